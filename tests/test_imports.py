@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import cast
 
-import pytest
+from tests.tables import each_row
 
 PACKAGE = Path(__file__).resolve().parents[1] / "mcpagent"
 
@@ -236,7 +236,7 @@ def loaded_by(code: str) -> set[str]:
     return set(json.loads(done.stdout.splitlines()[-1]))
 
 
-@pytest.mark.parametrize(
+@each_row(
     "code",
     [
         "import mcpagent",
@@ -250,7 +250,7 @@ def test_importing_loads_no_heavy_package(code: str) -> None:
     assert not loaded_by(code) & set(HEAVY)
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["tools", "search", "--help"]])
+@each_row("arguments", [["--help"], ["--version"], ["tools", "search", "--help"]])
 def test_help_loads_no_heavy_package(arguments: list[str]) -> None:
     code = (
         "import sys\n"

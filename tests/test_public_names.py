@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import mcpagent
+from tests.tables import each_row
 
 ROOT = Path(__file__).resolve().parents[1]
 GUIDES = "\n".join(page.read_text("utf-8") for page in sorted((ROOT / "docs").glob("*.md")))
@@ -46,7 +47,7 @@ def test_type_checkers_and_python_are_told_the_same_names() -> None:
     assert sorted(late, key=kind_and_name) == NAMES
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each_row("name", NAMES)
 def test_a_name_resolves_says_what_it_adds_and_stands_in_a_guide(name: str) -> None:
     words = re.findall(r"[a-z]+", docstring(name).lower())
     own = {part.lower() for part in re.findall(r"[A-Z]?[a-z]+", name)}

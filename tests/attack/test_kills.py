@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.tables import each_row
 from tests.terminal.process import ROOT, environment
 
 pytestmark = [
@@ -22,7 +23,7 @@ KINDS = ("recording", "typed", "learned", "lists", "pins", "approvals", "trust",
 KILLS = 112
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@each_row("kind", KINDS)
 def test_a_kill_loses_nothing_that_was_acknowledged_and_leaves_nothing(kind: str, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tests.attack.killed_writers", kind, str(tmp_path), str(KILLS)]
     done = subprocess.run(

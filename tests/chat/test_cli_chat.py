@@ -9,6 +9,7 @@ import pytest
 
 pytest.importorskip("pty", reason="pseudo-terminals are POSIX")
 
+from tests.tables import each_row
 from tests.terminal.process import on_a_terminal, server_option
 
 PROMPT = r"(?m)^>"
@@ -217,7 +218,7 @@ def test_what_is_typed_while_it_works_comes_next_and_ctrl_c_ends_only_a_command(
     assert "Output of `echo again` (exit code 0)" in saved
 
 
-@pytest.mark.parametrize("goodbye", ["quit", "exit", " Bye "])
+@each_row("goodbye", ["quit", "exit", " Bye "])
 def test_a_goodbye_alone_leaves_and_a_file_that_is_not_there_is_told(goodbye: str, tmp_path: Path) -> None:
     with on_a_terminal(GOOD, tmp_path) as screen:
         screen.wait_for(PROMPT)

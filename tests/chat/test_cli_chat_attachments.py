@@ -26,6 +26,7 @@ from mcpagent.text.for_model import fenced
 from tests.mcp.test_mcp_funnel import FORGED
 from tests.mcp.test_mcp_funnel import SERVER as SMUGGLER
 from tests.run.test_for_model import taken_apart
+from tests.tables import each_row
 from tests.terminal.process import SMALL_SERVER
 
 PNG = base64.b64decode(
@@ -42,8 +43,8 @@ async def agent() -> AsyncIterator[Agent]:
         yield agent
 
 
-@pytest.mark.parametrize(
-    ("line", "found"),
+@each_row(
+    "line, found",
     [
         ("look at @a.txt", ["a.txt"]),
         ("@\"two words.txt\" and @'other file'", ["two words.txt", "other file"]),
@@ -149,7 +150,7 @@ async def test_a_servers_prompt_is_a_command_with_arguments(agent: Agent) -> Non
             await server_prompt(agent, "small", name, typed)
 
 
-@pytest.mark.parametrize("text", [*FORGED, "one line", "two\nlines", "```\ncode\n```\nand words"])
+@each_row("text", [*FORGED, "one line", "two\nlines", "```\ncode\n```\nand words"])
 async def test_a_servers_prompt_is_its_words_alone_and_set_apart_beside_others(text: str, tmp_path: Path) -> None:
     (tmp_path / "text.json").write_text(json.dumps(text), "utf-8")
     server = ServerConfig("odd", command=sys.executable, args=[str(SMUGGLER), str(tmp_path / "text.json")])

@@ -16,6 +16,7 @@ from mcpagent.cli.chat.shell_line import MAX_KEPT, offer_shell, run_shell
 from mcpagent.cli.chat.status_line import Status, StatusCommand, status_document
 from mcpagent.cli.frame.programs import edited, editor_command
 from mcpagent.errors import ConfigError, InputError
+from tests.tables import each_row
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="written for POSIX shells")
 
@@ -58,7 +59,7 @@ async def test_a_command_ends_with_all_it_started(tmp_path: Path) -> None:
             await asyncio.sleep(0.02)
 
 
-@pytest.mark.parametrize("steps", range(2, 10))
+@each_row("steps", range(2, 10))
 async def test_so_it_does_when_it_is_cancelled_while_it_starts(tmp_path: Path, steps: int) -> None:
     pid_file = tmp_path / "pid"
     running = asyncio.create_task(shell(f"sleep 1000 & echo $! > {pid_file}; wait", tmp_path))
@@ -91,7 +92,7 @@ async def test_a_command_that_does_not_end_is_stopped(tmp_path: Path, monkeypatc
     assert result.ending == "stopped after 0.2 s"
 
 
-@pytest.mark.parametrize(("typed", "runs", "kept"), [("", False, False), ("y", True, False), ("m", True, True)])
+@each_row("typed, runs, kept", [("", False, False), ("y", True, False), ("m", True, True)])
 async def test_nothing_runs_before_a_yes(typed: str, runs: bool, kept: bool, tmp_path: Path) -> None:
     asked: list[str] = []
     said: list[str] = []

@@ -23,6 +23,7 @@ from mcpagent.cli.app import command_line
 from mcpagent.cli.frame.options import Shell
 from mcpagent.cli.setup.completion import Completed, Names, candidates, plain_names, script_of, split_line
 from tests.speed import within
+from tests.tables import each_row
 from tests.terminal.process import SMALL_SERVER, environment, run
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="written for POSIX shells")
@@ -42,8 +43,8 @@ def words(line: str) -> list[str]:
     return [item.word for item in candidates(given[:-1], given[-1], command_line(), KNOWN)]
 
 
-@pytest.mark.parametrize(
-    ("line", "expected"),
+@each_row(
+    "line, expected",
     [
         ("mcpagent mc", ["mcp"]),
         ("mcpagent mcp re", ["remove"]),
@@ -109,8 +110,8 @@ def test_names_that_a_shell_could_misread_are_not_offered() -> None:
     assert list(plain_names([("git.get-x_1", about)])) == [Completed("git.get-x_1", "First. Second [31m")]
 
 
-@pytest.mark.parametrize(
-    ("line", "expected"),
+@each_row(
+    "line, expected",
     [
         ("mcpagent ", [""]),
         ("mcpagent a b", ["a", "b"]),

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.tables import each_row
 from tests.terminal.process import on_a_terminal, run, server_option
 
 SMALL = server_option("good", "small")
@@ -39,8 +40,8 @@ def test_what_was_written_is_kept_and_searched(tmp_path: Path, changing_model: s
     assert "1 tool: 1 request" in again.stderr
 
 
-@pytest.mark.parametrize(
-    ("arguments", "line"),
+@each_row(
+    "arguments, line",
     [
         ((), "the offline stand-in cannot write; name a model, -m provider:model"),
         (("nowhere",), "no tools of nowhere; the servers are small"),

@@ -25,6 +25,7 @@ from mcpagent.models import ScriptedModel
 from mcpagent.models.base import ModelResponse
 from mcpagent.models.scripted import Reply
 from tests.cli.event_schema import DOCUMENTS, page, schema
+from tests.tables import each_row
 from tests.terminal.process import ROOT, SMALL_SERVER
 
 STRICT = Draft202012Validator(schema(strict=True))
@@ -91,8 +92,8 @@ def test_an_answer_over_search_and_calls(tmp_path: Path, capsys: pytest.CaptureF
     assert (result["cost_usd"], result["usage"]["output_tokens"], result["num_turns"]) == (0.25, 7, 4)
 
 
-@pytest.mark.parametrize(
-    ("replies", "changes", "expected"),
+@each_row(
+    "replies, changes, expected",
     [
         (
             [ToolCall("", "push_branch", {"remote": "o", "branch": "m"}), "denied"],

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from mcpagent.cli.frame.fixes import fix_for, missing_variable
 from mcpagent.cli.screen.lines import server_failed_lines
 from mcpagent.cli.screen.terminal import ASCII_GLYPHS
 from mcpagent.config import ServerConfig
 from mcpagent.events import ServerFailed
+from tests.tables import each_row
 
 LOCAL = ServerConfig("crm", command="npx", args=("-y", "crm-server"), source="/home/me/shop/.mcp.json:9")
 REMOTE = ServerConfig("docs", url="https://docs.example/mcp?key=hidden", source="/home/me/shop/.mcp.json:3")
 
 
-@pytest.mark.parametrize(
-    ("config", "reason", "environ", "do"),
+@each_row(
+    "config, reason, environ, do",
     [
         (
             LOCAL,
@@ -63,8 +62,8 @@ def test_each_kind_of_failure_has_something_to_do(
     assert do in fix_for(ServerFailed(config.name, reason), config, environ)
 
 
-@pytest.mark.parametrize(
-    ("line", "name"),
+@each_row(
+    "line, name",
     [
         ("Error: missing GITHUB_TOKEN", "GITHUB_TOKEN"),
         ("KeyError: 'AWS_SECRET_ACCESS_KEY'", "AWS_SECRET_ACCESS_KEY"),

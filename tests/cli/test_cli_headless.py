@@ -27,6 +27,7 @@ from mcpagent.messages import Message, Text, ToolCall, Usage
 from mcpagent.models import ScriptedModel
 from mcpagent.models.base import ModelResponse
 from tests.cli.event_schema import DOCUMENTS
+from tests.tables import each_row
 from tests.terminal.process import ROOT, SMALL_SERVER, environment, heed_ctrl_c, run, server_option
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="written for POSIX pipes")
@@ -251,8 +252,8 @@ def test_the_configuration_of_the_project_is_found_and_named(tmp_path: Path) -> 
     assert "1 server from .mcp.json" in done.stderr
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "words"),
+@each_row(
+    "arguments, code, words",
     [
         (["prmpt"], 2, "did you mean"),
         (["--modl", "x"], 2, "--model"),
@@ -444,7 +445,7 @@ def imported_by(arguments: list[str], tmp_path: Path) -> set[str]:
     return {line.rpartition("|")[2].strip() for line in lines[1:]}
 
 
-@pytest.mark.parametrize("arguments", [["--version"], ["-h"], ["--help"], ["help"]])
+@each_row("arguments", [["--version"], ["-h"], ["--help"], ["help"]])
 def test_help_and_version_load_next_to_nothing(arguments: list[str], tmp_path: Path) -> None:
     loaded = imported_by(arguments, tmp_path)
     assert "mcpagent.cli" in loaded
@@ -453,7 +454,7 @@ def test_help_and_version_load_next_to_nothing(arguments: list[str], tmp_path: P
     assert len({name for name in loaded if name.startswith("mcpagent")}) <= 4
 
 
-@pytest.mark.parametrize("arguments", [["ask", "--help"], ["tools", "search", "-h"], ["help", "mcp"]])
+@each_row("arguments", [["ask", "--help"], ["tools", "search", "-h"], ["help", "mcp"]])
 def test_the_help_of_a_command_loads_no_runtime(arguments: list[str], tmp_path: Path) -> None:
     loaded = imported_by(arguments, tmp_path)
     assert not {name for name in loaded if name.partition(".")[0] in HEAVY - {"typer"}}

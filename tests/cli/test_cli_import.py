@@ -21,6 +21,7 @@ from mcpagent.cli.servers.importing.import_command import servers_elsewhere
 from mcpagent.config import load_found_servers
 from mcpagent.config.literals import literal_secrets
 from mcpagent.config.secret_store import with_stored_keys
+from tests.tables import each_row
 
 TOKEN = "ghp_abcdefghijklmnopqrst0123"
 
@@ -171,8 +172,8 @@ def test_a_projects_servers_never_become_the_users_unseen(home: Path) -> None:
     assert run(["tools", "list"]) == 5  # it still has to be trusted
 
 
-@pytest.mark.parametrize(
-    ("name", "content"),
+@each_row(
+    "name, content",
     [
         (".claude.json", "{broken"),
         (".claude.json", "[]"),
@@ -214,8 +215,8 @@ def test_what_is_elsewhere_is_counted(home: Path) -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("platform", "place"),
+@each_row(
+    "platform, place",
     [
         ("darwin", "Library/Application Support/Claude/claude_desktop_config.json"),
         ("win32", "roaming/Claude/claude_desktop_config.json"),

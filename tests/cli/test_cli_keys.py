@@ -28,6 +28,7 @@ from mcpagent.config.secret_store import NO_KEYRING, SecretStore
 from mcpagent.errors import InputError
 from mcpagent.messages import ToolDefinition
 from tests.servers.guarded import Authority, guarded
+from tests.tables import each_row
 from tests.terminal.process import environment, on_a_terminal, run
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="written for POSIX terminals")
@@ -75,8 +76,8 @@ def test_a_key_is_kept_listed_and_forgotten(
     assert value not in out + shown + capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    ("typed", "name"),
+@each_row(
+    "typed, name",
     [
         ("anthropic", "ANTHROPIC_API_KEY"),
         ("OpenAI", "OPENAI_API_KEY"),
@@ -89,8 +90,8 @@ def test_a_provider_stands_for_its_variable(typed: str, name: str) -> None:
     assert key_name(typed) == name
 
 
-@pytest.mark.parametrize(
-    ("name", "given", "error"),
+@each_row(
+    "name, given, error",
     [
         ("K", "", "no value for K"),
         ("K", " \n", "no value for K"),
@@ -106,7 +107,7 @@ def test_what_cannot_be_kept_is_said(name: str, given: str, error: str, store: S
     assert store.list() == []
 
 
-@pytest.mark.parametrize("given", [["FOO", "hunter2hunter2"], ["FOO=hunter2hunter2"]])
+@each_row("given", [["FOO", "hunter2hunter2"], ["FOO=hunter2hunter2"]])
 def test_a_key_on_the_command_line_is_refused_and_not_repeated(
     given: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -317,8 +318,8 @@ async def test_a_project_does_not_get_its_servers_signed_in_to_unasked(tmp_path:
     assert "--trust-project" in err
 
 
-@pytest.mark.parametrize(
-    ("environ", "expected"),
+@each_row(
+    "environ, expected",
     [
         ({}, False),
         ({"DISPLAY": ":0"}, True),

@@ -33,6 +33,7 @@ from mcpagent.models import ScriptedModel
 from mcpagent.models.base import Model, ModelResponse
 from tests.cli.event_schema import DOCUMENTS
 from tests.limits.endless import Endless
+from tests.tables import each_row
 from tests.terminal.process import SMALL_SERVER, environment, run, server_option
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="written for POSIX pipes")
@@ -67,8 +68,8 @@ def ask(tmp_path: Path, model: Model, **changes: Any) -> tuple[int, str]:
 UNKNOWN = "the price of this model, or of a tool that its provider ran, is not known"
 
 
-@pytest.mark.parametrize(
-    ("limit", "dollars", "said"),
+@each_row(
+    "limit, dollars, said",
     [
         ({"max_tokens": 100}, 0.1, "stopped after 100 tokens without an answer (--max-tokens 100)"),
         ({"max_cost": 0.1}, 0.1, "stopped after $0.1000 without an answer (--max-cost 0.1)"),
@@ -125,15 +126,14 @@ def test_the_flags_make_one_value(tmp_path: Path) -> None:
 NAMES = ("max_turns", "large_result_tokens")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "environ", "settings", "expected"),
+@each_row(
+    "arguments, environ, settings, expected",
     [
         ([], {}, {}, (None, None)),
         (["--max-turns", "100", "--large-result-tokens", "10000"], {}, {}, (100, 10_000)),
         ([], {"MCPAGENT_MAX_TURNS": "100", "MCPAGENT_LARGE_RESULT_TOKENS": "10000"}, {}, (100, 10_000)),
         ([], {}, {"max_turns": 100, "large_result_tokens": 10_000}, (100, 10_000)),
     ],
-    ids=["nobody", "typed", "variables", "settings"],
 )
 def test_a_limit_that_somebody_names_is_named_also_if_it_is_the_usual_one(
     arguments: list[str],
@@ -164,8 +164,8 @@ def test_an_answer_within_its_limits_is_an_answer(tmp_path: Path, capsys: pytest
     assert (document["cost_usd"], document["cost_known"]) == (0.75, True)
 
 
-@pytest.mark.parametrize(
-    ("flag", "value", "said"),
+@each_row(
+    "flag, value, said",
     [
         ("--timeout", "nan", "nan is no number"),
         ("--max-cost", "nan", "nan is no number"),
@@ -226,7 +226,7 @@ def test_a_run_that_a_limit_ends_says_so_also_where_a_document_was_wanted(
         assert out == "" if structured is None else json.loads(out) == structured
 
 
-@pytest.mark.parametrize(("tokens", "is_aside"), [(500, True), (10_000, False), (0, False)])
+@each_row("tokens, is_aside", [(500, True), (10_000, False), (0, False)])
 def test_a_result_of_more_tokens_than_were_named_is_read_in_pieces(
     tokens: int, is_aside: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -303,8 +303,8 @@ def test_the_document_is_in_the_result(tmp_path: Path, schema_file: Path, capsys
     assert told[-1].keys() - {"type", "schema"} <= set(DOCUMENTS["result"].names)
 
 
-@pytest.mark.parametrize(
-    ("content", "said"),
+@each_row(
+    "content, said",
     [
         ("{", r"s\.json:1:2: it ends in the middle of its JSON; write the rest"),
         ("{nosuch}", r"s\.json:1:2: expecting property name enclosed in double quotes in: {nosuch}$"),

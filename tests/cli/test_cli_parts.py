@@ -32,6 +32,7 @@ from mcpagent.errors import ConfigError, CredentialsError, InputError, LimitErro
 from mcpagent.events import RunFinished, ToolCallFinished, ToolsSearched
 from mcpagent.mcp.server_status import ServerStatus
 from mcpagent.messages import Text, ToolCall, ToolErrorKind, ToolResult, Usage
+from tests.tables import each_row
 
 _VALUED = ("--model", "-m", "--output", "-o", "--config", "--resume", "-r")
 GRAMMAR = Grammar(
@@ -58,8 +59,8 @@ GRAMMAR = Grammar(
 # --- routing ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("typed", "routed"),
+@each_row(
+    "typed, routed",
     [
         ([], ["chat"]),
         (["-m", "x"], ["chat", "-m", "x"]),
@@ -99,8 +100,8 @@ def test_what_is_typed_becomes_a_command(typed: list[str], routed: list[str]) ->
     assert route(typed, GRAMMAR) == routed
 
 
-@pytest.mark.parametrize(
-    ("word", "hint"),
+@each_row(
+    "word, hint",
     [
         ("chta", "mcpagent chat?"),
         ("prmpt", 'mcpagent ask "..."?'),
@@ -134,7 +135,7 @@ def leaves() -> list[tuple[str, object]]:
     return found
 
 
-@pytest.mark.parametrize(("name", "command"), leaves(), ids=lambda item: item if isinstance(item, str) else "")
+@each_row("name, command", leaves())
 def test_every_option_is_explained(name: str, command: object) -> None:
     page = command_help(command, f"mcpagent {name}", 80)
     for param in command.params:  # type: ignore[attr-defined]
@@ -239,9 +240,7 @@ def test_a_call_is_one_line_with_arguments_time_and_size() -> None:
     assert cell_len(line.plain) == 100
 
 
-@pytest.mark.parametrize(
-    ("name", "shown"), [("t", "weather.t"), ("weather__t", "weather.t"), ("weather_now", "weather_now")]
-)
+@each_row("name, shown", [("t", "weather.t"), ("weather__t", "weather.t"), ("weather_now", "weather_now")])
 def test_a_call_is_named_by_its_server_once(name: str, shown: str) -> None:
     [line] = tool_line(finished(name=name), Glyphs(), 100)
     assert line.plain.startswith(f"● {shown} ")
@@ -350,8 +349,8 @@ def test_files_are_named(tmp_path: Path) -> None:
 # --- the rest --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("error", "code"),
+@each_row(
+    "error, code",
     [
         (ConfigError("x"), 3),
         (CredentialsError("x"), 4),
@@ -375,8 +374,8 @@ def test_only_an_answer_is_a_success() -> None:
     assert code_of_stop("refused") == ExitCode.ERROR
 
 
-@pytest.mark.parametrize(
-    ("is_terminal", "mode", "environ", "colors"),
+@each_row(
+    "is_terminal, mode, environ, colors",
     [
         (True, "auto", {}, True),
         (False, "auto", {}, False),
@@ -413,9 +412,7 @@ def test_help_lists_every_command_on_one_screen() -> None:
     assert all(name in shown for name in COMMANDS)
 
 
-@pytest.mark.parametrize(
-    ("line", "expected"), [("/tools", True), ("/x y", True), ("/etc/hosts", False), ("a /b", False)]
-)
+@each_row("line, expected", [("/tools", True), ("/x y", True), ("/etc/hosts", False), ("a /b", False)])
 def test_a_path_is_no_command(line: str, expected: bool) -> None:
     assert is_command(line) is expected
 

@@ -15,6 +15,7 @@ import pytest
 
 from mcpagent.cli.app import command_line
 from mcpagent.cli.frame.exit_codes import ExitCode
+from tests.tables import each_row
 from tests.terminal.process import SMALL_SERVER, environment, heed_ctrl_c, run, server_option
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="written for POSIX pipes")
@@ -258,7 +259,7 @@ def test_the_code_says_how_it_ended(arguments: Sequence[str], code: int, tmp_pat
 # --- variables --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("command", ["ask", "chat", "demo"])
+@each_row("command", ["ask", "chat", "demo"])
 def test_each_option_has_the_variable_of_its_name(command: str) -> None:
     # It is what `ask` is; and which conversation goes on is said each time.
     without = {"--print", "--continue", "--resume", "--session"}

@@ -10,13 +10,14 @@ import pytest
 
 from mcpagent.cli.app import run
 from mcpagent.config.user_folders import own_folders
+from tests.tables import each_row
 from tests.terminal.process import run as run_process
 from tests.terminal.small_model import small_model
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="written for POSIX permissions")
 
 
-@pytest.mark.parametrize("mode", [0o777, 0o770, 0o755, 0o1777])
+@each_row("mode", [0o777, 0o770, 0o755, 0o1777])
 def test_own_folders_that_others_may_write_into_are_taken_back(
     tmp_path: Path, mode: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -41,6 +41,7 @@ from mcpagent.sessions import exported
 from tests.cli.test_cli_events import STRICT
 from tests.simulator.server import Simulator
 from tests.simulator.values import CITED, PAGE, PROVIDER_RUN, Said, View
+from tests.tables import each_row
 from tests.wire.provider import PlayedProvider, sse
 
 MCP = ProviderMcp("linear", "https://mcp.example.com/mcp", "${LINEAR_TOKEN}", ["list"])
@@ -70,8 +71,8 @@ def test_the_option_names_a_tool_with_or_without_options(tmp_path: Path) -> None
     assert agent.provider_tools == (WebSearch(3, location=Location("Paris")), CodeExecution(), MCP)
 
 
-@pytest.mark.parametrize(
-    ("written", "said"),
+@each_row(
+    "written, said",
     [
         (
             "websearch",
@@ -108,7 +109,7 @@ def answered() -> PlayedProvider:
     return PlayedProvider(sse(*started, ended, {"type": "message_stop"}))
 
 
-@pytest.mark.parametrize("output", ["stream-json", "json", "text"])
+@each_row("output", ["stream-json", "json", "text"])
 def test_what_it_ran_and_cited_is_in_the_documents(
     output: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

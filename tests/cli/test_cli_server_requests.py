@@ -24,6 +24,7 @@ from mcpagent.messages import Message, Text, ToolCall, Usage
 from mcpagent.models import ScriptedModel
 from mcpagent.models.base import ModelResponse
 from mcpagent.models.scripted import Reply
+from tests.tables import each_row
 from tests.terminal.process import ROOT, on_a_terminal, run
 
 PROMPT = r"(?m)^>"
@@ -83,7 +84,7 @@ async def test_a_form_is_filled_in_after_one_yes() -> None:
     assert person.asked[2][1] == "2"
 
 
-@pytest.mark.parametrize("answer", ["", "n", "later", None])
+@each_row("answer", ["", "n", "later", None])
 async def test_whatever_is_no_yes_is_a_no(answer: str | None) -> None:
     person = Person(answer)
     assert await person.requests().elicit("hotels", "?", FORM) is None
@@ -132,9 +133,7 @@ async def test_a_servers_words_cannot_pass_for_ours_nor_move_the_cursor() -> Non
     assert "this looks like a secret" in person.shown
 
 
-@pytest.mark.parametrize(
-    "words", ["Enter your GitHub password", "the one-time code", "card number and CVV", "Kennwort"]
-)
+@each_row("words", ["Enter your GitHub password", "the one-time code", "card number and CVV", "Kennwort"])
 async def test_a_secret_is_pointed_out_wherever_it_is_asked_for(words: str) -> None:
     by_message, by_field = Person("n"), Person("n")
     await by_message.requests().elicit("shop", words, FORM)
@@ -152,8 +151,8 @@ async def test_an_address_is_shown_and_never_opened() -> None:
     assert "no plain web address; declined" in other.shown
 
 
-@pytest.mark.parametrize(
-    ("url", "host"),
+@each_row(
+    "url, host",
     [
         ("https://bank.example/in?x=1", "bank.example"),
         ("HTTPS://Bank.Example:8443/in", "bank.example"),
@@ -173,7 +172,7 @@ async def test_an_address_says_where_it_leads(url: str, host: str) -> None:
     assert f"  {url}\n" in person.shown
 
 
-@pytest.mark.parametrize(
+@each_row(
     "url",
     [
         "javascript:alert(1)",
@@ -208,7 +207,7 @@ async def test_an_address_stays_in_one_piece() -> None:
     assert url in person.shown
 
 
-@pytest.mark.parametrize("kind", ["form", "address", "answer"])
+@each_row("kind", ["form", "address", "answer"])
 async def test_all_of_a_servers_words_can_be_read_before_the_yes(kind: str) -> None:
     async def ask(person: Person, words: str) -> None:
         requests = person.requests()
@@ -268,8 +267,8 @@ async def test_questions_come_one_after_the_other() -> None:
     assert order == ["asked", "answered"] * 2
 
 
-@pytest.mark.parametrize(
-    ("rule", "typed", "expected"),
+@each_row(
+    "rule, typed, expected",
     [
         ({"type": "boolean"}, "Yes", True),
         ({"type": "boolean"}, "maybe", "yes or no"),
@@ -311,7 +310,7 @@ def test_a_field_left_empty_is_left_out() -> None:
     assert "may be left empty" in field.title()
 
 
-@pytest.mark.parametrize(
+@each_row(
     "schema",
     [
         {},
@@ -386,7 +385,7 @@ async def test_a_server_gets_the_form_as_it_was_filled_in(tmp_path: Path) -> Non
     assert "2. on the terrace" in person.shown
 
 
-@pytest.mark.parametrize(("lines", "action"), [(["n"], "decline"), (["y", None], "cancel")])
+@each_row("lines, action", [(["n"], "decline"), (["y", None], "cancel")])
 async def test_a_server_is_told_no(lines: list[str | None], action: str, tmp_path: Path) -> None:
     answer, _ = await asked("book_table", Person(*lines), tmp_path, {"elicitation": True})
     assert answer == {"action": action}

@@ -22,6 +22,7 @@ from mcpagent.config import load_servers
 from mcpagent.config.literals import literal_secrets
 from mcpagent.config.user_folders import state_folder
 from mcpagent.mcp.transports.server_log import log_path
+from tests.tables import each_row
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="written for POSIX files")
 
@@ -126,7 +127,7 @@ def test_a_link_stays_a_link_and_a_mode_a_mode(command: Command, tmp_path: Path)
     assert [path.name for path in real.parent.iterdir()] == ["mcp.json"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "arguments",
     [
         ["-e", "GITHUB_TOKEN=ghp_abcdefghij0123456789abcd", "--", "uvx", "x"],
@@ -146,7 +147,7 @@ def test_a_secret_never_goes_into_the_projects_file(arguments: list[str], comman
     assert all(word not in said for word in ("ghp_", "correct-horse", "0123456789", "secret@"))
 
 
-@pytest.mark.parametrize(
+@each_row(
     "entry",
     [
         {"args": ["-y", "@scope/server-filesystem@2026.1.14", "mcp-server-git==2026.1.14", "/srv/a_long_name_of_2026"]},
@@ -166,8 +167,8 @@ def test_what_is_no_secret_is_not_taken_for_one(entry: dict[str, object]) -> Non
     assert literal_secrets(entry) == []
 
 
-@pytest.mark.parametrize(
-    ("arguments", "shown"),
+@each_row(
+    "arguments, shown",
     [
         (["--token", "sesame-open"], "x --token [redacted]"),
         (["-c", "serve --token sesame-open"], "x -c serve --token [redacted]"),
@@ -202,8 +203,8 @@ def test_a_secret_goes_into_the_store_and_its_name_into_the_file(
     }
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
+@each_row(
+    "arguments, words",
     [
         (["add", "git", "--scope", "project", "--", "x"], "--replace"),
         (["add", "a..b", "--", "x"], "server name"),

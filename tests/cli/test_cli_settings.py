@@ -16,6 +16,7 @@ from mcpagent.cli.app import command_line, run
 from mcpagent.cli.frame.settings import ONE_RUN_ONLY, PROJECT_KEYS, default_map, read_settings, settable
 from mcpagent.errors import ConfigError
 from tests.speed import within
+from tests.tables import each_row
 from tests.terminal.process import environment, server_option
 from tests.terminal.process import run as run_process
 
@@ -98,8 +99,8 @@ def test_keys_may_be_spelled_as_people_spell_them(place: Place) -> None:
     assert place.values() == {"tool_search": "on", "always_load": ["time.*"], "status_line": "my-status"}
 
 
-@pytest.mark.parametrize(
-    ("line", "words"),
+@each_row(
+    "line, words",
     [
         ("max_turns = 0", "config.toml:2: max_turns: "),
         ('max_turns = "many"', "config.toml:2: max_turns: "),
@@ -251,7 +252,7 @@ def test_paths_are_printed_one_or_all(place: Place, config: Config) -> None:
     assert "did you mean logs?" in config("path", "lgos", code=2)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         " " * 900_000 + "#\n",
@@ -262,7 +263,6 @@ def test_paths_are_printed_one_or_all(place: Place, config: Config) -> None:
         "[" * 200_000,
         'deny = ["demo.' + "[" * 900_000 + '"]\n',
     ],
-    ids=["spaces", "tabs", "many keys", "very many keys", "a long key", "brackets", "a rule"],
 )
 def test_a_projects_file_is_read_in_bounded_time_whatever_is_in_it(text: str, place: Place) -> None:
     place.project(text)

@@ -36,6 +36,7 @@ from mcpagent.events import Event
 from mcpagent.messages import ToolCall
 from mcpagent.models import ScriptedModel
 from tests.mcp.test_mcp_funnel import SERVER as SMUGGLER
+from tests.tables import each_row
 from tests.terminal.process import SMALL_SERVER, on_a_terminal, run, server_option
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="written for POSIX terminals")
@@ -162,8 +163,8 @@ SCHEMA = {
 }
 
 
-@pytest.mark.parametrize(
-    ("words", "expected"),
+@each_row(
+    "words, expected",
     [
         (["city=Tokyo"], {"city": "Tokyo"}),
         (["city=3"], {"city": "3"}),
@@ -186,7 +187,7 @@ def test_a_text_argument_arrives_as_it_was_typed(name: str, value: str) -> None:
         assert read_arguments([f"{name}={value}"], {}) == {name: value}
 
 
-@pytest.mark.parametrize("words", [["city"], ["=x"], ["n:=[1"], [":=1"]])
+@each_row("words", [["city"], ["=x"], ["n:=[1"], [":=1"]])
 def test_what_is_no_argument_is_told(words: list[str]) -> None:
     with pytest.raises(InputError):
         read_arguments(words, SCHEMA)
@@ -198,7 +199,7 @@ def test_words_are_added_to_a_whole_object() -> None:
         read_arguments([], SCHEMA, "[1]")
 
 
-@pytest.mark.parametrize("whole", ["", " \n"])
+@each_row("whole", ["", " \n"])
 def test_nothing_on_stdin_is_said_to_be_nothing(whole: str) -> None:
     with pytest.raises(InputError, match="--input: is empty; write JSON, "):
         read_arguments([], SCHEMA, whole)
@@ -291,8 +292,8 @@ def test_eval_measures_your_own_queries(tmp_path: Path, out: Read) -> None:
     assert evaluate_search(options(tmp_path), file, 1, 1.0) == ExitCode.OK
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
+@each_row(
+    "text, words",
     [
         ("", "is empty"),
         ("{", ":1: no JSON"),

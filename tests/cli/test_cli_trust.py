@@ -18,6 +18,7 @@ from mcpagent.errors import ServerError
 from mcpagent.trust.consent import Answer, described
 from mcpagent.trust.descriptions import Description
 from mcpagent.trust.trust_store import TrustStore
+from tests.tables import each_row
 from tests.terminal.process import SMALL_SERVER, on_a_terminal, run, server_option
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="written for POSIX terminals")
@@ -69,7 +70,7 @@ def test_a_yes_is_asked_for_once_and_kept_for_this_user_only(tmp_path: Path) -> 
     assert {entry["name"] for entry in json.loads(store.read_text("utf-8"))["allowed"]} == {"git", "time"}
 
 
-@pytest.mark.parametrize(
+@each_row(
     "change",
     [
         {"command": "sh"},
@@ -171,7 +172,7 @@ def test_nobody_to_ask_and_nothing_else_to_use_is_an_error(tmp_path: Path) -> No
         ask_trust(load_configuration(options(folder)), options(folder), print, None)
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"servers": 1}', b'{"servers": [{"name": 1}]}', b"\xff"])
+@each_row("content", [b"", b"{", b"[]", b'{"servers": 1}', b'{"servers": [{"name": 1}]}', b"\xff"])
 def test_a_store_that_cannot_be_read_trusts_nobody(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "trust.json"
     path.write_bytes(content)

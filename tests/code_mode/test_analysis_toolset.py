@@ -12,6 +12,7 @@ from mcpagent import Agent, ConfigError, RunOptions, ScriptedModel, ToolCall
 from mcpagent.analysis import Passage, create_analysis_toolset
 from mcpagent.events import Event, SubagentEvent, ToolCallFinished
 from mcpagent.limits.run_limits import Limits
+from tests.tables import each_row
 
 pytestmark = pytest.mark.anyio
 
@@ -73,8 +74,8 @@ async def test_one_document_alone() -> None:
     assert told[-1].endswith("[not, json")
 
 
-@pytest.mark.parametrize(
-    ("name", "words"),
+@each_row(
+    "name, words",
     [("Report", "may be 2 documents: Report 2024, Report 2025"), ("secret/Board", "There is no document"), ("x", "no")],
 )
 async def test_a_name_that_means_no_document_or_several_is_told(name: str, words: str) -> None:

@@ -14,6 +14,7 @@ from mcpagent.code_mode.memory import MAX_CONTEXT, Memory
 from mcpagent.code_mode.prelude import STATEMENT
 from mcpagent.code_mode.program_source import KEPT, bound_names, fed, in_short, parsed
 from tests.code_mode.programs_scene import told
+from tests.tables import each_row
 
 pytestmark = pytest.mark.anyio
 
@@ -160,7 +161,7 @@ ANEW: list[tuple[list[str], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("programs", "words"), ANEW)
+@each_row("programs, words", ANEW)
 async def test_a_name_of_an_earlier_program_may_be_another_variable(programs: list[str], words: str) -> None:
     last = (await told(*programs))[-1].text
     assert words in last

@@ -23,6 +23,7 @@ from mcpagent.events import Event, ToolCallFinished, ToolCallStarted
 from mcpagent.messages import ToolDefinition
 from mcpagent.tools import Tool, ToolOutput
 from tests.code_mode.programs_scene import SEARCH, Tools, told
+from tests.tables import each_row
 
 pytestmark = pytest.mark.anyio
 
@@ -166,7 +167,7 @@ LARGE: list[tuple[str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("program", "words"), LARGE)
+@each_row("program, words", LARGE)
 async def test_what_crosses_to_this_process_is_bounded(program: str, words: str) -> None:
     (done,) = await told(F + program, code_mode=CodeMode(output_tokens=0))
     assert words in done.text
@@ -191,7 +192,7 @@ HOSTILE_RESULTS: list[tuple[ToolOutput, str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("output", "program", "words"), HOSTILE_RESULTS)
+@each_row("output, program, words", HOSTILE_RESULTS)
 async def test_what_a_tool_gives_is_data(output: ToolOutput, program: str, words: str) -> None:
     async def run(_arguments: dict[str, Any]) -> ToolOutput:
         return output
@@ -302,7 +303,7 @@ LIMITS: list[tuple[dict[str, Any], str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("limit", "program", "words"), LIMITS)
+@each_row("limit, program, words", LIMITS)
 async def test_limits(limit: dict[str, Any], program: str, words: str) -> None:
     before, failed, after = await told("kept = 5", program, "kept", code_mode=CodeMode(**limit))
     assert before.error is None
@@ -342,7 +343,7 @@ def _handle(request: Any) -> str:
     return str(last.set_aside.handle)
 
 
-@pytest.mark.parametrize("tokens", [0, 50])
+@each_row("tokens", [0, 50])
 async def test_how_much_is_shown_can_be_set(tokens: int) -> None:
     (done,) = await told("print('a' * 9000 + 'z')", code_mode=CodeMode(output_tokens=tokens))
     assert (done.set_aside is None) == (tokens == 0)

@@ -22,6 +22,7 @@ from mcpagent.models import ModelRequest
 from mcpagent.tools import Tool, ToolOutput
 from tests.code_mode.values import some_arguments
 from tests.example.test_catalogues import REAL, made_catalogues
+from tests.tables import each_row
 
 pytestmark = pytest.mark.anyio
 
@@ -95,7 +96,7 @@ DEFINITIONS = {
 }
 
 
-@pytest.mark.parametrize(("schema", "kind"), KINDS, ids=[json.dumps(schema) for schema, _ in KINDS])
+@each_row("schema, kind", KINDS)
 def test_what_a_schema_is_in_python(schema: dict[str, Any], kind: str) -> None:
     shown = stub({"value": schema}, required=("value",), **{"$defs": DEFINITIONS})
     assert shown.signature == f"async def do(*, value: {kind}) -> Any"
@@ -117,7 +118,7 @@ DEFAULTS: list[tuple[dict[str, Any], Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("schema", "default", "shown"), DEFAULTS, ids=[shown for *_, shown in DEFAULTS])
+@each_row("schema, default, shown", DEFAULTS)
 def test_a_default_is_shown_where_it_can_be_written(schema: dict[str, Any], default: Any, shown: str) -> None:
     assert stub({"value": {**schema, "default": default}}).signature == f"async def do(*, value: {shown}) -> Any"
 
@@ -144,7 +145,7 @@ def arrays(depth: int) -> dict[str, Any]:
     return one
 
 
-@pytest.mark.parametrize("schema", [unions(6), arrays(6), unions(200), {"allOf": [arrays(5)]}])
+@each_row("schema", [unions(6), arrays(6), unions(200), {"allOf": [arrays(5)]}])
 def test_what_stands_for_very_much_takes_little(schema: dict[str, Any]) -> None:
     aliases = {f"a{number}": {"$ref": "#/$defs/much"} for number in range(500)}
     given = {name: {"$ref": f"#/$defs/{name}"} for name in aliases}
@@ -164,7 +165,7 @@ FREER: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("more", FREER, ids=json.dumps)
+@each_row("more", FREER)
 def test_what_other_keywords_allow_can_be_passed(more: dict[str, Any]) -> None:
     assert stub({"a": {"type": "string"}}, required=("a",), **more).signature == (
         "async def do(*, a: str, **arguments: Any) -> Any"
@@ -245,7 +246,7 @@ HOSTILE = (
 )
 
 
-@pytest.mark.parametrize("text", HOSTILE, ids=ascii)
+@each_row("text", HOSTILE)
 def test_nothing_of_a_definition_breaks_out(text: str) -> None:
     schema = {
         "type": "object",
@@ -454,7 +455,7 @@ CLASHES: list[tuple[list[Tool], str, list[str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("tools", "calls", "sent"), CLASHES)
+@each_row("tools, calls, sent", CLASHES)
 async def test_names_that_clash_keep_their_types(tools: list[Tool], calls: str, sent: list[str]) -> None:
     names = ", ".join(call.partition("(")[0] for call in calls.split(") "))
     made = "\n".join(f"print(await {call.rstrip(')')})" + ")" for call in calls.split(") "))

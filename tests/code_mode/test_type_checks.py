@@ -10,6 +10,7 @@ from mcpagent import CodeMode
 from mcpagent.code_mode.sandbox import Sandbox
 from mcpagent.code_mode.stubs import HEADER
 from mcpagent.code_mode.type_checks import reported
+from tests.tables import each_row
 
 pytestmark = pytest.mark.anyio
 
@@ -95,7 +96,7 @@ ODD = (
 )
 
 
-@pytest.mark.parametrize("message", ODD, ids=range(len(ODD)))
+@each_row("message", ODD)
 def test_what_cannot_be_read_stays_a_problem(message: str) -> None:
     one = {"location": {"row": 3}, "code": "invalid-argument-type", "message": message, "severity": "error"}
     (found,) = reported(json.dumps([one]), [STUB])

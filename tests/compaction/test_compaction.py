@@ -30,6 +30,7 @@ from mcpagent.recording.replay import Replay
 from mcpagent.tools import Tool, ToolOutput
 from mcpagent.window.how_far import Compaction
 from tests.compaction.windowed import WindowedModel, asks_then_tells, is_for_summary, is_paired
+from tests.tables import each_row
 
 WORDS = "word after word and number 7 "
 
@@ -104,7 +105,7 @@ async def test_a_summary_stands_apart_and_what_it_quotes_is_no_instruction() -> 
     assert "\u202e" not in head
 
 
-@pytest.mark.parametrize("failure", ["refusal", "overflow", "calls", "empty", "error"])
+@each_row("failure", ["refusal", "overflow", "calls", "empty", "error"])
 async def test_a_summary_that_cannot_be_had_ends_nothing(failure: str) -> None:
     def summary(request: ModelRequest) -> Answer:
         if failure == "overflow" and len(request.messages) > 1:
@@ -261,7 +262,7 @@ async def _never(_arguments: dict[str, Any]) -> ToolOutput:
     raise AssertionError
 
 
-@pytest.mark.parametrize("when", ["waiting", "said"])
+@each_row("when", ["waiting", "said"])
 async def test_a_compacted_session_goes_on_in_another_process(when: str, tmp_path: Path) -> None:
     first, second = WindowedModel(talks, 1_000_000), WindowedModel(talks, 1_000_000)
     async with Agent(first, sessions=SessionStore(tmp_path / "s.db")) as agent:

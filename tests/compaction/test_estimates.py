@@ -31,6 +31,7 @@ from mcpagent.tool_search.search_options import definition_tokens
 from mcpagent.window.estimates import DEFINITION_SHARE, IMAGE_TOKENS, message_tokens, text_tokens
 from tests.compaction.windowed import WindowedModel, asks_then_tells
 from tests.models.test_models_recordings import RECORDINGS, recorded
+from tests.tables import each_row
 
 
 def test_an_estimate_grows_with_the_text_whatever_it_is() -> None:
@@ -73,7 +74,7 @@ def test_answers_that_tell_no_size_are_passed_over() -> None:
     assert measured(paused, "m", lambda _names: 10) == Measure()
 
 
-@pytest.mark.parametrize("per_token", [3.2, 4.0, 4.8])
+@each_row("per_token", [3.2, 4.0, 4.8])
 async def test_each_request_is_expected_within_a_tenth_after_the_first_answer(per_token: float) -> None:
     def read_all(name: str) -> str:
         """Reads all."""

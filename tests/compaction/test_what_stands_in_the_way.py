@@ -16,6 +16,7 @@ from mcpagent.models import ModelRequest
 from mcpagent.models.scripted import Answer
 from mcpagent.window.estimates import text_tokens
 from tests.compaction.windowed import WindowedModel, asks_then_tells, is_paired
+from tests.tables import each_row
 
 
 def read_all(name: str) -> str:
@@ -74,7 +75,7 @@ async def test_a_pinned_result_that_alone_is_too_long_is_shortened_when_nothing_
         assert all(is_paired(tuple(request.messages)) for request in model.requests)
 
 
-@pytest.mark.parametrize("known", [True, False])
+@each_row("known", [True, False])
 async def test_a_question_that_nobody_asks_any_more_is_not_in_the_way_of_the_next_one(known: bool) -> None:
     """It stayed at the last cut since it was being answered, and takes most of the window."""
 
@@ -92,7 +93,7 @@ async def test_a_question_that_nobody_asks_any_more_is_not_in_the_way_of_the_nex
         assert len(session.messages) > 4
 
 
-@pytest.mark.parametrize(("thinking", "more"), [(None, 0), ("off", 0), ("high", 4_000), (2_000, 2_000)])
+@each_row("thinking, more", [(None, 0), ("off", 0), ("high", 4_000), (2_000, 2_000)])
 async def test_a_model_that_thinks_has_room_for_it_before_its_summary(thinking: Any, more: int) -> None:
     def summary(request: ModelRequest) -> Answer:
         limits.append(request.settings.max_output_tokens or 0)
@@ -112,9 +113,7 @@ async def test_a_model_that_thinks_has_room_for_it_before_its_summary(thinking: 
     assert 1_000 + more <= limit <= 6_000 + more
 
 
-@pytest.mark.parametrize(
-    "words", ["They talked of this and that. ", "他们谈了很多事情。", "Они говорили обо всём. ", "🚀🌕"]
-)
+@each_row("words", ["They talked of this and that. ", "他们谈了很多事情。", "Они говорили обо всём. ", "🚀🌕"])
 def test_a_summary_is_cut_to_its_tokens_in_every_script(words: str) -> None:
     for tokens in (60, 600):
         cut = cleaned(words * 2_000, tokens)

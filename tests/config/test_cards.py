@@ -25,6 +25,7 @@ from mcpagent.models import AnthropicModel, FallbackModel, ModelSettings, OpenAI
 from mcpagent.run import RunOptions
 from mcpagent.toolsets.approval_policy import ApprovalPolicy
 from tests.scenes import CountedTools, call, offered, results
+from tests.tables import each_row
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "cards"
 PATIENT = ServerOptions(startup_seconds=None)
@@ -51,9 +52,9 @@ def refused(fields: str, form: str) -> tuple[str, str]:
 EAGER = "tool_search:\n  eager_tools:\n    github: "
 
 
-@pytest.mark.parametrize("form", ["md", "yaml"])
-@pytest.mark.parametrize(
-    ("fields", "message", "details"),
+@each_row("form", ["md", "yaml"])
+@each_row(
+    "fields, message, details",
     [
         ("tool_search: true", "'tool_search' must be a mapping in PATH", "Write 'tool_search: {enabled: true}'."),
         ("tool_search: bm25", "'tool_search' must be a mapping in PATH", "Got: str"),
@@ -112,7 +113,7 @@ def test_a_malformed_block_is_refused_in_these_words(fields: str, message: str, 
     assert refused(fields, form) == (message, details)
 
 
-@pytest.mark.parametrize("form", ["md", "yaml"])
+@each_row("form", ["md", "yaml"])
 def test_a_valid_block_is_read_in_order(form: str) -> None:
     card = read('tool_search: {enabled: true, strategy: bm25, eager_tools: {b: ["search_*", get], a: []}}', form)
     assert card.tool_search == ToolSearchConfig(True, "mcp", "bm25", {"b": ("search_*", "get"), "a": ()})
@@ -121,8 +122,8 @@ def test_a_valid_block_is_read_in_order(form: str) -> None:
     assert read("name: x", form).tool_search is None
 
 
-@pytest.mark.parametrize(
-    ("fields", "message", "details"),
+@each_row(
+    "fields, message, details",
     [
         (
             "toolsearch: 1",
@@ -175,13 +176,13 @@ def test_a_valid_block_is_read_in_order(form: str) -> None:
         ("model: [a]", "'model' must be a string in PATH", "Got: list"),
     ],
 )
-@pytest.mark.parametrize("form", ["md", "yaml"])
+@each_row("form", ["md", "yaml"])
 def test_other_fields_are_refused_in_these_words(fields: str, message: str, details: str, form: str) -> None:
     assert refused(fields, form) == (message, details)
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
+@each_row(
+    "text, words",
     [
         ("---\nname: [\n---\n", "PATH.md:3:1 is not YAML: "),
         ("---\ntools:\n  a:\n  - *_x\n---\n", "put a pattern that begins with a special character in quotes"),
@@ -243,8 +244,8 @@ def test_files_that_are_no_cards(tmp_path: Path) -> None:
         assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
+@each_row(
+    "text, words",
     [
         ("---\nname: \x00\n---\n", "PATH.md is not YAML: "),
         ("---\n---\nHello\n", ""),
@@ -488,8 +489,8 @@ async def test_what_servers_share_holds_for_those_of_members(tmp_path: Path) -> 
         assert [path.name for path in (tmp_path / "logs").iterdir()] == ["demo.log"]
 
 
-@pytest.mark.parametrize(
-    ("cards", "words"),
+@each_row(
+    "cards, words",
     [
         (
             {"a": "agents: [workr]\ndefault: true", "worker": "model: offline"},
@@ -550,8 +551,8 @@ def test_servers_come_from_the_configuration_beside_the_card(tmp_path: Path) -> 
 # -- what is deferred (F3)
 
 
-@pytest.mark.parametrize(
-    ("eager", "expected"),
+@each_row(
+    "eager, expected",
     [
         ({}, set()),
         ({"demo": ["calculate"]}, {"calculate"}),
@@ -688,7 +689,7 @@ def test_a_card_of_an_agent_made_in_code() -> None:
     assert asked.options.large_result_tokens == 500
 
 
-@pytest.mark.parametrize("number", [5, 100, 10_000])
+@each_row("number", [5, 100, 10_000])
 def test_what_is_asked_for_goes_before_a_card_also_where_it_is_what_is_usual(number: int) -> None:
     card = AgentCard("a", model="offline", limits=Limits(turns=7, tokens=9), large_result_tokens=70)
     asked = RunOptions(limits=Limits(turns=number), large_result_tokens=number)
@@ -723,8 +724,8 @@ CHOICES: dict[str, tuple[Any, Any]] = {
 }
 
 
-@pytest.mark.parametrize("form", ["md", "yaml"])
-@pytest.mark.parametrize("choice", list(CHOICES))
+@each_row("form", ["md", "yaml"])
+@each_row("choice", list(CHOICES))
 def test_the_model_of_a_card_can_be_read_back(
     choice: str, form: Literal["md", "yaml"], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -22,6 +22,7 @@ from mcpagent.config import (
 )
 from mcpagent.config.user_folders import own_folders
 from mcpagent.errors import ConfigError, CredentialsError
+from tests.tables import each_row
 
 
 def load(text: str, folder: Path, **environ: str) -> Any:
@@ -91,7 +92,7 @@ def test_a_file_as_people_write_it(tmp_path: Path) -> None:
     assert config.files == (str(tmp_path / "mcp.json"),)
 
 
-@pytest.mark.parametrize("key", ["mcpServers", "servers"])
+@each_row("key", ["mcpServers", "servers"])
 def test_both_top_keys(key: str, tmp_path: Path) -> None:
     assert load(json.dumps({key: {"a": {"command": "x"}}, "inputs": []}), tmp_path).servers[0].name == "a"
 
@@ -103,8 +104,8 @@ def test_parsed_content_and_values_are_accepted_too() -> None:
     assert load_servers([ServerConfig(name="a", url="http://x")]).servers == (ServerConfig(name="a", url="http://x"),)
 
 
-@pytest.mark.parametrize(
-    ("entry", "expected"),
+@each_row(
+    "entry, expected",
     [
         ({"allowedTools": ["a*"]}, {"enabled_tools": ("a*",)}),
         ({"includeTools": ["a*"]}, {"enabled_tools": ("a*",)}),
@@ -145,8 +146,8 @@ def test_roots_are_folders_from_where_the_file_is(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("entry", "expected"),
+@each_row(
+    "entry, expected",
     [
         ({"logLevel": "loud"}, 'logLevel: "loud" is not one of debug, info, notice, '),
         ({"era": "stone"}, 'era: "stone" is not one of auto, legacy'),
@@ -166,7 +167,7 @@ def test_a_relative_folder_is_relative_to_the_file(tmp_path: Path) -> None:
     assert one({"command": "x", "cwd": "sub"}, tmp_path).cwd == str(tmp_path / "sub")
 
 
-@pytest.mark.parametrize("entry", [{"disabled": True}, {"enabled": False}])
+@each_row("entry", [{"disabled": True}, {"enabled": False}])
 def test_a_disabled_server_needs_no_variables(entry: dict[str, Any], tmp_path: Path) -> None:
     found = one({"command": "x", "env": {"A": "${MISSING}"}, "description": "d"} | entry, tmp_path)
     assert (found.disabled, found.description) == (True, "d")
@@ -197,8 +198,8 @@ NOT_SET = (
 )
 
 
-@pytest.mark.parametrize(
-    ("value", "expected"),
+@each_row(
+    "value, expected",
     [
         ("${MISSING}", NOT_SET),
         ("${env:MISSING}", NOT_SET),
@@ -236,8 +237,8 @@ def test_a_variable_may_be_in_any_string_and_is_expanded_once(tmp_path: Path) ->
 # --- mistakes ---
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
+@each_row(
+    "text, expected",
     [
         ("", 'mcp.json: is empty; write {"mcpServers": {}} and add servers to it'),
         (
@@ -270,8 +271,8 @@ def test_mistakes_of_the_file(text: str, expected: str, tmp_path: Path) -> None:
     assert error_of(text, tmp_path) == expected
 
 
-@pytest.mark.parametrize(
-    ("entry", "expected"),
+@each_row(
+    "entry, expected",
     [
         ({"commnad": "x"}, 'commnad: unknown key "commnad"; did you mean "command"?'),
         ({}, 'has neither "command" nor "url"; give exactly one of them'),
@@ -329,14 +330,14 @@ def test_mistakes_in_a_server(entry: dict[str, Any], expected: str, tmp_path: Pa
     assert rest.lstrip(":. ") == expected
 
 
-@pytest.mark.parametrize("name", ["", "../x", "x" * 65, "🙂", "a\nb", "..", "-"])
+@each_row("name", ["", "../x", "x" * 65, "🙂", "a\nb", "..", "-"])
 def test_server_names_that_cannot_be(name: str, tmp_path: Path) -> None:
     message = error_of(json.dumps({"mcpServers": {name: {"command": "x"}}}), tmp_path)
     assert "server name" in message
     assert "rename it" in message
 
 
-@pytest.mark.parametrize("name", ["git", "io.github.upstash/context7", "@scope/server", "My Server", "a_b-c.1"])
+@each_row("name", ["git", "io.github.upstash/context7", "@scope/server", "My Server", "a_b-c.1"])
 def test_server_names_that_people_use(name: str, tmp_path: Path) -> None:
     assert load(json.dumps({"mcpServers": {name: {"command": "x"}}}), tmp_path).servers[0].name == name
 
@@ -368,7 +369,7 @@ def test_a_file_without_permission(tmp_path: Path) -> None:
         load_servers(file)
 
 
-@pytest.mark.parametrize("values", [["git"], [ServerConfig(name="a")], [ServerConfig(name="a", command="x")] * 2])
+@each_row("values", [["git"], [ServerConfig(name="a")], [ServerConfig(name="a", command="x")] * 2])
 def test_values_that_are_no_servers(values: Any) -> None:
     with pytest.raises(ConfigError, match="mcp_config: "):
         load_servers(values)
@@ -469,8 +470,8 @@ def test_comments_and_trailing_commas_change_nothing(
     assert found[0] == found[1]
 
 
-@pytest.mark.parametrize(
-    ("content", "reason"),
+@each_row(
+    "content, reason",
     [
         (None, "missing.env: not found"),
         (b"A=1\nthis is no variable\n", "some.env:2: expected NAME=value"),
@@ -556,7 +557,7 @@ def test_a_key_that_cannot_be_read_costs_its_server(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform in ("win32", "darwin"), reason="the platform says where the folders are")
-@pytest.mark.parametrize("home", [".", "rel", "", "~"])
+@each_row("home", [".", "rel", "", "~"])
 def test_no_folder_is_the_users_own_for_a_home_that_is_relative(
     home: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -567,7 +568,7 @@ def test_no_folder_is_the_users_own_for_a_home_that_is_relative(
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no such files there")
-@pytest.mark.parametrize("kind", ["pipe", "loop", "nowhere"])
+@each_row("kind", ["pipe", "loop", "nowhere"])
 def test_what_stands_in_the_place_of_the_users_file_is_told(kind: str, tmp_path: Path) -> None:
     environ = {"HOME": str(tmp_path), "MCPAGENT_HOME": str(tmp_path / "home")}
     path = tmp_path / "home" / "config" / "mcp.json"

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcpagent.config.jsonc import blank_extras, comments, with_value, without_value
+from tests.tables import each_row
 
 FILE = """\
 {
@@ -59,8 +60,8 @@ def test_a_server_is_taken_out_and_the_comments_around_it_stay() -> None:
     assert told(after) == [told(FILE)[0], *told(FILE)[2:]]
 
 
-@pytest.mark.parametrize(
-    ("before", "after"),
+@each_row(
+    "before, after",
     [
         ("{}", '{\n  "a": {"b": 1}\n}'),
         ("{ // none yet\n}", '{ // none yet\n  "a": {"b": 1}\n}'),
@@ -155,9 +156,7 @@ def test_removing_a_value_removes_it_and_nothing_else(
         assert after == text
 
 
-@pytest.mark.parametrize(
-    ("text", "words"), [("// nothing\n", "the text holds no value"), ('{"a": 1}', "a is no object")]
-)
+@each_row("text, words", [("// nothing\n", "the text holds no value"), ('{"a": 1}', "a is no object")])
 def test_a_value_that_has_no_place_is_an_error(text: str, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         with_value(text, ("a", "b"), 1)

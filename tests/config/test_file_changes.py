@@ -11,6 +11,7 @@ import pytest
 
 from mcpagent.config.file_changes import alone_with, close_to_others, write_text, write_whole
 from mcpagent.errors import ConfigError
+from tests.tables import each_row
 
 
 def mode_of(path: Path) -> int:
@@ -27,7 +28,7 @@ def test_a_new_file_is_its_users_only_and_so_are_new_folders(tmp_path: Path) -> 
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no umask")
-@pytest.mark.parametrize("umask", [0o000, 0o002, 0o022, 0o077, 0o277, 0o777])
+@each_row("umask", [0o000, 0o002, 0o022, 0o077, 0o277, 0o777])
 def test_what_is_written_is_its_users_only_whatever_the_umask(tmp_path: Path, umask: int) -> None:
     was = os.umask(umask)
     try:
@@ -49,7 +50,7 @@ def test_a_folder_that_was_there_stays_as_it_is(tmp_path: Path) -> None:
     assert mode_of(tmp_path / "shared") == 0o775
 
 
-@pytest.mark.parametrize("was", [0o777, 0o770, 0o722, 0o755, 0o700, 0o1777])
+@each_row("was", [0o777, 0o770, 0o722, 0o755, 0o700, 0o1777])
 def test_a_folder_of_ours_that_others_may_write_into_is_taken_back(tmp_path: Path, was: int) -> None:
     folder = tmp_path / "state"
     folder.mkdir()

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from mcpagent.config.literals import holds_a_reference, is_literal_secret, literal_secrets, variable_name
+from tests.tables import each_row
 
 GITHUB = "ghp_" + "a1B2" * 9
 RANDOM = "q7Zk2mX9Lw4Tn8Rb6Vc1"
 
 
-@pytest.mark.parametrize(
-    ("entry", "found"),
+@each_row(
+    "entry, found",
     [
         ({"env": {"GITHUB_TOKEN": GITHUB}}, [("env.GITHUB_TOKEN", "GITHUB_TOKEN", "")]),
         ({"envs": {"API_KEY": "short-but-named"}}, [("envs.API_KEY", "API_KEY", "")]),

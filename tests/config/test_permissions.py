@@ -17,6 +17,7 @@ from mcpagent.config.values import Approval
 from mcpagent.errors import ConfigError, ServerError
 from mcpagent.mcp.link import ServerLink
 from mcpagent.messages import ToolDefinition
+from tests.tables import each_row
 
 
 def approval_of(value: Any) -> tuple[tuple[str, Approval], ...]:
@@ -28,8 +29,8 @@ def tool_of(name: str) -> ToolDefinition:
     return ToolDefinition("offered", "", {}, server="git", original_name=name)
 
 
-@pytest.mark.parametrize(
-    ("written", "meant"),
+@each_row(
+    "written, meant",
     [
         ("allow", "allow"),
         ("always", "allow"),
@@ -43,8 +44,8 @@ def test_both_spellings_are_read(written: str, meant: str) -> None:
     assert approval_of({"push_*": written}) == (("push_*", meant),)
 
 
-@pytest.mark.parametrize(
-    ("written", "error"),
+@each_row(
+    "written, error",
     [
         ("yes", 'mcp_config: mcpServers.git.approval: expected allow, ask or deny, got "yes"'),
         (True, "mcp_config: mcpServers.git.approval: expected allow, ask or deny, got true"),
@@ -58,8 +59,8 @@ def test_another_word_is_an_error_with_its_place(written: Any, error: str) -> No
     assert str(caught.value) == error
 
 
-@pytest.mark.parametrize(
-    ("tool", "expected"),
+@each_row(
+    "tool, expected",
     [("delete_all", "ask"), ("delete_disk", "deny"), ("get_log", "allow"), ("push", "ask"), ("pull", None)],
 )
 def test_the_most_telling_pattern_counts(tool: str, expected: str | None) -> None:
@@ -103,8 +104,8 @@ def test_a_project_may_be_strict_but_not_vouch_for_itself(tmp_path: Path) -> Non
     assert vouches_for_itself(servers["theirs"].written)
 
 
-@pytest.mark.parametrize(
-    ("entry", "expected"),
+@each_row(
+    "entry, expected",
     [
         ({}, False),
         ({"approval": "ask"}, False),

@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpagent.config.rule_names import forbids, forbids_of_server, permits, permits_of_server, rule_of
 from mcpagent.messages import PromptRequest, ResourceRequest, ToolDefinition
 from tests.speed import within
+from tests.tables import each_row
 
 
 def tool(server: str | None, name: str, offered: str = "") -> ToolDefinition:
@@ -29,8 +29,8 @@ def prompt(server: str, name: str) -> ToolDefinition:
 PUSH = tool("git", "push")
 
 
-@pytest.mark.parametrize(
-    ("rule", "asked", "permitted", "forbidden"),
+@each_row(
+    "rule, asked, permitted, forbidden",
     [
         ("git.push", PUSH, True, True),
         ("git.*", PUSH, True, True),
@@ -112,7 +112,7 @@ def test_of_two_servers_that_a_rule_may_name_it_permits_the_one_that_it_names_in
     assert not permits("a__b__c", tool("a", "b__c", "a__b__c"), ["a", "a__b"])
 
 
-@pytest.mark.parametrize("end", ["x", "y"])
+@each_row("end", ["x", "y"])
 def test_names_are_compared_whole(end: str) -> None:
     long = "a" * 100_000
     rule = f"git.{long}x"
@@ -120,8 +120,8 @@ def test_names_are_compared_whole(end: str) -> None:
     assert forbids(rule, tool("git", long + end)) is (end == "x")
 
 
-@pytest.mark.parametrize(
-    ("pattern", "asked", "permitted", "forbidden"),
+@each_row(
+    "pattern, asked, permitted, forbidden",
     [
         ("push", PUSH, True, True),
         ("push", tool("git", "Push"), False, True),
@@ -156,7 +156,7 @@ def test_a_rule_that_permits_would_also_deny(rule: str, server: str, name: str) 
         assert forbids(rule, asked) or not permits(rule, asked)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "uri",
     [
         *("file:///./secret", "file:////secret", "file:///x/../secret", "file://localhost/secret", "file:/secret"),
@@ -169,8 +169,8 @@ def test_a_denied_address_is_denied_as_others_write_it(uri: str) -> None:
     assert not permits("@notes:file:///secret", resource("notes", uri))
 
 
-@pytest.mark.parametrize(
-    ("rule", "name"),
+@each_row(
+    "rule, name",
     [
         ("git.[!A-Z]*", "delete_all"),
         ("git.[!A]*", "apple"),
@@ -194,15 +194,15 @@ HOSTS = (
 )
 
 
-@pytest.mark.parametrize("uri", HOSTS)
+@each_row("uri", HOSTS)
 def test_a_denied_host_is_denied_as_others_write_it(uri: str) -> None:
     assert forbids("@web:http://internal/*", resource("web", uri))
     assert forbids_of_server("@http://internal/*", resource("web", uri))
     assert not forbids("@web:http://internal/*", resource("web", uri.lower().replace("ternal", "tern")))
 
 
-@pytest.mark.parametrize(
-    ("rule", "uri"),
+@each_row(
+    "rule, uri",
     [
         ("https://internal:443/*", "https://internal/a"),
         ("https://internal/*", "https://internal:443/a"),
@@ -237,26 +237,26 @@ UP = [
 ]
 
 
-@pytest.mark.parametrize("step", UP)
+@each_row("step", UP)
 def test_no_way_of_writing_a_step_up_leads_out_of_a_folder(step: str) -> None:
     assert not permits("@git:file:///docs/*", resource("git", f"file:///docs/{step}x"))
     assert not permits_of_server("@file:///docs/*", resource("git", f"file:///docs/{step}x"))
     assert permits("@git:file:///docs/*", resource("git", "file:///docs/a.b/c.txt"))
 
 
-@pytest.mark.parametrize("uri", ["http://h:80/secret", "http://me@h/secret", "http://h/secret#a", "http://h/./secret"])
+@each_row("uri", ["http://h:80/secret", "http://me@h/secret", "http://h/secret#a", "http://h/./secret"])
 def test_a_denied_page_is_denied_as_others_write_it(uri: str) -> None:
     assert forbids("@web:http://h/secret*", resource("web", uri))
 
 
-@pytest.mark.parametrize("end", ["/", ")", "?", "'", '"', "~", "\\", "*", "+", "\u2019", "\u3002"])
+@each_row("end", ["/", ")", "?", "'", '"', "~", "\\", "*", "+", "\u2019", "\u3002"])
 def test_what_stands_around_a_name_hides_it_from_no_denial(end: str) -> None:
     assert forbids("git.push", tool("git", f"push{end}"))
     assert not permits("git.push", tool("git", f"push{end}"))
 
 
-@pytest.mark.parametrize("rule", ["s.pull", "s." + "[" * 500_000, "s." + "*[" * 250_000, "." * 500_000])
-@pytest.mark.parametrize("name", ["a" + "\u0301\u0316" * 60_000, "pull", "[" * 100_000])
+@each_row("rule", ["s.pull", "s." + "[" * 500_000, "s." + "*[" * 250_000, "." * 500_000])
+@each_row("name", ["a" + "\u0301\u0316" * 60_000, "pull", "[" * 100_000])
 def test_no_rule_and_no_name_takes_long(rule: str, name: str) -> None:
     asked = tool("s", name)
     started = time.thread_time()

@@ -20,6 +20,7 @@ from mcpagent.errors import ConfigError, CredentialsError
 from mcpagent.mcp.redaction import Redactor
 from mcpagent.models.resolve import default_spec, resolve_model
 from mcpagent.text.known_secrets import without_secrets
+from tests.tables import each_row
 
 
 class Ring:
@@ -139,7 +140,7 @@ def test_a_keyring_that_hangs_is_waited_for_once(
     assert store.find("another") is None
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", "3", '{"name": 3}', '{"name": "K"}', '{"name": "K", "saved": "x"}'])
+@each_row("content", ["", "{", "[]", "3", '{"name": 3}', '{"name": "K"}', '{"name": "K", "saved": "x"}'])
 def test_a_broken_file_counts_as_none(tmp_path: Path, content: str, value: str) -> None:
     store = SecretStore(tmp_path, keyring=NO_RING)
     kept = store.set("K", value)
@@ -322,8 +323,8 @@ def test_the_keyring_library_is_what_is_used(tmp_path: Path, value: str) -> None
     assert not (tmp_path / "ring.json").exists()
 
 
-@pytest.mark.parametrize(
-    ("backend", "reason"),
+@each_row(
+    "backend, reason",
     [
         ("keyring.backends.null.Keyring", "there is no system keyring here"),
         ("keyring.backends.fail.Keyring", "there is no system keyring here"),
@@ -349,7 +350,7 @@ def test_a_model_takes_the_key_that_was_set(home: Mapping[str, str], value: str)
         resolve_model("anthropic:", environ=stored)
 
 
-@pytest.mark.parametrize("spec", [None, "anthropic:"])
+@each_row("spec", [None, "anthropic:"])
 def test_no_keyring_is_asked_where_the_environment_has_a_key(
     spec: str | None, home: Mapping[str, str], value: str
 ) -> None:

@@ -30,6 +30,7 @@ from mcpagent.durable.queues import VERSION
 from mcpagent.events import Event, Notice
 from mcpagent.models.base import ModelRequest
 from tests.sessions.postgres_server import postgres_server
+from tests.tables import each_row
 
 SECONDS = 60.0
 SECRET = "sk-this-is-no-real-key-1234567890"
@@ -236,7 +237,7 @@ async def test_no_secret_is_stored_of_what_ends_a_run(
     assert SECRET not in stored(tmp_path)
 
 
-@pytest.mark.parametrize("wrong", ["mysql://host/name", "", "."])
+@each_row("wrong", ["mysql://host/name", "", "."])
 def test_what_is_no_place_for_a_database(wrong: str) -> None:
     for kind in (DurableRuns, SessionStore):
         with pytest.raises(ConfigError, match=r"write a file, or postgresql://"):

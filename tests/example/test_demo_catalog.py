@@ -12,6 +12,7 @@ from mcpagent.demo.many_tools import THEMES, NarrowTool, catalog_config
 from mcpagent.mcp.server_options import ServerOptions
 from mcpagent.models import ScriptedModel
 from mcpagent.toolsets.validation import argument_problem
+from tests.tables import each_row
 
 ARGUMENTS = {"value": 3, "city": "Tokyo"}
 
@@ -26,7 +27,7 @@ def test_there_are_a_thousand_and_no_two_have_one_name() -> None:
     assert all(re.fullmatch(r"[a-z0-9_]{1,64}", name) for name in names)
 
 
-@pytest.mark.parametrize("theme", THEMES)
+@each_row("theme", THEMES)
 def test_every_tool_works_with_what_it_asks_for(theme: str) -> None:
     for tool in tools(theme):
         given = {name: ARGUMENTS[name] for name in tool.properties}

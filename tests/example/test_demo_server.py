@@ -34,6 +34,7 @@ from mcpagent.messages import ToolCall
 from mcpagent.models import OfflineModel, ScriptedModel
 from mcpagent.models.scripted import Reply
 from mcpagent.search import ToolIndex
+from tests.tables import each_row
 
 
 @pytest.fixture
@@ -180,8 +181,8 @@ def test_dates() -> None:
 # -- numbers and units -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("expression", "expected"),
+@each_row(
+    "expression, expected",
     [
         ("12 * (3 + 4)", "84"),
         ("2 ^ 10", "1024"),
@@ -196,7 +197,7 @@ def test_calculate(expression: str, expected: str) -> None:
     assert numbers.calculate(expression).endswith(f"= {expected}")
 
 
-@pytest.mark.parametrize(
+@each_row(
     "expression",
     [
         "__import__('os')",
@@ -244,7 +245,7 @@ def test_roman_numerals_round_trip(number: int) -> None:
     assert numbers.from_roman_numeral(numbers.to_roman_numeral(number).split()[-1]).endswith(f"is {number}")
 
 
-@pytest.mark.parametrize("numeral", ["IIII", "VX", "IC", "MMMM", "", "ABC"])
+@each_row("numeral", ["IIII", "VX", "IC", "MMMM", "", "ABC"])
 def test_wrong_roman_numerals_are_refused(numeral: str) -> None:
     with pytest.raises(DemoToolError):
         numbers.from_roman_numeral(numeral)
@@ -260,8 +261,8 @@ def test_prime_factors_multiply_to_the_number(number: int) -> None:
     assert product == number
 
 
-@pytest.mark.parametrize(
-    ("value", "source", "target", "expected"),
+@each_row(
+    "value, source, target, expected",
     [
         (10, "km", "miles", "6.21371 mile"),
         (100, "°F", "celsius", "37.7778 celsius"),
@@ -277,7 +278,7 @@ def test_convert_units(value: float, source: str, target: str, expected: str) ->
     assert units.convert_units(value, source, target).endswith(f"= {expected}")
 
 
-@pytest.mark.parametrize(("value", "unit"), [(-500, "celsius"), (-460, "F"), (-0.1, "kelvin")])
+@each_row("value, unit", [(-500, "celsius"), (-460, "F"), (-0.1, "kelvin")])
 def test_nothing_is_colder_than_absolute_zero(value: float, unit: str) -> None:
     with pytest.raises(DemoToolError, match="below absolute zero"):
         units.convert_units(value, unit, "celsius")
@@ -291,7 +292,7 @@ def test_units_that_do_not_go_together() -> None:
         units.convert_units(1, "parsnip", "kg")
 
 
-@pytest.mark.parametrize("quantity", ["length", "mass", "volume", "area", "speed", "duration", "data", "temperature"])
+@each_row("quantity", ["length", "mass", "volume", "area", "speed", "duration", "data", "temperature"])
 def test_every_listed_unit_converts_to_itself(quantity: units.Quantity) -> None:
     for unit in units.list_units(quantity):
         assert units.convert_units(5, unit, unit) == f"5 {unit} = 5 {unit}"
@@ -390,9 +391,7 @@ def test_files_of_the_folder_are_read(folder: Path) -> None:
     assert files.folder_size()["files"] == 3
 
 
-@pytest.mark.parametrize(
-    "path", ["../outside.txt", "/etc/passwd", "link.txt", "up/outside.txt", "docs/../../outside.txt"]
-)
+@each_row("path", ["../outside.txt", "/etc/passwd", "link.txt", "up/outside.txt", "docs/../../outside.txt"])
 def test_nothing_outside_the_folder_is_read(folder: Path, path: str) -> None:
     for read in (files.read_text_file, files.file_info, files.count_lines):
         with pytest.raises(DemoToolError, match="outside the working directory"):
@@ -405,7 +404,7 @@ def test_links_are_not_searched(folder: Path) -> None:
         files.list_files("up")
 
 
-@pytest.mark.parametrize("path", ["blob.bin", "docs", "missing.txt", "a\0b", ""])
+@each_row("path", ["blob.bin", "docs", "missing.txt", "a\0b", ""])
 def test_what_is_no_text_file_is_said(folder: Path, path: str) -> None:
     with pytest.raises(DemoToolError):
         files.read_text_file(path)
@@ -473,8 +472,8 @@ def test_system_tells_no_names(folder: Path) -> None:
     assert system.working_directory() == str(folder.resolve())
 
 
-@pytest.mark.parametrize(
-    ("query", "name"),
+@each_row(
+    "query, name",
     [
         ("what time is it in Tokyo", "get_current_time"),
         ("what's the time in Paris?", "get_current_time"),

@@ -31,6 +31,7 @@ import pytest
 from mcpagent.config import load_servers
 from mcpagent.demo import demo_server_config
 from tests.servers.stand_ins import TOKEN, stand_ins
+from tests.tables import each_row
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -257,11 +258,7 @@ def test_commands_that_are_not_run_here_are_known() -> None:
     assert shown == set(NOT_RUN)
 
 
-@pytest.mark.parametrize(
-    "page",
-    [*PAGES, *(ROOT / name for name in ("CHANGELOG.md", "CONTRIBUTING.md", "AGENTS.md", "SECURITY.md"))],
-    ids=lambda page: page.name,
-)
+@each_row("page", [*PAGES, *(ROOT / name for name in ("CHANGELOG.md", "CONTRIBUTING.md", "AGENTS.md", "SECURITY.md"))])
 def test_what_is_on_no_index_is_not_installed_from_one(page: Path) -> None:
     """mcpagent is installed from its folder, `-e .`, whatever installs it."""
     by_name = r"""(?:pip3?\ install|pipx\ (?:install|run)|uvx|uv\ (?:add|pip\ install|tool\ (?:install|run)))
@@ -285,7 +282,7 @@ def test_every_block_says_what_it_is() -> None:
         assert all(fence != "```" for fence in fences[::2]), f"{page.name}: a block without a kind"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@each_row("page", PAGES)
 def test_links_lead_somewhere(page: Path) -> None:
     words = re.sub(r"(?ms)^```.*?^```", "", page.read_text("utf-8"))
     for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", words):

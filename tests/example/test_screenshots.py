@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.tables import each_row
+
 ROOT = Path(__file__).resolve().parents[2]
 SCREENS = sorted((ROOT / "docs" / "screens").glob("*.svg"))
 
@@ -24,14 +26,14 @@ def test_every_screen_of_the_script_is_kept_and_no_other() -> None:
     assert sorted(shots()) == [path.stem for path in SCREENS]
 
 
-@pytest.mark.parametrize("path", SCREENS, ids=lambda path: path.stem)
+@each_row("path", SCREENS)
 def test_a_screen_tells_nothing_of_the_machine_it_was_taken_on(path: Path) -> None:
     text = path.read_text("utf-8")
     assert text.startswith("<svg")
     assert not re.search(r"/(?:tmp|home|root|Users|work)/", text)
 
 
-@pytest.mark.parametrize("path", SCREENS, ids=lambda path: path.stem)
+@each_row("path", SCREENS)
 def test_a_screen_claims_no_times(path: Path) -> None:
     """They are those of a busy machine and of a stand-in for a model."""
     words = re.sub(r"<[^>]+>", " ", path.read_text("utf-8")).replace("&#160;", " ")

@@ -38,6 +38,7 @@ from mcpagent import (
 from mcpagent.events import Emit
 from tests.scenes import offered
 from tests.servers.everyday import serving
+from tests.tables import each_row
 
 ROOT = Path(__file__).resolve().parents[2]
 SECONDS = 60
@@ -168,7 +169,7 @@ def refusal(response: httpx2.Response) -> str:
     return str(document["error"])
 
 
-@pytest.mark.parametrize("connect", [in_process, over_loopback])
+@each_row("connect", [in_process, over_loopback])
 async def test_three_users_are_answered_side_by_side_and_nothing_of_theirs_mixes(connect: Any) -> None:
     model = SideBySide(PLANS)
     app = make_app(make_agent(model))
@@ -256,8 +257,8 @@ OVERLOADED = ModelError("scripted: overloaded (529)", provider="scripted", statu
 SPENT = ModelResponse(Message("assistant", tuple(call("my_orders"))), Usage(900, 100, requests=1), "tool_calls")
 
 
-@pytest.mark.parametrize(
-    ("prompt", "replies", "options", "status", "words"),
+@each_row(
+    "prompt, replies, options, status, words",
     [
         (" ", [], {}, 422, "prompt is empty"),
         ("go on", [OVERLOADED], {}, 502, "overloaded"),

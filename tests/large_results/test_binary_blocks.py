@@ -18,6 +18,7 @@ from mcpagent.messages import BinaryBlock, Text, ToolResult
 from mcpagent.models.base import ModelRequest
 from mcpagent.tools import ToolOutput
 from mcpagent.toolsets.function_results import tool_output
+from tests.tables import each_row
 
 BYTES = b"%PDF-1.7\0\xff" + bytes(range(256)) * 20
 DATA = base64.b64encode(BYTES).decode()
@@ -58,7 +59,7 @@ async def test_a_function_gives_bytes_and_the_model_reads_them() -> None:
     assert [tool.name for tool in model.requests[1].tools][1] == "read_large_output"
 
 
-@pytest.mark.parametrize(
+@each_row(
     "given",
     [
         output_of_call({"content": [{"type": "audio", "mimeType": "audio/wav", "data": DATA}]}),

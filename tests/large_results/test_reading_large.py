@@ -17,6 +17,7 @@ from mcpagent.large_results.reading_ranges import MAX_ANSWER, read_range
 from mcpagent.large_results.searching import search
 from mcpagent.messages import Image
 from tests.hostile_patterns import COSTLY_TO_COMPILE, HOSTILE_PATTERNS
+from tests.tables import each_row
 
 LOG = LargeOutput("\n".join(f"{number} user{number} came from Room {number % 7}" for number in range(1, 5_001)))
 ROWS = [
@@ -37,8 +38,8 @@ def inside(answer: str) -> str:
     return answer.partition("\n")[2].partition("\n")[2].rpartition("\n")[0]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "told", "begins", "ends"),
+@each_row(
+    "arguments, told, begins, ends",
     [
         ({}, "Lines 1 to 100 of 5,000. Go on with start_line=101", "1 user1 ", "100 user100 came from Room 2"),
         ({"start_line": 4_999}, "Lines 4,999 to 5,000 of 5,000", "4999 ", "5000 user5000 came from Room 2"),
@@ -57,8 +58,8 @@ def test_ranges(arguments: dict[str, Any], told: str, begins: str, ends: str) ->
     assert inside(answer).endswith(ends)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "why"),
+@each_row(
+    "arguments, why",
     [
         ({"start_line": 5_001}, "it has 5,000 lines, got 5,001"),
         ({"start_line": 9, "end_line": 3}, "start_line is 9 and end_line 3: the start comes first"),
@@ -139,14 +140,14 @@ def test_letters_that_grow_when_they_get_small_move_nothing() -> None:
     assert inside(searches(output, words="needle")).endswith("NEEDLE")
 
 
-@pytest.mark.parametrize("pattern", [r"user432\d ", r"^4321\s", r"Room 2$"])
+@each_row("pattern", [r"user432\d ", r"^4321\s", r"Room 2$"])
 def test_patterns(pattern: str) -> None:
     answer = searches(LOG, pattern=pattern, start_line=4_321, context=0, limit=1)
     assert inside(answer) == "4321: 4321 user4321 came from Room 2"
 
 
-@pytest.mark.parametrize(
-    ("arguments", "why"),
+@each_row(
+    "arguments, why",
     [
         ({}, "give words, or a pattern"),
         ({"words": "a", "pattern": "b"}, "give words, or a pattern"),
@@ -171,7 +172,7 @@ PATTERNS = [*(pattern for pattern, _ in HOSTILE_PATTERNS), *COSTLY_TO_COMPILE, r
 ALL_PATTERNS = [pytest.param(pattern, marks=pytest.mark.slow) for pattern in PATTERNS]
 
 
-@pytest.mark.parametrize("pattern", ["(a+)+b", "$", *ALL_PATTERNS])
+@each_row("pattern", ["(a+)+b", "$", *ALL_PATTERNS])
 def test_no_pattern_takes_long(pattern: str) -> None:
     before = time.thread_time()
     try:
@@ -221,7 +222,7 @@ PATHS = [
 ]
 
 
-@pytest.mark.parametrize("path", PATHS)
+@each_row("path", PATHS)
 def test_paths_mean_what_the_library_says(path: str) -> None:
     """Ours follows what the library reads; both give the same values in the same order."""
     from jsonpath import JSONPathEnvironment
@@ -249,8 +250,8 @@ def test_a_large_value_is_shown_by_its_beginning_and_shape() -> None:
     assert "(cut: array of 1,000 × {" in answer
 
 
-@pytest.mark.parametrize(
-    ("path", "why"),
+@each_row(
+    "path, why",
     [
         ("", "expected a JSONPath"),
         (None, "expected a JSONPath"),

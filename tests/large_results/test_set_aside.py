@@ -50,6 +50,7 @@ from mcpagent.models.tool_changes_in_history import READER_NAMES
 from mcpagent.run import run_context
 from mcpagent.sessions import exported
 from mcpagent.toolsets.functions import function_tool
+from tests.tables import each_row
 
 LINES = [f"{number}: nothing happened" for number in range(5_000)]
 LINES[3_210] = "3210: the pump of hall 7 failed"
@@ -101,7 +102,7 @@ MODES: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("mode", MODES)
+@each_row("mode", MODES)
 async def test_readers_come_at_the_end_once_there_is_something_to_read(mode: str) -> None:
     model = ScriptedModel([ToolCall("", "get_small", {}), *FINDS])
     async with Agent(model, tools=[get_log, get_small], **MODES[mode]) as agent:
@@ -137,8 +138,8 @@ async def test_a_reader_is_never_set_aside_again() -> None:
     assert "1999: nothing happened" in result.text
 
 
-@pytest.mark.parametrize(
-    ("agents", "tools", "is_aside"),
+@each_row(
+    "agents, tools, is_aside",
     [
         (10_000, None, True),
         (0, None, False),
@@ -156,7 +157,7 @@ async def test_the_line_is_the_tools_or_the_agents(agents: int, tools: int | Non
     assert (last_result(model).set_aside is not None) == is_aside
 
 
-@pytest.mark.parametrize("wrong", [-1, True, "many"])
+@each_row("wrong", [-1, True, "many"])
 def test_lines_that_are_none(wrong: Any) -> None:
     with pytest.raises(ConfigError, match="large_result_tokens"):
         RunOptions(large_result_tokens=wrong)
@@ -166,7 +167,7 @@ def test_lines_that_are_none(wrong: Any) -> None:
         McpServer("logs", command="x", large_result_tokens={"*": wrong})
 
 
-@pytest.mark.parametrize("name", READERS)
+@each_row("name", READERS)
 async def test_names_of_readers_are_reserved(name: str) -> None:
     with pytest.raises(ConfigError, match=f'tool "{name}": the name is reserved for readers'):
         async with Agent(ScriptedModel([]), tools=[function_tool(get_small, name=name)]):

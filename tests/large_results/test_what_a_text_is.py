@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,12 +13,13 @@ from mcpagent.large_results.large_output import LargeOutput, estimated_tokens
 from mcpagent.large_results.short_forms import brief_form, short_form
 from mcpagent.messages import Image, Text
 from mcpagent.window.estimates import IMAGE_TOKENS
+from tests.tables import each_row
 
 ROWS = [{"id": number, "name": f"row {number}", "tags": ["a"], "price": number / 2} for number in range(200)]
 
 
-@pytest.mark.parametrize(
-    ("text", "kind", "shape"),
+@each_row(
+    "text, kind, shape",
     [
         (
             json.dumps(ROWS),
@@ -97,7 +97,7 @@ def test_a_picture_takes_what_a_picture_takes() -> None:
     assert estimated_tokens((Text("abcd" * 10), Image("image/png", "a" * 1_000_000))) == 10 + IMAGE_TOKENS
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "x" * 100_000,
@@ -148,7 +148,7 @@ def test_columns_of_one_name_and_rows_that_are_longer_lose_nothing() -> None:
     assert rows[-1] == {"id": "5", "price": "6", "column 3": "7", "column 4": "8", "column 5": "9"}
 
 
-@pytest.mark.parametrize("text", ["a,b\n" + "1,2\n" * 1_600_000, "a,b\n1,2\n3,4\n" + "5" + ",6" * 6_100_000])
+@each_row("text", ["a,b\n" + "1,2\n" * 1_600_000, "a,b\n1,2\n3,4\n" + "5" + ",6" * 6_100_000])
 def test_a_table_of_very_many_rows_or_fields_is_not_queried(text: str) -> None:
     data = read_data(text)
     assert data.kind in ("CSV", "text")

@@ -25,6 +25,7 @@ from mcpagent import (
 from mcpagent.events import Emit, Event, Notice, TextDelta
 from tests.limits.endless import SECONDS, Endless
 from tests.scenes import results
+from tests.tables import each_row
 
 WAIT = 30.0
 
@@ -193,7 +194,7 @@ async def test_a_model_that_does_not_end_holds_nobody_either(is_summary: bool) -
         assert TextDelta("too late") not in events[heard:]
 
 
-@pytest.mark.parametrize("ordered", [False, True])
+@each_row("ordered", [False, True])
 async def test_a_run_that_is_cancelled_ends_also_if_its_tool_gives_something_all_the_same(ordered: bool) -> None:
     begun, went_on = asyncio.Event(), list[int]()
 

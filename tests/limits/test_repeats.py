@@ -8,12 +8,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-import pytest
-
 from mcpagent import Agent, ModelSettings, RunOptions, ScriptedModel, Tool, ToolCall, ToolOutput
 from mcpagent.limits.repeats import PATIENCE, REPEATS_TOLD, REPEATS_TOLD_SMALL, kind_of_failure, skeleton
 from mcpagent.messages import BinaryBlock, Image, Text, ToolDefinition, ToolResult
 from mcpagent.models.base import ModelRequest
+from tests.tables import each_row
 
 BEGIN = datetime(2026, 11, 25, 10, 0, tzinfo=UTC)
 MOST = REPEATS_TOLD * PATIENCE
@@ -54,9 +53,9 @@ async def run_with(text: Callable[[int], str], row: list[str], most: int, *, at_
         return await agent.run("look"), len(made)
 
 
-@pytest.mark.parametrize("at_once", [False, True])
-@pytest.mark.parametrize("row", [["a"], ["a", "b"], ["a", "b", "c"]])
-@pytest.mark.parametrize("kind", CHANGING)
+@each_row("at_once", [False, True])
+@each_row("row", [["a"], ["a", "b"], ["a", "b", "c"]])
+@each_row("kind", CHANGING)
 async def test_results_that_differ_in_times_and_ids_alone_are_the_same_in_the_end(
     kind: str, row: list[str], at_once: bool
 ) -> None:
@@ -72,7 +71,7 @@ STAYING: dict[str, Callable[[int], str]] = {
 }
 
 
-@pytest.mark.parametrize("kind", STAYING)
+@each_row("kind", STAYING)
 async def test_results_that_say_something_new_are_not_the_same(kind: str) -> None:
     result, made = await run_with(STAYING[kind], ["a"], 2 * MOST)
     assert (result.stop, made) == ("answered", 2 * MOST)
@@ -114,7 +113,7 @@ async def failing(error: Callable[[int], Exception], most: int, *, heals_at: int
         return await agent.run("fetch"), len(made)
 
 
-@pytest.mark.parametrize("kind", FAILING)
+@each_row("kind", FAILING)
 async def test_a_tool_that_keeps_failing_is_spoken_of_and_then_not_called(kind: str) -> None:
     result, made = await failing(FAILING[kind], 60)
     assert (result.stop, made) == ("repeated_calls", MOST)
@@ -139,7 +138,7 @@ def two_that_fail(made: list[str]) -> tuple[Callable[[str], str], Callable[[str]
     return one, other
 
 
-@pytest.mark.parametrize("at_once", [False, True])
+@each_row("at_once", [False, True])
 async def test_two_tools_that_keep_failing_in_turns_are_not_called(at_once: bool) -> None:
     made: list[str] = []
     one, other = two_that_fail(made)
@@ -167,7 +166,7 @@ async def test_failures_of_different_kinds_are_a_search_for_the_right_way() -> N
     assert (result.stop, made) == ("answered", 2 * MOST)
 
 
-@pytest.mark.parametrize("length", [0, 9_999, 10_001, 1_000_000])
+@each_row("length", [0, 9_999, 10_001, 1_000_000])
 def test_of_a_long_result_little_is_looked_at(length: int) -> None:
     assert len(skeleton("word " * (length // 5))) <= 10_010
     assert kind_of_failure(ToolResult("1", "a", (Text("x" * length),), "failed"))[0] == "failed"
@@ -204,9 +203,9 @@ async def many_at_once(sizes: list[int], *, first_good: int, small: bool = False
         return await agent.run("fetch"), asked
 
 
-@pytest.mark.parametrize("small", [False, True])
-@pytest.mark.parametrize("before", [[], [4], [1, 1]])
-@pytest.mark.parametrize("size", [2, 5, 12, 40])
+@each_row("small", [False, True])
+@each_row("before", [[], [4], [1, 1]])
+@each_row("size", [2, 5, 12, 40])
 async def test_calls_that_all_failed_at_once_can_be_made_better(size: int, before: list[int], small: bool) -> None:
     sizes = [*before, size, 3]
     result, asked = await many_at_once(sizes, first_good=len(sizes) - 1, small=small)
@@ -215,7 +214,7 @@ async def test_calls_that_all_failed_at_once_can_be_made_better(size: int, befor
     assert (result.stop, len(asked)) == ("repeated_calls" if is_refused else "answered", sum(sizes) - 3 * is_refused)
 
 
-@pytest.mark.parametrize("small", [False, True])
+@each_row("small", [False, True])
 async def test_what_goes_on_to_fail_after_it_was_told_is_not_called(small: bool) -> None:
     result, asked = await many_at_once([12] * 9, first_good=99, small=small)
     assert (result.stop, max(asked)) == ("repeated_calls", 1)
@@ -298,7 +297,7 @@ async def looked(kind: str, most: int, *, changes: bool) -> tuple[Any, int]:
         return await agent.run("look"), len(made)
 
 
-@pytest.mark.parametrize("kind", LOOKS)
+@each_row("kind", LOOKS)
 async def test_pictures_and_sounds_that_differ_are_not_the_same(kind: str) -> None:
     result, made = await looked(kind, MOST + 2, changes=True)
     assert (result.stop, made) == ("answered", MOST + 2)

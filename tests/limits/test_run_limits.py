@@ -46,6 +46,7 @@ from mcpagent.run import RunContext
 from mcpagent.sessions.kept import KeptSession
 from tests.limits.endless import CASES, SECONDS, Case, Endless, Looking
 from tests.scenes import results
+from tests.tables import each_row
 
 WAIT = 30.0
 
@@ -114,8 +115,8 @@ DOORS: dict[str, Door] = {
 }
 
 
-@pytest.mark.parametrize("door", DOORS)
-@pytest.mark.parametrize("kind", CASES)
+@each_row("door", DOORS)
+@each_row("kind", CASES)
 async def test_a_limit_ends_a_run_with_what_there_is(kind: str, door: str) -> None:
     case, looking, events = CASES[kind], Looking(), list[Event]()
     model = case.model()
@@ -136,7 +137,7 @@ async def test_a_limit_ends_a_run_with_what_there_is(kind: str, door: str) -> No
         assert (again.stop, again.limit) == ("answered", None)
 
 
-@pytest.mark.parametrize("kind", CASES)
+@each_row("kind", CASES)
 def test_the_same_without_an_event_loop(kind: str) -> None:
     case, looking = CASES[kind], Looking()
     with agent_with(case, case.model(), looking) as agent:
@@ -144,7 +145,7 @@ def test_the_same_without_an_event_loop(kind: str) -> None:
         assert in_pairs(agent.messages)
 
 
-@pytest.mark.parametrize("kind", CASES)
+@each_row("kind", CASES)
 async def test_the_limits_of_a_caller_hold_for_the_agents_that_it_calls(kind: str) -> None:
     case, looking, events = CASES[kind], Looking(), list[Event]()
     model = case.model()
@@ -221,8 +222,8 @@ SESSION_LIMITS = {
 }
 
 
-@pytest.mark.parametrize("reopened", [False, True])
-@pytest.mark.parametrize("kind", SESSION_LIMITS)
+@each_row("reopened", [False, True])
+@each_row("kind", SESSION_LIMITS)
 async def test_a_session_has_its_limits_over_all_its_runs(kind: str, reopened: bool, tmp_path: Path) -> None:
     limits, stops, requests = SESSION_LIMITS[kind]
     looking, model, found = Looking(), answering(), list[Any]()
@@ -448,7 +449,7 @@ TYPED = {
 }
 
 
-@pytest.mark.parametrize("kind", TYPED)
+@each_row("kind", TYPED)
 async def test_whoever_wants_a_type_gets_it_or_the_limit(kind: str) -> None:
     limits, stop = TYPED[kind]
     looking = Looking()
@@ -502,14 +503,14 @@ WRONG: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize("wrong", WRONG, ids=range(len(WRONG)))
-@pytest.mark.parametrize("kind", KINDS)
+@each_row("wrong", WRONG)
+@each_row("kind", KINDS)
 def test_what_is_no_limit_is_told_in_one_line(kind: Any, wrong: Any) -> None:
     with pytest.raises(ConfigError, match=rf"^Limits\.{kind}: expected a [^\n]*, got [^\n]*$"):
         Limits(**{kind: wrong})
 
 
-@pytest.mark.parametrize("wrong", [10**400, 10**5_000, math.nan], ids=["400", "5000", "nan"])
+@each_row("wrong", [10**400, 10**5_000, math.nan])
 def test_other_numbers_of_seconds_and_shares_are_told_so_too(wrong: Any) -> None:
     makes: list[Any] = [
         lambda: RunOptions(tool_timeout_seconds=wrong),
@@ -523,7 +524,7 @@ def test_other_numbers_of_seconds_and_shares_are_told_so_too(wrong: Any) -> None
             make()
 
 
-@pytest.mark.parametrize("kind", ["turns", "tool_calls", "tokens"])
+@each_row("kind", ["turns", "tool_calls", "tokens"])
 def test_a_part_of_a_call_or_a_token_is_no_limit(kind: Any) -> None:
     wrong: Any = 1.5
     with pytest.raises(ConfigError, match=rf"Limits\.{kind}: expected a whole number"):
@@ -673,7 +674,7 @@ async def test_a_run_that_was_ended_goes_on_with_resume() -> None:
         assert in_pairs(agent.messages)
 
 
-@pytest.mark.parametrize("kind", ["tokens", "tool_calls", "dollars"])
+@each_row("kind", ["tokens", "tool_calls", "dollars"])
 async def test_a_replay_ends_as_the_run_did(kind: str, tmp_path: Path) -> None:
     case, path = CASES[kind], tmp_path / "run.jsonl"
     async with agent_with(case, case.model(), Looking(), wrappers=[Recorder(path)]) as agent:
@@ -683,7 +684,7 @@ async def test_a_replay_ends_as_the_run_did(kind: str, tmp_path: Path) -> None:
     assert (again.stop, again.answer, again.limit) == (recorded.stop, recorded.answer, recorded.limit)
 
 
-@pytest.mark.parametrize("of_session", [False, True])
+@each_row("of_session", [False, True])
 async def test_a_replay_counts_what_agents_took_that_were_called(of_session: bool, tmp_path: Path) -> None:
     path, limits = tmp_path / "run.jsonl", Limits(turns=3)
     look = ToolCall("1", "look", {"place": "x"})
@@ -738,7 +739,7 @@ async def test_a_run_that_failed_goes_on_within_the_limits_that_it_had() -> None
         assert session.spent.usage == agent.spent.usage
 
 
-@pytest.mark.parametrize("of_session", [False, True])
+@each_row("of_session", [False, True])
 async def test_seconds_of_a_process_that_ended_count_where_its_run_is_done_again(of_session: bool) -> None:
     """As a durable run is: from what the session was before it, over what it had come to."""
     model = Endless(hangs_at=2)

@@ -33,6 +33,7 @@ from mcpagent.models import FallbackModel, OpenAIChatModel
 from mcpagent.models.base import WrappedModel
 from mcpagent.window.estimates import text_tokens
 from tests.limits.endless import SECONDS, Endless, Looking
+from tests.tables import each_row
 from tests.wire.provider import PlayedProvider, chat_stream
 
 WAIT = 30.0
@@ -70,8 +71,8 @@ UNTOLD: dict[str, Callable[[], Usage]] = {
 }
 
 
-@pytest.mark.parametrize("wrap", WRAPS)
-@pytest.mark.parametrize("kind", UNTOLD)
+@each_row("wrap", WRAPS)
+@each_row("kind", UNTOLD)
 async def test_a_limit_of_tokens_is_reached_whatever_is_told(kind: str, wrap: str) -> None:
     model = WRAPS[wrap](Claiming(UNTOLD[kind](), calls_at_once=2))
     options = RunOptions(limits=Limits(tokens=2_000, turns=60))
@@ -84,7 +85,7 @@ async def test_a_limit_of_tokens_is_reached_whatever_is_told(kind: str, wrap: st
         assert agent.spent.tokens == result.spent.tokens
 
 
-@pytest.mark.parametrize("told", [-0.5, math.nan, -math.inf, math.inf, 10**400, None, "0.5", True, [], Decimal("NaN")])
+@each_row("told", [-0.5, math.nan, -math.inf, math.inf, 10**400, None, "0.5", True, [], Decimal("NaN")])
 async def test_a_price_that_cannot_be_is_not_known(told: Any) -> None:
     model = Claiming(Usage(90, 10), told)
     async with Agent(model, tools=[Looking().tool()], options=RunOptions(limits=Limits(dollars=5))) as agent:
@@ -94,9 +95,7 @@ async def test_a_price_that_cannot_be_is_not_known(told: Any) -> None:
         assert result.limit.used is None
 
 
-@pytest.mark.parametrize(
-    ("told", "dollars"), [(0, 0.0), (Decimal("0.25"), 0.25), (1, 1.0), (0.0, 0.0)], ids=["0", "decimal", "int", "0.0"]
-)
+@each_row("told, dollars", [(0, 0.0), (Decimal("0.25"), 0.25), (1, 1.0), (0.0, 0.0)])
 def test_a_price_of_another_kind_of_number_is_one(told: Any, dollars: float) -> None:
     made = ModelResponse(Message("assistant", ()), Usage(), "end", told)
     assert (made.dollars, type(made.dollars)) == (dollars, float)
@@ -108,7 +107,7 @@ def test_counters_are_whole_numbers_from_zero_on() -> None:
     assert Usage(MOST_COUNTED_TOKENS) + Usage(5) == Usage(MOST_COUNTED_TOKENS)
 
 
-@pytest.mark.parametrize("usage", [None, {"input_tokens": 5}])
+@each_row("usage", [None, {"input_tokens": 5}])
 async def test_a_usage_that_is_none_is_told_in_one_line(usage: Any) -> None:
     async with Agent(Claiming(usage)) as agent:
         with pytest.raises(
@@ -228,7 +227,7 @@ async def test_a_request_that_was_cancelled_is_counted_with_what_was_heard_of_it
     assert agent.spent == spent
 
 
-@pytest.mark.parametrize("words", ["", LONG])
+@each_row("words", ["", LONG])
 async def test_an_answer_that_broke_off_is_counted_and_a_refusal_is_not(words: str) -> None:
     class Breaking(Endless):
         async def respond(self, request: ModelRequest, emit: Emit) -> ModelResponse:
@@ -259,7 +258,7 @@ async def test_an_agent_that_is_called_is_counted_for_its_caller_when_it_is_cut_
 # -- summaries that are asked for -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("of_session", [False, True])
+@each_row("of_session", [False, True])
 async def test_a_summary_that_does_not_come_is_not_waited_for(of_session: bool) -> None:
     limits = Limits(seconds=SECONDS)
     model = Endless(answers=True)

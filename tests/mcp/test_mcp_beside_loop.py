@@ -7,12 +7,12 @@ import threading
 import time
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpagent.mcp.transports.beside_loop import beside_loop, is_large, json_in_steps
 from tests.speed import within
+from tests.tables import each_row
 
 LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20)
 VALUES = st.recursive(
@@ -37,7 +37,7 @@ def test_json_in_steps_is_the_same_of_what_is_large() -> None:
         assert json_in_steps(value) == json.dumps(value, ensure_ascii=False)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "value",
     [
         "x" * 300_000,

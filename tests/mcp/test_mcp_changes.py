@@ -23,6 +23,7 @@ from mcpagent.mcp.server_options import ServerOptions
 from mcpagent.messages import Message, ToolCall, ToolResult
 from mcpagent.models import ModelRequest, ScriptedModel
 from tests.servers.everyday import serving
+from tests.tables import each_row
 
 CATALOG = Path(__file__).resolve().parents[1] / "servers" / "catalog_server.py"
 ERAS: list[Era] = ["legacy", "auto"]
@@ -75,7 +76,7 @@ def news(request: ModelRequest) -> str:
     return "\n".join(message.text for message in request.messages if message.role == "user")
 
 
-@pytest.mark.parametrize("era", ERAS)
+@each_row("era", ERAS)
 async def test_a_tool_that_goes_in_the_middle_of_a_turn_is_withdrawn_by_the_conversation(era: Era) -> None:
     model = ScriptedModel(
         [call("add_tool", tool_names=["paint", "drop"]), call("paint"), call("drop"), call("paint", "late"), "ok"]
@@ -98,7 +99,7 @@ async def test_a_tool_that_goes_in_the_middle_of_a_turn_is_withdrawn_by_the_conv
         assert later.system == earlier.system
 
 
-@pytest.mark.parametrize("era", ERAS)
+@each_row("era", ERAS)
 async def test_a_tool_that_comes_in_the_middle_of_a_turn_is_found_in_it(era: Era) -> None:
     model = ScriptedModel(
         [
@@ -117,8 +118,8 @@ async def test_a_tool_that_comes_in_the_middle_of_a_turn_is_found_in_it(era: Era
     assert results(agent.messages)[-1].text == "la"
 
 
-@pytest.mark.parametrize("era", ERAS)
-@pytest.mark.parametrize("is_allowed", [True, False])
+@each_row("era", ERAS)
+@each_row("is_allowed", [True, False])
 async def test_a_tool_that_changes_between_two_calls_is_announced_and_needs_a_yes(
     era: Era, is_allowed: bool, tmp_path: Path
 ) -> None:
@@ -152,8 +153,8 @@ async def test_a_tool_that_changes_between_two_calls_is_announced_and_needs_a_ye
         assert "was changed by its server since it was first used" in second.text
 
 
-@pytest.mark.parametrize("era", ERAS)
-@pytest.mark.parametrize("is_pinned", [True, False])
+@each_row("era", ERAS)
+@each_row("is_pinned", [True, False])
 async def test_a_yes_is_for_the_tool_as_it_was_when_it_was_asked(era: Era, is_pinned: bool, tmp_path: Path) -> None:
     """The server changes the tool while the question stands."""
     noticed = asyncio.Event()

@@ -5,18 +5,18 @@ from __future__ import annotations
 import base64
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpagent.mcp.result_content import output_of_call, output_of_prompt, output_of_resource
 from mcpagent.messages import Image, Text
+from tests.tables import each_row
 
 DATA = base64.b64encode(b"12345").decode()
 
 
-@pytest.mark.parametrize(
-    ("block", "expected"),
+@each_row(
+    "block, expected",
     [
         ({"type": "text", "text": "a\nb"}, Text("a\nb")),
         ({"type": "image", "mimeType": "image/png", "data": DATA}, Image("image/png", DATA)),

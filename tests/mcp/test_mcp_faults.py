@@ -24,6 +24,7 @@ from mcpagent.tools import Tool, ToolOutput
 from tests.servers.hostile_server import DEEDS, DISCOVER, INITIALIZE, LARGE, LISTS, RAW
 from tests.servers.leftovers import nothing_left
 from tests.speed import within
+from tests.tables import each_row
 
 SERVER = Path(__file__).resolve().parents[1] / "servers" / "hostile_server.py"
 
@@ -201,7 +202,7 @@ async def test_large_answers_too(subtests: pytest.Subtests) -> None:
                 await next_works(tools)
 
 
-@pytest.mark.parametrize("mode", UNREADABLE)
+@each_row("mode", UNREADABLE)
 async def test_what_cannot_be_read_at_all_ends_at_the_limit_and_is_quoted(mode: str) -> None:
     async with connected(timeout_seconds=0.5) as (_, tools):
         output = await tools["trouble"].run({"text": mode})

@@ -7,12 +7,12 @@ import time
 from itertools import pairwise
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from mcp_types import JSONRPCError, JSONRPCNotification, JSONRPCResponse
 
 from mcpagent.mcp.transports.bytes_to_messages import INVALID_ANSWER, Junk, LineSplitter, MessageReader, TooLong, decode
+from tests.tables import each_row
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(10**20), 10**20) | st.text(max_size=20),
@@ -81,8 +81,8 @@ def test_the_splitter_holds_one_line_at_most(pieces: list[bytes], limit: int) ->
     assert all(line == expected for line, expected in zip(found, whole, strict=True) if isinstance(line, bytes))
 
 
-@pytest.mark.parametrize(
-    ("line", "expected"),
+@each_row(
+    "line, expected",
     [
         (b"", []),
         (b"   \r", []),

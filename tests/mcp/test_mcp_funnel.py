@@ -33,6 +33,7 @@ from mcpagent.tool_search.search_options import ToolSearch
 from tests.run.test_for_model import ATTACKS, LEGITIMATE, TAGS, taken_apart
 from tests.scenes import results
 from tests.speed import within
+from tests.tables import each_row
 
 SERVER = Path(__file__).resolve().parents[1] / "servers" / "smuggler.py"
 HOW = [
@@ -119,7 +120,7 @@ def texts_in(value: Any) -> Iterator[str]:
             yield from texts_in(item)
 
 
-@pytest.mark.parametrize(("text", "left"), ATTACKS.values(), ids=ATTACKS)
+@each_row("text, left", ATTACKS.values())
 async def test_nothing_hidden_comes_through_any_door(text: str, left: str, tmp_path: Path) -> None:
     gone = {char for char in text if char not in left and not " " <= char <= "~"} - {"\r"}
     request, _ = await last_request(tmp_path, f"tool {text} end")
@@ -150,7 +151,7 @@ async def test_what_people_write_comes_through_unchanged_and_the_bytes_are_the_s
 # -- the envelope -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("text", FORGED)
+@each_row("text", FORGED)
 async def test_no_result_passes_for_words_of_ours_where_results_are_words(text: str, tmp_path: Path) -> None:
     request, _ = await last_request(tmp_path, text)
     body = bodies(request)["prompted"]
@@ -180,7 +181,7 @@ async def test_no_result_passes_for_words_of_ours_where_results_are_words(text: 
     assert not any(text in piece for piece in own), "what is announced has none of the server's words"
 
 
-@pytest.mark.parametrize("protocol", ["messages", "chat", "responses"])
+@each_row("protocol", ["messages", "chat", "responses"])
 async def test_where_a_result_is_a_block_of_its_own_nothing_else_is_in_it(protocol: str, tmp_path: Path) -> None:
     text = FORGED[3]
     request, _ = await last_request(tmp_path, text)

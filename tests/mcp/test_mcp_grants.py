@@ -19,6 +19,7 @@ from mcpagent.mcp.auth.stored_auth import StoredSignIn
 from mcpagent.mcp.link import ServerLink
 from mcpagent.messages import Text
 from tests.servers.own_authority import OwnAuthority, behind
+from tests.tables import each_row
 
 SECRET = "s3cret/value"
 
@@ -55,8 +56,8 @@ def store(tmp_path: Path) -> SecretStore:
     return SecretStore(tmp_path / "tokens", keyring=NO_KEYRING)
 
 
-@pytest.mark.parametrize(
-    ("methods", "by_header"),
+@each_row(
+    "methods, by_header",
     [
         (("client_secret_basic",), True),
         (("client_secret_post",), False),
@@ -93,7 +94,7 @@ async def test_tokens_that_end_are_got_anew(store: SecretStore) -> None:
     assert len(authority.forms) > before
 
 
-@pytest.mark.parametrize("in_file", [True, False])
+@each_row("in_file", [True, False])
 async def test_a_client_with_a_key_signs_its_own_word(store: SecretStore, tmp_path: Path, in_file: bool) -> None:
     private, public = key_pair()
     authority = OwnAuthority(methods=("private_key_jwt",), public_key=public)
@@ -157,8 +158,8 @@ async def test_an_identity_provider_says_who_it_is(store: SecretStore) -> None:
     assert [form["assertion"] for form in authority.forms] == ["idp-said-so-51c2"]
 
 
-@pytest.mark.parametrize("nonce", ["", "number-1"])
-@pytest.mark.parametrize("wanted", [None, True])
+@each_row("nonce", ["", "number-1"])
+@each_row("wanted", [None, True])
 async def test_bound_tokens_bring_a_new_proof_with_each_request(
     store: SecretStore, nonce: str, wanted: bool | None
 ) -> None:
@@ -187,8 +188,8 @@ async def test_a_secret_goes_to_no_authority_that_only_the_server_names(store: S
         assert await secret_of(config(url, {**way, "issuer": authority.named}), store) == "42"
 
 
-@pytest.mark.parametrize(
-    ("way", "said"),
+@each_row(
+    "way, said",
     [
         ({"grant": "client_credentials"}, 'needs "client_id"'),
         ({"grant": "client_credentials", "client_id": "a"}, "needs .client_secret., .private_key_file. or"),

@@ -21,6 +21,7 @@ from tests.servers.everyday import everyday
 from tests.servers.faulty_http import FaultyHttp, bomb, faulty_http
 from tests.servers.leftovers import nothing_left
 from tests.speed import within
+from tests.tables import each_row
 
 
 def config(url: str, **settings: Any) -> ServerConfig:
@@ -42,7 +43,7 @@ async def connected(mode: str, **settings: Any) -> AsyncIterator[tuple[FaultyHtt
         yield server, {tool.name: tool for tool in await toolset.tools()}
 
 
-@pytest.mark.parametrize("kind", ["http", "sse"])
+@each_row("kind", ["http", "sse"])
 async def test_a_call_that_cannot_be_written_fails_alone(kind: Literal["http", "sse"]) -> None:
     async with everyday(kind) as url, ServerLink(config(url, transport=kind)) as toolset, asyncio.timeout(30):
         tools = {tool.name: tool for tool in await toolset.tools()}
@@ -55,7 +56,7 @@ async def test_a_call_that_cannot_be_written_fails_alone(kind: Literal["http", "
         assert (await tools["weather"].run({"city": "Oslo"})).error is None
 
 
-@pytest.mark.parametrize("mode", ["cancel-reset", "cancel-hang"])
+@each_row("mode", ["cancel-reset", "cancel-hang"])
 async def test_a_server_that_takes_no_cancellation_answers_other_calls(mode: str) -> None:
     async with connected(mode) as (server, tools), asyncio.timeout(30):
         others = asyncio.ensure_future(tools["trouble"].run({"text": "x"}))
@@ -73,8 +74,8 @@ async def test_a_server_that_takes_no_cancellation_answers_other_calls(mode: str
         await asyncio.wait({others, call})
 
 
-@pytest.mark.parametrize(
-    ("mode", "expected", "error"),
+@each_row(
+    "mode, expected, error",
     [
         ("reset", "connection lost: ", "server_down"),
         ("length-lie", "answer cut off: ", "server_down"),
@@ -119,20 +120,20 @@ async def test_a_failed_request_is_a_named_error_and_the_next_works(
     assert capfd.readouterr() == ("", "")
 
 
-@pytest.mark.parametrize("mode", ["reset", "length-lie", "500"])
+@each_row("mode", ["reset", "length-lie", "500"])
 async def test_a_request_that_may_have_run_says_so(mode: str) -> None:
     async with connected(mode) as (_, tools):
         assert "may have run" in text_of(await tools["trouble"].run({"text": "x"}))
 
 
-@pytest.mark.parametrize("mode", ["403", "429-long"])
+@each_row("mode", ["403", "429-long"])
 async def test_a_request_that_was_refused_did_not_run(mode: str) -> None:
     async with connected(mode) as (_, tools):
         assert "may have run" not in text_of(await tools["trouble"].run({"text": "x"}))
 
 
-@pytest.mark.parametrize(
-    ("mode", "expected", "troubles"),
+@each_row(
+    "mode, expected, troubles",
     [
         ("429-once", "the second time", 2),
         ("session-lost", "in a new session", 2),
@@ -182,7 +183,7 @@ async def test_a_stream_that_closes_at_once_is_not_hammered() -> None:
         assert sum(seen.method == "GET" for seen in server.seen) == 4
 
 
-@pytest.mark.parametrize("mode", ["session-evil"])
+@each_row("mode", ["session-evil"])
 async def test_an_illegal_session_id_is_refused(mode: str) -> None:
     async with nothing_left(), faulty_http(mode) as server:
         with pytest.raises(ServerError, match="Mcp-Session-Id"):
@@ -220,15 +221,15 @@ async def test_a_configured_secret_is_not_repeated() -> None:
     assert "hunter2" not in text
 
 
-@pytest.mark.parametrize("kind", ["http", "sse"])
+@each_row("kind", ["http", "sse"])
 async def test_a_url_alone_finds_its_transport(kind: Any) -> None:
     async with everyday(kind) as url, nothing_left(task_names="mcp-"), ServerLink(config(url)) as toolset:
         tools = {tool.name: tool for tool in await toolset.tools()}
         assert text_of(await tools["add"].run({"a": 2, "b": 3})) == "5"
 
 
-@pytest.mark.parametrize(
-    ("value", "expected"),
+@each_row(
+    "value, expected",
     [
         ("0", 0.0),
         ("120", 120.0),

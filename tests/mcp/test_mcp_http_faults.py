@@ -29,6 +29,7 @@ from mcpagent.tools import ToolOutput
 from tests.servers.faulty_http import faulty_http
 from tests.servers.hostile_http import LARGE, RAW, STATUSES
 from tests.servers.leftovers import nothing_left
+from tests.tables import each_row
 
 REFUSED = {401, 403, 405, 406, 411, 413, 415, 421, 426, 429, 431, 505}
 """With these a request was not run; with any other it may have been."""
@@ -262,9 +263,7 @@ def self_signed(path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize(
-    "first", [b"", b"HTTP/1.1 200 OK\r\nContent-Ty", b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{"]
-)
+@each_row("first", [b"", b"HTTP/1.1 200 OK\r\nContent-Ty", b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{"])
 async def test_a_server_that_answers_slower_than_anyone_waits(first: bytes) -> None:
     open_writers: list[asyncio.StreamWriter] = []
 
@@ -279,8 +278,8 @@ async def test_a_server_that_answers_slower_than_anyone_waits(first: bytes) -> N
             writer.close()
 
 
-@pytest.mark.parametrize(
-    ("reply", "expected"),
+@each_row(
+    "reply, expected",
     [
         (b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n", "answered HTTP 401"),
         (b"HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\nno", "answered HTTP 403 Forbidden: no"),
@@ -310,8 +309,8 @@ async def test_what_answers_the_greeting_wrongly_is_named(reply: bytes, expected
 STREAM = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
 
 
-@pytest.mark.parametrize(
-    ("stream", "expected"),
+@each_row(
+    "stream, expected",
     [
         (STREAM + b"event: endpoint\ndata: http://127.0.0.2:9/steal\n\n", "names an endpoint on another origin"),
         (STREAM + b"event: hello\ndata: x\n\n", "did not answer within 1 s"),

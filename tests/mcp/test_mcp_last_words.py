@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpagent.mcp.explaining import telling_line, telling_lines
+from tests.tables import each_row
 
 NPM = """\
 npm error code E404
@@ -31,8 +31,8 @@ PYTHON = ["Traceback (most recent call last):", 'File "x.py", line 3, in <module
 OLD_NPM = ["npm ERR! code ENOENT", "npm ERR! syscall open", "npm ERR! enoent no such file, open '/x/package.json'"]
 
 
-@pytest.mark.parametrize(
-    ("lines", "expected"),
+@each_row(
+    "lines, expected",
     [
         (NPM, "Not Found - GET https://registry.example/no-such-thing - Not found"),
         (OLD_NPM, "enoent no such file, open '/x/package.json'"),

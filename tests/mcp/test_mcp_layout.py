@@ -7,8 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
+from tests.tables import each_row
 from tests.test_imports import MODULES, PACKAGE, imported
 
 OURS = {name: path for name, path in MODULES.items() if name.startswith("mcpagent.mcp")}
@@ -76,7 +75,7 @@ def test_a_call_has_at_most_six_positional_arguments() -> None:
     assert found == []
 
 
-@pytest.mark.parametrize("module", sorted(OURS))
+@each_row("module", sorted(OURS))
 def test_every_public_name_has_a_docstring(module: str) -> None:
     def undocumented(node: ast.Module | ast.ClassDef, prefix: str = "") -> Iterator[str]:
         for inner in node.body:

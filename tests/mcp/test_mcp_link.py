@@ -26,6 +26,7 @@ from mcpagent.messages import Text
 from mcpagent.tools import Tool, ToolOutput
 from tests.servers.everyday import everyday
 from tests.servers.leftovers import nothing_left
+from tests.tables import each_row
 
 SERVER = Path(__file__).resolve().parents[1] / "servers" / "faulty_server.py"
 PACKAGE = str(Path(mcpagent.__file__).parent)
@@ -226,7 +227,7 @@ async def test_a_server_turned_off_and_on_again_has_the_same_tools(log: Path) ->
 # --- the way of a call ---
 
 
-@pytest.mark.parametrize("way", ["stdio", "http"])
+@each_row("way", ["stdio", "http"])
 async def test_a_call_reaches_the_sdk_in_few_frames(way: str, log: Path) -> None:
     found: list[list[str]] = []
 

@@ -39,6 +39,7 @@ from mcpagent.tools import Tool, ToolOutput
 from tests.servers.everyday import build, serving
 from tests.servers.leftovers import nothing_left, processes
 from tests.speed import within
+from tests.tables import each_row
 
 SERVER = Path(__file__).resolve().parents[1] / "servers" / "faulty_server.py"
 
@@ -125,7 +126,7 @@ async def test_a_server_of_the_2026_era_tells_of_changes_by_subscription() -> No
             assert "grown" in await by_name(toolset)
 
 
-@pytest.mark.parametrize("era", ["auto", "legacy"])
+@each_row("era", ["auto", "legacy"])
 async def test_prompts_and_resources_that_come_later_are_known_too(era: Era) -> None:
     server = build()
 
@@ -365,8 +366,8 @@ def test_a_cached_server_comes_back_as_it_was(tmp_path: Path) -> None:
     cache.drop(server)
 
 
-@pytest.mark.parametrize(
-    ("ttl_seconds", "age", "is_known"), [(0, 99, True), (0, 101, False), (10, 9, True), (10, 11, False), (0, -1, False)]
+@each_row(
+    "ttl_seconds, age, is_known", [(0, 99, True), (0, 101, False), (10, 9, True), (10, 11, False), (0, -1, False)]
 )
 def test_entries_grow_old(ttl_seconds: float, age: float, is_known: bool, tmp_path: Path) -> None:
     clock = [1000.0]
@@ -377,7 +378,7 @@ def test_entries_grow_old(ttl_seconds: float, age: float, is_known: bool, tmp_pa
     assert (cache.load(server) is not None) == is_known
 
 
-@pytest.mark.parametrize(
+@each_row(
     "change",
     [
         {"args": ("y",)},

@@ -35,6 +35,7 @@ from mcpagent.messages import Text
 from mcpagent.text.known_secrets import without_secrets
 from tests.servers.everyday import everyday, serving
 from tests.servers.guarded import Authority, Documents, guarded
+from tests.tables import each_row
 
 
 @pytest.fixture
@@ -324,7 +325,7 @@ async def test_tokens_of_one_address_are_not_read_for_another(store: SecretStore
     assert key not in address_name(f"https://user:{key}@a.example/mcp?key={key}")
 
 
-@pytest.mark.parametrize("content", ["", "[]", "{", '{"tokens": 5, "ends": "x", "client": {}}', '{"authority": []}'])
+@each_row("content", ["", "[]", "{", '{"tokens": 5, "ends": "x", "client": {}}', '{"authority": []}'])
 def test_a_broken_sign_in_counts_as_none(content: str) -> None:
     assert SignIn.from_text(content) == SignIn()
 
@@ -395,7 +396,7 @@ async def test_an_authority_is_found_wherever_it_describes_itself(documents: Doc
     assert len(person.pages) == 1
 
 
-@pytest.mark.parametrize("methods", [None, [], ["plain"]])
+@each_row("methods", [None, [], ["plain"]])
 async def test_nobody_is_sent_to_an_authority_that_does_not_check_the_challenge(
     methods: list[str] | None, store: SecretStore
 ) -> None:
@@ -487,8 +488,8 @@ async def test_where_nothing_can_be_revoked_it_is_forgotten_all_the_same(store: 
 # --- what a server may make us ask ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("address", "server", "expected"),
+@each_row(
+    "address, server, expected",
     [
         ("https://auth.example/token", "https://mcp.example/mcp", None),
         ("http://mcp.example/token", "http://mcp.example/mcp", None),
@@ -553,8 +554,8 @@ def names_of(places: dict[str, list[str]]) -> Resolve:
     return resolve
 
 
-@pytest.mark.parametrize(
-    ("leads_to", "expected"),
+@each_row(
+    "leads_to, expected",
     [
         (["93.184.216.34"], None),
         (["10.0.0.7"], "is in a private network, and the server is not"),
@@ -644,8 +645,8 @@ async def test_an_answer_that_does_not_end_is_ended() -> None:
         assert (await client.get("https://mcp.example/mcp")).content == b""
 
 
-@pytest.mark.parametrize(
-    ("metadata", "expected"),
+@each_row(
+    "metadata, expected",
     [
         ({}, "signing in failed"),
         ({"authorization_servers": ["http://169.254.169.254/latest"]}, "is a link-local address"),
@@ -705,8 +706,8 @@ async def elsewhere() -> AsyncIterator[tuple[str, list[str]]]:
         yield address, sent
 
 
-@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-@pytest.mark.parametrize("path", ["/register", "/token"])
+@each_row("status", [301, 302, 303, 307, 308])
+@each_row("path", ["/register", "/token"])
 async def test_an_authority_that_sends_a_request_elsewhere_gets_no_sign_in(
     path: str, status: int, store: SecretStore
 ) -> None:
@@ -720,7 +721,7 @@ async def test_an_authority_that_sends_a_request_elsewhere_gets_no_sign_in(
     assert not any(code in str(caught.value) for code in authority.codes)
 
 
-@pytest.mark.parametrize("status", [302, 307, 308])
+@each_row("status", [302, 307, 308])
 async def test_no_token_is_sent_elsewhere_to_be_refreshed(status: int, store: SecretStore) -> None:
     authority = Authority()
     async with elsewhere() as (address, sent), guarded_server(authority) as config:
@@ -734,7 +735,7 @@ async def test_no_token_is_sent_elsewhere_to_be_refreshed(status: int, store: Se
     assert not any(token in str(caught.value) for token in authority.refresh)
 
 
-@pytest.mark.parametrize("status", [302, 307, 308])
+@each_row("status", [302, 307, 308])
 async def test_no_token_is_sent_elsewhere_to_be_revoked(status: int, store: SecretStore) -> None:
     authority = Authority()
     async with elsewhere() as (address, sent), guarded_server(authority) as config:

@@ -25,6 +25,7 @@ from mcpagent.messages import Text
 from mcpagent.tools import ToolOutput
 from tests.servers.endings import Kind, booking
 from tests.servers.leftovers import nothing_left
+from tests.tables import each_row
 
 SERVER = Path(__file__).resolve().parents[1] / "servers" / "endings.py"
 HINT = "the call may have run"
@@ -126,7 +127,7 @@ async def hold(kind: Kind, statuses: tuple[int, ...]) -> None:
         assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.parametrize("kind", ["http", "modern", "sse"])
+@each_row("kind", ["http", "modern", "sse"])
 async def test_no_end_over_http_repeats_what_may_have_run(kind: Kind) -> None:
     await hold(kind, (400, 503))
 
@@ -145,7 +146,7 @@ MORE_THAN_GONE: dict[str, tuple[str, dict[str, str]]] = {
 }
 
 
-@pytest.mark.parametrize("kind", ["http", "sse"])
+@each_row("kind", ["http", "sse"])
 async def test_nor_does_what_says_more_than_that_the_session_is_gone(kind: Kind) -> None:
     async with nothing_left(), booking(kind) as server:
         config = ServerConfig("b", url=server.url, transport="sse" if kind == "sse" else "http", timeout_seconds=30)
@@ -177,7 +178,7 @@ STDIO: dict[str, tuple[str, str]] = {
 }
 
 
-@pytest.mark.parametrize("era", ["legacy", "modern"])
+@each_row("era", ["legacy", "modern"])
 async def test_nor_does_any_end_over_stdio(era: str, tmp_path: Path) -> None:
     log = tmp_path / "log"
     config = ServerConfig("b", command=sys.executable, args=(str(SERVER), era, str(log)))
@@ -188,7 +189,7 @@ async def test_nor_does_any_end_over_stdio(era: str, tmp_path: Path) -> None:
     assert Counter(log.read_text().split()) == dict.fromkeys(STDIO, 1)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "body",
     [
         error("it broke"),
@@ -197,7 +198,7 @@ async def test_nor_does_any_end_over_stdio(era: str, tmp_path: Path) -> None:
         '{"jsonrpc":"2.0","id":THIS,',
     ],
 )
-@pytest.mark.parametrize("kind", ["http", "modern"])
+@each_row("kind", ["http", "modern"])
 async def test_an_event_that_is_no_answer_tells_it_too(kind: Kind, body: str) -> None:
     async with nothing_left(), booking(kind) as server, ServerLink(ServerConfig("b", url=server.url)) as link:
         (book,) = await link.tools()
@@ -225,7 +226,7 @@ class FailingSignIn(httpx2.Auth):
         yield request
 
 
-@pytest.mark.parametrize("kind", ["http", "sse"])
+@each_row("kind", ["http", "sse"])
 async def test_a_sign_in_that_fails_in_a_way_of_its_own_costs_its_call_alone(kind: Kind) -> None:
     event = f"event: message\ndata: {RESULT['result']}\n\n"
     slow = {

@@ -22,6 +22,7 @@ from mcpagent.models import ScriptedModel
 from mcpagent.tools import Tool, ToolOutput
 from mcpagent.toolsets.validation import fitted, held_to_promise
 from tests.servers.endings import PROMISED
+from tests.tables import each_row
 
 SERVER = Path(__file__).resolve().parents[1] / "servers" / "endings.py"
 BREAKS = "breaks the output schema that its own server gives for the tool"
@@ -54,8 +55,8 @@ async def test_a_result_that_breaks_it_is_told_to_the_model_and_one_that_keeps_i
     assert (kept.error, broken.error, missing.error) == (None, None, None)
 
 
-@pytest.mark.parametrize(
-    ("schema", "structured"),
+@each_row(
+    "schema, structured",
     [
         ({"$ref": "https://example.com/away"}, {"n": 1}),  # nothing is fetched, so nothing is known
         ({"type": "object"}, {"deep": {}}),
@@ -165,8 +166,8 @@ SCHEMA: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize(
-    ("given", "sent"),
+@each_row(
+    "given, sent",
     [
         ({"needed": "x", "limit": None}, {"needed": "x"}),
         ({"needed": "x", "filter": {"owner": None}}, {"needed": "x", "filter": {}}),
@@ -179,7 +180,7 @@ async def test_null_for_what_may_be_left_out_is_left_out(given: dict[str, Any], 
     assert (await fitted(SCHEMA, given))[1].problem == ""
 
 
-@pytest.mark.parametrize("given", [{"needed": None}, {"needed": "x", "limit": "y"}, {"needed": "x", "unknown": None}])
+@each_row("given", [{"needed": None}, {"needed": "x", "limit": "y"}, {"needed": "x", "unknown": None}])
 async def test_any_other_null_is_none(given: dict[str, Any]) -> None:
     arguments, found = await fitted(SCHEMA, given)
     assert found.problem

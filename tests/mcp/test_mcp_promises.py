@@ -6,9 +6,8 @@ The promises P1 to P17 and the faults F1 to F41 are those of the design for reli
 
 from __future__ import annotations
 
-import pytest
-
 from tests.named_tests import what_is_wrong
+from tests.tables import each_row
 
 PROMISES: dict[str, tuple[str, ...]] = {
     "P1 every wait ends": (
@@ -193,7 +192,7 @@ FAULTS: dict[str, tuple[str, ...]] = {
 }
 
 
-@pytest.mark.parametrize(("what", "tests"), [*PROMISES.items(), *FAULTS.items()], ids=lambda value: str(value)[:4])
+@each_row("what, tests", [*PROMISES.items(), *FAULTS.items()])
 def test_it_is_tested(what: str, tests: tuple[str, ...]) -> None:
     for named in tests:
         assert not what_is_wrong(f"mcp/test_mcp_{named}"), what

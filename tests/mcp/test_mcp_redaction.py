@@ -20,10 +20,11 @@ from mcpagent.mcp.link import ServerLink
 from mcpagent.mcp.lists.pins import PinStore
 from mcpagent.mcp.redaction import Redactor
 from mcpagent.text.known_secrets import without_secrets
+from tests.tables import each_row
 
 
-@pytest.mark.parametrize(
-    ("settings", "text", "expected"),
+@each_row(
+    "settings, text, expected",
     [
         ({"headers": {"Authorization": "Bearer abcdef123"}}, "got abcdef123", "got [redacted]"),
         ({"headers": {"X-Tenant": "acme-corporation"}}, "no acme-corporation", "no [redacted]"),
@@ -130,7 +131,7 @@ PLACES: dict[str, Callable[[str, str], list[str]]] = {
 }
 
 
-@pytest.mark.parametrize("place", PLACES)
+@each_row("place", PLACES)
 def test_a_value_of_a_secret_name_is_hidden_wherever_it_stands(place: str) -> None:
     for name in SURE:
         for value in ("sesame-open", "hunter2secret99", "q7Zk2mX9Lw4Tn8Rb6Vc1", "12345678", "letmein7"):
@@ -138,7 +139,7 @@ def test_a_value_of_a_secret_name_is_hidden_wherever_it_stands(place: str) -> No
             assert redactor.result(f"bad {value}, said serve") == "bad [redacted], said serve", (name, value)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "args",
     [
         ["--db=postgresql://u:hunter2secret99@h/db"],
@@ -174,7 +175,7 @@ def test_a_secret_is_hidden_also_where_no_name_stands_before_it(args: list[str])
     assert redactor.result("bad hunter2secret99 of me") == "bad [redacted] of me"
 
 
-@pytest.mark.parametrize("word", ["letmein", "letmeinplease", "1234567", "sunshine"])
+@each_row("word", ["letmein", "letmeinplease", "1234567", "sunshine"])
 def test_a_plain_word_is_hidden_only_behind_a_name_that_says_so(word: str) -> None:
     for args in (["--token", word], [f"--api-key={word}"], ["-c", f"PASSWORD={word} serve"]):
         assert Redactor(ServerConfig("a", args=tuple(args))).result(f"no {word}") == "no [redacted]"
@@ -211,7 +212,7 @@ OTHERS = {
 }
 
 
-@pytest.mark.parametrize(
+@each_row(
     "place", ["option", "option=", "setting", "variable of docker", "shell", "shell, piped", "JSON", "query", "env"]
 )
 def test_what_is_no_secret_stays(place: str) -> None:
@@ -228,7 +229,7 @@ def test_what_is_no_secret_stays(place: str) -> None:
             assert is_password or shown == f"no {value}, said serve", (name, value)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "said",
     [
         "TOKEN: is not set",
@@ -242,7 +243,7 @@ def test_what_is_no_secret_stays(place: str) -> None:
         "token: missing",
     ],
 )
-@pytest.mark.parametrize("command", ["echo '{}' >&2; exit 1", 'test -n "$TOKEN" || {{ echo "{}"; }}', "fail('{}')"])
+@each_row("command", ["echo '{}' >&2; exit 1", 'test -n "$TOKEN" || {{ echo "{}"; }}', "fail('{}')"])
 def test_what_a_command_says_is_shown(said: str, command: str) -> None:
     redactor = Redactor(ServerConfig("a", command="sh", args=("-c", command.format(said))))
     assert redactor(said) == redactor.result(said) == said

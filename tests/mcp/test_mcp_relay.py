@@ -27,6 +27,7 @@ from mcpagent.mcp.server_news import ServerNews
 from mcpagent.mcp.tasks import FollowedTasks
 from mcpagent.mcp.transports.open_requests import ANONYMOUS_SECONDS
 from mcpagent.mcp.transports.relay import Relay, relayed
+from tests.tables import each_row
 
 pytestmark = pytest.mark.anyio
 
@@ -220,7 +221,7 @@ async def test_a_request_that_is_cancelled_before_it_is_sent_is_not_sent() -> No
     assert wire.sent == []
 
 
-@pytest.mark.parametrize("end", ["answered", "closed"])
+@each_row("end", ["answered", "closed"])
 async def test_a_request_that_has_ended_is_not_cancelled_any_more(end: str) -> None:
     """Its answer is there, and the task that waits for it is cancelled before it has run."""
     wire = Wire()
@@ -238,8 +239,8 @@ async def test_a_request_that_has_ended_is_not_cancelled_any_more(end: str) -> N
     assert [item.method for item in wire.sent] == ["x/ask"]
 
 
-@pytest.mark.parametrize(
-    ("echo", "is_its_own"),
+@each_row(
+    "echo, is_its_own",
     [(1, True), ("1", True), ("001", True), (10, False), ("1.0", False), ("one", False), ("", False), (-1, False)],
 )
 async def test_which_ids_name_a_request(echo: types.RequestId, is_its_own: bool) -> None:
@@ -261,7 +262,7 @@ async def test_which_ids_name_a_request(echo: types.RequestId, is_its_own: bool)
     assert (end == {"of": "this"}, heard) == (is_its_own, [5] if is_its_own else [])
 
 
-@pytest.mark.parametrize("first", ["answered", "cancelled"])
+@each_row("first", ["answered", "cancelled"])
 async def test_an_answer_without_an_id_ends_the_request_that_it_must_be_for(first: str) -> None:
     """Of two: the other one if one is answered; it may have been for one that nobody waits for any more."""
     wire = Wire()
@@ -377,8 +378,8 @@ REFUSED = types.ErrorData(code=types.METHOD_NOT_FOUND, message="what is that?")
 OLD = "2024-11-05"
 
 
-@pytest.mark.parametrize(
-    ("era", "discover", "initialize", "spoken"),
+@each_row(
+    "era, discover, initialize, spoken",
     [
         ("auto", [MODERN], [], ["server/discover"]),
         ("auto", [REFUSED], [HANDSHAKE], ["server/discover", "initialize"]),

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from mcp_types import methods
 from mcp_types.version import KNOWN_PROTOCOL_VERSIONS
 
 from mcpagent.mcp.transports.result_repairs import repair_result
+from tests.tables import each_row
 
 OLD, NEW = "2025-11-25", "2026-07-28"
 TOOL = {"name": "a", "inputSchema": {"type": "object"}}
@@ -66,7 +66,7 @@ def test_so_is_a_call_that_is_nearly_plain_text(version: str, result: dict[str, 
     methods.parse_server_result("tools/call", version, repaired)
 
 
-@pytest.mark.parametrize("version", [OLD, NEW])
+@each_row("version", [OLD, NEW])
 def test_a_whole_result_is_the_same_object(version: str) -> None:
     result = {"tools": [TOOL | {"x-unknown": 1}], "resultType": "complete", "ttlMs": 5, "cacheScope": "public"}
     repaired, changes = repair_result("tools/list", version, result)
@@ -74,7 +74,7 @@ def test_a_whole_result_is_the_same_object(version: str) -> None:
     assert changes == ()
 
 
-@pytest.mark.parametrize("version", [OLD, NEW])
+@each_row("version", [OLD, NEW])
 def test_schemas_of_good_tools_are_untouched_beside_a_bad_one(version: str) -> None:
     schema = {"type": "object", "properties": {"b": {"$ref": "#/$defs/x"}, "a": {}}, "$defs": {"x": {"type": "string"}}}
     good = {"name": "good", "inputSchema": schema, "description": "d"}
@@ -92,7 +92,7 @@ def test_an_illegal_cursor_is_dropped() -> None:
     assert "nextCursor" not in repaired
 
 
-@pytest.mark.parametrize("version", [OLD, NEW])
+@each_row("version", [OLD, NEW])
 def test_text_beside_a_bad_block_is_delivered(version: str) -> None:
     result = {"content": [{"type": "text"}, {"type": "text", "text": "here"}, 7], "isError": True}
     repaired, changes = repair_result("tools/call", version, result)

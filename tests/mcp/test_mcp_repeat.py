@@ -15,6 +15,7 @@ from mcpagent.mcp.lists.list_cache import ListCache
 from mcpagent.messages import Text
 from tests.servers.faulty_http import faulty_http
 from tests.servers.leftovers import nothing_left
+from tests.tables import each_row
 
 SERVER = Path(__file__).resolve().parents[1] / "servers" / "faulty_server.py"
 
@@ -30,7 +31,7 @@ async def called(mode: str, log: Path, cache: ListCache | None = None, **setting
     return output.error, part.text, log.read_text().splitlines().count("call trouble")
 
 
-@pytest.mark.parametrize("globs", [("trouble",), ("tr*",), ("*",)])
+@each_row("globs", [("trouble",), ("tr*",), ("*",)])
 async def test_a_tool_marked_safe_is_called_once_more_when_its_server_dies(
     globs: tuple[str, ...], tmp_path: Path
 ) -> None:
@@ -43,15 +44,15 @@ async def test_and_no_more_than_once_more(tmp_path: Path) -> None:
     assert "may have run" in text
 
 
-@pytest.mark.parametrize("settings", [{}, {"safe_to_repeat": ("echo",)}, {"trust_hints": True}])
+@each_row("settings", [{}, {"safe_to_repeat": ("echo",)}, {"trust_hints": True}])
 async def test_any_other_tool_is_not_and_the_model_is_told(settings: dict[str, Any], tmp_path: Path) -> None:
     error, text, times = await called("crash-once", tmp_path / "log", **settings)
     assert (error, times) == ("server_down", 1)
     assert text.endswith("; the call may have run: check before you repeat it")
 
 
-@pytest.mark.parametrize(("is_trusted", "times"), [(True, 2), (False, 1)])
-@pytest.mark.parametrize("is_cached", [True, False])
+@each_row("is_trusted, times", [(True, 2), (False, 1)])
+@each_row("is_cached", [True, False])
 async def test_the_word_of_a_server_counts_where_it_is_trusted(
     is_trusted: bool, times: int, is_cached: bool, tmp_path: Path
 ) -> None:
@@ -81,7 +82,7 @@ linux_only = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tell
 
 
 @linux_only
-@pytest.mark.parametrize("turns", [0, 1, 2, 5, 20, 100, 500])
+@each_row("turns", [0, 1, 2, 5, 20, 100, 500])
 async def test_a_call_that_a_dead_server_never_got_is_sent_to_the_next(turns: int, tmp_path: Path) -> None:
     """`turns`: of the event loop between the answer after which the server ends, and the next call."""
     log = tmp_path / "log"
@@ -98,7 +99,7 @@ async def test_a_call_that_a_dead_server_never_got_is_sent_to_the_next(turns: in
 
 
 @linux_only
-@pytest.mark.parametrize("mode", ["read-and-die", "read-half-and-die"])
+@each_row("mode", ["read-and-die", "read-half-and-die"])
 async def test_a_call_that_it_may_have_read_is_not(mode: str, tmp_path: Path) -> None:
     """Another call is in the pipe behind it: what a process read is gone with it, what it left is not."""
     log = tmp_path / "log"

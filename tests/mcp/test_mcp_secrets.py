@@ -26,6 +26,7 @@ from mcpagent.messages import ToolCall, dump_messages
 from mcpagent.models import ScriptedModel
 from mcpagent.recording import Recorder
 from tests.servers.leftovers import nothing_left
+from tests.tables import each_row
 
 SERVER = Path(__file__).resolve().parents[1] / "servers" / "leaky.py"
 SECRETS = {
@@ -58,7 +59,7 @@ def config(place: str = "env", **settings: Any) -> ServerConfig:
     return ServerConfig("leaky", command=sys.executable, args=(str(SERVER),), env=ENV, era="legacy", **settings)
 
 
-@pytest.mark.parametrize("place", ["env", "args"])
+@each_row("place", ["env", "args"])
 async def test_what_a_server_says_is_without_its_secrets_wherever_it_says_it(place: str, tmp_path: Path) -> None:
     events: list[Event] = []
     asked: list[Any] = []
@@ -90,7 +91,7 @@ async def test_what_a_server_says_is_without_its_secrets_wherever_it_says_it(pla
     assert {"ToolProgress", "ServerLogged", "Notice"} <= kinds
 
 
-@pytest.mark.parametrize("place", ["env", "args"])
+@each_row("place", ["env", "args"])
 async def test_nothing_of_them_reaches_the_model_or_the_recording(place: str, tmp_path: Path) -> None:
     calls = [ToolCall("", f"leaky__{name}", {}) for name in ("tell", "fail", "refuse", "structure", "garble", "die")]
     model = ScriptedModel([*calls, "done"])

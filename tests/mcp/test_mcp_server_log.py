@@ -17,6 +17,7 @@ from mcpagent.mcp.link import ServerLink
 from mcpagent.mcp.redaction import Redactor
 from mcpagent.mcp.transports.server_log import ServerLog, log_path
 from tests.servers.leftovers import nothing_left
+from tests.tables import each_row
 
 SERVER = Path(__file__).resolve().parents[1] / "servers" / "faulty_server.py"
 
@@ -102,7 +103,7 @@ async def test_a_log_that_cannot_be_written_is_no_error(tmp_path: Path) -> None:
     assert (tmp_path / "elsewhere").read_text() == ""
 
 
-@pytest.mark.parametrize("name", ["../../etc/passwd", "a/b", "A", "", "con:x", "\0", "ü" * 300, "."])
+@each_row("name", ["../../etc/passwd", "a/b", "A", "", "con:x", "\0", "ü" * 300, "."])
 def test_any_name_gives_a_file_in_the_folder(name: str, tmp_path: Path) -> None:
     path = log_path(tmp_path, name)
     assert path.parent == tmp_path

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from mcp.shared.message import SessionMessage
@@ -13,6 +12,7 @@ from mcp_types import JSONRPCResponse
 
 from mcpagent.mcp.transports.bytes_to_messages import decode
 from mcpagent.mcp.transports.set_aside import EventSplitter, SetAside
+from tests.tables import each_row
 
 ENDS = st.sampled_from([b"\n", b"\r\n", b"\r"])
 LINES = st.sampled_from([b"data: x", b"data", b":", b"id: 7", b"event: message", b"retry: 1"])
@@ -42,7 +42,7 @@ def test_no_more_is_held_than_the_limit() -> None:
     assert list(splitter.feed(b"x\n\n")) == [b"x\n\n"]
 
 
-@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+@each_row("end", ["\n", "\r\n", "\r"])
 def test_a_large_answer_in_an_event_comes_back(end: str) -> None:
     aside = SetAside()
     content = ["x" * 1_000] * 200
@@ -60,7 +60,7 @@ def test_a_large_answer_in_an_event_comes_back(end: str) -> None:
     assert aside.restored(again) is again
 
 
-@pytest.mark.parametrize("data", ["", "hello", "[]", "7"])
+@each_row("data", ["", "hello", "[]", "7"])
 def test_an_event_without_a_message_stays_as_it_is(data: str) -> None:
     event = f"data: {data}\n\n".encode()
     assert SetAside().readable(event, 1) == event

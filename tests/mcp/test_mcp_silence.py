@@ -17,6 +17,7 @@ from mcpagent.messages import Text
 from mcpagent.tools import Tool, ToolOutput
 from tests.servers.endings import booking
 from tests.servers.leftovers import nothing_left
+from tests.tables import each_row
 
 SERVER = Path(__file__).resolve().parents[1] / "servers" / "endings.py"
 ANSWER = '{"jsonrpc":"2.0","id":THIS,"result":{"content":[{"type":"text","text":"fine"}]}}'
@@ -56,14 +57,14 @@ def text_of(output: ToolOutput) -> str:
     return part.text
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@each_row("kind", KINDS)
 async def test_an_answer_that_comes_slowly_is_no_silence(kind: str, tmp_path: Path) -> None:
     async with tool_of(kind, tmp_path, timeout_seconds=0.7, total_timeout_seconds=60) as tool:
         output = await tool.run(call(kind, ANSWER, PIECES))
     assert (output.error, text_of(output)) == (None, "fine")
 
 
-@pytest.mark.parametrize("kind", ["http", "sse"])
+@each_row("kind", ["http", "sse"])
 async def test_nor_is_an_error_that_does(kind: str, tmp_path: Path) -> None:
     async with tool_of(kind, tmp_path, timeout_seconds=0.7, total_timeout_seconds=60) as tool:
         output = await tool.run(call("http", "out of order" * 10, PIECES) | {"status": 500})
@@ -78,7 +79,7 @@ async def test_nor_is_the_time_that_the_server_asked_for(tmp_path: Path) -> None
     assert "may have run" not in text_of(output)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@each_row("kind", KINDS)
 async def test_one_that_never_ends_ends_with_its_time(kind: str, tmp_path: Path) -> None:
     async with tool_of(kind, tmp_path, timeout_seconds=60, total_timeout_seconds=0.8, shutdown_seconds=0.2) as tool:
         output = await tool.run(call(kind, ANSWER, PIECES))
@@ -86,8 +87,8 @@ async def test_one_that_never_ends_ends_with_its_time(kind: str, tmp_path: Path)
     assert 'did not finish tools/call "book" within 0.8 s' in text_of(output)
 
 
-@pytest.mark.parametrize(
-    ("kind", "said"),
+@each_row(
+    "kind, said",
     [
         ("stdio", "working on it\n"),
         ("stdio", '{"level": 30, "error": null}\n'),
@@ -108,7 +109,7 @@ async def test_other_things_are_no_answer_and_no_silence(kind: str, said: str, t
     assert kind != "stdio" or "it wrote: " + said.strip() in text
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@each_row("kind", KINDS)
 async def test_nothing_at_all_is_called_silence(kind: str, tmp_path: Path) -> None:
     async with tool_of(kind, tmp_path, timeout_seconds=0.4, shutdown_seconds=0.2) as tool:
         output = await tool.run({"key": "k", "hang": True})

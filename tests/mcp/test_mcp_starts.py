@@ -16,6 +16,7 @@ from mcpagent.mcp.all_servers import MOST_STARTS, McpServers
 from mcpagent.mcp.crashes import CrashLog
 from mcpagent.mcp.server_options import ServerOptions
 from tests.servers.leftovers import nothing_left
+from tests.tables import each_row
 
 SERVER = Path(__file__).resolve().parents[1] / "servers" / "faulty_server.py"
 
@@ -184,7 +185,7 @@ def _faulty_sign_in(config: ServerConfig) -> None:
     raise LookupError(f"no drawer for {config.name}\x1b[31m")
 
 
-@pytest.mark.parametrize("startup_seconds", [None, 0.0])
+@each_row("startup_seconds", [None, 0.0])
 async def test_an_exception_of_ours_is_the_failure_of_one_server_and_is_told(
     startup_seconds: float | None, tmp_path: Path
 ) -> None:

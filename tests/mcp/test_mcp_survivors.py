@@ -21,6 +21,7 @@ from mcpagent.mcp.transports.process_tree import children_of, end_marked, with_m
 from mcpagent.mcp.transports.stdio import StdioTransport
 from mcpagent.trust.launches import Launch
 from tests.servers.leftovers import nothing_left, processes
+from tests.tables import each_row
 
 SERVER = Path(__file__).resolve().parents[1] / "servers" / "endings.py"
 posix_only = pytest.mark.skipif(not Path("/proc/self").exists(), reason="reads /proc to see what is left")
@@ -323,8 +324,8 @@ async def test_a_keeper_that_was_told_nothing_ends_nothing() -> None:
 
 
 @posix_only
-@pytest.mark.parametrize(
-    ("name", "data", "is_limited"),
+@each_row(
+    "name, data, is_limited",
     [
         ("script", b"#!/bin/sh\n", True),
         ("words", b"#! /usr/bin/env  python3\n", True),

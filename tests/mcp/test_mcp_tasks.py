@@ -23,6 +23,7 @@ from mcpagent.mcp.lists.list_cache import ListCache
 from mcpagent.messages import Text
 from tests.servers.everyday import serving
 from tests.servers.leftovers import nothing_left
+from tests.tables import each_row
 
 SERVER = Path(__file__).resolve().parents[1] / "servers" / "task_server.py"
 ERAS = ["legacy", "modern"]
@@ -72,7 +73,7 @@ async def elicit(_server: str, _message: str, _schema: dict[str, Any]) -> dict[s
     return {"name": "Ada"}
 
 
-@pytest.mark.parametrize("era", ERAS)
+@each_row("era", ERAS)
 async def test_a_task_is_followed_to_its_result(era: str, tmp_path: Path) -> None:
     async with running(era, tmp_path) as server:
         assert await server.call("") == (None, "all done")
@@ -135,7 +136,7 @@ async def test_a_result_of_a_failed_task_is_a_failure(tmp_path: Path) -> None:
         assert await server.call("fail-result") == ("failed", "half a page")
 
 
-@pytest.mark.parametrize("era", ERAS)
+@each_row("era", ERAS)
 async def test_a_server_that_dies_of_a_task_is_named_and_the_call_not_repeated(era: str, tmp_path: Path) -> None:
     async with running(era, tmp_path) as server:
         error, text = await server.call("die")
@@ -146,7 +147,7 @@ async def test_a_server_that_dies_of_a_task_is_named_and_the_call_not_repeated(e
         assert await server.call("") == (None, "all done")
 
 
-@pytest.mark.parametrize("era", ERAS)
+@each_row("era", ERAS)
 async def test_a_call_whose_task_has_begun_is_not_repeated_though_the_server_dies_unasked(
     era: str, tmp_path: Path
 ) -> None:
@@ -157,7 +158,7 @@ async def test_a_call_whose_task_has_begun_is_not_repeated_though_the_server_die
         assert server.heard("tools/call") == 1
 
 
-@pytest.mark.parametrize("era", ERAS)
+@each_row("era", ERAS)
 async def test_a_task_that_never_ends_is_cancelled_at_the_limit(era: str, tmp_path: Path) -> None:
     async with running(era, tmp_path, timeout_seconds=30.0, total_timeout_seconds=1.0) as server:
         error, text = await server.call("never")
@@ -176,7 +177,7 @@ async def test_a_task_in_which_nothing_changes_is_silent_however_often_it_is_ask
         assert server.heard("tasks/cancel") == 1
 
 
-@pytest.mark.parametrize("era", ERAS)
+@each_row("era", ERAS)
 async def test_a_cancelled_call_cancels_its_task(era: str, tmp_path: Path) -> None:
     async with running(era, tmp_path) as server:
         call = asyncio.create_task(server.call("never"))
@@ -198,7 +199,7 @@ async def test_a_server_that_takes_no_cancelling_is_not_asked_to(tmp_path: Path)
         assert server.heard("tasks/cancel") == 0
 
 
-@pytest.mark.parametrize("era", ERAS)
+@each_row("era", ERAS)
 async def test_news_of_a_task_is_a_reason_to_ask_at_once(era: str, tmp_path: Path) -> None:
     """Its server asks to be left alone for a minute, and says so when there is something to see."""
     async with running(era, tmp_path, timeout_seconds=45.0, total_timeout_seconds=45.0) as server:
@@ -213,7 +214,7 @@ async def test_progress_of_a_task_is_told_though_its_request_was_answered(tmp_pa
         assert next((event.tool, event.progress, event.total) for event in told) == ("only", 3.0, 4.0)
 
 
-@pytest.mark.parametrize("era", ERAS)
+@each_row("era", ERAS)
 async def test_a_task_may_ask_a_person_and_asks_once(era: str, tmp_path: Path) -> None:
     async with running(era, tmp_path, handlers=Handlers(elicit=elicit)) as server:
         assert await server.call("ask") == (None, "all done for {'name': 'Ada'}")
@@ -221,7 +222,7 @@ async def test_a_task_may_ask_a_person_and_asks_once(era: str, tmp_path: Path) -
             assert server.heard("update ['who']") == 1
 
 
-@pytest.mark.parametrize("era", ERAS)
+@each_row("era", ERAS)
 async def test_a_task_that_wants_what_is_not_allowed_is_cancelled(era: str, tmp_path: Path) -> None:
     async with running(era, tmp_path) as server:
         error, text = await server.call("ask")

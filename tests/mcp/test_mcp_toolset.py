@@ -20,6 +20,7 @@ from mcpagent.tools import Tool, ToolOutput
 from mcpagent.toolsets.prompt_and_resource_tools import server_content_tools
 from tests.servers.everyday import PNG, everyday
 from tests.servers.leftovers import nothing_left
+from tests.tables import each_row
 
 SERVERS = Path(__file__).resolve().parents[1] / "servers"
 
@@ -60,7 +61,7 @@ def text_of(output: ToolOutput) -> str:
     return "\n".join(part.text for part in output.content if isinstance(part, Text))
 
 
-@pytest.mark.parametrize("kind", ["stdio", "http", "sse"])
+@each_row("kind", ["stdio", "http", "sse"])
 async def test_results_over_each_transport(kind: str) -> None:
     async with toolset_over(kind) as toolset:
         tools = await by_name(toolset)
@@ -83,7 +84,7 @@ async def test_results_over_each_transport(kind: str) -> None:
         assert status.warnings == ()
 
 
-@pytest.mark.parametrize("kind", ["http", "sse"])
+@each_row("kind", ["http", "sse"])
 async def test_progress_is_told(kind: str) -> None:
     events: list[Event] = []
     async with toolset_over(kind, emit=events.append) as toolset:
@@ -100,7 +101,7 @@ async def test_a_longer_limit_of_a_server_outlasts_the_agents_own(tmp_path: Path
         assert (await by_name(toolset))["a"].timeout_seconds == 1005.0
 
 
-@pytest.mark.parametrize("kind", ["http", "sse"])
+@each_row("kind", ["http", "sse"])
 async def test_a_cancelled_call_leaves_a_remote_session_usable(kind: str) -> None:
     async with toolset_over(kind) as toolset:
         tools = await by_name(toolset)
@@ -136,8 +137,8 @@ async def test_definitions_carry_the_servers_own_words(tmp_path: Path) -> None:
     assert json.dumps(definition.parameters) == json.dumps(schema)
 
 
-@pytest.mark.parametrize(
-    ("settings", "names"),
+@each_row(
+    "settings, names",
     [
         ({}, ["read_file", "read_dir", "write_file"]),
         ({"enabled_tools": ("read_*",)}, ["read_file", "read_dir"]),
@@ -176,8 +177,8 @@ async def test_prompts_and_resources_as_tools(kind: str) -> None:
         assert text_of(await resource.run({"server": "every", "uri": "notes://monday"})) == "notes of monday"
 
 
-@pytest.mark.parametrize(
-    ("tool", "arguments", "expected"),
+@each_row(
+    "tool, arguments, expected",
     [
         ("get_prompt", {"server": "evry", "name": "review"}, 'no server "evry"; try "every"'),
         ("get_prompt", {"server": "every", "name": "reviw"}, 'no prompt "reviw"; try "review"'),

@@ -8,8 +8,6 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
-import pytest
-
 from mcpagent import Agent, ToolSearch
 from mcpagent.messages import ToolDefinition
 from mcpagent.models import AnthropicModel, OpenAIChatModel, OpenAIResponsesModel
@@ -18,6 +16,7 @@ from mcpagent.models.http_model import HttpModel
 from mcpagent.tools import Tool, ToolOutput
 from tests.simulator.server import PROTOCOLS, Simulator
 from tests.simulator.values import PROVIDER_SEARCH, Said, View
+from tests.tables import each_row
 
 TOPICS = ("weather", "stocks", "trains", "recipes", "films", "books")
 
@@ -79,8 +78,8 @@ class Worker:
         return [(name, arguments)]
 
 
-@pytest.mark.parametrize("model", list(MODELS))
-@pytest.mark.parametrize(("way", "requests_per_task"), [("add_tool", 4), ("search", 3), ("direct", 3)])
+@each_row("model", list(MODELS))
+@each_row("way, requests_per_task", [("add_tool", 4), ("search", 3), ("direct", 3)])
 async def test_several_questions_in_one_conversation(model: str, way: str, requests_per_task: int) -> None:
     """Counting the answer itself: a search, an addition, a call, an answer; one less when the search loads."""
     search = ToolSearch(load="search" if way == "search" else "add_tool")
@@ -124,8 +123,8 @@ class Shrinking:
         return list(self.left)
 
 
-@pytest.mark.parametrize("execution", ["local", "provider"])
-@pytest.mark.parametrize("model", ["anthropic", "openai"])
+@each_row("execution", ["local", "provider"])
+@each_row("model", ["anthropic", "openai"])
 async def test_a_lost_tool_is_recorded_and_no_earlier_byte_changes(model: str, execution: Any) -> None:
     """The newest Claude models refuse a history whose beginning changed; here a found tool's server goes away."""
 
@@ -159,8 +158,8 @@ async def test_a_lost_tool_is_recorded_and_no_earlier_byte_changes(model: str, e
     assert "weather_0" not in protocol.view(simulator.log.bodies[-1]).shown
 
 
-@pytest.mark.parametrize("searching", [False, True])
-@pytest.mark.parametrize("model", list(MODELS))
+@each_row("searching", [False, True])
+@each_row("model", list(MODELS))
 async def test_tools_offered_from_the_start_change_go_and_come_back(model: str, searching: bool) -> None:
     """What was sent is sent again, whatever becomes of the tools; the newest Claude models refuse anything else."""
     first, second, third = catalogue(3)
@@ -189,7 +188,7 @@ async def test_tools_offered_from_the_start_change_go_and_come_back(model: str, 
         assert set(shown) & set(names) == {second.name}
 
 
-@pytest.mark.parametrize("model", list(MODELS))
+@each_row("model", list(MODELS))
 async def test_the_last_tool_may_go_too(model: str) -> None:
     toolset = Shrinking(catalogue(1))
     async with Simulator(lambda _view: ["ok"]) as simulator:

@@ -19,6 +19,7 @@ from mcpagent.models.http_model import HttpModel
 from tests.models.test_models_agent import catalogue
 from tests.simulator.server import Simulator
 from tests.simulator.values import PROVIDER_SEARCH, Said, View
+from tests.tables import each_row
 from tests.wire.provider import PlayedProvider, anthropic_stream
 
 BOTH = pytest.mark.parametrize("name", ["anthropic", "openai"])
@@ -90,7 +91,7 @@ async def test_with_nothing_deferred_the_request_is_the_same_as_without_tool_sea
     assert bodies[0] == bodies[1]
 
 
-@pytest.mark.parametrize(("strategy", "kind"), [("auto", "bm25"), ("bm25", "bm25"), ("regex", "regex")])
+@each_row("strategy, kind", [("auto", "bm25"), ("bm25", "bm25"), ("regex", "regex")])
 async def test_the_strategy_is_the_providers_where_it_has_one(strategy: Any, kind: str) -> None:
     async with Simulator(lambda _view: ["ok"]) as simulator:
         model = made("anthropic", simulator.url)
@@ -127,7 +128,7 @@ UNABLE: dict[str, tuple[Model, Any, str]] = {
 }
 
 
-@pytest.mark.parametrize("case", list(UNABLE))
+@each_row("case", list(UNABLE))
 async def test_where_the_provider_cannot_search_there_is_one_warning_and_our_search(case: str) -> None:
     model, strategy, why = UNABLE[case]
     events: list[Event] = []
@@ -150,7 +151,7 @@ async def test_a_catalogue_over_the_providers_limit_is_searched_here() -> None:
     assert "10,001 deferred tools are over its limit of 10,000; mcpagent searches instead" in told
 
 
-@pytest.mark.parametrize("strategy", ["hybrid", lambda _query, _tools: []])
+@each_row("strategy", ["hybrid", lambda _query, _tools: []])
 def test_a_ranking_that_no_provider_has_is_refused_at_once(strategy: Any) -> None:
     with pytest.raises(ConfigError, match=r'ToolSearch.strategy: providers rank by "auto", "bm25" or "regex"'):
         ToolSearch(execution="provider", strategy=strategy)

@@ -24,6 +24,7 @@ from mcpagent.models import ModelSettings
 from mcpagent.models.answer_size import MOST_AT_ONCE, MOST_OF_AN_ERROR, MOST_STREAMED, AnswerSize
 from tests.models.test_models_hostile_answers import EACH, REQUEST, RawServer, answer, made, stream, whole
 from tests.servers.loopback import LoopbackServer, request_body
+from tests.tables import each_row
 
 MIB = 2**20
 HEAD = {"text/event-stream": answer(b"", "text/event-stream")[0], "application/json": answer(b"")[0]}
@@ -133,7 +134,7 @@ async def test_what_brings_no_event_is_left_sooner(protocol: str, what: str) -> 
 
 
 @EACH
-@pytest.mark.parametrize("line", [b": still here\n", b"id: 1\r", b"data: 1\r\n"])
+@each_row("line", [b": still here\n", b"id: 1\r", b"data: 1\r\n"])
 async def test_lines_without_an_empty_one_among_them_are_left(protocol: str, line: bytes) -> None:
     error, _ = await flooded(protocol, Flood(HEAD["text/event-stream"], forever(line * 4_000)), measured=False)
     assert "sent more than 20,000 lines as one event" in str(error)
@@ -158,7 +159,7 @@ def test_what_is_counted_is_the_same_however_the_stream_is_cut(lines: list[bytes
 
 
 @EACH
-@pytest.mark.parametrize("kind", ["application/json", "text/html"])
+@each_row("kind", ["application/json", "text/html"])
 async def test_of_an_error_without_an_end_the_status_and_the_first_words_are_told(protocol: str, kind: str) -> None:
     head = answer(b"", kind, status=400)[0]
     error, memory = await flooded(protocol, flood := Flood(head, forever(b"x" * 100_000, b'{"error": "Too much')))
@@ -195,7 +196,7 @@ async def test_a_large_event_within_the_limits_is_read(protocol: str) -> None:
 
 
 @EACH
-@pytest.mark.parametrize("asked", [True, False])
+@each_row("asked", [True, False])
 async def test_a_stream_that_falls_silent_is_left(protocol: str, asked: bool) -> None:
     """After as long as the model says, or the request's own settings."""
     first, piece = delta(protocol, "Hello.")

@@ -21,6 +21,7 @@ from mcpagent.messages import (
     user_message,
 )
 from mcpagent.models import AnthropicModel, ModelRequest, ModelSettings
+from tests.tables import each_row
 from tests.wire.provider import PlayedProvider, anthropic_stream, sse, text_block, tool_block
 from tests.wire.scene import PNG, SEARCH, SVG_LEFT_OUT, WEATHER, whole_request
 
@@ -206,7 +207,7 @@ async def test_what_another_provider_thought_or_signed_is_not_sent() -> None:
     assert call["id"].startswith("call_")
 
 
-@pytest.mark.parametrize("arguments", ['{"location": "Ro', '["Rome"]', '{"a": NaN}', '{"a": 1} trailing'])
+@each_row("arguments", ['{"location": "Ro', '["Rome"]', '{"a": NaN}', '{"a": 1} trailing'])
 async def test_malformed_arguments_are_kept_and_never_repaired(arguments: str) -> None:
     provider = PlayedProvider(anthropic_stream(tool_block("toolu_1", "get_weather", arguments), stop="tool_use"))
     answer = await model(provider).respond(HELLO, ignore)
@@ -214,7 +215,7 @@ async def test_malformed_arguments_are_kept_and_never_repaired(arguments: str) -
     assert (call.malformed, call.arguments) == (arguments, {})
 
 
-@pytest.mark.parametrize("arguments", ['{"location": "Ro', '{"location": "Rome"}', ""])
+@each_row("arguments", ['{"location": "Ro', '{"location": "Rome"}', ""])
 async def test_a_call_at_which_the_answer_was_cut_off_is_never_whole(arguments: str) -> None:
     provider = PlayedProvider(
         anthropic_stream(
@@ -231,8 +232,8 @@ async def test_a_call_at_which_the_answer_was_cut_off_is_never_whole(arguments: 
     assert cut.arguments == {}
 
 
-@pytest.mark.parametrize(
-    ("reason", "stop"),
+@each_row(
+    "reason, stop",
     [("end_turn", "end"), ("refusal", "refusal"), ("model_context_window_exceeded", "length"), ("new_reason", "end")],
 )
 async def test_stop_reasons(reason: str, stop: str) -> None:

@@ -29,6 +29,7 @@ from benchmarks.cost import (
 from mcpagent import Agent, Tool, ToolOutput, ToolSearch
 from mcpagent.models.base import search_cost
 from mcpagent.tool_search.search_options import definition_tokens, paying_tokens
+from tests.tables import each_row
 
 BY_NAME = {provider.name: provider for provider in PRICED}
 
@@ -63,7 +64,7 @@ async def test_where_auto_searches_it_costs_less(model: str, questions: int, way
     assert await share_of_all(provider, tools, questions, way) < 1
 
 
-@pytest.mark.parametrize("model", list(BY_NAME))
+@each_row("model", list(BY_NAME))
 def test_below_the_line_all_tools_are_offered_at_the_same_price(model: str) -> None:
     for size in (5, 20, break_even(BY_NAME[model]) * 3 // 4):
         assert not searches(BY_NAME[model], catalogue(None, size))

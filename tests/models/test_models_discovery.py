@@ -23,6 +23,7 @@ from mcpagent.models import (
 )
 from mcpagent.models.capabilities import SAFE, Capabilities, anthropic_capabilities, openai_capabilities
 from mcpagent.models.http_model import HttpModel
+from tests.tables import each_row
 from tests.wire.bounded import bounded
 from tests.wire.life import KINDS, Life, Step, numbered
 from tests.wire.provider import (
@@ -62,7 +63,7 @@ def text(value: object) -> str:
     return json.dumps(value)
 
 
-@pytest.mark.parametrize("adapter", list(ADAPTERS))
+@each_row("adapter", list(ADAPTERS))
 @given(life=st.lists(steps, max_size=10))
 @bounded
 def test_every_request_begins_with_the_bytes_of_the_one_before(adapter: str, life: list[Step]) -> None:
@@ -281,22 +282,22 @@ async def test_one_proxy_tool_calls_what_was_found() -> None:
     }
 
 
-@pytest.mark.parametrize("adapter", list(ADAPTERS))
+@each_row("adapter", list(ADAPTERS))
 def test_a_history_reveals_only_what_is_configured(adapter: str) -> None:
     """A tool that the history added and the agent no longer has is dropped quietly."""
     body = ADAPTERS[adapter].request_body(found(ToolsChanged(added=(NEW,)), tools=()))
     assert "tool_1" not in text(body)
 
 
-@pytest.mark.parametrize("adapter", list(ADAPTERS))
+@each_row("adapter", list(ADAPTERS))
 def test_a_tool_that_changed_meanwhile_is_shown_as_it_is_now(adapter: str) -> None:
     body = ADAPTERS[adapter].request_body(found(ToolsChanged(added=(NEW,)), tools=(CHANGED,)))
     assert "version 1" in text(body)
     assert "version 0" not in text(body)
 
 
-@pytest.mark.parametrize(
-    ("name", "discovery", "changes"),
+@each_row(
+    "name, discovery, changes",
     [
         ("claude-sonnet-4-5", "references", "none"),
         ("claude-sonnet-4-5-20250929", "references", "none"),
@@ -322,8 +323,8 @@ def test_what_is_known_of_claude_models(name: str, discovery: str, changes: str)
     assert known.source
 
 
-@pytest.mark.parametrize(
-    ("name", "discovery"),
+@each_row(
+    "name, discovery",
     [
         ("gpt-4o", "additional_tools"),
         ("gpt-4o-mini-2024-07-18", "additional_tools"),
@@ -344,8 +345,8 @@ def test_what_is_known_of_openai_models(name: str, discovery: str) -> None:
     assert openai_capabilities(name).discovery == discovery
 
 
-@pytest.mark.parametrize(
-    ("spec", "discovery"),
+@each_row(
+    "spec, discovery",
     [
         ("openai-chat:gpt-5.5", "call_tool"),
         ("openai-chat:gpt-4o", "call_tool"),

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from mcpagent.models.resolve import PROVIDERS, parse_spec
+from tests.tables import each_row
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "models.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
@@ -17,7 +18,7 @@ def test_the_page_has_examples() -> None:
     assert len(EXAMPLES) >= 4
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.strip().splitlines()[-1][:40])
+@each_row("example", EXAMPLES)
 def test_an_example_runs(example: str) -> None:
     exec(compile(example, "docs/models.md", "exec"), {"__name__": "example"})
 

@@ -11,14 +11,13 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import pytest
-
 from mcpagent.events import ignore
 from mcpagent.messages import Message, Text, ToolResult, dump_messages, load_messages, user_message
 from mcpagent.models import AnthropicModel, ModelRequest, ModelResponse, OpenAIChatModel, OpenAIResponsesModel
 from mcpagent.models.http_model import HttpModel
 from mcpagent.models.model_settings import ModelSettings
 from tests.servers.loopback import LoopbackServer, request_body
+from tests.tables import each_row
 
 CODE = {"type": "code_execution_20250825", "tool_id": "srvtoolu_1"}
 WEB = {
@@ -471,7 +470,7 @@ def claude_block(block: dict[str, Any]) -> tuple[dict[str, Any], list[dict[str, 
             return block, []
 
 
-@pytest.mark.parametrize("kind", list(ANTHROPIC))
+@each_row("kind", list(ANTHROPIC))
 async def test_what_anthropic_sends(kind: str) -> None:
     from anthropic.types.beta import BetaMessage
 
@@ -560,7 +559,7 @@ def gpt_events(answer: dict[str, Any]) -> list[dict[str, Any]]:
     return [{**event, "sequence_number": number} for number, event in enumerate(events)]
 
 
-@pytest.mark.parametrize("kind", list(OPENAI))
+@each_row("kind", list(OPENAI))
 async def test_what_openai_sends(kind: str) -> None:
     from openai.types.responses import Response
 
@@ -634,8 +633,8 @@ def chat_events(answer: dict[str, Any], *, numbered: bool) -> list[dict[str, Any
     return [*chunks, {**chunk, "choices": [end]}, {**chunk, "choices": [], "usage": answer["usage"]}]
 
 
-@pytest.mark.parametrize("numbered", [True, False])
-@pytest.mark.parametrize("kind", list(CHAT))
+@each_row("numbered", [True, False])
+@each_row("kind", list(CHAT))
 async def test_what_servers_of_chat_completions_send(kind: str, numbered: bool) -> None:
     message, expected = CHAT[kind]
     reason = STOPS.get(kind) or ("tool_calls" if "tool_calls" in message else "stop")

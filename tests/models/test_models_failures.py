@@ -18,6 +18,7 @@ from mcpagent.messages import user_message
 from mcpagent.models import AnthropicModel, ModelRequest, OpenAIChatModel, OpenAIResponsesModel
 from mcpagent.models.http_model import HttpModel
 from mcpagent.text.retry_after import retry_after_seconds
+from tests.tables import each_row
 from tests.wire.bounded import bounded
 from tests.wire.provider import (
     PlayedProvider,
@@ -69,7 +70,7 @@ def said(name: str, kind: str, message: str, **more: Any) -> dict[str, Any]:
 
 
 @ALL
-@pytest.mark.parametrize("status", [408, 409, 429, 500, 503, 529])
+@each_row("status", [408, 409, 429, 500, 503, 529])
 async def test_passing_trouble_is_sat_out(provider_name: str, status: int) -> None:
     played = PlayedProvider(failed(status), failed(status), OK[provider_name])
     waits = Waits()
@@ -94,7 +95,7 @@ async def test_after_the_last_retry_the_error_says_what_happened(provider_name: 
 
 
 @ALL
-@pytest.mark.parametrize("status", [400, 404, 422])
+@each_row("status", [400, 404, 422])
 async def test_what_cannot_get_better_is_asked_once(provider_name: str, status: int) -> None:
     played = PlayedProvider(failed(status, said(provider_name, "invalid_request_error", "tools.0: bad\nname")))
     error = await error_of(provider_name, played)
@@ -105,7 +106,7 @@ async def test_what_cannot_get_better_is_asked_once(provider_name: str, status: 
 
 
 @ALL
-@pytest.mark.parametrize("status", [401, 403])
+@each_row("status", [401, 403])
 async def test_a_refused_key_names_its_variable(provider_name: str, status: int) -> None:
     played = PlayedProvider(failed(status, said(provider_name, "authentication_error", "invalid x-api-key")))
     error = await error_of(provider_name, played)
@@ -117,9 +118,7 @@ async def test_a_refused_key_names_its_variable(provider_name: str, status: int)
 
 
 @ALL
-@pytest.mark.parametrize(
-    "headers", [{"retry-after": "7"}, {"retry-after-ms": "7000"}, {"retry-after-ms": "7000", "retry-after": "1"}]
-)
+@each_row("headers", [{"retry-after": "7"}, {"retry-after-ms": "7000"}, {"retry-after-ms": "7000", "retry-after": "1"}])
 async def test_the_wait_a_provider_asks_for_is_kept(provider_name: str, headers: dict[str, str]) -> None:
     waits = Waits()
     played = PlayedProvider(failed(429, headers=headers), OK[provider_name])
@@ -184,8 +183,8 @@ async def test_a_long_wait_is_not_sat_out_but_told(provider_name: str) -> None:
     assert len(played.requests) == 1
 
 
-@pytest.mark.parametrize(
-    ("provider_name", "status", "body"),
+@each_row(
+    "provider_name, status, body",
     [
         (
             "anthropic",
@@ -210,8 +209,8 @@ async def test_a_used_up_quota_is_not_retried(provider_name: str, status: int, b
     assert len(played.requests) == 1
 
 
-@pytest.mark.parametrize(
-    ("provider_name", "status", "body"),
+@each_row(
+    "provider_name, status, body",
     [
         (
             "anthropic",
@@ -304,7 +303,7 @@ class _Torn(httpx2.AsyncByteStream):
 
 
 @ALL
-@pytest.mark.parametrize("error", [httpx2.ReadError("reset"), httpx2.RemoteProtocolError("peer closed")])
+@each_row("error", [httpx2.ReadError("reset"), httpx2.RemoteProtocolError("peer closed")])
 async def test_a_stream_that_breaks_is_asked_for_again_only_if_nothing_was_shown(
     provider_name: str, error: Exception
 ) -> None:
@@ -344,7 +343,7 @@ async def test_a_stream_with_an_error_in_it_is_closed_before_the_wait() -> None:
 
 
 @ALL
-@pytest.mark.parametrize(
+@each_row(
     "answer",
     [
         httpx2.Response(200, html="<html>Sign in</html>"),

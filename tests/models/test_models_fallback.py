@@ -10,6 +10,7 @@ from mcpagent.events import Event, Notice, ignore
 from mcpagent.messages import Message, Text, ToolCall, ToolResult, ToolsChanged, user_message
 from mcpagent.models import AnthropicModel, FallbackModel, ModelRequest, OpenAIResponsesModel, ScriptedModel
 from mcpagent.models.resolve import resolve_model
+from tests.tables import each_row
 from tests.wire.life import numbered
 from tests.wire.provider import (
     PlayedProvider,
@@ -35,7 +36,7 @@ class Clock:
         return self.now
 
 
-@pytest.mark.parametrize(
+@each_row(
     "trouble",
     [
         DOWN,
@@ -192,7 +193,7 @@ async def test_an_agents_chain_goes_on_with_the_tools_that_were_found() -> None:
     assert [event.text for event in events if isinstance(event, Notice)] == [str(DOWN), "second:m answers instead"]
 
 
-@pytest.mark.parametrize("text", ["ollama:a,vllm:b", " ollama:a , vllm:b, ", "ollama:a?temperature=0,vllm:b"])
+@each_row("text", ["ollama:a,vllm:b", " ollama:a , vllm:b, ", "ollama:a?temperature=0,vllm:b"])
 async def test_a_text_with_commas_is_a_chain(text: str) -> None:
     chain = resolve_model(text, environ={})
     assert isinstance(chain, FallbackModel)

@@ -15,6 +15,7 @@ from mcpagent.models import AnthropicModel, ModelRequest, OpenAIChatModel, OpenA
 from mcpagent.models.http_model import HttpModel
 from mcpagent.models.local.prompted_calls import prompted
 from tests.simulator import anthropic_rules, gemini_rules
+from tests.tables import each_row
 from tests.wire.provider import PlayedProvider, chat_stream
 from tests.wire.scene import PNG
 
@@ -60,7 +61,7 @@ RULES: dict[str, tuple[HttpModel, Callable[[Mapping[str, Any], Mapping[str, str]
 
 
 @EVERY
-@pytest.mark.parametrize("name", list(RULES))
+@each_row("name", list(RULES))
 def test_every_history_keeps_the_rules_of_its_provider(name: str, messages: Sequence[Message]) -> None:
     model, check = RULES[name]
     request = ModelRequest("Be brief.", tuple(messages), (TOOL,))
@@ -101,8 +102,8 @@ def test_openai_takes_a_history_as_it_is() -> None:
         assert [turn["role"] for turn in turns] == ["assistant", "user"]
 
 
-@pytest.mark.parametrize(
-    ("image", "why"),
+@each_row(
+    "image, why",
     [
         (Image("image/png", "@@@@"), "image/png was left out: its data is not valid Base64"),
         (Image("image/png", ""), "image/png was left out: its data is not valid Base64"),
@@ -116,8 +117,8 @@ def test_why_an_image_was_left_out(image: Image, why: str) -> None:
         assert f"[an image of type {why}]" in json.dumps(body)
 
 
-@pytest.mark.parametrize(
-    ("said", "sent"),
+@each_row(
+    "said, sent",
     [
         ("r:\0", "r:\N{REPLACEMENT CHARACTER}"),
         ("\\\0", "\\\N{REPLACEMENT CHARACTER}"),

@@ -33,6 +33,7 @@ from mcpagent.models import AnthropicModel, ModelRequest, OpenAIChatModel, OpenA
 from mcpagent.models.foreign_histories import read_history
 from mcpagent.models.http_model import HttpModel
 from tests.models.test_models_recordings import RECORDINGS, recorded
+from tests.tables import each_row
 from tests.wire.bounded import bounded
 from tests.wire.scene import PNG
 
@@ -290,8 +291,8 @@ ANSWERED = {"type": "tool_result", "tool_use_id": "c1"}
 CALLED = {"role": "assistant", "content": None, "tool_calls": [chat_call("c1", "{}")]}
 
 
-@pytest.mark.parametrize(
-    ("messages", "error"),
+@each_row(
+    "messages, error",
     [
         ([], "messages: the history is empty"),
         ("hello", "messages: expected a list of messages, got str"),

@@ -20,6 +20,7 @@ from mcpagent.models.openai.gemini_schema import gemini_schema
 from tests.models.test_models_simulator import SYSTEM, discovers, talk
 from tests.simulator.gemini_rules import UNSIGNED, _check_schema
 from tests.simulator.server import Simulator
+from tests.tables import each_row
 from tests.wire.bounded import bounded
 from tests.wire.life import Life, numbered
 from tests.wire.provider import PlayedProvider, Waits, chat_stream
@@ -95,8 +96,8 @@ def parameter(schema: object, **root: Any) -> Any:
     return whole["properties"]["x"]
 
 
-@pytest.mark.parametrize(
-    ("schema", "written"),
+@each_row(
+    "schema, written",
     [
         ({"type": "string", "format": "uri"}, {"type": "string"}),
         ({"type": "string", "format": "date-time"}, {"type": "string", "format": "date-time"}),

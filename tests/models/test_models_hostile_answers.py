@@ -17,6 +17,7 @@ from mcpagent.models import AnthropicModel, ModelRequest, OpenAIChatModel, OpenA
 from mcpagent.models.base import ModelResponse
 from mcpagent.models.http_model import HttpModel
 from tests.servers.loopback import LoopbackServer, request_body
+from tests.tables import each_row
 from tests.wire.provider import (
     Waits,
     anthropic_stream,
@@ -120,7 +121,7 @@ def calling(protocol: str, *calls: tuple[str, str]) -> bytes:
 
 
 @EACH
-@pytest.mark.parametrize("kind", ["application/json", "text/html"])
+@each_row("kind", ["application/json", "text/html"])
 async def test_a_huge_error_body_is_one_line(protocol: str, kind: str) -> None:
     body = b'{"error": {"message": "' + b"x" * 4_000_000 + b'"}}' if kind.endswith("json") else b"x" * 4_000_000
     error = await failure(protocol, answer(body, kind, 500))
@@ -153,21 +154,21 @@ async def test_control_characters_in_an_error_reach_no_terminal(protocol: str) -
 
 
 @EACH
-@pytest.mark.parametrize("kind", ["application/json", "text/event-stream", "text/plain", ""])
+@each_row("kind", ["application/json", "text/event-stream", "text/plain", ""])
 async def test_an_empty_200(protocol: str, kind: str) -> None:
     error = await failure(protocol, answer(b"", kind))
     assert isinstance(error, ModelError)
 
 
 @EACH
-@pytest.mark.parametrize("body", [b"null", b"[]", b"7", b'"x"', b"{}", b"\xff\xfe", b"{", b"[" * 100_000])
+@each_row("body", [b"null", b"[]", b"7", b'"x"', b"{}", b"\xff\xfe", b"{", b"[" * 100_000])
 async def test_a_200_that_is_no_answer(protocol: str, body: bytes) -> None:
     error = await failure(protocol, answer(body))
     assert "answered what is not its protocol" in str(error)
 
 
 @EACH
-@pytest.mark.parametrize("streamed", [False, True])
+@each_row("streamed", [False, True])
 async def test_an_error_inside_a_200(protocol: str, streamed: bool) -> None:
     inner = {"type": "overloaded_error", "message": "Too busy.", "code": "server_error"}
     body = json.dumps({"type": "error", "error": inner}).encode()
@@ -239,7 +240,7 @@ async def test_calls_with_the_same_id_are_told_apart(protocol: str) -> None:
 
 
 @EACH
-@pytest.mark.parametrize("arguments", ['{"query": "a"', "[1]", "null", '{"query": NaN}', '{"a": 1} {"b": 2}', "<x>"])
+@each_row("arguments", ['{"query": "a"', "[1]", "null", '{"query": NaN}', '{"a": 1} {"b": 2}', "<x>"])
 async def test_a_call_with_broken_arguments_is_kept_and_never_run(protocol: str, arguments: str) -> None:
     response = await respond(protocol, stream(calling(protocol, ("call_1", arguments))))
     [call] = response.message.tool_calls
@@ -247,7 +248,7 @@ async def test_a_call_with_broken_arguments_is_kept_and_never_run(protocol: str,
 
 
 @EACH
-@pytest.mark.parametrize("wrong", ["many", None, -5, 1.5, [], {}, True])
+@each_row("wrong", ["many", None, -5, 1.5, [], {}, True])
 async def test_counters_that_are_no_numbers_count_nothing(protocol: str, wrong: Any) -> None:
     names = ("input_tokens", "output_tokens", "prompt_tokens", "completion_tokens", "cache_read_input_tokens")
     usage = {**dict.fromkeys(names, wrong), "input_tokens_details": wrong, "prompt_tokens_details": wrong}

@@ -18,14 +18,15 @@ from mcpagent.models.capabilities import Capabilities, known_limits
 from mcpagent.models.local.server_traits import ServerTraits, TraitCache
 from mcpagent.recording.recorder import Recorder
 from mcpagent.recording.replay import Replay
+from tests.tables import each_row
 from tests.wire.provider import PlayedProvider, chat_stream, failed
 
 KEYS = dict.fromkeys(("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "OPENROUTER_API_KEY", "KEY"), "k")
 HELLO = ModelRequest("", (user_message("hello"),))
 
 
-@pytest.mark.parametrize(
-    ("model", "max_tools", "window_tokens"),
+@each_row(
+    "model, max_tools, window_tokens",
     [
         ("anthropic:claude-opus-5", None, 1_000_000),
         ("anthropic:claude-nobody-0", None, None),
@@ -52,7 +53,7 @@ def test_what_fits_a_model(model: str, max_tools: int | None, window_tokens: int
     assert tool_limits(resolve_model(model, environ=keys)) == ToolLimits(max_tools, window_tokens)
 
 
-@pytest.mark.parametrize("host", ["api.openai.com.example", "notapi.openai.com", "api.x.ai@example.com", "[::1", ""])
+@each_row("host", ["api.openai.com.example", "notapi.openai.com", "api.x.ai@example.com", "[::1", ""])
 def test_another_address_is_not_taken_for_a_providers(host: str) -> None:
     assert known_limits("openai-chat", "nobody", f"https://{host}/v1") == ToolLimits()
 
@@ -97,7 +98,7 @@ OVERFLOWS: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("server", list(OVERFLOWS))
+@each_row("server", list(OVERFLOWS))
 async def test_a_server_that_tells_its_window_is_believed_also_by_the_next_process(server: str, tmp_path: Path) -> None:
     def made(*answers: Any) -> OpenAIChatModel:
         return OpenAIChatModel(
@@ -117,7 +118,7 @@ async def test_a_server_that_tells_its_window_is_believed_also_by_the_next_proce
     assert (await model.respond(HELLO, ignore)).message.text == "hi"
 
 
-@pytest.mark.parametrize("window", ["8192", True, -1, 0, [], 1.5])
+@each_row("window", ["8192", True, -1, 0, [], 1.5])
 def test_a_kept_window_that_is_none_counts_for_nothing(window: object, tmp_path: Path) -> None:
     cache = TraitCache(tmp_path)
     cache.save("http://localhost:1/v1", "qwen3", ServerTraits(window_tokens=8192))
@@ -156,7 +157,7 @@ async def test_a_recording_without_limits_knows_none(tmp_path: Path) -> None:
         assert await replayed.ask("hello") == "hi"
 
 
-@pytest.mark.parametrize("told", [{"tool_limits": 5}, {"tool_limits": {"max_tools": "many"}}])
+@each_row("told", [{"tool_limits": 5}, {"tool_limits": {"max_tools": "many"}}])
 async def test_limits_that_are_none_are_told_with_their_line(told: dict[str, Any], tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
     await _recorded_with(told, path)

@@ -21,6 +21,7 @@ from mcpagent.models.local.prompted_calls import prompted
 from tests.models.test_models_agent import MODELS, TOPICS, Worker, catalogue
 from tests.models.test_models_recordings import RECORDINGS, recorded
 from tests.simulator.server import Simulator
+from tests.tables import each_row
 from tests.wire.bounded import bounded
 from tests.wire.life import KINDS, Life
 from tests.wire.lint import callable_unseen, unread
@@ -70,7 +71,7 @@ CAN = {
 }
 
 
-@pytest.mark.parametrize("can", list(CAN))
+@each_row("can", list(CAN))
 @given(life=st.lists(st.tuples(st.sampled_from(KINDS), st.lists(st.integers(0, 4)).map(tuple)), max_size=10))
 @bounded
 def test_none_is_in_any_request_of_ours(can: str, life: list[tuple[str, tuple[int, ...]]]) -> None:
@@ -95,7 +96,7 @@ MODES: dict[str, Callable[[ModelRequest], dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("mode", list(MODES))
+@each_row("mode", list(MODES))
 @given(life=st.lists(st.tuples(st.sampled_from(KINDS), st.lists(st.integers(0, 4)).map(tuple)), max_size=10))
 @example([("found_elsewhere", (1,)), ("change", (1,)), ("remove", (1,)), ("add", (1,)), ("change_eager", (0,))])
 @bounded

@@ -17,6 +17,7 @@ from mcpagent.models import AnthropicModel, ModelRequest, OpenAIChatModel, OpenA
 from mcpagent.models.http_model import HttpModel
 from mcpagent.models.local.loose_schemas import loose_schema
 from mcpagent.models.local.server_traits import TraitCache
+from tests.tables import each_row
 from tests.wire.provider import (
     PlayedProvider,
     anthropic_stream,
@@ -60,7 +61,7 @@ def schemas(body: dict[str, Any]) -> list[Any]:
     return [tool.get("parameters", tool.get("input_schema")) for tool in tools]
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@each_row("protocol", PROTOCOLS)
 async def test_a_refused_schema_is_sent_loosely_from_then_on(protocol: str, tmp_path: Path) -> None:
     played = PlayedProvider(REFUSED, said(protocol, "One."), said(protocol, "Two."))
     made = model(protocol, played, traits=TraitCache(tmp_path))
@@ -72,7 +73,7 @@ async def test_a_refused_schema_is_sent_loosely_from_then_on(protocol: str, tmp_
     assert second == third == [{"type": "object", "properties": {"pattern": loose}, "required": ["pattern"]}]
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@each_row("protocol", PROTOCOLS)
 async def test_a_schema_that_cannot_be_looser_is_refused_once(protocol: str) -> None:
     played = PlayedProvider(REFUSED)
     plain = ModelRequest("", ASKED.messages, (ToolDefinition("plain", "", {"type": "object", "properties": {}}),))
@@ -99,7 +100,7 @@ async def test_responses_items_without_an_index_come_in_order() -> None:
     assert [call.name for call in response.message.tool_calls] == ["by_code"]
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@each_row("protocol", PROTOCOLS)
 async def test_a_call_written_as_text_is_a_call(protocol: str) -> None:
     text = json.dumps({"name": "by_code", "arguments": {"pattern": "12345"}})
     shown: list[Any] = []
@@ -116,8 +117,8 @@ WRITTEN = [
 ]
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
-@pytest.mark.parametrize("text", WRITTEN)
+@each_row("protocol", PROTOCOLS)
+@each_row("text", WRITTEN)
 async def test_a_written_call_of_a_tool_that_is_not_offered_is_a_call_too(protocol: str, text: str) -> None:
     shown: list[Any] = []
     response = await model(protocol, PlayedProvider(said(protocol, text))).respond(ASKED, shown.append)
@@ -125,7 +126,7 @@ async def test_a_written_call_of_a_tool_that_is_not_offered_is_a_call_too(protoc
     assert (call.name, call.arguments, response.message.text, shown) == ("other_tool", {"n": 5}, "", [])
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         '{"name": "by_id", "parameters": {"type": "object", "properties": {}}}',
@@ -209,8 +210,8 @@ async def test_a_server_that_closes_every_connection_is_not_said_to_have_cut_an_
     assert server.connections == 2
 
 
-@pytest.mark.parametrize(
-    ("pattern", "is_sent"),
+@each_row(
+    "pattern, is_sent",
     [
         ("^[a-z]+$", True),
         (r"^a\.b$", True),

@@ -6,7 +6,6 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,6 +17,7 @@ from mcpagent.models.http_model import HttpModel
 from mcpagent.models.provider_run.provider_calls import calls_to_come
 from tests.models.test_models_provider_tools import MCP
 from tests.simulator.anthropic_rules import check
+from tests.tables import each_row
 from tests.wire.provider import PlayedProvider, anthropic_stream, text_block, tool_block
 from tests.wire.scene import WEATHER
 
@@ -74,10 +74,9 @@ async def test_a_call_that_never_got_a_result_is_not_sent_for_good() -> None:
     check(bodies[2], {"anthropic-beta": "mcp-client-2026-09-15"})
 
 
-@pytest.mark.parametrize(
+@each_row(
     "model",
     [OpenAIResponsesModel("gpt-5.5"), OpenAIChatModel("some", provider="other"), AnthropicModel("claude-opus-5-5")],
-    ids=lambda model: model.name,
 )
 async def test_a_model_without_the_tools_is_told_what_came_of_them(model: HttpModel) -> None:
     first = anthropic_stream(*MIXED, stop="tool_use")

@@ -14,12 +14,13 @@ from mcpagent.models import AnthropicModel, FallbackModel, ModelRequest, OpenAIC
 from mcpagent.models.http_model import HttpModel
 from mcpagent.models.model_names import names_in, shown_spec
 from mcpagent.models.resolve import default_spec
+from tests.tables import each_row
 
 HELLO = ModelRequest("", (user_message("hello"),))
 
 
-@pytest.mark.parametrize(
-    ("spec", "names"),
+@each_row(
+    "spec, names",
     [
         ("a:b, c:d", ["a:b", "c:d"]),
         ('a:b?stop=["x","y"],c:d', ['a:b?stop=["x","y"]', "c:d"]),
@@ -64,7 +65,7 @@ def test_azure_wants_its_key() -> None:
     assert isinstance(chain, FallbackModel)
 
 
-@pytest.mark.parametrize("endpoint", ["", "/", "/openai", "/openai/", "/openai/v1", "/openai/v1/"])
+@each_row("endpoint", ["", "/", "/openai", "/openai/", "/openai/v1", "/openai/v1/"])
 def test_azures_address_however_it_ends(endpoint: str) -> None:
     environ = {"AZURE_OPENAI_ENDPOINT": f"https://mine.openai.azure.com{endpoint}", "AZURE_OPENAI_API_KEY": "k"}
     model = resolve_model("azure:gpt-5.5", environ=environ)
@@ -95,8 +96,8 @@ class Cloud:
         raise self._error
 
 
-@pytest.mark.parametrize(
-    ("error", "said"),
+@each_row(
+    "error, said",
     [
         (ModuleNotFoundError("No module named 'botocore'"), r"botocore.*pip install 'anthropic\[bedrock\]'"),
         (RuntimeError("could not resolve credentials from session"), "set its credentials"),
@@ -127,8 +128,8 @@ async def test_what_an_sdk_refuses_by_itself_is_not_tried_again() -> None:
     assert told == []
 
 
-@pytest.mark.parametrize(
-    ("name", "meant"),
+@each_row(
+    "name, meant",
     [
         ("grok-4", "xai:grok-4"),
         ("deepseek-chat", "deepseek:deepseek-chat"),
@@ -144,7 +145,7 @@ def test_whose_a_model_is(name: str, meant: str) -> None:
         resolve_model(name, environ={})
 
 
-@pytest.mark.parametrize(("option", "said"), [("stop=", "a text, or a list"), ("header.X=%0a", "one line in ASCII")])
+@each_row("option, said", [("stop=", "a text, or a list"), ("header.X=%0a", "one line in ASCII")])
 def test_how_to_write_an_option(option: str, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         resolve_model(f"ollama:qwen3?{option}", environ={})

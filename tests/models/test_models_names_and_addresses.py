@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
-
 from mcpagent.events import ignore
 from mcpagent.messages import Origin, user_message
 from mcpagent.models import AnthropicModel, ModelRequest, ModelSettings, OpenAIChatModel, OpenAIResponsesModel
 from mcpagent.models.capabilities import anthropic_capabilities
 from mcpagent.models.http_model import HttpModel, is_openai
 from mcpagent.models.profiles import profile_of, server_of, speaks_for_itself
+from tests.tables import each_row
 from tests.wire.provider import PlayedProvider, chat_stream
 from tests.wire.scene import SEARCH, WEATHER
 
@@ -23,8 +22,8 @@ def body_of(model: HttpModel, **settings: Any) -> dict[str, Any]:
     return model.request_body(ModelRequest("", HELLO, (SEARCH, WEATHER), settings=ModelSettings(**settings)))
 
 
-@pytest.mark.parametrize(
-    ("name", "like"),
+@each_row(
+    "name, like",
     [
         ("claude-opus-4-10", "claude-opus-4-8"),
         ("claude-opus-4.10", "claude-opus-4-8"),
@@ -48,8 +47,8 @@ def test_a_dated_model_of_vertex_finds_tools_as_the_same_one_does() -> None:
     assert anthropic_capabilities("claude-sonnet-4-5@20250929") == anthropic_capabilities("claude-sonnet-4-5-20250929")
 
 
-@pytest.mark.parametrize(
-    ("provider", "address", "like"),
+@each_row(
+    "provider, address, like",
     [
         ("deepseek", "proxy.example.com/deepseek/v1", "api.deepseek.com/v1"),
         ("mistral", "proxy.example.com/v1", "api.mistral.ai/v1"),
@@ -70,8 +69,8 @@ def test_a_prefix_does_not_overrule_an_address_that_is_known() -> None:
     assert server_of(Origin("deepseek", "chat", "api.groq.com/openai/v1", "m")).dialect == ""
 
 
-@pytest.mark.parametrize(
-    ("url", "is_its"),
+@each_row(
+    "url, is_its",
     [
         ("https://api.openai.com/v1", True),
         ("https://eu.api.openai.com/v1/", True),
@@ -87,8 +86,8 @@ def test_openais_own_addresses(url: str, is_its: bool) -> None:
     assert (OpenAIChatModel("m", base_url=url).endpoint.key_variable == "OPENAI_API_KEY") is is_its
 
 
-@pytest.mark.parametrize(
-    ("url", "field"),
+@each_row(
+    "url, field",
     [
         ("https://eu.api.openai.com/v1", "max_completion_tokens"),
         ("https://mine.openai.azure.com/openai/v1", "max_completion_tokens"),
@@ -110,9 +109,7 @@ async def test_a_client_of_ones_own_is_asked_as_its_address_is() -> None:
     assert model.calls is None  # it finds out whether the server takes tools
 
 
-@pytest.mark.parametrize(
-    ("name", "sent"), [("claude-opus-4-5", None), ("claude-opus-4-8", "none"), ("gpt-4o", None), ("qwen3", "none")]
-)
+@each_row("name, sent", [("claude-opus-4-5", None), ("claude-opus-4-8", "none"), ("gpt-4o", None), ("qwen3", "none")])
 def test_no_thinking_is_no_thinking_behind_a_gateway_too(name: str, sent: str | None) -> None:
     model = OpenAIChatModel(name, base_url="https://gateway.example.com/v1")
     request = ModelRequest("", HELLO, settings=ModelSettings(thinking="off"))
@@ -120,20 +117,20 @@ def test_no_thinking_is_no_thinking_behind_a_gateway_too(name: str, sent: str | 
     assert model.settings_of(request).left_out == {}
 
 
-@pytest.mark.parametrize(("name", "most"), [("claude-opus-4-1", None), ("claude-sonnet-4-5", 2_000)])
+@each_row("name, most", [("claude-opus-4-1", None), ("claude-sonnet-4-5", 2_000)])
 def test_a_thought_leaves_room_for_an_answer(name: str, most: int | None) -> None:
     body = body_of(AnthropicModel(name), thinking="high", max_output_tokens=most)
     assert body["thinking"]["budget_tokens"] <= body["max_tokens"] * 0.9
 
 
-@pytest.mark.parametrize("name", ["claude-opus-4-8", "claude-sonnet-4-5"])
+@each_row("name", ["claude-opus-4-8", "claude-sonnet-4-5"])
 def test_claude_is_not_made_to_call_while_it_thinks(name: str) -> None:
     assert "tool_choice" not in body_of(AnthropicModel(name), thinking="high", tool_choice="required")
     assert body_of(AnthropicModel(name), tool_choice="required")["tool_choice"] == {"type": "any"}
 
 
-@pytest.mark.parametrize(
-    ("url", "discovery"),
+@each_row(
+    "url, discovery",
     [
         ("https://mine.openai.azure.com/openai/v1", "call_tool"),
         ("https://mine.services.ai.azure.com/openai/v1", "call_tool"),
@@ -151,9 +148,9 @@ LIKE_A_CALL = (
 )
 
 
-@pytest.mark.parametrize("text", LIKE_A_CALL)
-@pytest.mark.parametrize(
-    ("provider", "name", "url", "is_call"),
+@each_row("text", LIKE_A_CALL)
+@each_row(
+    "provider, name, url, is_call",
     [
         ("openai-chat", "gpt-5.5", "https://mine.openai.azure.com/openai/v1", False),
         ("openai-chat", "claude-opus-4-8", "https://gateway.example.com/v1", False),

@@ -11,6 +11,7 @@ from mcpagent.errors import ModelError
 from mcpagent.events import Event, TextDelta, ThinkingDelta, ignore
 from mcpagent.messages import Message, Origin, Text, Thinking, ToolCall, ToolDefinition, Usage, user_message
 from mcpagent.models import ModelRequest, ModelSettings, OpenAIChatModel
+from tests.tables import each_row
 from tests.wire.provider import PlayedProvider, Waits, chat_stream, failed, sse
 from tests.wire.scene import PNG, SEARCH, SVG_LEFT_OUT, WEATHER, whole_request
 
@@ -164,8 +165,8 @@ async def test_a_server_that_answers_in_one_piece_although_a_stream_was_asked_fo
     assert (response.message.text, response.stop, response.usage.input_tokens) == ("Hi.", "end", 4)
 
 
-@pytest.mark.parametrize("reason", ["length", "max_tokens", "model_length"])
-@pytest.mark.parametrize("arguments", ['{"location": "Ro', '{"location": "Rome"}', ""])
+@each_row("reason", ["length", "max_tokens", "model_length"])
+@each_row("arguments", ['{"location": "Ro', '{"location": "Rome"}', ""])
 async def test_a_call_at_which_the_answer_was_cut_off_is_never_whole(arguments: str, reason: str) -> None:
     calls = [{"index": 0, **function("f", "{}", "a")}, {"index": 1, **function("f", arguments, "b")}]
     answer = await model(PlayedProvider(chat_stream({"tool_calls": calls}, finish=reason))).respond(HELLO, ignore)
@@ -212,8 +213,8 @@ async def test_a_stream_without_its_end_is_no_answer() -> None:
         await model(PlayedProvider(sse(named=False, done=True)), max_retries=0).respond(HELLO, ignore)
 
 
-@pytest.mark.parametrize(
-    ("delta", "stop"),
+@each_row(
+    "delta, stop",
     [
         ({"content": "Hello."}, "end"),
         ({"tool_calls": [{"index": 0, "id": "call_1", "function": {"name": "f", "arguments": "{}"}}]}, "tool_calls"),
@@ -225,8 +226,8 @@ async def test_some_servers_say_only_done(delta: dict[str, Any], stop: str) -> N
     assert answer.message.text == delta.get("content", "")
 
 
-@pytest.mark.parametrize("former", [None, {}, {"name": "", "arguments": ""}, {"name": None, "arguments": "{}"}])
-@pytest.mark.parametrize("is_streamed", [True, False])
+@each_row("former", [None, {}, {"name": "", "arguments": ""}, {"name": None, "arguments": "{}"}])
+@each_row("is_streamed", [True, False])
 async def test_an_empty_function_call_is_none(former: Any, is_streamed: bool) -> None:
     said = {"role": "assistant", "content": "Hello.", "function_call": former}
     whole = httpx2.Response(200, json={"choices": [{"message": said, "finish_reason": "stop"}]})
@@ -264,8 +265,8 @@ GENERATED = {
 }
 
 
-@pytest.mark.parametrize("case", list(GENERATED))
-@pytest.mark.parametrize("in_stream", [True, False])
+@each_row("case", list(GENERATED))
+@each_row("in_stream", [True, False])
 async def test_a_call_that_groq_could_not_read_is_the_models_to_put_right(case: str, in_stream: bool) -> None:
     text, name, arguments, malformed = GENERATED[case]
     told = "Failed to call a function. Please adjust your prompt."

@@ -10,6 +10,7 @@ from mcpagent.errors import ModelError
 from mcpagent.events import Event, TextDelta, ThinkingDelta, ignore
 from mcpagent.messages import Message, Origin, ProviderBlock, Text, Thinking, ToolCall, Usage, user_message
 from mcpagent.models import ModelRequest, ModelSettings, OpenAIResponsesModel
+from tests.tables import each_row
 from tests.wire.provider import PlayedProvider, Waits, call_item, message_item, responses_stream, sse
 from tests.wire.scene import PNG, SEARCH, SVG_LEFT_OUT, WEATHER, whole_request
 
@@ -140,8 +141,8 @@ async def test_an_item_with_several_texts_and_a_refusal_comes_back_as_one_item()
     assert body["input"][1:] == [message_item("Zero."), item]
 
 
-@pytest.mark.parametrize(
-    ("name", "asked"),
+@each_row(
+    "name, asked",
     [("gpt-5.4", True), ("gpt-6-sol", True), ("o4-mini", True), ("gpt-4o", False), ("gpt-5.2-chat-latest", False)],
 )
 def test_reasoning_is_asked_for_where_there_is_some(name: str, asked: bool) -> None:
@@ -175,7 +176,7 @@ async def test_a_last_event_without_items_is_completed_from_the_items_that_came(
     assert [type(part) for part in answer.message.parts] == [Thinking, Text]
 
 
-@pytest.mark.parametrize("arguments", ['{"location": "Ro', '{"location": "Rome"}', ""])
+@each_row("arguments", ['{"location": "Ro', '{"location": "Rome"}', ""])
 async def test_a_call_at_which_the_answer_was_cut_off_is_never_whole(arguments: str) -> None:
     cut_call = call_item("call_2", "get_weather", arguments) | {"status": "incomplete"}
     provider = PlayedProvider(
@@ -220,8 +221,8 @@ async def test_what_another_provider_thought_or_signed_is_not_sent() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("event", "status", "retryable"),
+@each_row(
+    "event, status, retryable",
     [
         ({"type": "error", "code": "rate_limit_exceeded", "message": "slow down", "param": None}, 429, True),
         (
@@ -260,7 +261,7 @@ async def test_a_stream_without_its_end_is_no_answer() -> None:
         await model(provider, max_retries=0).respond(HELLO, ignore)
 
 
-@pytest.mark.parametrize("status", ["failed", "cancelled"])
+@each_row("status", ["failed", "cancelled"])
 async def test_an_answer_that_its_provider_gave_up_is_asked_for_again(status: str) -> None:
     error = {"code": "server_error", "message": "overloaded"} if status == "failed" else None
     played = PlayedProvider(responses_stream(status=status, error=error), responses_stream(message_item("Fine.")))

@@ -35,6 +35,7 @@ from mcpagent.models.base import search_problem
 from mcpagent.models.http_model import HttpModel, encoded
 from mcpagent.models.origins import written_for
 from tests.simulator import anthropic_rules, gemini_rules, openai_rules
+from tests.tables import each_row
 from tests.wire.provider import PlayedProvider, anthropic_stream, failed, message_item, responses_stream, text_block
 from tests.wire.scene import SEARCH, WEATHER
 
@@ -285,8 +286,8 @@ def moved(name: str, messages: Sequence[Message]) -> dict[str, Any]:
     return body
 
 
-@pytest.mark.parametrize("source", list(MODELS))
-@pytest.mark.parametrize("target", list(MODELS))
+@each_row("source", list(MODELS))
+@each_row("target", list(MODELS))
 def test_every_answer_can_be_followed_by_every_model(source: str, target: str) -> None:
     for kind in kinds_of(source):
         messages = told(source, kind)
@@ -330,8 +331,8 @@ def test_a_whole_answer_goes_back_as_it_came(name: str, kind: Kind) -> None:
             }
 
 
-@pytest.mark.parametrize("name", ["opus-4-8", "sonnet-4-6", "gpt-5.5", "gpt-5.4", "o4-mini"])
-@pytest.mark.parametrize("kind", ["thinking only", "empty"])
+@each_row("name", ["opus-4-8", "sonnet-4-6", "gpt-5.5", "gpt-5.4", "o4-mini"])
+@each_row("kind", ["thinking only", "empty"])
 def test_an_answer_that_says_nothing_does_not_end_the_conversation(name: str, kind: Kind) -> None:
     body = moved(name, told(name, kind))
     check(name, body)
@@ -339,8 +340,8 @@ def test_an_answer_that_says_nothing_does_not_end_the_conversation(name: str, ki
     assert "assistant" not in [turn.get("role") for turn in body.get("messages", body.get("input", []))]
 
 
-@pytest.mark.parametrize(
-    ("written_by", "asked", "same"),
+@each_row(
+    "written_by, asked, same",
     [
         ("claude-sonnet-4-5", "claude-sonnet-4-5-20250929", True),
         ("claude-sonnet-4-5-20250929", "claude-sonnet-4-5", True),
@@ -386,7 +387,7 @@ async def test_a_thought_that_is_refused_is_left_out_and_not_sent_again() -> Non
     assert all("It rains." in json.dumps(body) for body in played.bodies)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "why",
     [
         "The encrypted content for item rs_1 could not be verified.",

@@ -16,6 +16,7 @@ from mcpagent.models.prices import context_window, dollars_for
 from mcpagent.tool_search.search_options import paying_tokens
 from tests.models.test_models_agent import catalogue
 from tests.scenes import session_tools
+from tests.tables import each_row
 from tests.wire.provider import PlayedProvider, anthropic_stream, chat_stream, text_block, tool_block
 
 ANTHROPIC = "https://api.anthropic.com"
@@ -31,8 +32,8 @@ def test_cached_tokens_have_prices_of_their_own() -> None:
     assert dollars_for(fresh, "anthropic", "claude-sonnet-4-5", ANTHROPIC) == pytest.approx(expected / 1e6)
 
 
-@pytest.mark.parametrize(
-    ("provider", "model", "base_url", "known"),
+@each_row(
+    "provider, model, base_url, known",
     [
         ("openai", "gpt-5.5", "https://api.openai.com/v1", True),
         ("gemini", "gemini-3-flash-preview", "https://generativelanguage.googleapis.com/v1beta/openai", True),
@@ -123,8 +124,8 @@ async def test_a_delegated_conversation_counts_for_the_one_who_asked() -> None:
         assert agent.spent.cost_known
 
 
-@pytest.mark.parametrize(
-    ("model", "cost"),
+@each_row(
+    "model, cost",
     [
         ("anthropic:claude-sonnet-4-6", 20_000),  # a cached token costs a tenth
         ("anthropic:claude-sonnet-5-5", 40_000),
@@ -150,8 +151,8 @@ def test_what_a_search_costs(model: str | list[str], cost: float | None) -> None
     assert found == (cost if cost is None else pytest.approx(cost))
 
 
-@pytest.mark.parametrize(
-    ("cost", "load", "tokens"),
+@each_row(
+    "cost, load, tokens",
     [
         (None, "add_tool", 29_000),
         (20_000, "add_tool", 29_000),
@@ -201,8 +202,8 @@ async def _unused(_arguments: dict[str, Any]) -> ToolOutput:
     raise AssertionError
 
 
-@pytest.mark.parametrize(
-    ("provider", "model", "window"),
+@each_row(
+    "provider, model, window",
     [
         ("gemini", "gemini-3-pro-preview", 1_048_576),
         ("gemini", "gemini-2.5-pro", 1_048_576),

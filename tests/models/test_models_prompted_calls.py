@@ -24,6 +24,7 @@ from mcpagent.models.base import ModelResponse
 from mcpagent.models.http_model import encoded
 from mcpagent.models.local.prompted_calls import answer_format, prompted, read_prompted
 from mcpagent.models.local.server_traits import ServerTraits, TraitCache
+from tests.tables import each_row
 from tests.wire.bounded import bounded
 from tests.wire.life import KINDS, Life
 from tests.wire.provider import PlayedProvider, chat_stream, failed
@@ -53,7 +54,7 @@ def double(n: int) -> int:
     return 2 * n
 
 
-@pytest.mark.parametrize("server", list(REFUSALS))
+@each_row("server", list(REFUSALS))
 async def test_a_server_that_takes_no_tools_is_asked_once(server: str) -> None:
     made, played = model(
         *(REFUSALS[server], said({"tool": "double", "arguments": {"n": 4}}), said({"answer": "It is 8."})),
@@ -171,7 +172,7 @@ async def test_what_was_found_out_is_kept_on_disk_for_a_day(tmp_path: Path) -> N
     assert (told, kinds(bodies)) == ([], ["tools", "tools"])
 
 
-@pytest.mark.parametrize(
+@each_row(
     "content",
     [
         b"",
@@ -213,7 +214,7 @@ REQUEST = ModelRequest("", (user_message("x"),), (SEARCH,))
 CALL = '{"tool": "search_tools", "arguments": {"query": "x"}}'
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "Just words.",

@@ -18,6 +18,7 @@ from mcpagent.models.http_model import HttpModel
 from mcpagent.models.openai.openai_responses_history import without_lost
 from tests.simulator.server import Simulator
 from tests.simulator.values import PROVIDER_SEARCH, Said, View
+from tests.tables import each_row
 from tests.wire.life import numbered
 from tests.wire.scene import WEATHER
 
@@ -49,7 +50,7 @@ def searches_and_calls(view: View) -> Sequence[Said]:
     return ["0.92"]
 
 
-@pytest.mark.parametrize("name", ["anthropic", "openai"])
+@each_row("name", ["anthropic", "openai"])
 async def test_one_request_searches_and_calls_and_the_next_answers(name: str) -> None:
     known = (RATE, WEATHER, LOCAL)
     async with Simulator(searches_and_calls) as simulator:
@@ -100,7 +101,7 @@ def test_what_openai_is_sent() -> None:
     assert [(tool["name"], tool["defer_loading"]) for tool in bank["tools"]] == [("get_rate", True)]
 
 
-@pytest.mark.parametrize("model", [AnthropicModel("claude-sonnet-4-6"), OpenAIResponsesModel("gpt-5.4")])
+@each_row("model", [AnthropicModel("claude-sonnet-4-6"), OpenAIResponsesModel("gpt-5.4")])
 def test_with_nothing_deferred_there_is_no_trace_of_search(model: HttpModel) -> None:
     plain = ModelRequest("", (user_message("x"),), (EAGER,))
     body = json.dumps(model.request_body(plain))
@@ -154,7 +155,7 @@ async def test_what_one_provider_found_the_other_can_call() -> None:
     assert fold_discovery(messages).discovered == ("get_rate",)
 
 
-@pytest.mark.parametrize("name", ["anthropic", "openai"])
+@each_row("name", ["anthropic", "openai"])
 async def test_a_found_tool_that_no_longer_exists_is_dropped_quietly(name: str) -> None:
     async with Simulator(searches_and_calls) as simulator:
         model = models(simulator.url)[name]

@@ -68,6 +68,7 @@ from mcpagent.toolsets.sources import AnyTools
 from tests.models.test_models_settings import params_of
 from tests.simulator.server import Fault, Simulator
 from tests.simulator.values import CITED, PAGE, PROVIDER_RUN, PROVIDER_SEARCH, Said, View
+from tests.tables import each_row
 from tests.wire.provider import PlayedProvider, Waits, anthropic_stream, sse, text_block
 from tests.wire.scene import SEARCH, WEATHER
 
@@ -147,8 +148,8 @@ def request_of(*tools: ProviderTool, **changes: Any) -> ModelRequest:
     return ModelRequest("You help.", (user_message("Rain?"),), **given)
 
 
-@pytest.mark.parametrize("tool", TOOLS)
-@pytest.mark.parametrize("name", MODELS)
+@each_row("tool", TOOLS)
+@each_row("name", MODELS)
 def test_each_model_is_written_what_it_has(name: str, tool: str) -> None:
     model, request = MODELS[name], request_of(TOOLS[tool])
     plain, body = model.request_body(request_of()), model.request_body(request)
@@ -178,7 +179,7 @@ def test_what_is_written_is_what_the_types_of_the_sdks_say(name: str) -> None:
         params_of(model).validate_python(model.request_body(request_of(tool, settings=settings)))
 
 
-@pytest.mark.parametrize("name", WRITTEN)
+@each_row("name", WRITTEN)
 def test_limits_are_written_or_told(name: str) -> None:
     """What cannot be kept of where it may go costs the tool; how often it may go there is told."""
     model, tool = MODELS[name], WebSearch(3, blocked_domains=["example.org"])
@@ -191,7 +192,7 @@ def test_limits_are_written_or_told(name: str) -> None:
     )
 
 
-@pytest.mark.parametrize("name", ["claude-opus-5-5", "gpt-5.5"])
+@each_row("name", ["claude-opus-5-5", "gpt-5.5"])
 def test_an_answer_that_is_forced_runs_none_and_one_that_is_demanded_runs_it(name: str) -> None:
     model = MODELS[name]
     none = {"messages": {"type": "none"}, "responses": "none"}[model.protocol]
@@ -212,15 +213,15 @@ def test_an_answer_that_is_forced_runs_none_and_one_that_is_demanded_runs_it(nam
 # -- Values -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("tool", TOOLS.values(), ids=TOOLS)
+@each_row("tool", TOOLS.values())
 def test_a_tool_is_the_same_after_it_was_data(tool: ProviderTool) -> None:
     [again] = provider_tools_of(json.loads(json.dumps([as_data(tool)])), "card")
     assert again == tool
     assert type(again) is KINDS[tool.kind]
 
 
-@pytest.mark.parametrize(
-    ("make", "said"),
+@each_row(
+    "make, said",
     [
         (lambda: WebSearch(0), "max_uses: expected a whole number from 1"),
         (lambda: WebSearch(allowed_domains=["https://example.org/x"]), 'write "example.org"'),
@@ -324,7 +325,7 @@ HAVE = [
 ]
 
 
-@pytest.mark.parametrize(("protocol", "tool"), HAVE)
+@each_row("protocol, tool", HAVE)
 async def test_what_it_ran_is_told_while_it_happens_and_goes_back_as_it_came(protocol: str, tool: str) -> None:
     wanted, asked, outcome = RUNS[tool]
     events: list[Event] = []
@@ -379,7 +380,7 @@ async def test_what_goes_back_is_what_the_types_of_the_sdks_say(protocol: str, t
             params_of(model).validate_python(body)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("protocol", ["messages", "responses"])
+@each_row("protocol", ["messages", "responses"])
 async def test_an_error_inside_a_result_is_the_models_to_react_to(protocol: str) -> None:
     events: list[Event] = []
     brain = in_order([[ran("web_search", query="#broken"), "No search today."], ["Fine."]])
@@ -397,8 +398,8 @@ async def test_an_error_inside_a_result_is_the_models_to_react_to(protocol: str)
 PROTOCOLS = ("messages", "responses", "chat")
 
 
-@pytest.mark.parametrize("there", PROTOCOLS)
-@pytest.mark.parametrize("here", ["messages", "responses"])
+@each_row("there", PROTOCOLS)
+@each_row("here", ["messages", "responses"])
 async def test_another_provider_is_told_in_words(here: str, there: str) -> None:
     """In the middle of a conversation: the next one takes what was run as words, has its own tools, or says so once."""
     events: list[Event] = []
@@ -475,8 +476,8 @@ async def test_in_a_chain_each_model_has_its_own() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("protocol", "why"),
+@each_row(
+    "protocol, why",
     [
         ("messages", "tools.0: web search is not enabled for this organization"),
         ("responses", "Hosted tool 'web_search_preview' is not supported with gpt-5.5."),
@@ -538,8 +539,8 @@ END = 4_070_908_800.0
 """2099-01-01, as the simulator says of its containers."""
 
 
-@pytest.mark.parametrize(
-    ("now", "faults", "sent"),
+@each_row(
+    "now, faults, sent",
     [
         (END - 1, [], ["container_1"]),
         (END + 86_400, [], ["container_1"]),  # Anthropic restores it within 30 days
@@ -603,7 +604,7 @@ async def test_code_of_a_container_of_openais_that_is_gone_is_told_in_words() ->
 TOKEN = "tok-4f9a81c27d5e"
 
 
-@pytest.mark.parametrize("protocol", ["messages", "responses"])
+@each_row("protocol", ["messages", "responses"])
 async def test_a_token_is_sent_and_nowhere_else(protocol: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
     monkeypatch.setenv("LINEAR_TOKEN", TOKEN)
     server = replace(MCP, authorization="${LINEAR_TOKEN}")
@@ -651,7 +652,7 @@ async def test_that_nobody_is_asked_about_a_providers_calls_is_told() -> None:
 # -- Beside everything else -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@each_row("protocol", PROTOCOLS)
 async def test_tool_search_goes_on_beside_them(protocol: str) -> None:
     """Found tools stand behind those of the provider, and no earlier byte changes."""
 
@@ -697,7 +698,7 @@ def test_withdrawn_tools_of_ours_leave_theirs_callable() -> None:
     assert beside_ours({"tool_choice": "none"}, run, model.origin, may_call=False)["tool_choice"] == "none"
 
 
-@pytest.mark.parametrize("protocol", ["messages", "responses"])
+@each_row("protocol", ["messages", "responses"])
 async def test_provider_search_of_deferred_tools_goes_on_beside_them(protocol: str) -> None:
     def get_rain(city: str) -> str:
         """Rain in a city."""
@@ -797,8 +798,8 @@ async def test_a_paused_turn_goes_on_in_its_container_and_is_told_once() -> None
 # -- What it costs ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("name", "tools", "asked", "known"),
+@each_row(
+    "name, tools, asked, known",
     [
         ("claude-opus-5-5", [WebSearch()], [ran("web_search", query="rain")], True),
         ("claude-opus-5-5", [CodeExecution()], [ran("code_execution", code="1")], False),
@@ -859,7 +860,7 @@ def test_what_a_page_says_cannot_pass_for_other_words() -> None:
     assert written.parts[1] == Text("Done.")
 
 
-@pytest.mark.parametrize(
+@each_row(
     "odd",
     [
         {"type": "server_tool_use", "id": None, "name": None, "input": [1]},
@@ -874,7 +875,6 @@ def test_what_a_page_says_cannot_pass_for_other_words() -> None:
         {"type": "mcp_call", "arguments": 5, "output": 5, "error": "no"},
         {"type": "image_generation_call", "status": "completed", "result": "AAAA"},
     ],
-    ids=str,
 )
 def test_odd_items_break_nothing(odd: dict[str, Any]) -> None:
     first = ProviderBlock({"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {}})
@@ -917,8 +917,8 @@ async def test_an_answer_that_starts_again_takes_back_the_calls_it_showed() -> N
     assert kinds.index(ProviderCallStarted) < kinds.index(AnswerRestarted)
 
 
-@pytest.mark.parametrize(
-    ("message", "refused"),
+@each_row(
+    "message, refused",
     [
         ("temperature: feedback is not a number", []),
         ("The MCP server 'db' is out of reach", ["db"]),

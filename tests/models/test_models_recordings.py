@@ -19,6 +19,7 @@ from mcpagent.events import ignore
 from mcpagent.messages import Message, ToolResult, dump_messages, load_messages, user_message
 from mcpagent.models import AnthropicModel, ModelRequest, OpenAIChatModel, OpenAIResponsesModel
 from mcpagent.models.http_model import HttpModel
+from tests.tables import each_row
 from tests.wire.provider import PlayedProvider, anthropic_stream, call_item, chat_stream, message_item, responses_stream
 
 RECORDINGS = Path(__file__).resolve().parents[3] / "shared" / "data" / "cassettes"
@@ -146,7 +147,7 @@ def canonical(value: object) -> str:
     return json.dumps(value, sort_keys=True)
 
 
-@pytest.mark.parametrize("protocol", list(OWN))
+@each_row("protocol", list(OWN))
 async def test_an_answer_comes_back_as_it_was_sent(protocol: str) -> None:
     answer = OWN[protocol]
     model = adapter(protocol, httpx2.Response(200, json=answer))
@@ -154,7 +155,7 @@ async def test_an_answer_comes_back_as_it_was_sent(protocol: str) -> None:
     assert canonical(replayed(model, protocol, response.message)) == canonical(items_of(protocol, answer))
 
 
-@pytest.mark.parametrize("protocol", list(OWN))
+@each_row("protocol", list(OWN))
 async def test_streaming_gives_the_same_history(protocol: str) -> None:
     answer = OWN[protocol]
     whole = await adapter(protocol, httpx2.Response(200, json=answer)).respond(HELLO, ignore)

@@ -13,6 +13,7 @@ from mcpagent.events import Event, Notice, ignore
 from mcpagent.messages import Message, Text, ToolCall, ToolResult, user_message
 from mcpagent.models import ModelRequest, ModelSettings, OpenAIChatModel, OpenAIResponsesModel
 from mcpagent.models.failures_and_retries import ReportedError, read_failure
+from tests.tables import each_row
 from tests.wire.provider import PlayedProvider, Waits, chat_stream, failed, message_item, responses_stream
 from tests.wire.scene import SEARCH, WEATHER
 
@@ -56,7 +57,7 @@ REFUSALS: Mapping[str, tuple[str, dict[str, Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("case", list(REFUSALS))
+@each_row("case", list(REFUSALS))
 async def test_a_refused_setting_is_left_out_whatever_words_refuse_it(case: str) -> None:
     setting, settings, said = REFUSALS[case]
     events: list[Event] = []
@@ -73,7 +74,7 @@ async def test_what_fastapi_refuses_is_said() -> None:
         await chat(PlayedProvider(failed(422, {"detail": detail}))).respond(request_of(), ignore)
 
 
-@pytest.mark.parametrize("said", ["thinking of the user", "The seed of doubt", "stop sign in messages[0]"])
+@each_row("said", ["thinking of the user", "The seed of doubt", "stop sign in messages[0]"])
 async def test_words_that_happen_to_be_a_settings_name_refuse_nothing(said: str) -> None:
     played = PlayedProvider(failed(400, {"error": {"message": f"Bad content: {said}"}}))
     with pytest.raises(ModelError):
@@ -88,7 +89,7 @@ OPTIONS: Mapping[str, tuple[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("case", list(OPTIONS))
+@each_row("case", list(OPTIONS))
 async def test_a_gateway_that_does_not_know_what_is_asked_for_beside_the_answer_is_asked_without(case: str) -> None:
     field, said = OPTIONS[case]
     played = PlayedProvider(failed(400, said), responses_stream(message_item("Hello.")))
@@ -107,7 +108,7 @@ async def test_usage_is_not_demanded_where_it_cannot_be_asked_for() -> None:
     assert ["stream_options" in body for body in played.bodies] == [True, False]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "said",
     [
         "Item with id 'rs_1' not found. Items are not persisted when `store` is set to false.",
@@ -142,7 +143,7 @@ ROOM: Mapping[str, tuple[str, int]] = {
 }
 
 
-@pytest.mark.parametrize("case", list(ROOM))
+@each_row("case", list(ROOM))
 async def test_so_long_an_answer_is_not_a_conversation_that_is_too_long(case: str) -> None:
     said, most = ROOM[case]
     played = PlayedProvider(failed(400, {"error": {"message": said}}), chat_stream({"content": "Hello."}))
@@ -174,7 +175,7 @@ async def test_the_limit_is_kept_where_it_has_another_name() -> None:
     assert not notices(events)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "said",
     [
         "thinking is enabled but reasoning_content is missing in assistant tool call message at index 1",
@@ -203,7 +204,7 @@ GIVEN_UP: Mapping[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("case", list(GIVEN_UP))
+@each_row("case", list(GIVEN_UP))
 async def test_a_failure_in_one_piece_is_tried_again_as_one_in_a_stream_is(case: str) -> None:
     played = PlayedProvider(httpx2.Response(200, json=GIVEN_UP[case]), chat_stream({"content": "Hello."}))
     assert (await chat(played).respond(request_of(), ignore)).message.text == "Hello."

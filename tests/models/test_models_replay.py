@@ -26,6 +26,7 @@ from mcpagent.messages import (
 )
 from mcpagent.models import AnthropicModel, ModelRequest, OpenAIChatModel, OpenAIResponsesModel
 from mcpagent.models.http_model import HttpModel
+from tests.tables import each_row
 from tests.wire.bounded import bounded
 from tests.wire.life import numbered
 from tests.wire.scene import whole_request
@@ -189,7 +190,7 @@ def canonical(value: object) -> str:
     return json.dumps(value, sort_keys=True)
 
 
-@pytest.mark.parametrize("protocol", list(MODELS))
+@each_row("protocol", list(MODELS))
 @given(data=st.data())
 @bounded
 def test_any_answer_comes_back_as_it_was_sent(protocol: str, data: st.DataObject) -> None:
@@ -198,7 +199,7 @@ def test_any_answer_comes_back_as_it_was_sent(protocol: str, data: st.DataObject
     assert canonical(replayed(model, protocol, message)) == canonical(sent_of(protocol, answer))
 
 
-@pytest.mark.parametrize("protocol", list(MODELS))
+@each_row("protocol", list(MODELS))
 @given(data=st.data())
 @bounded
 def test_any_answer_streams_to_the_same_history(protocol: str, data: st.DataObject) -> None:
@@ -288,8 +289,8 @@ def test_a_history_of_another_version_loads() -> None:
     assert message.parts == (replace(change, was=()),)
 
 
-@pytest.mark.parametrize(
-    ("data", "told"),
+@each_row(
+    "data, told",
     [
         (5, "messages: expected a list of messages, got int"),
         ([5], "messages[0]: expected an object with role and parts, got int"),

@@ -21,6 +21,7 @@ from mcpagent.models import (
 )
 from mcpagent.models.http_model import HttpModel
 from mcpagent.models.resolve import PROVIDERS
+from tests.tables import each_row
 from tests.wire.provider import PlayedProvider, anthropic_stream, chat_stream, text_block
 
 KEYS = dict.fromkeys(("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "OPENROUTER_API_KEY"), "k")
@@ -33,8 +34,8 @@ def http(spec: str | None, environ: dict[str, str]) -> HttpModel:
     return found
 
 
-@pytest.mark.parametrize(
-    ("spec", "kind", "name", "base_url"),
+@each_row(
+    "spec, kind, name, base_url",
     [
         ("anthropic:claude-opus-5", AnthropicModel, "anthropic:claude-opus-5", "https://api.anthropic.com"),
         ("openai:gpt-5.4", OpenAIResponsesModel, "openai:gpt-5.4", "https://api.openai.com/v1"),
@@ -112,8 +113,8 @@ async def test_an_address_given_with_the_model_never_gets_the_usual_key() -> Non
     assert played.requests[0].headers["authorization"] != "Bearer k"
 
 
-@pytest.mark.parametrize(
-    ("host", "base_url"),
+@each_row(
+    "host, base_url",
     [
         ("0.0.0.0", "http://127.0.0.1:11434/v1"),
         ("127.0.0.1:5000", "http://127.0.0.1:5000/v1"),
@@ -131,8 +132,8 @@ def test_base_url_variables() -> None:
     assert found.endpoint.base_url == "http://proxy.example"
 
 
-@pytest.mark.parametrize(
-    ("spec", "parts"),
+@each_row(
+    "spec, parts",
     [
         (
             "gpt5",
@@ -161,8 +162,8 @@ def test_names_that_mean_nothing(spec: str, parts: list[str]) -> None:
     assert str(caught.value).isprintable()
 
 
-@pytest.mark.parametrize(
-    ("environ", "said"),
+@each_row(
+    "environ, said",
     [
         ({}, "OPENAI_API_KEY is not set; export OPENAI_API_KEY=<your key>"),
         ({"OPENAI_API_KEY": ""}, "OPENAI_API_KEY is empty"),
@@ -205,7 +206,7 @@ def test_naming_models_loads_no_sdk() -> None:
     assert out.stdout.strip() == "[]"
 
 
-@pytest.mark.parametrize("kind", [AnthropicModel, OpenAIResponsesModel, OpenAIChatModel])
+@each_row("kind", [AnthropicModel, OpenAIResponsesModel, OpenAIChatModel])
 def test_a_mistyped_option_is_refused(kind: Any) -> None:
     with pytest.raises(TypeError, match=r"Model\(\) got an unexpected keyword argument 'api_kye'"):
         kind("m", api_kye="k")

@@ -12,12 +12,12 @@ from typing import Any
 import anthropic
 import httpx2
 import openai
-import pytest
 
 import mcpagent
 from mcpagent import Agent
 from mcpagent.models import AnthropicModel, FallbackModel, OpenAIChatModel, OpenAIResponsesModel
 from mcpagent.models.http_model import HttpModel
+from tests.tables import each_row
 from tests.wire.provider import Waits, anthropic_stream, chat_stream, failed, message_item, responses_stream, text_block
 
 OURS = Path(str(mcpagent.__file__)).parent
@@ -113,7 +113,7 @@ def made(name: str, watching: Watching) -> HttpModel:
             return chat(watching, **LOCAL)
 
 
-@pytest.mark.parametrize("name", list(ANSWERS))
+@each_row("name", list(ANSWERS))
 async def test_one_function_stands_between_the_loop_and_the_sdk(name: str) -> None:
     watching = Watching(*ANSWERS[name])
     async with Agent(made(name, watching), tools=[double]) as agent:

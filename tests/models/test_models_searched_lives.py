@@ -25,6 +25,7 @@ from mcpagent.models.http_model import HttpModel
 from mcpagent.tools import Tool, ToolOutput
 from tests.simulator.openai_rules import namespaces, responses_functions
 from tests.simulator.server import PROTOCOLS
+from tests.tables import each_row
 from tests.wire.bounded import bounded
 from tests.wire.life import numbered
 
@@ -209,13 +210,13 @@ LIVES: dict[str, list[tuple[Any, ...]]] = {
 }
 
 
-@pytest.mark.parametrize("name", list(PATHS))
-@pytest.mark.parametrize("life", list(LIVES))
+@each_row("name", list(PATHS))
+@each_row("life", list(LIVES))
 def test_no_request_rewrites_the_one_before(name: str, life: str) -> None:
     only_grows(name, [Step(kind, tuple(numbers)) for kind, *numbers in LIVES[life]])
 
 
-@pytest.mark.parametrize("name", list(PATHS))
+@each_row("name", list(PATHS))
 def test_the_call_of_a_lost_servers_tool_is_answered(name: str) -> None:
     sent, _ = asyncio.run(live([Step("lose", (1,)), Step("search", (1,))], only=name))
     answered = json.dumps(history(sent[-1][1])[-2:])

@@ -10,6 +10,7 @@ from mcpagent.messages import user_message
 from mcpagent.models import AnthropicModel, ModelRequest, OpenAIChatModel, OpenAIResponsesModel, resolve_model
 from mcpagent.models.resolve import spec_of
 from mcpagent.text.known_secrets import without_secrets
+from tests.tables import each_row
 from tests.wire.provider import PlayedProvider, failed
 
 HELLO = ModelRequest("", (user_message("hello"),))
@@ -42,8 +43,8 @@ async def sent(protocol: str, base_url: str | None) -> dict[str, str]:
     return {name.lower(): value for name, value in request.headers.items()}
 
 
-@pytest.mark.parametrize("protocol", MODELS)
-@pytest.mark.parametrize("form", FORMS)
+@each_row("protocol", MODELS)
+@each_row("form", FORMS)
 async def test_variables_for_the_provider_are_not_sent_to_another_address(
     protocol: str, form: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -57,7 +58,7 @@ async def test_variables_for_the_provider_are_not_sent_to_another_address(
     assert headers[key[0]] == key[1]
 
 
-@pytest.mark.parametrize("protocol", MODELS)
+@each_row("protocol", MODELS)
 async def test_at_the_providers_own_address_they_are_sent(protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("OPENAI_CUSTOM_HEADERS", "ANTHROPIC_CUSTOM_HEADERS"):
         monkeypatch.setenv(name, FORMS["an own header"])
@@ -67,8 +68,8 @@ async def test_at_the_providers_own_address_they_are_sent(protocol: str, monkeyp
     assert headers.get("openai-organization") == (None if protocol == "messages" else CANARY)
 
 
-@pytest.mark.parametrize("protocol", MODELS)
-@pytest.mark.parametrize("status", [400, 401, 404, 500])
+@each_row("protocol", MODELS)
+@each_row("status", [400, 401, 404, 500])
 async def test_a_password_in_an_address_is_never_shown(protocol: str, status: int) -> None:
     provider = PlayedProvider(failed(status, {"error": {"message": "no"}}))
     model = MODELS[protocol](

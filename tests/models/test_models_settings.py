@@ -21,6 +21,7 @@ from mcpagent.models.model_names import names_in
 from mcpagent.models.model_settings import LEVELS, as_texts, merged, settings_of
 from mcpagent.models.profiles import UNKNOWN, profile_of
 from mcpagent.models.resolve import resolve_model
+from tests.tables import each_row
 from tests.wire.provider import (
     PlayedProvider,
     anthropic_stream,
@@ -152,7 +153,7 @@ def refused_by_anthropic(name: str, body: Mapping[str, Any], sampling: list[str]
     return next((reason for reason, holds in reasons.items() if holds), "")
 
 
-@pytest.mark.parametrize("name", list(MODELS))
+@each_row("name", list(MODELS))
 def test_no_setting_makes_a_request_that_is_refused(name: str) -> None:
     model = MODELS[name]
     for settings in EACH:
@@ -167,7 +168,7 @@ def test_no_setting_makes_a_request_that_is_refused(name: str) -> None:
         assert changed or left_out or settings.given().items() <= as_it_is.items(), settings
 
 
-@pytest.mark.parametrize("name", list(MODELS))
+@each_row("name", list(MODELS))
 def test_a_body_has_only_fields_that_its_server_knows(name: str) -> None:
     from typing import get_type_hints
 
@@ -204,7 +205,7 @@ REFUSALS: Mapping[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("case", list(REFUSALS))
+@each_row("case", list(REFUSALS))
 async def test_what_a_provider_refuses_is_left_out_from_then_on(case: str) -> None:
     events: list[Event] = []
     played = PlayedProvider(failed(400, {"error": REFUSALS[case]}), chat_stream({"content": "Hello."}))
@@ -224,7 +225,7 @@ NOT_OF_A_SETTING: Mapping[str, str] = {
 }
 
 
-@pytest.mark.parametrize("case", list(NOT_OF_A_SETTING))
+@each_row("case", list(NOT_OF_A_SETTING))
 async def test_other_refusals_are_errors_at_once(case: str) -> None:
     played = PlayedProvider(failed(400, {"error": {"message": NOT_OF_A_SETTING[case]}}))
     model = OpenAIChatModel("m", api_key="k", base_url="https://x.example.com/v1", http_client=played.http_client)
@@ -247,8 +248,8 @@ async def test_a_refusal_of_what_nobody_set_is_an_error() -> None:
     assert len(played.requests) == 1
 
 
-@pytest.mark.parametrize(
-    ("model", "asked"),
+@each_row(
+    "model, asked",
     [
         ("gpt-5.5", True),
         ("o3", True),
@@ -282,8 +283,8 @@ async def test_a_deployment_of_any_name_says_that_it_does_not_reason() -> None:
     assert not [event for event in events if isinstance(event, Notice)]
 
 
-@pytest.mark.parametrize(
-    ("said", "most"),
+@each_row(
+    "said, most",
     [
         ("max_tokens: 32000 > 8192, which is the maximum allowed number of output tokens for claude-x", 8192),
         ("input length and `max_tokens` exceed context limit: 170000 + 32000 > 200000, decrease input length", 30_000),
@@ -379,7 +380,7 @@ async def test_an_error_names_the_request() -> None:
     assert (caught.value.request_id, caught.value.code) == ("req_123", "odd")
 
 
-@pytest.mark.parametrize("name", ["claude-opus-5-5", "gpt-5.5", "a gateway"])
+@each_row("name", ["claude-opus-5-5", "gpt-5.5", "a gateway"])
 def test_tools_that_the_provider_runs_stand_beside_ours(name: str) -> None:
     theirs = {"type": "web_search_20250305", "name": "web_search"}
     plain = MODELS[name].request_body(request_of(ModelSettings()))
@@ -449,8 +450,8 @@ def test_settings_are_read_from_text_and_written_as_text() -> None:
     assert as_texts(settings_of({"header.X-A": "secret"}, "--set")) == {}
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "said"),
+@each_row(
+    "name, text, said",
     [
         ("thinking", "hgih", 'thinking is "hgih"; write "off", "low", "medium", "high", a number of tokens from 1,024'),
         ("thinking", "12", 'thinking is "12"; write'),
@@ -482,8 +483,8 @@ def test_each_model_of_a_chain_has_its_own() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("name", "largest"),
+@each_row(
+    "name, largest",
     [
         ("claude-opus-5-5", 128_000),
         ("claude-sonnet-4-5-20250929", 64_000),
@@ -547,8 +548,8 @@ async def test_a_client_of_googles_cloud() -> None:
     assert "model" not in json.loads(sent.content)
 
 
-@pytest.mark.parametrize(
-    ("spec", "variables", "url", "key"),
+@each_row(
+    "spec, variables, url, key",
     [
         ("groq:m", {"GROQ_API_KEY": "k"}, "https://api.groq.com/openai/v1/chat/completions", "k"),
         ("mistral:m", {"MISTRAL_API_KEY": "k"}, "https://api.mistral.ai/v1/chat/completions", "k"),
@@ -581,8 +582,8 @@ def test_a_cloud_that_cannot_be_reached_says_what_is_missing(monkeypatch: pytest
         resolve_model("azure:mine", environ={"AZURE_OPENAI_API_KEY": "k"})
 
 
-@pytest.mark.parametrize(
-    ("spec", "names"),
+@each_row(
+    "spec, names",
     [
         ("offline", ["offline"]),
         ("ollama:a, groq:b?temperature=0 ,offline", ["ollama:a", "groq:b?temperature=0", "offline"]),

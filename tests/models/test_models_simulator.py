@@ -19,6 +19,7 @@ from mcpagent.models.capabilities import SAFE, Capabilities
 from mcpagent.models.http_model import HttpModel
 from tests.simulator.server import Fault, Simulator
 from tests.simulator.values import Said, View
+from tests.tables import each_row
 from tests.wire.life import Life, numbered
 from tests.wire.provider import Waits
 from tests.wire.scene import SEARCH
@@ -122,7 +123,7 @@ async def test_growing_the_tools_array_is_what_a_bound_thought_does_not_survive(
     assert len(simulator.log.refused) <= 5  # once for each rebuilt list of tools, never for the same thoughts again
 
 
-@pytest.mark.parametrize("name", ["anthropic", "anthropic-references", "openai", "chat", "chat-proxy"])
+@each_row("name", ["anthropic", "anthropic-references", "openai", "chat", "chat-proxy"])
 async def test_every_kind_of_change_is_accepted(name: str) -> None:
     async with Simulator(lambda _view: ["ok"]) as simulator:
         model = made(name, simulator, max_retries=0)

@@ -22,6 +22,7 @@ from mcpagent.models.local.model_size import is_of_small_size
 from mcpagent.models.local.server_traits import ServerTraits, TraitCache
 from mcpagent.models.model_settings import settings_of
 from mcpagent.recording import Recorder, Replay
+from tests.tables import each_row
 from tests.wire.provider import PlayedProvider, chat_stream
 
 THEMES = ("invoice", "flight", "tyre", "oven", "violin", "tulip", "glacier", "passport")
@@ -73,8 +74,8 @@ def system(body: dict[str, Any]) -> str:
 # -- which are --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("name", "window", "parameters", "small"),
+@each_row(
+    "name, window, parameters, small",
     [
         ("qwen2.5-coder:1.5b", None, None, True),
         ("Qwen2.5-7B-Instruct-Q4_K_M.gguf", None, None, True),
@@ -99,8 +100,8 @@ def test_a_model_is_small_by_window_size_or_name(
     assert is_of_small_size(name, window, parameters) is small
 
 
-@pytest.mark.parametrize(
-    ("spec", "small"),
+@each_row(
+    "spec, small",
     [
         ("ollama:llama3.2:3b", True),
         ("ollama:llama3.2:3b?profile=large", False),
@@ -125,7 +126,7 @@ def test_a_chain_is_small_where_its_first_model_is() -> None:
     assert not is_small(FallbackModel([large, small]), ModelSettings())
 
 
-@pytest.mark.parametrize("text", ["tiny", "", "Small", "1"])
+@each_row("text", ["tiny", "", "Small", "1"])
 def test_another_size_is_told(text: str) -> None:
     with pytest.raises(ConfigError, match=r'profile is .*write "small", "large"'):
         settings_of({"profile": text}, "--set")
@@ -165,8 +166,8 @@ def of_llamacpp(**meta: Any) -> bytes:
     return json.dumps({"object": "list", "data": [{"id": "weights/some.gguf", "meta": meta}]}).encode()
 
 
-@pytest.mark.parametrize(
-    ("answer", "window", "parameters", "small"),
+@each_row(
+    "answer, window, parameters, small",
     [
         (of_llamacpp(n_ctx=32768, n_params=1_777_088_000), 32768, 1_777_088_000, True),
         (of_llamacpp(n_ctx=8192, n_params=70_000_000_000), 8192, 70_000_000_000, True),
@@ -195,8 +196,8 @@ async def test_a_server_is_asked_once_when_the_agent_starts(
         assert is_small(later, ModelSettings()) is small
 
 
-@pytest.mark.parametrize(
-    ("name", "size", "small"),
+@each_row(
+    "name, size, small",
     [
         ("qwen3", "8.2B", True),
         ("qwen3:latest", "494.03M", True),
@@ -293,8 +294,8 @@ async def test_a_tool_that_it_knows_by_name_runs_at_once() -> None:
     assert provider.bodies[1]["messages"][-1]["content"] == "3 done"
 
 
-@pytest.mark.parametrize(
-    ("said", "nudge"),
+@each_row(
+    "said, nudge",
     [
         ("To find it, use find_tulip.", '"find_tulip"'),
         ("You can use the `tulip` function with count 1.", "a tool"),

@@ -16,6 +16,7 @@ from mcpagent.models import ModelRequest, OpenAIChatModel
 from mcpagent.models.local.textual_calls import calls_in, may_be_all_call
 from mcpagent.models.local.textual_forms import FORMS
 from tests.speed import within
+from tests.tables import each_row
 from tests.wire.bounded import bounded
 from tests.wire.provider import PlayedProvider, chat_stream, failed
 from tests.wire.scene import SEARCH, WEATHER
@@ -41,8 +42,8 @@ def local(played: PlayedProvider) -> OpenAIChatModel:
     )
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
+@each_row(
+    "text, words",
     [
         (f"<tool_call>\n{CALL}\n</tool_call>", ""),
         (f"I will look.\n<tool_call>{CALL}</tool_call>", "I will look."),
@@ -117,8 +118,8 @@ def test_calls_one_a_line() -> None:
     assert calls_in(f"{CALL}\nThat is all.", TOOLS)[1] == []
 
 
-@pytest.mark.parametrize(
-    ("text", "arguments"),
+@each_row(
+    "text, arguments",
     [
         ("<parameter=location>\n  two\nlines\n</parameter>", {"location": "  two\nlines"}),
         ("<parameter=location>5</parameter>\n<parameter=days>\n5\n</parameter>", {"location": "5", "days": 5}),
@@ -143,7 +144,7 @@ def test_several_calls() -> None:
     assert calls_in("[get_weather(location='Rome'), search_tools(query='x')]", TOOLS)[1] == both
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "The weather is fine.",
@@ -213,9 +214,7 @@ def test_no_text_makes_it_fail(text: str) -> None:
         calls_in(f"{form.begins}{text}", TOOLS)
 
 
-@pytest.mark.parametrize(
-    "filler", [" ", "\n", "<tool_call>", "[TOOL_CALLS]", "<function=a>", "[", "{", "(", "<|channel|>"]
-)
+@each_row("filler", [" ", "\n", "<tool_call>", "[TOOL_CALLS]", "<function=a>", "[", "{", "(", "<|channel|>"])
 def test_long_hostile_answers_cost_little(filler: str) -> None:
     begun = time.process_time()
     for form in FORMS:
@@ -223,8 +222,8 @@ def test_long_hostile_answers_cost_little(filler: str) -> None:
     assert within(time.process_time() - begun, 20)
 
 
-@pytest.mark.parametrize(
-    ("text", "may"),
+@each_row(
+    "text, may",
     [
         ("", True),
         ("  ", True),
@@ -274,9 +273,7 @@ async def test_words_before_a_written_call_are_shown_and_its_marks_are_not() -> 
     assert "".join(event.text for event in events if isinstance(event, TextDelta)) == "I will look."
 
 
-@pytest.mark.parametrize(
-    "pieces", [('{"a', '": 1}', " is JSON."), ("Is a <", "b> or a <tool", "_call> ", "allowed?"), ("a [", "b")]
-)
+@each_row("pieces", [('{"a', '": 1}', " is JSON."), ("Is a <", "b> or a <tool", "_call> ", "allowed?"), ("a [", "b")])
 async def test_what_only_looks_like_a_call_is_shown_whole(pieces: tuple[str, ...]) -> None:
     events: list[Event] = []
     chunks = [{"content": piece} for piece in pieces]

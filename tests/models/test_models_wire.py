@@ -24,6 +24,7 @@ from mcpagent.models.wire_values import (
     usable_image,
 )
 from tests.simulator import anthropic_rules, openai_rules
+from tests.tables import each_row
 from tests.wire.bounded import bounded
 from tests.wire.scene import PNG
 
@@ -48,8 +49,8 @@ def test_a_legal_schema_is_sent_as_it_is() -> None:
     assert object_schema(schema) == schema
 
 
-@pytest.mark.parametrize(
-    ("schema", "widened"),
+@each_row(
+    "schema, widened",
     [
         ({}, {"type": "object", "properties": {}}),
         ({"type": "object"}, {"type": "object", "properties": {}}),
@@ -143,13 +144,13 @@ def test_arguments_are_one_object_or_malformed(text: str) -> None:
     assert read_call("c", "f", text, cut_off=True).malformed
 
 
-@pytest.mark.parametrize("text", ["9" * 5000, "[" * 100_000, '{"a": Infinity}'])
+@each_row("text", ["9" * 5000, "[" * 100_000, '{"a": Infinity}'])
 def test_arguments_made_to_break_a_parser(text: str) -> None:
     assert parse_object(text) is None
 
 
-@pytest.mark.parametrize(
-    ("image", "usable"),
+@each_row(
+    "image, usable",
     [
         (Image("image/png", PNG), True),
         (Image("image/svg+xml", PNG), False),

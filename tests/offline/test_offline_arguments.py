@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, TypeAlias
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,6 +12,7 @@ from mcpagent.messages import Message, ToolDefinition, user_message
 from mcpagent.models import ModelRequest
 from mcpagent.models.offline.turn import answer
 from mcpagent.toolsets.validation import argument_problem
+from tests.tables import each_row
 
 NOW = datetime(2026, 11, 22, 7, 30)
 STRING: dict[str, Any] = {"type": "string"}
@@ -143,8 +143,8 @@ DAYS_BETWEEN = (
 )
 
 
-@pytest.mark.parametrize(
-    ("tool", "prompt", "expected"),
+@each_row(
+    "tool, prompt, expected",
     [
         (TIME, "what time is it in Tokyo", {"timezone": "Asia/Tokyo"}),
         (TIME, "what time is it in new york?", {"timezone": "America/New_York"}),
@@ -200,8 +200,8 @@ def test_arguments(tool: Described, prompt: str, expected: dict[str, Any]) -> No
     assert argument_problem(tool[2], call.arguments) == ""
 
 
-@pytest.mark.parametrize(
-    ("tool", "prompt", "says"),
+@each_row(
+    "tool, prompt, says",
     [
         (FETCH, "fetch the page", "`url`"),
         (READ_FILE, "read the file", "`path`"),
@@ -262,8 +262,8 @@ def test_a_place_in_another_sentence_is_no_further_call() -> None:
     assert asked("what time is it in Tokyo? I was in Paris last year", TIME).tool_calls == ()
 
 
-@pytest.mark.parametrize(
-    ("words", "date"),
+@each_row(
+    "words, date",
     [
         ("2026-03-01", "2026-03-01"),
         ("1.3.2026", "2026-03-01"),
@@ -288,8 +288,8 @@ def test_dates_count_from_the_time_given(words: str, date: str | None) -> None:
     assert [call.arguments for call in calls] == ([{"date": date}] if date else [])
 
 
-@pytest.mark.parametrize(
-    ("words", "time"),
+@each_row(
+    "words, time",
     [("9:05", "09:05"), ("3pm", "15:00"), ("12 am", "00:00"), ("noon", "12:00"), ("25:00", None)],
 )
 def test_times_of_day(words: str, time: str | None) -> None:
@@ -298,8 +298,8 @@ def test_times_of_day(words: str, time: str | None) -> None:
     assert [call.arguments for call in calls] == ([{"time": time}] if time else [])
 
 
-@pytest.mark.parametrize(
-    ("words", "number"),
+@each_row(
+    "words, number",
     [("1,000", 1000), ("-2.5", -2.5), ("twelve", 12), ("20 dollars", 20)],
 )
 def test_numbers(words: str, number: float) -> None:
@@ -307,8 +307,8 @@ def test_numbers(words: str, number: float) -> None:
     assert [call.arguments for call in asked(f"halve {words}", half).tool_calls] == [{"number": number}]
 
 
-@pytest.mark.parametrize(
-    ("place", "zone"),
+@each_row(
+    "place, zone",
     [
         ("Rio de Janeiro", "America/Sao_Paulo"),
         ("são paulo", "America/Sao_Paulo"),
@@ -324,8 +324,8 @@ def test_places(place: str, zone: str | None) -> None:
     assert [call.arguments for call in calls] == ([{"timezone": zone}] if zone else [])
 
 
-@pytest.mark.parametrize(
-    ("prompt", "expression"),
+@each_row(
+    "prompt, expression",
     [
         ("what is 12 * (3 + 4)?", "12 * (3 + 4)"),
         ("3 plus four", "3 + 4"),

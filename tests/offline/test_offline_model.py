@@ -38,6 +38,7 @@ from mcpagent.models import Model, ModelRequest, OfflineModel
 from mcpagent.models.offline.turn import INTRODUCTION, answer
 from mcpagent.prompt.builder import summary_note
 from mcpagent.tools import Tool, ToolOutput
+from tests.tables import each_row
 
 NOW = datetime(2026, 11, 22, 7, 30, tzinfo=UTC)
 STRING: dict[str, Any] = {"type": "string"}
@@ -294,8 +295,8 @@ ORDERS: list[tuple[str, str, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("prompt", "name", "arguments"), PUBLISHED)
-@pytest.mark.parametrize("search", [True, False], ids=["search", "all offered"])
+@each_row("prompt, name, arguments", PUBLISHED)
+@each_row("search", [True, False])
 async def test_everyday_requests(prompt: str, name: str, arguments: dict[str, Any], search: bool) -> None:
     desk = published_tools()
     async with agent_with(desk, search=search) as agent:
@@ -303,8 +304,8 @@ async def test_everyday_requests(prompt: str, name: str, arguments: dict[str, An
     assert desk.called == [(name, arguments)]
 
 
-@pytest.mark.parametrize(("prompt", "name", "arguments"), ORDERS)
-@pytest.mark.parametrize("search", [True, False], ids=["search", "all offered"])
+@each_row("prompt, name, arguments", ORDERS)
+@each_row("search", [True, False])
 async def test_what_may_change_something_is_said_and_not_called(
     prompt: str, name: str, arguments: dict[str, Any], search: bool
 ) -> None:
@@ -317,7 +318,7 @@ async def test_what_may_change_something_is_said_and_not_called(
     assert "a model with a key" in said
 
 
-@pytest.mark.parametrize("read_only", [False, None])
+@each_row("read_only", [False, None])
 async def test_a_server_that_does_not_say_that_a_tool_only_reads_is_not_called(read_only: bool | None) -> None:
     desk = Desk()
     desk.add("shop", "list_orders", "List the orders", answers=lambda _: "3 orders")
@@ -368,7 +369,7 @@ ABOUT_ACTIONS = [
 ]
 
 
-@pytest.mark.parametrize("search", [True, False], ids=["search", "all offered"])
+@each_row("search", [True, False])
 async def test_a_function_that_acts_is_never_run(search: bool) -> None:
     ran: list[tuple[Any, ...]] = []
 
@@ -430,7 +431,7 @@ async def test_a_function_that_looks_or_computes_answers_questions_too() -> None
         assert "leaves out “divided”" in await agent.ask("what is 12 divided by 4 plus nothing?")
 
 
-@pytest.mark.parametrize(
+@each_row(
     "prompt",
     [
         "what is the meaning of life?",
@@ -443,7 +444,7 @@ async def test_a_function_that_looks_or_computes_answers_questions_too() -> None
         "hello",
     ],
 )
-@pytest.mark.parametrize("search", [True, False], ids=["search", "all offered"])
+@each_row("search", [True, False])
 async def test_nothing_is_called_without_a_request_that_fits(prompt: str, search: bool) -> None:
     desk = published_tools()
     async with agent_with(desk, search=search) as agent:
@@ -473,7 +474,7 @@ async def test_it_says_what_it_is_once_in_a_conversation() -> None:
         assert INTRODUCTION in await agent.ask("echo one")
 
 
-@pytest.mark.parametrize("prompt", ["hi", "please", "could you", "hello, please"])
+@each_row("prompt", ["hi", "please", "could you", "hello, please"])
 async def test_courtesies_alone_beside_a_longer_text_are_looked_for_as_they_are(prompt: str) -> None:
     async with agent_with(published_tools(), search=True) as agent:
         said = await agent.ask(f"{prompt}\n\nGive the answer as one JSON document.")
@@ -626,7 +627,7 @@ def test_ids_are_new_in_every_history() -> None:
     assert answer(request, NOW).tool_calls[0].id not in ("", "offline_2_0")
 
 
-@pytest.mark.parametrize(
+@each_row(
     "news",
     [
         "A server has connected, its tools can be used from now on: mail (3 tools).",
@@ -649,8 +650,8 @@ def test_news_of_the_tools_are_no_question(news: str) -> None:
     assert answer(_request(*history, user_message(news)), NOW) == plain
 
 
-@pytest.mark.parametrize(
-    ("system", "news", "connecting"),
+@each_row(
+    "system, news, connecting",
     [
         ("", (), ""),
         ("- mail, still connecting: you are told when its tools can be used", (), "mail"),
@@ -710,7 +711,7 @@ def test_what_it_can_do_lists_the_categories_of_the_prompt() -> None:
     assert "No tools are connected" in answer(ModelRequest("", (user_message("help"),)), NOW).text
 
 
-@pytest.mark.parametrize(
+@each_row(
     "messages",
     [
         (),

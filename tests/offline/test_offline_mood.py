@@ -21,6 +21,7 @@ from mcpagent.mcp.server_options import ServerOptions
 from mcpagent.messages import ToolDefinition, user_message
 from mcpagent.models import ModelRequest, OfflineModel
 from mcpagent.models.offline.turn import answer
+from tests.tables import each_row
 
 NOW = datetime(2026, 11, 22, 7, 30, tzinfo=UTC)
 STRING: dict[str, Any] = {"type": "string"}
@@ -239,7 +240,7 @@ PROMISES = [
 """Tools whose names and descriptions begin with reading verbs, and a request for each."""
 
 
-@pytest.mark.parametrize(("tool", "prompt"), PROMISES, ids=[tool.name for tool, _ in PROMISES])
+@each_row("tool, prompt", PROMISES)
 def test_only_a_tool_that_is_marked_so_runs_by_itself_whatever_its_words_promise(
     tool: ToolDefinition, prompt: str
 ) -> None:
@@ -253,7 +254,7 @@ def test_only_a_tool_that_is_marked_so_runs_by_itself_whatever_its_words_promise
         assert [asked(mark, server) for mark in (None, False, True)] == [[], [], [tool.name]]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "form",
     [
         "Why would we ever {}?",

@@ -38,6 +38,7 @@ from mcpagent.models.base import ModelRequest, ModelResponse
 from mcpagent.prompt.builder import is_misfit_note
 from tests.output.used_types import City, Even, Trip
 from tests.sessions.test_after_a_kill import copy_of
+from tests.tables import each_row
 
 GOOD = '{"name": "Rome", "people": 5}'
 BAD = '{"name": "Rome"}'
@@ -99,7 +100,7 @@ async def test_a_run_tells_and_raises_only_when_its_output_is_asked_for() -> Non
         assert (await agent.run("Where?")).output == "In words."
 
 
-@pytest.mark.parametrize(("stop", "said"), [("length", "cut off"), ("refusal", "refused")])
+@each_row("stop, said", [("length", "cut off"), ("refusal", "refused")])
 async def test_an_answer_that_is_cut_or_refused_is_not_asked_for_again(stop: Any, said: str) -> None:
     message = Message("assistant", (Text('{"name": "Ro'),))
     model = ScriptedModel([ModelResponse(message, Usage(), stop)])
@@ -133,7 +134,7 @@ async def test_a_forced_answer_has_its_second_try() -> None:
     assert all(request.output is not None for request in model.requests)
 
 
-@pytest.mark.parametrize("answers_without_type", [True, False])
+@each_row("answers_without_type", [True, False])
 async def test_calls_that_wait_keep_what_the_answer_is_to_be(answers_without_type: bool) -> None:
     model = ScriptedModel([PAY, BAD, GOOD, "In words."])
     async with Agent(model, tools=[pay], approval=True) as agent:

@@ -18,12 +18,13 @@ from mcpagent.output.output_spec import RESULT, output_spec, spec_from_json, spe
 from tests.output.held import filled
 from tests.output.used_types import USED, Cat, City, Dog, Even, Trip
 from tests.simulator.output_rules import anthropic_output, openai_output
+from tests.tables import each_row
 
 BEYOND = {"open", "dict", "any schema"}
 """What has names, or values, that nobody knows before."""
 
 
-@pytest.mark.parametrize("name", USED)
+@each_row("name", USED)
 def test_a_type_that_people_use(name: str) -> None:
     output_type, document, value = USED[name]
     spec = output_spec(output_type)
@@ -38,7 +39,7 @@ def test_a_type_that_people_use(name: str) -> None:
     assert again.read(json.dumps(asked)).document == document
 
 
-@pytest.mark.parametrize("name", USED)
+@each_row("name", USED)
 def test_its_schema_in_the_subsets_of_providers(name: str) -> None:
     output_type, document, value = USED[name]
     spec = output_spec(output_type)
@@ -62,8 +63,8 @@ def _as_anthropic(schema: dict[str, Any]) -> None:
     anthropic_output({"model": "claude-new", "output_config": {"format": {"type": "json_schema", "schema": schema}}})
 
 
-@pytest.mark.parametrize(
-    ("output_type", "text", "told"),
+@each_row(
+    "output_type, text, told",
     [
         (City, '{"name": "", "people": -1}', {"name": "at least 1 character", "people": "greater than or equal to 0"}),
         (City, '{"name": "Rome"}', {"people": "Field required"}),
@@ -103,15 +104,15 @@ def test_a_validator_that_raises_anything_is_a_problem_of_the_answer() -> None:
     assert str(problem) == "the answer: a validator raised KeyError: 'nothing'"
 
 
-@pytest.mark.parametrize("given_type", [5, "City", [int], (int,), 2.5, True, object(), print, lambda: 1])
+@each_row("given_type", [5, "City", [int], (int,), 2.5, True, object(), print, lambda: 1])
 def test_what_is_no_type_is_told_in_one_line(given_type: Any) -> None:
     with pytest.raises(InputError, match=r"^output_type: .*a type \(a pydantic model") as told:
         output_spec(given_type)
     assert "\n" not in str(told.value)
 
 
-@pytest.mark.parametrize(
-    ("schema", "said"),
+@each_row(
+    "schema, said",
     [
         ({"type": 3}, "no JSON Schema that can be used: type"),
         ({"$ref": "https://example.com/s.json"}, "a reference leads out of it"),
@@ -135,8 +136,8 @@ def test_references_of_a_schema_lead_where_they_led_once_it_is_a_part() -> None:
         assert (not spec.read(json.dumps({RESULT: document})).problems) is fits
 
 
-@pytest.mark.parametrize(
-    ("output_type", "name"),
+@each_row(
+    "output_type, name",
     [
         (Annotated[int, AfterValidator(lambda number: number)], "int"),
         (list[Annotated[int, AfterValidator(lambda number: number)]], "list_int"),
@@ -220,9 +221,7 @@ def test_a_schema_is_in_the_subset_or_not_said_in_it_at_all(schema: Any, definit
             check(strict)
 
 
-@pytest.mark.parametrize(
-    "text", ["```\n" + " " * 300_000, "```json\n" * 50_000, "``` " * 50_000, "{" * 50_000 + "```\n"]
-)
+@each_row("text", ["```\n" + " " * 300_000, "```json\n" * 50_000, "``` " * 50_000, "{" * 50_000 + "```\n"])
 def test_a_text_that_is_made_to_take_long_takes_no_time(text: str) -> None:
     started = process_time()
     assert output_spec(City).read(text).problems

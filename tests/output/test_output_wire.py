@@ -17,6 +17,7 @@ from tests.output.held import Writer
 from tests.output.used_types import ROME, USED, City, Trip
 from tests.simulator.server import Fault, Simulator
 from tests.simulator.values import Said, View
+from tests.tables import each_row
 from tests.wire.provider import Waits
 
 KEPT: dict[str, Any] = {"api_key": "k", "max_retries": 0, "sleep": Waits()}
@@ -82,7 +83,7 @@ async def test_every_type_comes_back_from_every_protocol(name: str) -> None:
             assert await agent.ask("And?", output_type=output_type) == value
 
 
-@pytest.mark.parametrize("name", MODELS)
+@each_row("name", MODELS)
 async def test_with_tools_the_way_is_one_that_leaves_calls_possible(name: str) -> None:
     made, _, way = MODELS[name]
     writer = Writer(City, ROME, calls=[[("look", {"place": "Rome"}), ("look", {"place": "Paris"})]])
@@ -94,7 +95,7 @@ async def test_with_tools_the_way_is_one_that_leaves_calls_possible(name: str) -
         assert [message.role for message in result.messages] == ["user", "assistant", "tool", "assistant"]
 
 
-@pytest.mark.parametrize("name", MODELS)
+@each_row("name", MODELS)
 async def test_with_tool_search_no_earlier_byte_changes(name: str) -> None:
     made, _, way = MODELS[name]
     calls: list[list[Said]] = [
@@ -115,7 +116,7 @@ async def test_with_tool_search_no_earlier_byte_changes(name: str) -> None:
             assert before.get("system") == after.get("system")
 
 
-@pytest.mark.parametrize("name", MODELS)
+@each_row("name", MODELS)
 async def test_a_submission_beside_calls_lets_them_run_and_goes_on(name: str) -> None:
     made, _, way = MODELS[name]
     early: list[Said] = [("look", {"place": "Rome"})]
@@ -127,7 +128,7 @@ async def test_a_submission_beside_calls_lets_them_run_and_goes_on(name: str) ->
         assert [call.name for message in agent.messages for call in message.tool_calls] == ["look"]
 
 
-@pytest.mark.parametrize("name", MODELS)
+@each_row("name", MODELS)
 async def test_a_forced_answer_has_the_form_too(name: str) -> None:
     made, _, way = MODELS[name]
     writer = Writer(City, ROME, calls=[[("look", {"place": "Rome"})]])
@@ -144,7 +145,7 @@ async def test_a_forced_answer_has_the_form_too(name: str) -> None:
         assert last.must_call == "submit_answer"
 
 
-@pytest.mark.parametrize("name", MODELS)
+@each_row("name", MODELS)
 async def test_what_has_come_is_there_while_it_arrives(name: str) -> None:
     made, _, way = MODELS[name]
     writer = Writer(Trip, {"to": "Rome", "days": 3}, calls=[[("look", {"place": "Rome"})]])
@@ -186,7 +187,7 @@ REFUSALS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("name", REFUSALS)
+@each_row("name", REFUSALS)
 async def test_what_is_refused_is_asked_for_in_another_way_and_not_again(name: str) -> None:
     model, error = REFUSALS[name]
     writer = Writer(City, ROME)
@@ -201,8 +202,8 @@ async def test_what_is_refused_is_asked_for_in_another_way_and_not_again(name: s
         assert way_of(simulator.log.bodies[-1]) == ("native" if name == "schema" else "tool")
 
 
-@pytest.mark.parametrize("name", ["old claude", "responses elsewhere", "deepseek"])
-@pytest.mark.parametrize("choice", ["none", "required", "look"])
+@each_row("name", ["old claude", "responses elsewhere", "deepseek"])
+@each_row("choice", ["none", "required", "look"])
 async def test_a_tool_that_is_demanded_goes_first_and_none_means_none(name: str, choice: str) -> None:
     writer = Writer(City, ROME, calls=[] if choice == "none" else [[("look", {"place": "Rome"})]])
     options = RunOptions(settings=ModelSettings(tool_choice=choice))

@@ -42,6 +42,7 @@ from mcpagent.models.base import Model, ModelRequest, ModelResponse
 from mcpagent.models.scripted import Reply
 from mcpagent.tools import Tool
 from mcpagent.tracing import Tracing
+from tests.tables import each_row
 from tests.terminal.process import SMALL_SERVER, run, server_option
 
 SECRET = "correct-horse-battery"
@@ -138,8 +139,8 @@ async def test_pieces_thoughts_tokens_and_money_come_again(tmp_path: Path) -> No
     assert (agent.spent.usage.input_tokens, agent.spent.dollars) == (10, 0.25)
 
 
-@pytest.mark.parametrize(
-    ("question", "changes", "said"),
+@each_row(
+    "question, changes, said",
     [
         ("what else?", {}, 'at request 1: another question: then "how warm?", now "what else?"'),
         ("how warm?", {"pre_discovered_tools": ["wait_seconds"]}, "at request 1: other tools are offered: but wait_"),
@@ -225,8 +226,8 @@ async def test_a_run_that_was_killed_can_be_read_as_far_as_it_came(tmp_path: Pat
     assert "get_weather: None Rome: 18 degrees" in told(seen)
 
 
-@pytest.mark.parametrize(
-    ("content", "said"),
+@each_row(
+    "content, said",
     [
         ("", "no start of a recording"),
         ("hello\n", "no start of a recording"),
@@ -580,7 +581,7 @@ def make_tool(name: str) -> Any:
     return tool
 
 
-@pytest.mark.parametrize("first", ["recorder", "replay"])
+@each_row("first", ["recorder", "replay"])
 async def test_a_replay_is_recorded_whichever_comes_first(first: str, tmp_path: Path) -> None:
     then, now = tmp_path / "then.jsonl", tmp_path / "now.jsonl"
     script = ScriptedModel(SCRIPT)
@@ -673,8 +674,8 @@ PER_SESSION: dict[str, list[Any]] = {
 }
 
 
-@pytest.mark.parametrize("case", PER_SESSION)
-@pytest.mark.parametrize("searches", [False, True])
+@each_row("case", PER_SESSION)
+@each_row("searches", [False, True])
 async def test_what_each_session_has_comes_again(case: str, searches: bool, tmp_path: Path) -> None:
     """Sessions of two users in turns, with tools of their own; each call of each tool is made."""
 
@@ -721,8 +722,8 @@ async def test_instructions_that_were_computed_need_not_be_given_again(tmp_path:
             await agent.ask("hello")
 
 
-@pytest.mark.parametrize(
-    ("command", "flag"),
+@each_row(
+    "command, flag",
     [
         ("ask", ["--session", "mine"]),
         ("ask", ["--continue"]),

@@ -46,6 +46,7 @@ from mcpagent.models.scripted import ScriptedModel
 from mcpagent.models.wire_values import read_call
 from mcpagent.run import RunOptions
 from tests.scenes import CountedTools, call, offered, results
+from tests.tables import each_row
 
 WAIT_SECONDS = 20
 
@@ -294,7 +295,7 @@ async def test_a_model_that_fails_raises_its_error_and_the_conversation_goes_on(
     assert [message.role for message in model.requests[1].messages] == ["user", "user"]
 
 
-@pytest.mark.parametrize(("prompt", "words"), [("", "empty"), (" \n", "empty"), ("x" * 10_000_001, "10,000,001")])
+@each_row("prompt, words", [("", "empty"), (" \n", "empty"), ("x" * 10_000_001, "10,000,001")])
 async def test_an_unusable_prompt_is_named_and_changes_nothing(prompt: str, words: str) -> None:
     model = ScriptedModel([])
     async with Agent(model) as agent:
@@ -389,8 +390,8 @@ async def test_history_as_plain_dicts() -> None:
         assert tuple(messages) == agent.messages
 
 
-@pytest.mark.parametrize(
-    ("messages", "words"),
+@each_row(
+    "messages, words",
     [
         ([], "history is empty"),
         ([{"role": "system", "content": "x"}], "history is empty"),
@@ -548,7 +549,7 @@ async def test_a_system_message_alone_begins_a_session() -> None:
     assert [message.text for message in model.requests[0].messages] == ["hi"]
 
 
-@pytest.mark.parametrize("levels", [70, 300, 600, 950, 20_000])
+@each_row("levels", [70, 300, 600, 950, 20_000])
 async def test_arguments_of_any_depth_are_an_error_for_the_model(levels: int) -> None:
     arguments: dict[str, Any] = {}
     for _ in range(levels):
@@ -566,7 +567,7 @@ async def test_arguments_of_any_depth_are_an_error_for_the_model(levels: int) ->
     assert (result.error, "deeper than 64 levels" in result.text) == ("invalid_arguments", True)
 
 
-@pytest.mark.parametrize("text", ['{"a":' * 400 + "1" + "}" * 400, '{"a": "' + "x" * 4_000_001 + '"}'])
+@each_row("text", ['{"a":' * 400 + "1" + "}" * 400, '{"a": "' + "x" * 4_000_001 + '"}'])
 def test_arguments_that_no_tool_takes_are_kept_as_text(text: str) -> None:
     called = read_call("1", "work", text, cut_off=False)
     assert (called.arguments, called.malformed) == ({}, text)

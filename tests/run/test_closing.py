@@ -12,6 +12,7 @@ from mcpagent import Agent, AgentStateError, ModelRequest, events
 from mcpagent.models.scripted import Reply, ScriptedModel
 from mcpagent.session import Session
 from tests.scenes import call
+from tests.tables import each_row
 
 SECONDS = 30
 CLOSED = "the agent was closed while it answered"
@@ -54,7 +55,7 @@ class Place:
         return "never"
 
 
-@pytest.mark.parametrize("way", WAYS)
+@each_row("way", WAYS)
 async def test_a_run_ends_with_its_agent_and_asks_no_more(way: str) -> None:
     place = Place()
     async with asyncio.timeout(SECONDS):
@@ -149,7 +150,7 @@ def test_closing_from_another_thread_ends_a_waiting_question_in_words() -> None:
     assert [(type(error), str(error)) for error in caught] == [(AgentStateError, CLOSED)]
 
 
-@pytest.mark.parametrize("again", ["entered", "entered while it is read", "read after it was entered elsewhere"])
+@each_row("again", ["entered", "entered while it is read", "read after it was entered elsewhere"])
 async def test_a_stream_is_one_run(again: str) -> None:
     model = ScriptedModel(["hello", "hello again"])
     async with asyncio.timeout(SECONDS), Agent(model) as agent:

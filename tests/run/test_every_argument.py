@@ -47,6 +47,7 @@ from mcpagent.mcp.lists.pins import PinStore
 from mcpagent.models import AnthropicModel, FallbackModel, OpenAIChatModel, OpenAIResponsesModel, resolve_model
 from mcpagent.toolsets import composition
 from mcpagent.toolsets.functions import function_tool
+from tests.tables import each_row
 
 TRIED: dict[str, Any] = {
     "None": None,
@@ -360,7 +361,7 @@ async def outcome(name: str, arguments: Mapping[str, Any]) -> str:
     return ""
 
 
-@pytest.mark.parametrize("name", CALLS)
+@each_row("name", CALLS)
 async def test_what_a_parameter_does_not_take_is_told_by_its_name(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -393,7 +394,7 @@ WITH_OPTIONS: dict[str, Callable[..., Any]] = {
 }
 
 
-@pytest.mark.parametrize("place", WITH_OPTIONS)
+@each_row("place", WITH_OPTIONS)
 def test_an_option_that_is_handed_on_and_unknown_is_named(place: str) -> None:
     with pytest.raises(ConfigError, match=f'^{place}: no option "nope"; there are '):
         WITH_OPTIONS[place](nope=1)
@@ -416,8 +417,8 @@ CONNECTION = (
 )
 
 
-@pytest.mark.parametrize("model", [AnthropicModel, OpenAIChatModel, OpenAIResponsesModel])
-@pytest.mark.parametrize("option", CONNECTION)
+@each_row("model", [AnthropicModel, OpenAIChatModel, OpenAIResponsesModel])
+@each_row("option", CONNECTION)
 def test_how_a_provider_is_reached_is_checked(model: Any, option: str) -> None:
     with pytest.raises(ConfigError, match=f"^{model.__name__}: {option}: expected .*, got object$"):
         model("some", **{option: object()})
@@ -434,7 +435,7 @@ def broken_tools() -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("what", broken_tools())
+@each_row("what", broken_tools())
 def test_a_tool_with_something_wrong_in_it_is_told_where_it_is_handed_in(what: str) -> None:
     tool = broken_tools()[what]
     takers: list[Callable[[], Any]] = [
@@ -448,8 +449,8 @@ def test_a_tool_with_something_wrong_in_it_is_told_where_it_is_handed_in(what: s
             take()
 
 
-@pytest.mark.parametrize(
-    ("message", "said"),
+@each_row(
+    "message, said",
     [
         (Message(given("boss"), ()), r'messages\[0\]: role: expected "user" or "assistant" or "tool", got str'),
         (Message("user", given("hello")), r"messages\[0\]: parts: expected a list, got a text"),
@@ -469,8 +470,8 @@ async def test_a_reply_of_the_scripted_model_that_is_none_is_told() -> None:
             await agent.ask("hello")
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
+@each_row(
+    "options, said",
     [
         ({"env": {"PORT": 8080}}, r'server "s": env.PORT: expected a text, got int 8080; write "8080"$'),
         ({"env": {"DEBUG": True}}, r'server "s": env.DEBUG: expected a text, got True; write "true"$'),

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from mcpagent.text.for_model import MAX_DESCRIPTION, cut_for_model, fenced, for_model, set_apart, spelled
 from tests.speed import within
+from tests.tables import each_row
 
 TAGS = "".join(chr(0xE0000 + ord(letter)) for letter in "send it")
 
@@ -62,7 +63,7 @@ TRICKY = st.text(
 TEXTS = st.text() | TRICKY
 
 
-@pytest.mark.parametrize("text", LEGITIMATE.values(), ids=LEGITIMATE)
+@each_row("text", LEGITIMATE.values())
 def test_what_people_write_is_the_same_text(text: str) -> None:
     assert for_model(text) is text
     assert for_model(long := text * 20_000) is long
@@ -70,7 +71,7 @@ def test_what_people_write_is_the_same_text(text: str) -> None:
     assert cut_for_model(text) == text
 
 
-@pytest.mark.parametrize(("text", "left"), ATTACKS.values(), ids=ATTACKS)
+@each_row("text, left", ATTACKS.values())
 def test_what_hides_or_moves_something_is_gone(text: str, left: str) -> None:
     assert for_model(text) == left
     assert for_model(f"{text} \n" * 20_000) == f"{left} \n" * 20_000
@@ -173,7 +174,7 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize(("text", "seconds"), KINDS.values(), ids=KINDS)
+@each_row("text, seconds", KINDS.values())
 def test_a_megabyte_takes_milliseconds(text: str, seconds: float) -> None:
     whole = text * (5 * MEGABYTE // len(text))
     took = []

@@ -28,6 +28,7 @@ from mcpagent import (
 from mcpagent.models.scripted import ScriptedModel
 from mcpagent.session import Session
 from tests.scenes import call, results
+from tests.tables import each_row
 
 SECONDS = 30
 
@@ -150,8 +151,8 @@ async def test_after_a_cancelled_resume_nothing_is_said_to_wait_that_cannot_be_a
         assert await session.ask("next") == "done"
 
 
-@pytest.mark.parametrize(
-    ("answers", "said"),
+@each_row(
+    "answers, said",
     [
         ([], r'answer every call that waits; missing: "act" \(0\)'),
         (None, "expected a list of CallAnswer.*NoneType"),
@@ -201,7 +202,7 @@ async def test_results_of_calls_that_are_given_up_stand_between_those_of_the_oth
         assert [message.role for message in result.messages] == ["user", "assistant"]
 
 
-@pytest.mark.parametrize(("length", "left"), [(0, 0), (1, 1), (2, 1), (3, 3), (4, 4)])
+@each_row("length, left", [(0, 0), (1, 1), (2, 1), (3, 3), (4, 4)])
 async def test_a_rewind_never_parts_calls_from_their_results(length: int, left: int) -> None:
     scene = Scene("free", "free")
     async with scene.agent as agent:
@@ -214,7 +215,7 @@ async def test_a_rewind_never_parts_calls_from_their_results(length: int, left: 
         assert words(session) == (["freed0", "freed1"] if left > 1 else [])
 
 
-@pytest.mark.parametrize("length", [-1, 3, "1", 1.0, True, None])
+@each_row("length", [-1, 3, "1", 1.0, True, None])
 async def test_a_length_that_is_none_is_told(length: Any) -> None:
     async with Agent(ScriptedModel(["one"])) as agent:
         await agent.ask("go")
@@ -263,8 +264,8 @@ class Changing:
 CHANGES = ["prompt", "deps", "time", "raises", "pay is gone", "both are gone", "nothing"]
 
 
-@pytest.mark.parametrize("change", CHANGES)
-@pytest.mark.parametrize("said", ["deny", "approve"])
+@each_row("change", CHANGES)
+@each_row("said", ["deny", "approve"])
 async def test_what_waits_is_answered_and_never_runs_unanswered(change: str, said: str) -> None:
     scene = Changing(rule=change)
     async with scene.agent() as agent:
@@ -356,7 +357,7 @@ async def test_a_history_from_elsewhere_says_what_waits_in_it() -> None:
     assert other.ran == ["act0"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "change",
     [{"kind": "maybe"}, {"call_id": 5}, {"arguments": []}, {"more": 1}, {"server": 5}, {"fingerprint": None}],
 )
@@ -403,7 +404,7 @@ async def test_a_call_that_was_cancelled_while_it_waited_for_a_person_is_told_no
     assert scene.ran == []
 
 
-@pytest.mark.parametrize("edited", ["notes:///b", "notes:///secret"])
+@each_row("edited", ["notes:///b", "notes:///secret"])
 async def test_arguments_edited_into_a_request_for_something_else_are_judged_anew(edited: str) -> None:
     read: list[str] = []
 

@@ -21,6 +21,7 @@ from mcpagent.models.http_model import HttpModel
 from tests.scenes import CountedTools, call, offered, searching_agent
 from tests.simulator.server import Simulator
 from tests.simulator.values import View
+from tests.tables import each_row
 
 VIRTUAL = ["search_tools", "add_tool"]
 NAMES = ("read_invoice", "send_invoice", "cancel_invoice", "move_folder", "paint_wall", "brew_coffee")
@@ -51,7 +52,7 @@ async def test_what_the_words_find_is_offered_with_the_question_and_called_at_on
     assert [event.names for event in events if isinstance(event, ToolsLoaded)] == [("paint_wall",)]
 
 
-@pytest.mark.parametrize("most", [1, 2, 3])
+@each_row("most", [1, 2, 3])
 async def test_no_more_than_so_many_of_the_best(most: int) -> None:
     model = ScriptedModel(["ok"])
     async with searching_agent(model, CountedTools(*NAMES), prefetch=most) as agent:
@@ -71,7 +72,7 @@ async def test_what_is_only_near_a_sure_match_is_not_loaded_with_it() -> None:
     assert offered(model.requests[0]) == [*VIRTUAL, "brew_coffee"]
 
 
-@pytest.mark.parametrize("prompt", ["who won the world cup", "thanks!", "¿?", "(a|b)*_.*", "2*3", "x" * 5_000, "😀"])
+@each_row("prompt", ["who won the world cup", "thanks!", "¿?", "(a|b)*_.*", "2*3", "x" * 5_000, "😀"])
 async def test_what_nothing_serves_loads_nothing_and_says_nothing(prompt: str) -> None:
     model, events = ScriptedModel(["ok"]), list[Event]()
     async with searching_agent(model, CountedTools(*NAMES), events=events, prefetch=3) as agent:
@@ -186,8 +187,8 @@ class Priced(ScriptedModel):
         return 20_000.0
 
 
-@pytest.mark.parametrize(
-    ("search", "model", "loaded"),
+@each_row(
+    "search, model, loaded",
     [
         (ToolSearch(), ScriptedModel, 0),
         (ToolSearch(prefetch=0, enabled="auto", auto_tokens=0), ScriptedModel, 0),
@@ -211,7 +212,7 @@ async def test_where_all_tools_are_offered_there_is_nothing_to_load() -> None:
     assert last_words(model.requests[0].messages) == ["invoice"]
 
 
-@pytest.mark.parametrize("most", [-1, 51, "3", True, 1.5])
+@each_row("most", [-1, 51, "3", True, 1.5])
 def test_what_is_no_number_of_tools_is_told(most: Any) -> None:
     with pytest.raises(ConfigError, match=r"ToolSearch\.prefetch"):
         ToolSearch(prefetch=most)
@@ -245,7 +246,7 @@ def in_order(view: View) -> list[Any]:
     return ["ok"]
 
 
-@pytest.mark.parametrize("wire", WIRES)
+@each_row("wire", WIRES)
 async def test_the_beginning_of_each_request_stays_as_it_was(wire: str) -> None:
     async with Simulator(in_order) as simulator:
         model = WIRES[wire](simulator.url)

@@ -23,6 +23,7 @@ from mcpagent.models import AnthropicModel, OpenAIChatModel, OpenAIResponsesMode
 from mcpagent.models.base import Model
 from mcpagent.models.scripted import ScriptedModel
 from tests.scenes import call
+from tests.tables import each_row
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "mcpagent"
@@ -175,7 +176,7 @@ async def to_server(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return seen[0]
 
 
-@pytest.mark.parametrize("kind", list(ANSWERS))
+@each_row("kind", list(ANSWERS))
 def test_from_ask_to_http(kind: type) -> None:
     assert len(followed(lambda: to_http(kind))) <= MOST["HTTP"]
 

@@ -17,6 +17,7 @@ from mcpagent.tool_search.search_options import CHARACTERS_PER_TOKEN, definition
 from mcpagent.tool_search.search_tools import ADD_TOOL, MAX_RESULTS, search_tools_definition
 from mcpagent.tools import Tool, ToolOutput
 from tests.scenes import call, offered, results
+from tests.tables import each_row
 
 MOST_TOKENS = 120
 
@@ -59,15 +60,13 @@ def names(answer: dict[str, Any]) -> list[str]:
     return [shown["name"].partition("__")[2] for shown in answer["tools"]]
 
 
-@pytest.mark.parametrize("server", ["github", "GitHub", " github ", "git-hub"])
+@each_row("server", ["github", "GitHub", " github ", "git-hub"])
 async def test_a_server_narrows_the_search(server: str) -> None:
     answer = await searched(query="list create", server=server)
     assert {shown["server"] for shown in answer["tools"]} == {"github"}
 
 
-@pytest.mark.parametrize(
-    ("server", "near"), [("gitlab", "github"), ("GITLAB", "github"), ("mial", "mail"), ("zzz", None)]
-)
+@each_row("server, near", [("gitlab", "github"), ("GITLAB", "github"), ("mial", "mail"), ("zzz", None)])
 async def test_a_server_that_is_not_there_is_one_line_with_what_is_near(server: str, near: str | None) -> None:
     answer, _ = await answers(call("search_tools", query="list", server=server))
     error = json.loads(answer.text)["error"]
@@ -77,14 +76,14 @@ async def test_a_server_that_is_not_there_is_one_line_with_what_is_near(server: 
     assert "\n" not in error
 
 
-@pytest.mark.parametrize(("limit", "count"), [(1, 1), ("2", 2), (2.0, 2), (0, 1), (-3, 1), (None, 3), ("", 3), (99, 8)])
+@each_row("limit, count", [(1, 1), ("2", 2), (2.0, 2), (0, 1), (-3, 1), (None, 3), ("", 3), (99, 8)])
 async def test_a_limit_is_read_as_it_is_meant(limit: Any, count: int) -> None:
     arguments = {"query": "^(github|mail)__(create|list|send|read|delete)", "limit": limit}
     answer, _ = await answers(call("search_tools", **arguments), max_results=3)
     assert len(json.loads(answer.text)["tools"]) == count
 
 
-@pytest.mark.parametrize("arguments", [{"limit": "many"}, {"offset": [1]}, {"limit": {"a": 1}}, {"offset": "1e999"}])
+@each_row("arguments", [{"limit": "many"}, {"offset": [1]}, {"limit": {"a": 1}}, {"offset": "1e999"}])
 async def test_what_is_no_number_is_told_in_one_line(arguments: dict[str, Any]) -> None:
     answer, _ = await answers(call("search_tools", query="list", **arguments))
     assert answer.error == "invalid_arguments"
@@ -105,7 +104,7 @@ async def test_pages_hold_every_match_once_and_the_last_says_so() -> None:
     assert (beyond["tools"], beyond["message"]) == ([], "There are no more: 10 match in all.")
 
 
-@pytest.mark.parametrize(
+@each_row(
     "arguments",
     [
         {"query": "send a message", "queries": ["create an event", "close an issue"]},
@@ -128,7 +127,7 @@ async def test_one_query_marks_no_result_with_it() -> None:
     assert all("query" not in tool for tool in answer["tools"])
 
 
-@pytest.mark.parametrize("strategy", ["bm25", "hybrid"])
+@each_row("strategy", ["bm25", "hybrid"])
 async def test_pages_of_words_hold_no_tool_twice(strategy: str) -> None:
     if strategy == "hybrid":
         pytest.importorskip("wordllama")
@@ -187,8 +186,8 @@ async def test_required_names_are_whole_even_where_they_take_more() -> None:
     assert shown["signature"] == f"big__wide({', '.join(required)})"
 
 
-@pytest.mark.parametrize(
-    ("asked", "added"),
+@each_row(
+    "asked, added",
     [
         (["github.*issue*"], ["close_issue", "create_issue", "list_issue"]),
         (["GitHub.*_Branch"], ["close_branch", "create_branch", "list_branch"]),

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpagent.text.secret_shapes import names_a_secret, redacted, redactor, secrets_in, without_shapes
+from tests.tables import each_row
 
 KEYS = [
     "sk-" + "a1B2" * 8,
@@ -24,7 +24,7 @@ KEYS = [
 ]
 
 
-@pytest.mark.parametrize("key", KEYS)
+@each_row("key", KEYS)
 def test_keys_are_known_by_their_shape(key: str) -> None:
     assert without_shapes(f"token {key}, said the server") == "token [redacted], said the server"
 

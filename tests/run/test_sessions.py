@@ -42,6 +42,7 @@ from mcpagent.toolsets.approval_policy import ApprovalPolicy
 from mcpagent.toolsets.composition import dynamic, filtered, prefixed
 from tests.run.test_turn_cost import Counted
 from tests.scenes import call, offered, results
+from tests.tables import each_row
 
 WAIT_SECONDS = 20
 
@@ -182,7 +183,7 @@ class Slow:
 LEAVING = ("end of the block", "an error", "cancelled", "closed", "dropped")
 
 
-@pytest.mark.parametrize("how", LEAVING)
+@each_row("how", LEAVING)
 async def test_leaving_a_stream_in_any_way_cancels_the_run_and_frees_the_session(how: str) -> None:
     slow = Slow()
     async with Agent(ScriptedModel([call("wait"), "free again"]), tools=[slow.wait]) as agent:
@@ -353,7 +354,7 @@ async def discovered_history() -> tuple[Message, ...]:
         return agent.messages
 
 
-@pytest.mark.parametrize("plain", [False, True])
+@each_row("plain", [False, True])
 async def test_another_servers_tool_of_that_name_is_neither_offered_nor_run(plain: bool) -> None:
     history: Sequence[Any] = await discovered_history()
     history = json.loads(json.dumps(dump_messages(history))) if plain else history
@@ -627,8 +628,8 @@ def count(number: int) -> int:
     return number
 
 
-@pytest.mark.parametrize(
-    ("options", "dollars", "asked", "said"),
+@each_row(
+    "options, dollars, asked, said",
     [
         (RunOptions(limits=Limits(tokens=250)), 0.5, 3, "300 tokens without an answer (Limits(tokens=250) of a run)"),
         (RunOptions(limits=Limits(dollars=1.0)), 0.5, 2, "without an answer (Limits(dollars=1.0) of a run)"),
@@ -697,8 +698,8 @@ async def test_ask_with_history_keeps_images_and_texts_apart() -> None:
     assert messages[0].parts == last.parts
 
 
-@pytest.mark.parametrize(
-    ("prompt", "said"),
+@each_row(
+    "prompt, said",
     [
         ([], "prompt is empty"),
         ("", "prompt is empty"),
@@ -721,8 +722,8 @@ async def test_what_is_no_prompt_is_told_in_one_line(prompt: Any, said: str) -> 
         assert await agent.ask("x") == "fine"
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
+@each_row(
+    "options, said",
     [
         (
             {"tool_search": True},
@@ -744,9 +745,7 @@ def test_a_wrong_type_is_told_when_the_agent_is_made(options: dict[str, Any], sa
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    "wrong", [{"limits": None}, {"session_limits": {"turns": 1}}, {"limits": 5}, {"tool_timeout_seconds": 0}]
-)
+@each_row("wrong", [{"limits": None}, {"session_limits": {"turns": 1}}, {"limits": 5}, {"tool_timeout_seconds": 0}])
 def test_options_that_allow_nothing_are_told(wrong: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=next(iter(wrong))):
         RunOptions(**wrong)
@@ -755,8 +754,8 @@ def test_options_that_allow_nothing_are_told(wrong: dict[str, Any]) -> None:
 # -- the loop ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("row", [["a"], ["a", "b"], ["a", "b", "c"], ["a", "a", "b"], [*"abcde"], [*"abcdefgh"]])
-@pytest.mark.parametrize("at_once", [False, True])
+@each_row("row", [["a"], ["a", "b"], ["a", "b", "c"], ["a", "a", "b"], [*"abcde"], [*"abcdefgh"]])
+@each_row("at_once", [False, True])
 async def test_calls_in_turns_are_noticed_told_and_then_ended(row: list[str], at_once: bool) -> None:
     def look(what: str) -> str:
         """Looks."""
@@ -894,14 +893,14 @@ class Narrow(ScriptedModel):
         return self.limits
 
 
-@pytest.mark.parametrize(
-    ("limits", "said"),
+@each_row(
+    "limits, said",
     [
         (ToolLimits(max_tools=128), "142 tools are more than the model takes (128)"),
         (ToolLimits(window_tokens=8_192), "more than 50% of its window of 8,192 tokens"),
     ],
 )
-@pytest.mark.parametrize("mode", ["auto", "normal", "off"])
+@each_row("mode", ["auto", "normal", "off"])
 async def test_more_tools_than_fit_the_model_are_searched(limits: ToolLimits, said: str, mode: str) -> None:
     modes: dict[str, Any] = {
         "auto": {"with_tool_search_mode": "auto"},
@@ -940,7 +939,7 @@ async def test_no_more_tools_are_added_than_fit() -> None:
     assert len(offered(model.requests[-1])) == 8
 
 
-@pytest.mark.parametrize(
+@each_row(
     "history",
     [
         [
@@ -967,7 +966,6 @@ async def test_no_more_tools_are_added_than_fit() -> None:
             {"role": "assistant", "content": [{"type": "text", "text": "one"}]},
         ],
     ],
-    ids=["openai", "anthropic"],
 )
 async def test_histories_of_other_apis_are_read(history: list[dict[str, Any]]) -> None:
     model = ScriptedModel(["deux", "trois"])

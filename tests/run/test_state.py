@@ -30,6 +30,7 @@ from mcpagent.tool_context import (
 from mcpagent.tools import ToolReturn
 from mcpagent.toolsets.functions import FunctionToolset
 from tests.scenes import call, results
+from tests.tables import each_row
 
 
 class Notes(BaseModel):
@@ -91,8 +92,8 @@ def test_register_get_and_clear() -> None:
     assert context.get_or_create("notes", Notes).count == 0
 
 
-@pytest.mark.parametrize(
-    ("act", "words"),
+@each_row(
+    "act, words",
     [
         (lambda c: c.get_or_create("notes", Filters), 'namespace "notes" holds Notes, not Filters'),
         (lambda c: c.register("n", {"a": 1}), 'namespace "n": expected a pydantic model, got dict'),

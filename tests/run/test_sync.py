@@ -18,6 +18,7 @@ from mcpagent import Agent, AgentStateError, CredentialsError, ModelError, Model
 from mcpagent.approval import CallsPendingError
 from mcpagent.messages import ToolCall, user_message
 from mcpagent.models.scripted import ScriptedModel
+from tests.tables import each_row
 
 SECONDS = 30
 
@@ -221,7 +222,7 @@ class Slow:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="sends a signal to one thread")
-@pytest.mark.parametrize("way", ["cancelled", "timeout", "interrupt"])
+@each_row("way", ["cancelled", "timeout", "interrupt"])
 def test_a_session_is_free_at_once_for_who_gave_up_waiting(way: str) -> None:
     slow = Slow()
     with Agent(ScriptedModel([ToolCall("", "look", {}), "after it"]), tools=[slow.look]) as agent:
@@ -315,7 +316,7 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), agent.ask_sync("hi"))
     assert of_parent == "0 parent's"
 
 
-@pytest.mark.parametrize(
+@each_row(
     "error",
     [
         ModelError("late", provider="p", status=503, retryable=True, retry_after_seconds=2.0),

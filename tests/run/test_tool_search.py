@@ -10,6 +10,7 @@ from mcpagent import Agent, ConfigError, ToolDefinition, ToolSearch
 from mcpagent.events import Event, Notice, ToolsLoaded, ToolsRemoved, ToolsSearched
 from mcpagent.models.scripted import ScriptedModel
 from tests.scenes import CountedTools, call, offered, results, searching_agent
+from tests.tables import each_row
 
 VIRTUAL = ["search_tools", "add_tool"]
 
@@ -80,8 +81,8 @@ async def test_search_add_and_call_in_one_message_work_in_that_order() -> None:
     assert [result.name for result in results(model.requests[1].messages)] == [item.name for item in batch]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "text"),
+@each_row(
+    "arguments, text",
     [
         ({"tool_names": ["read_file", "write_file"]}, "Added tools: read_file, write_file"),
         ({"tool_names": "read_file"}, "Added tools: read_file"),
@@ -100,7 +101,7 @@ async def test_add_tool_takes_every_form(arguments: dict[str, Any], text: str) -
     assert results(model.requests[1].messages)[0].text == text
 
 
-@pytest.mark.parametrize("names", [[], "", [""], [" ", "read_file"], [1], None, {}])
+@each_row("names", [[], "", [""], [" ", "read_file"], [1], None, {}])
 async def test_add_tool_of_nothing_says_how_to_call_it(names: Any) -> None:
     model = ScriptedModel([call("add_tool", tool_names=names), "ok"])
     async with searching_agent(model, CountedTools("read_file")) as agent:
@@ -379,9 +380,7 @@ async def test_normal_mode_offers_everything_and_auto_offers_small_catalogues() 
         assert ("Tool Search Mode" in model.requests[0].system) == (offered(model.requests[0]) == VIRTUAL)
 
 
-@pytest.mark.parametrize(
-    ("length", "limit", "searched"), [(1_000, None, False), (1_500, None, True), (100, 1_000, True), (10, 0, True)]
-)
+@each_row("length, limit, searched", [(1_000, None, False), (1_500, None, True), (100, 1_000, True), (10, 0, True)])
 async def test_auto_turns_on_by_the_tokens_of_the_definitions(length: int, limit: int | None, searched: bool) -> None:
     from mcpagent import Tool, ToolOutput
 
@@ -473,7 +472,7 @@ async def test_history_of_another_agent_offers_what_was_discovered_there() -> No
     assert offered(later.requests[0]) == [*VIRTUAL, "read_file"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "options",
     [
         {"strategy": "embedding"},
@@ -504,8 +503,8 @@ async def test_weak_matches_are_shown_and_marked_for_the_model() -> None:
     assert "match only weakly" in answer["message"]
 
 
-@pytest.mark.parametrize(
-    ("query", "loaded"),
+@each_row(
+    "query, loaded",
     [
         ("read_file", ["read_file"]),
         ("use read_file", ["read_file"]),

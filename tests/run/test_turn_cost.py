@@ -7,13 +7,12 @@ import sys
 from types import FrameType
 from typing import Any
 
-import pytest
-
 from mcpagent import Agent
 from mcpagent.messages import Message, Origin, Text, ToolCall, ToolDefinition, ToolResult, user_message
 from mcpagent.models import AnthropicModel, ModelRequest, OpenAIChatModel, OpenAIResponsesModel
 from mcpagent.models.http_model import HttpModel, encoded
 from mcpagent.models.scripted import Reply, ScriptedModel
+from tests.tables import each_row
 
 
 class Counted:
@@ -77,15 +76,13 @@ async def calls_in(work: str, length: int) -> int:
     return counted.calls
 
 
-@pytest.mark.parametrize("work", ["rewind", "use_model"])
+@each_row("work", ["rewind", "use_model"])
 async def test_going_on_elsewhere_costs_the_same_after_a_thousand_messages_as_after_eight(work: str) -> None:
     few, many = await calls_in(work, 8), await calls_in(work, 1_000)
     assert many < 1.1 * few
 
 
-@pytest.mark.parametrize(
-    "model", [AnthropicModel("claude-opus-5"), OpenAIResponsesModel("gpt-5.4"), OpenAIChatModel("m")]
-)
+@each_row("model", [AnthropicModel("claude-opus-5"), OpenAIResponsesModel("gpt-5.4"), OpenAIChatModel("m")])
 def test_a_body_is_written_in_few_steps_for_each_message(model: HttpModel) -> None:
     tool = ToolDefinition("look_up", "Looks up.", {"type": "object", "properties": {"query": {"type": "string"}}})
     steps: list[int] = []

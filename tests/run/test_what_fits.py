@@ -22,6 +22,7 @@ from mcpagent.tool_search.search_options import definition_tokens
 from tests.run.test_agent_servers import SERVERS
 from tests.run.test_sessions import reference_seconds
 from tests.scenes import CountedTools, call, offered, results
+from tests.tables import each_row
 
 LIMITS = [8, 32, 128]
 NAMES = [f"tool_{number:03}" for number in range(200)]
@@ -60,8 +61,8 @@ async def history(names: Sequence[str]) -> list[dict[str, Any]]:
         return dump_messages(agent.messages)
 
 
-@pytest.mark.parametrize("most", LIMITS)
-@pytest.mark.parametrize("options", [{"with_tool_search_mode": True}, {"with_tool_search_mode": "auto"}, {}])
+@each_row("most", LIMITS)
+@each_row("options", [{"with_tool_search_mode": True}, {"with_tool_search_mode": "auto"}, {}])
 async def test_pinned_tools_that_do_not_fit_are_searched(most: int, options: dict[str, Any]) -> None:
     events: list[Event] = []
     pins = NAMES[::-1][:most]
@@ -80,7 +81,7 @@ async def test_pinned_tools_that_do_not_fit_are_searched(most: int, options: dic
     )
 
 
-@pytest.mark.parametrize("most", LIMITS)
+@each_row("most", LIMITS)
 async def test_as_many_pinned_tools_as_fit_are_all_offered(most: int) -> None:
     events: list[Event] = []
     pins, model = NAMES[: most - len(VIRTUAL)], Narrow(["ok"], most)
@@ -96,7 +97,7 @@ async def test_as_many_pinned_tools_as_fit_are_all_offered(most: int) -> None:
     assert (offered(model.requests[0]), notices(events)) == ([*VIRTUAL, *pins], [])
 
 
-@pytest.mark.parametrize("most", LIMITS)
+@each_row("most", LIMITS)
 async def test_tools_that_are_never_hidden_are_searched_when_they_do_not_fit(most: int) -> None:
     model = Narrow([call("search_tools", query=NAMES[-1]), call("add_tool", tool_names=[NAMES[-1]]), "ok"], most)
     search = ToolSearch(eager_tools={"files": ["*"]})
@@ -106,8 +107,8 @@ async def test_tools_that_are_never_hidden_are_searched_when_they_do_not_fit(mos
     assert offered(model.requests[-1])[-1] == NAMES[-1]
 
 
-@pytest.mark.parametrize("most", LIMITS)
-@pytest.mark.parametrize("mode", [True, "auto", False])
+@each_row("most", LIMITS)
+@each_row("mode", [True, "auto", False])
 async def test_of_a_history_that_found_more_the_latest_are_offered_and_it_says_so(most: int, mode: Any) -> None:
     found = NAMES[:150]
     asked: list[list[str]] = []
@@ -138,7 +139,7 @@ async def test_a_history_that_fits_is_told_nothing() -> None:
     assert len(session.messages) == len(saved) + 2
 
 
-@pytest.mark.parametrize("most", LIMITS)
+@each_row("most", LIMITS)
 async def test_a_smaller_model_goes_on_with_what_fits_it(most: int) -> None:
     wide = ScriptedModel([call("add_tool", f"a{at}", tool_names=NAMES[at : at + 50]) for at in (0, 50, 100)] + ["ok"])
     narrow = Narrow([call(NAMES[0], path="a"), "fine"], most)
@@ -203,7 +204,7 @@ async def test_another_model_costs_the_same_however_many_sessions_there_are() ->
         assert await sessions[-1].ask("and now") == "fine"
 
 
-@pytest.mark.parametrize("most", LIMITS)
+@each_row("most", LIMITS)
 async def test_tools_that_join_are_offered_as_far_as_they_fit(most: int) -> None:
     events: list[Event] = []
     toolset = Growing(*NAMES)
@@ -312,7 +313,7 @@ async def test_a_server_of_which_a_part_fits_is_told_so_and_one_that_is_back_has
     assert not any("tool search is on" in text for text in told)  # the agent's own session was never used
 
 
-@pytest.mark.parametrize("policy", ["load", "run", "refuse"])
+@each_row("policy", ["load", "run", "refuse"])
 async def test_a_direct_call_loads_no_more_than_fit(policy: Any) -> None:
     toolset = CountedTools(*NAMES)
     model = Narrow([call(NAMES[50], path="a"), call(NAMES[50], "again", path="a"), "ok"], 8)
@@ -350,8 +351,8 @@ def tokens(model: ScriptedModel) -> list[int]:
     return [sum(map(definition_tokens, request.tools)) for request in model.requests]
 
 
-@pytest.mark.parametrize("window", WINDOWS)
-@pytest.mark.parametrize("mode", [True, "auto", False])
+@each_row("window", WINDOWS)
+@each_row("mode", [True, "auto", False])
 async def test_pinned_tools_take_at_most_half_of_the_window(window: int, mode: Any) -> None:
     events: list[Event] = []
     model = Narrow([call("search_tools", query=NAMES[0]), call("add_tool", tool_names=[NAMES[0]]), "ok"], None, window)
@@ -372,8 +373,8 @@ async def test_pinned_tools_take_at_most_half_of_the_window(window: int, mode: A
     assert any(f"199 tools are to be offered from the start, {most}" in text for text in notices(events))
 
 
-@pytest.mark.parametrize("window", WINDOWS)
-@pytest.mark.parametrize("mode", [True, "auto", False])
+@each_row("window", WINDOWS)
+@each_row("mode", [True, "auto", False])
 async def test_of_a_history_the_latest_tools_are_offered_that_fit_the_window(window: int, mode: Any) -> None:
     model = Narrow(["fine"], None, window)
     whole = RunOptions(compaction=None)
@@ -403,7 +404,7 @@ async def test_tools_that_join_take_at_most_half_of_the_window() -> None:
     assert max(tokens(model)) <= WINDOWS[0] / 2
 
 
-@pytest.mark.parametrize("how", ["add_tool", "search_tools", "direct"])
+@each_row("how", ["add_tool", "search_tools", "direct"])
 async def test_what_is_found_takes_at_most_half_of_the_window(how: str) -> None:
     script: dict[str, list[Reply]] = {
         "add_tool": [call("add_tool", f"c{at}", tool_names=NAMES[at : at + 5]) for at in range(0, 100, 5)],

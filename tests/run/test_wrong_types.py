@@ -42,6 +42,7 @@ from mcpagent.run import RunOptions
 from mcpagent.tools import Run, Toolset
 from mcpagent.toolsets.approval_policy import ApprovalPolicy
 from mcpagent.toolsets.functions import FunctionToolset, function_tool
+from tests.tables import each_row
 
 NAN = float("nan")
 
@@ -126,7 +127,7 @@ MAKING: dict[str, tuple[Callable[[], object], str]] = {
 }
 
 
-@pytest.mark.parametrize("what", MAKING)
+@each_row("what", MAKING)
 def test_what_is_made_of_something_wrong_is_told(what: str) -> None:
     make, said = MAKING[what]
     with pytest.raises(ConfigError, match=said) as caught:
@@ -159,7 +160,7 @@ ASKING: dict[str, tuple[Callable[[Agent], Any], str]] = {
 }
 
 
-@pytest.mark.parametrize("what", ASKING)
+@each_row("what", ASKING)
 async def test_what_is_asked_with_something_wrong_is_told(what: str) -> None:
     ask, said = ASKING[what]
     model = ScriptedModel(["fine"])
@@ -214,16 +215,14 @@ class Lists(Toolset):
         return listed
 
 
-@pytest.mark.parametrize(
-    ("listed", "words"), [(None, ".* got None"), ("x", ".* got a text"), (["x"], r"\[0\].* got str 'x'")]
-)
+@each_row("listed, words", [(None, ".* got None"), ("x", ".* got a text"), (["x"], r"\[0\].* got str 'x'")])
 async def test_a_toolset_that_lists_something_else_is_named(listed: object, words: str) -> None:
     for toolset in (Lists(listed), filtered(Lists(listed), lambda context, definition: True)):
         with pytest.raises(ConfigError, match=rf"Lists: tools\(\){words}"):
             await Agent(ScriptedModel([]), tools=[toolset]).__aenter__()
 
 
-@pytest.mark.parametrize("gives", ["text", None, 5])
+@each_row("gives", ["text", None, 5])
 async def test_code_of_a_tool_that_gives_no_output_is_a_failed_call(gives: object) -> None:
     async def around(definition: ToolDefinition, arguments: dict[str, Any], run: Run) -> ToolOutput:
         output: ToolOutput = given(gives)
@@ -246,7 +245,7 @@ async def test_code_of_a_tool_that_gives_no_output_is_a_failed_call(gives: objec
     assert (right.error, right.text) == (None, "seen too")
 
 
-@pytest.mark.parametrize("gives", ["text", None, user_message("x")])
+@each_row("gives", ["text", None, user_message("x")])
 async def test_a_model_that_gives_no_response_is_named(gives: object) -> None:
     class Odd:
         name = "odd"
@@ -263,7 +262,7 @@ async def test_a_model_that_gives_no_response_is_named(gives: object) -> None:
             await agent.ask("x")
 
 
-@pytest.mark.parametrize("gives", [None, "text", ToolDefinition("look", "", {})])
+@each_row("gives", [None, "text", ToolDefinition("look", "", {})])
 async def test_a_prepared_toolset_that_gives_no_list_is_told(gives: object) -> None:
     def look() -> str:
         """Looks."""
@@ -273,8 +272,8 @@ async def test_a_prepared_toolset_that_gives_no_list_is_told(gives: object) -> N
         await Agent(ScriptedModel([]), tools=[prepared([look], lambda *_: given(gives))]).__aenter__()
 
 
-@pytest.mark.parametrize(
-    ("make", "words"),
+@each_row(
+    "make, words",
     [
         (
             lambda function: Agent(ScriptedModel([]), instructions=function),
@@ -299,7 +298,7 @@ def test_a_function_that_cannot_be_called_as_it_will_be_is_told_at_once(
     make(lambda *_: "x")
 
 
-@pytest.mark.parametrize("is_started", [False, True])
+@each_row("is_started", [False, True])
 async def test_an_agent_is_no_toolset(is_started: bool) -> None:
     agent = Agent(ScriptedModel([]))
     if is_started:

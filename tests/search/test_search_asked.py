@@ -16,6 +16,7 @@ from mcpagent.search.asked import Spelling, synonyms
 from mcpagent.search.ranking import CLAUSE_END, JOINT
 from mcpagent.search.result import RankingName
 from mcpagent.search.words import stem
+from tests.tables import each_row
 
 TOOLS = {
     "resize_image": "Change the width and height of an image",
@@ -43,8 +44,8 @@ def test_the_table_of_synonyms_is_by_stems_and_names_its_source() -> None:
     assert all(others and stem(other) != word for word, others in table.items() for other in others)
 
 
-@pytest.mark.parametrize(
-    ("query", "name"),
+@each_row(
+    "query, name",
     [
         ("make the picture smaller", "resize_image"),
         ("pictures", "resize_image"),
@@ -61,8 +62,8 @@ def test_the_table_holds_what_people_say_for_one_another_at_a_computer() -> None
         assert used <= set(synonyms()[asked]), asked
 
 
-@pytest.mark.parametrize(
-    ("query", "name"),
+@each_row(
+    "query, name",
     [
         ("make a folder", "create_directory"),
         ("open a bug", "create_issue"),
@@ -111,8 +112,8 @@ def test_a_known_word_is_not_taken_for_a_typo_of_another() -> None:
     assert found.search("picture").names[:1] == ("edit_image",)
 
 
-@pytest.mark.parametrize(
-    ("query", "name"),
+@each_row(
+    "query, name",
     [
         ("curernt waehter", "current_weather"),
         ("trasnlaet a txet", "translate_text"),
@@ -122,7 +123,7 @@ def test_a_known_word_is_not_taken_for_a_typo_of_another() -> None:
         ("brnachse", "list_branches"),
     ],
 )
-@pytest.mark.parametrize("strategy", ["bm25", "hybrid"])
+@each_row("strategy", ["bm25", "hybrid"])
 def test_one_or_two_typos_a_word_are_understood(query: str, name: str, strategy: RankingName) -> None:
     if strategy == "hybrid":
         pytest.importorskip("wordllama")
@@ -142,8 +143,8 @@ def test_guesses_of_one_word_make_no_match_sure() -> None:
         assert found.search(query).confidence != "high", query
 
 
-@pytest.mark.parametrize("joint", [", ", " and ", " or ", " + ", " / ", "; ", " and then ", "\n"])
-@pytest.mark.parametrize("strategy", ["bm25", "hybrid"])
+@each_row("joint", [", ", " and ", " or ", " + ", " / ", "; ", " and then ", "\n"])
+@each_row("strategy", ["bm25", "hybrid"])
 def test_each_of_several_needs_is_found_however_they_are_joined(joint: str, strategy: RankingName) -> None:
     if strategy == "hybrid":
         pytest.importorskip("wordllama")

@@ -13,6 +13,7 @@ from mcpagent.errors import ConfigError
 from mcpagent.messages import ToolDefinition
 from mcpagent.search import EmbeddingsEndpoint, ToolIndex
 from mcpagent.search.meaning.embedding import EmbeddingError, static_model_folder
+from tests.tables import each_row
 
 pytest.importorskip("numpy", reason="needs mcpagent[semantic]")
 
@@ -86,7 +87,7 @@ def test_a_broken_cache_file_costs_time_only(tmp_path: Path) -> None:
     assert index_with(CountingEmbedder(), tmp_path).search("jet").names[:1] == ("book_flight",)
 
 
-@pytest.mark.parametrize("wrong", [[[1.0]], "nonsense", [[float("nan")] * 3] * 9, None])
+@each_row("wrong", [[[1.0]], "nonsense", [[float("nan")] * 3] * 9, None])
 def test_wrong_vectors_leave_the_words(wrong: object) -> None:
     result = index_with(lambda texts: wrong).search("paint wall")
     assert result.names[:1] == ("paint_wall",)
@@ -137,7 +138,7 @@ def test_an_endpoint_is_asked_in_batches_and_its_order_kept() -> None:
     assert json.loads(seen[0].content)["model"] == "small"
 
 
-@pytest.mark.parametrize(
+@each_row(
     "answer",
     [httpx2.Response(500), httpx2.Response(200, text="no json"), httpx2.Response(200, json={"data": []})],
 )

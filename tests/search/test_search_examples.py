@@ -27,6 +27,7 @@ from mcpagent.search.examples import (
     write_examples,
 )
 from mcpagent.search.shared import SharedIndex
+from tests.tables import each_row
 
 DISK = ToolDefinition("box__du", "Sums up file sizes.", {"type": "object"}, server="box", original_name="du")
 LOGS = ToolDefinition("box__tail", "Last lines of a log.", {"type": "object"}, server="box", original_name="tail")
@@ -42,7 +43,7 @@ def index_of(strategy: str, given: Mapping[str, Sequence[str]] = MappingProxyTyp
     return index
 
 
-@pytest.mark.parametrize("strategy", ["bm25", "hybrid"])
+@each_row("strategy", ["bm25", "hybrid"])
 def test_a_tool_is_found_by_the_words_of_its_users(strategy: str) -> None:
     if strategy == "hybrid":
         pytest.importorskip("wordllama", reason="pip install -e '.[semantic]'")
@@ -108,7 +109,7 @@ async def test_an_agent_finds_by_them_and_shows_them_to_no_model() -> None:
     assert sent.count("laptop") == sent.count(f"'query': '{FULL}'")
 
 
-@pytest.mark.parametrize("given", ["text", ["a"], {"du": "a text"}, {"du": [1]}])
+@each_row("given", ["text", ["a"], {"du": "a text"}, {"du": [1]}])
 def test_what_are_no_requests_is_told(given: object) -> None:
     with pytest.raises(ConfigError, match=r"ToolSearch\.examples"):
         ToolSearch(examples=given)  # type: ignore[arg-type]
@@ -143,9 +144,7 @@ def test_what_was_written_is_read_again(tmp_path: Path) -> None:
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-@pytest.mark.parametrize(
-    "content", ["", "[]", "{", '{"examples": []}', '{"examples": {"a": "b"}}', '{"examples": {"a": [1]}}']
-)
+@each_row("content", ["", "[]", "{", '{"examples": []}', '{"examples": {"a": "b"}}', '{"examples": {"a": [1]}}'])
 def test_a_file_that_is_none_is_told(content: str, tmp_path: Path) -> None:
     path = tmp_path / "examples.json"
     path.write_text(content, "utf-8")
@@ -170,8 +169,8 @@ def test_a_model_is_asked_about_what_the_tools_say_as_data() -> None:
     assert isinstance(message.parts[0], Text)
 
 
-@pytest.mark.parametrize(
-    ("answer", "expected"),
+@each_row(
+    "answer, expected",
     [
         ('{"1": ["a", "b"], "2": ["c"]}', [("a", "b"), ("c",)]),
         ('Here:\n```json\n{"1": ["a"], "2": ["c"]}\n```\n', [("a",), ("c",)]),

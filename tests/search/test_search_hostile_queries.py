@@ -16,6 +16,7 @@ from mcpagent.search.query import MAX_QUERIES, MAX_QUERY, MAX_SELECTED
 from mcpagent.text.foreign_patterns import MAX_EXPANDED, PatternError, compiled, expanded
 from tests.hostile_patterns import BOUNDED_BY_THEMSELVES, COSTLY_TO_COMPILE
 from tests.speed import within
+from tests.tables import each_row
 
 GOOD = [
     "create.*issue",
@@ -39,7 +40,7 @@ def thousand_tools() -> ToolIndex:
     return index
 
 
-@pytest.mark.parametrize("pattern", [*COSTLY_TO_COMPILE, *BOUNDED_BY_THEMSELVES])
+@each_row("pattern", [*COSTLY_TO_COMPILE, *BOUNDED_BY_THEMSELVES])
 def test_compiling_costs_little_whatever_the_pattern(pattern: str) -> None:
     compiled("warm.*up")
     started = time.thread_time()
@@ -48,12 +49,12 @@ def test_compiling_costs_little_whatever_the_pattern(pattern: str) -> None:
     assert within(time.thread_time() - started, 0.02)
 
 
-@pytest.mark.parametrize("pattern", COSTLY_TO_COMPILE)
+@each_row("pattern", COSTLY_TO_COMPILE)
 def test_what_would_be_written_out_too_long_is_seen_before_it_is_compiled(pattern: str) -> None:
     assert expanded(pattern) > MAX_EXPANDED
 
 
-@pytest.mark.parametrize("pattern", GOOD)
+@each_row("pattern", GOOD)
 def test_good_patterns_are_compiled(pattern: str) -> None:
     assert expanded(pattern) <= MAX_EXPANDED
     assert compiled(pattern)
@@ -74,7 +75,7 @@ def test_hostile_patterns_take_no_memory() -> None:
     assert float(done.stdout) < 60
 
 
-@pytest.mark.parametrize("pattern", ["a{9999999}.*patch", "(patch{1000}){1000}", "(?R)?patch", "[a" * 20_000])
+@each_row("pattern", ["a{9999999}.*patch", "(patch{1000}){1000}", "(?R)?patch", "[a" * 20_000])
 async def test_a_search_with_such_a_pattern_finds_by_its_words(pattern: str) -> None:
     index = thousand_tools()
     started = time.thread_time()
@@ -86,10 +87,9 @@ async def test_a_search_with_such_a_pattern_finds_by_its_words(pattern: str) -> 
         assert result.matches
 
 
-@pytest.mark.parametrize(
+@each_row(
     "query",
     ["a b " * 2_500_000, "(" * 10_000_000, "a|" * 5_000_000, " " * 10_000_000 + "patch", "select:" + "x," * 5_000_000],
-    ids=["words", "brackets", "alternatives", "spaces", "selection"],
 )
 def test_a_long_query_is_cut_before_it_is_read(query: str) -> None:
     index = thousand_tools()

@@ -10,6 +10,7 @@ import pytest
 from mcpagent.errors import ConfigError, InputError
 from mcpagent.messages import ToolDefinition
 from mcpagent.search import ToolIndex
+from tests.tables import each_row
 
 
 def tool(name: str, description: str = "", server: str | None = "main", **more: object) -> ToolDefinition:
@@ -48,15 +49,15 @@ def index_of(*groups: Sequence[ToolDefinition]) -> ToolIndex:
     return index
 
 
-@pytest.mark.parametrize("query", ["weather", "WEATHER", "(?i)weather"])
+@each_row("query", ["weather", "WEATHER", "(?i)weather"])
 def test_a_word_or_pattern_finds_both_weather_tools(query: str) -> None:
     result = index_of().search(query)
     assert set(result.names) == {"get_weather", "weather_forecast"}
     assert result.found == 2
 
 
-@pytest.mark.parametrize(
-    ("query", "expected"),
+@each_row(
+    "query, expected",
     [
         ("get_.*", {"get_weather"}),
         ("file|folder", {"read_file", "create_folder"}),
@@ -92,7 +93,7 @@ def test_an_empty_query_is_an_error() -> None:
     assert index_of().search("  ").error.startswith("empty query")
 
 
-@pytest.mark.parametrize(
+@each_row(
     "query",
     ["get_weather", "GetWeather", "get-weather", "GET WEATHER", "weather.get_weather", "weather__get_weather"],
 )
@@ -112,9 +113,7 @@ def test_six_names_at_once_are_the_first_six() -> None:
         assert index_of().search(separator.join(names)).names[:6] == tuple(names)
 
 
-@pytest.mark.parametrize(
-    "query", ["get weather and send message", "get weather, and send message", "Get Weather + send message"]
-)
+@each_row("query", ["get weather and send message", "get weather, and send message", "Get Weather + send message"])
 def test_names_that_are_written_as_words_may_be_joined_in_any_way(query: str) -> None:
     result = index_of().search(query)
     assert (result.names[:2], result.how) == (("get_weather", "send_message"), "exact")
@@ -153,8 +152,8 @@ def test_a_list_of_queries_takes_turns() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("query", "expected"),
+@each_row(
+    "query, expected",
     [
         ("wether", "get_weather"),
         ("send msg", "send_message"),

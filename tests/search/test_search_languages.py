@@ -14,6 +14,7 @@ from mcpagent.errors import ConfigError
 from mcpagent.messages import ToolDefinition
 from mcpagent.search import ToolIndex
 from mcpagent.search.meaning.embedding import MultilingualEmbedder, has_multilingual_model
+from tests.tables import each_row
 
 LANGUAGES = DATA / "language_requests.json"
 TOOLS = [
@@ -49,8 +50,8 @@ def test_nearly_all_of_them_are_found() -> None:
 
 
 @needs_the_model
-@pytest.mark.parametrize(
-    ("query", "name"),
+@each_row(
+    "query, name",
     [
         ("E-Mail schicken", "send_mail"),
         ("captura de pantalla", "take_screenshot"),

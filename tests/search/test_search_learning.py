@@ -17,6 +17,7 @@ from mcpagent.search.learning import HALF_LIFE_SECONDS, served_queries
 from mcpagent.search.result import RankingName
 from mcpagent.search.uses import MOST_RAISED, Uses
 from tests.scenes import CountedTools, call, searching_agent
+from tests.tables import each_row
 
 KINDS = ("invoice", "customer", "ticket", "parcel", "contract", "branch")
 VERBS = ("create", "list", "delete", "update", "close")
@@ -115,7 +116,7 @@ def test_a_forgotten_tool_is_not_found_again(tmp_path: Path) -> None:
     assert "no_such_tool" not in index_with(history).search("rid of old paper").names
 
 
-@pytest.mark.parametrize("query", ["", "the of and", "\0" * 50, "x" * 10_000])
+@each_row("query", ["", "the of and", "\0" * 50, "x" * 10_000])
 def test_any_query_can_be_recorded(tmp_path: Path, query: str) -> None:
     history = SearchHistory(tmp_path / "history.sqlite3")
     history.record(query, added=["a"], called=["a"])
@@ -152,7 +153,7 @@ def test_much_use_is_capped(tmp_path: Path) -> None:
     assert favoured(history, "paper in the drawer upstairs")["delete_invoice"] < 1
 
 
-@pytest.mark.parametrize("strategy", ["bm25", "hybrid"])
+@each_row("strategy", ["bm25", "hybrid"])
 def test_at_most_three_tools_are_raised_by_one_search(tmp_path: Path, strategy: RankingName) -> None:
     if strategy == "hybrid":
         pytest.importorskip("wordllama")
@@ -165,8 +166,8 @@ def test_at_most_three_tools_are_raised_by_one_search(tmp_path: Path, strategy: 
     assert matches[:MOST_RAISED] == tuple(learned)
 
 
-@pytest.mark.parametrize("strategy", ["bm25", "hybrid"])
-@pytest.mark.parametrize(
+@each_row("strategy", ["bm25", "hybrid"])
+@each_row(
     "query", ["create_invoice", "create invoice", "createInvoice", "main.create_invoice", "select:create_invoice"]
 )
 def test_no_use_stands_above_a_name(tmp_path: Path, strategy: RankingName, query: str) -> None:

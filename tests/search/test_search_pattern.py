@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import time
 
-import pytest
-
 from mcpagent.messages import ToolDefinition
 from mcpagent.search import ToolIndex
 from mcpagent.search.pattern import looks_like_pattern, required_literal
 from tests.hostile_patterns import A_END, HOSTILE_PATTERNS
 from tests.speed import within
+from tests.tables import each_row
 
 
 def index_with(text: str) -> ToolIndex:
@@ -20,7 +19,7 @@ def index_with(text: str) -> ToolIndex:
     return index
 
 
-@pytest.mark.parametrize(("pattern", "text"), HOSTILE_PATTERNS)
+@each_row("pattern, text", HOSTILE_PATTERNS)
 async def test_a_hostile_pattern_is_answered_in_time_and_never_holds_the_loop(pattern: str, text: str) -> None:
     index = index_with(text)
     index.search("warm up .* the engine")
@@ -54,22 +53,18 @@ def test_a_slow_pattern_is_searched_as_words_and_says_so() -> None:
     assert result.names[:1] == ("apply_patch",)
 
 
-@pytest.mark.parametrize(
-    "query", ["what is the weather?", "send mail (to a list)", "costs under $5", "use C++", "v1.2", "a-b"]
-)
+@each_row("query", ["what is the weather?", "send mail (to a list)", "costs under $5", "use C++", "v1.2", "a-b"])
 def test_prose_is_no_pattern(query: str) -> None:
     assert not looks_like_pattern(query)
 
 
-@pytest.mark.parametrize(
-    "query", ["get_.*", "a|b", r"\bfile", "^get", "issue$", "[ab]c", "colou?r", "(weather", "a{2}", "(a+)+"]
-)
+@each_row("query", ["get_.*", "a|b", r"\bfile", "^get", "issue$", "[ab]c", "colou?r", "(weather", "a{2}", "(a+)+"])
 def test_patterns_are_seen(query: str) -> None:
     assert looks_like_pattern(query)
 
 
-@pytest.mark.parametrize(
-    ("pattern", "literal"),
+@each_row(
+    "pattern, literal",
     [
         ("create.*issue", "create"),
         ("^Get_", "get"),
@@ -97,7 +92,7 @@ def test_only_tools_with_the_literal_are_tried_and_none_is_missed() -> None:
     assert index.search("^main__", limit=9).names == ("main__other",)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "sentence",
     [
         "Please analyse the page at https://example.com/watch?v=arj7o for the keyword [keyword] and tell me",
@@ -108,8 +103,6 @@ def test_a_sentence_with_brackets_or_a_link_is_no_pattern(sentence: str) -> None
     assert not looks_like_pattern(sentence)
 
 
-@pytest.mark.parametrize(
-    "pattern", ["create.*issue", "(get|list)_x", "a new ticket|file a bug report|open an issue|make one"]
-)
+@each_row("pattern", ["create.*issue", "(get|list)_x", "a new ticket|file a bug report|open an issue|make one"])
 def test_patterns_of_any_length_are_patterns(pattern: str) -> None:
     assert looks_like_pattern(pattern)

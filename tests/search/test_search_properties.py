@@ -13,6 +13,7 @@ from mcpagent.messages import ToolDefinition
 from mcpagent.search import ToolIndex, call_signature, first_sentences
 from mcpagent.search.result import RankingName
 from tests.speed import within
+from tests.tables import each_row
 
 VERBS = ("get", "list", "create", "delete", "search", "send", "update", "convert")
 THINGS = (
@@ -109,7 +110,7 @@ def test_lists_of_queries_too(queries: list[str]) -> None:
     assert len(INDEX.search(queries, limit=3).matches) <= 50
 
 
-@pytest.mark.parametrize("query", HOSTILE)
+@each_row("query", HOSTILE)
 def test_hostile_queries_take_under_a_second(query: str) -> None:
     start = time.thread_time()
     INDEX.search(query)

@@ -14,6 +14,7 @@ from mcpagent.search import ToolIndex
 from mcpagent.tool_search.catalog import Catalog, Listing
 from mcpagent.tool_search.search_options import ToolSearch
 from mcpagent.tools import Tool, ToolOutput
+from tests.tables import each_row
 
 VERBS = ("get", "list", "create", "delete", "search", "send", "update", "convert", "move", "copy")
 THINGS = ("file", "issue", "message", "event", "user", "invoice", "image", "table", "forecast", "branch", "ticket")
@@ -67,7 +68,7 @@ def test_an_index_from_disk_can_change(tmp_path: Path) -> None:
     assert answers(index) == answers(fresh)
 
 
-@pytest.mark.parametrize("damage", [b"", b"\xff" * 100, None])
+@each_row("damage", [b"", b"\xff" * 100, None])
 def test_a_damaged_file_is_built_again(tmp_path: Path, damage: bytes | None, caplog: pytest.LogCaptureFixture) -> None:
     expected = answers(index_in(tmp_path))
     (path,) = tmp_path.glob("index-*.bin")

@@ -7,6 +7,7 @@ import pytest
 from mcpagent.messages import ToolDefinition
 from mcpagent.search import ToolIndex
 from mcpagent.search.query import signs_said
+from tests.tables import each_row
 
 VERBS = ("get", "list", "create", "delete", "search", "send", "update", "export", "share", "archive")
 THINGS = (
@@ -53,7 +54,7 @@ def index(request: pytest.FixtureRequest) -> ToolIndex:
     return index
 
 
-@pytest.mark.parametrize(
+@each_row(
     "request_",
     [
         "what is the capital of France",
@@ -72,8 +73,8 @@ def test_what_no_tool_serves_finds_nothing_but_what_is_near(index: ToolIndex, re
     assert 0 <= result.strength < result.least
 
 
-@pytest.mark.parametrize(
-    ("request_", "tool"),
+@each_row(
+    "request_, tool",
     [
         ("share the image", "share_image"),
         ("forecast", "get_forecast"),
@@ -99,8 +100,8 @@ ODD = [
 ]
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
-@pytest.mark.parametrize(("request_", "prefix"), ODD)
+@each_row("strategy", STRATEGIES)
+@each_row("request_, prefix", ODD)
 def test_what_is_worded_oddly_is_shown_and_marked_if_weak(strategy: str, request_: str, prefix: str) -> None:
     if strategy == "hybrid":
         pytest.importorskip("wordllama")
@@ -115,7 +116,7 @@ def test_what_is_worded_oddly_is_shown_and_marked_if_weak(strategy: str, request
 SUMS = ("2+2", "2 ** 8", "2**8", "(3+4)*5", "1.5*2", "what is 3*4?", "10/2", "7-3", "√2", "100 / 7 =")
 
 
-@pytest.mark.parametrize("sum_", SUMS)
+@each_row("sum_", SUMS)
 def test_a_sum_is_reckoned_and_no_pattern(sum_: str) -> None:
     index = ToolIndex("bm25")
     numbered = ToolDefinition("make_22", "Version 2222 of 3334, 77-34 and 105 to 10/2: makes 1.55552 of 3444", {}, "v")
@@ -124,7 +125,7 @@ def test_a_sum_is_reckoned_and_no_pattern(sum_: str) -> None:
     assert (result.names[0], result.how, result.error) == ("calc__evaluate", "ranked", "")
 
 
-@pytest.mark.parametrize("said", ["2024-05-03", "3/5/2024", "24.12.", "v1.2-beta", "call 0171-555"])
+@each_row("said", ["2024-05-03", "3/5/2024", "24.12.", "v1.2-beta", "call 0171-555"])
 def test_a_date_or_a_number_is_no_sum(said: str) -> None:
     assert signs_said(said) == ""
 

@@ -15,6 +15,7 @@ from mcpagent.messages import ToolDefinition
 from mcpagent.search import ToolIndex
 from mcpagent.search.meaning.embedding import StaticEmbedder, static_model_folder
 from mcpagent.search.meaning.tokens import Tokens, open_tokens
+from tests.tables import each_row
 
 pytest.importorskip("numpy", reason="needs mcpagent[semantic]")
 tokenizers = pytest.importorskip("tokenizers")
@@ -93,7 +94,7 @@ def test_a_small_catalogue_needs_no_numpy_and_no_library(tmp_path: Path) -> None
     assert len(list(tmp_path.glob("tokens-*.bin"))) == 1
 
 
-@pytest.mark.parametrize("damage", [b"", b"\x00" * 64, b"garbage" * 1000])
+@each_row("damage", [b"", b"\x00" * 64, b"garbage" * 1000])
 def test_a_damaged_file_is_made_again(tmp_path: Path, damage: bytes) -> None:
     open_tokens(FILE, tmp_path)
     (kept,) = tmp_path.iterdir()

@@ -26,6 +26,7 @@ from mcpagent.sessions.export.transcript import FileRoom
 from mcpagent.text.known_secrets import hide
 from mcpagent.text.safe_text import safe_text
 from tests.sessions.sample_session import NOW, PIXEL, SVG, everything, kept, result, said, spent_in
+from tests.tables import each_row
 
 VOID = frozenset({"img", "meta", "br", "hr"})
 OURS = frozenset(
@@ -154,7 +155,7 @@ HOSTILE = [
 ]
 
 
-@pytest.mark.parametrize("words", HOSTILE, ids=range(len(HOSTILE)))
+@each_row("words", HOSTILE)
 def test_words_of_others_are_text_in_every_form(words: str) -> None:
     session = everything(words)
     seen = is_inert(exported(session, "html", now=NOW))
@@ -262,9 +263,7 @@ async def test_what_mcpagent_says_to_a_model_is_no_question() -> None:
 FAILING = 'Your calls to "look" keep failing in the same way.'
 
 
-@pytest.mark.parametrize(
-    "note", [call_note("look()"), misfit_note(["people: Field required"]), final_answer_note(FAILING)]
-)
+@each_row("note", [call_note("look()"), misfit_note(["people: Field required"]), final_answer_note(FAILING)])
 def test_a_model_that_is_told_what_its_answer_lacks_was_asked_no_question(note: str) -> None:
     reminded = (said("user", "go"), said("assistant", "I use look()."), said("user", note))
     for form in ("md", "html"):
@@ -284,8 +283,8 @@ def test_the_policy_allows_the_style_alone() -> None:
     assert "@media print" in style
 
 
-@pytest.mark.parametrize(
-    ("media_type", "data", "shown"),
+@each_row(
+    "media_type, data, shown",
     [
         ("image/png", PIXEL, "image/png"),
         ("image/svg+xml", PIXEL, "image/png"),  # what the bytes are, not what is said of them

@@ -14,6 +14,7 @@ import pytest
 from mcpagent import Agent, McpServer, Recorder, ScriptedModel, SessionStore, ToolCall, ToolContext, function_tool
 from mcpagent.text.known_secrets import hide
 from tests.sessions.conftest import Place
+from tests.tables import each_row
 
 HEADER, VARIABLE, KEYED, HIDDEN, GIVEN = (f"{name}-0123456789abcdef" for name in ("hdr", "var", "env", "hid", "giv"))
 SHAPED = "sk-" + "Q1w2E3r4T5y6" * 3
@@ -29,7 +30,7 @@ def everything(place: Place) -> str:
     return "\n".join(str(row) for table in tables for row in place.run(f"SELECT t::text FROM {table} t"))
 
 
-@pytest.mark.parametrize("recorded", [False, True])
+@each_row("recorded", [False, True])
 async def test_no_secret_is_written(
     place: Place, recorded: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -100,7 +101,7 @@ def rights(path: Path) -> int:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="rights of POSIX")
-@pytest.mark.parametrize("umask", [0o000, 0o022, 0o077, 0o777])
+@each_row("umask", [0o000, 0o022, 0o077, 0o777])
 async def test_files_are_their_users_only(tmp_path: Path, umask: int) -> None:
     before = os.umask(umask)
     try:

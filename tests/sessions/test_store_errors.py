@@ -24,6 +24,7 @@ from mcpagent.sessions.kept import SessionChange
 from mcpagent.sessions.postgres import advice
 from tests.sessions.conftest import Place
 from tests.sessions.postgres_server import PostgresServer, postgres_server
+from tests.tables import each_row
 from tests.terminal.process import ROOT
 
 
@@ -139,7 +140,7 @@ for work in (store.sessions, lambda: store.read("a"), lambda: store.open("new"))
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="rights of POSIX")
-@pytest.mark.parametrize("kind", ["folder", "file", "no folder"])
+@each_row("kind", ["folder", "file", "no folder"])
 def test_a_place_that_cannot_be_written(kind: str) -> None:
     folder = Path(tempfile.mkdtemp())  # others come to it, unlike pytest's
     try:
@@ -175,7 +176,7 @@ def damaged(path: Path, kind: str) -> None:
     path.write_bytes(data)
 
 
-@pytest.mark.parametrize("kind", ["text", "short", "torn", "header"])
+@each_row("kind", ["text", "short", "torn", "header"])
 def test_a_damaged_file(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "s.db"
     store = SessionStore(path)
@@ -298,7 +299,7 @@ def test_nobody_listens() -> None:
     store.close()
 
 
-@pytest.mark.parametrize("port", [1, 28, 2801, 42501, 53100, 53300])
+@each_row("port", [1, 28, 2801, 42501, 53100, 53300])
 def test_figures_in_a_port_are_no_codes(port: int) -> None:
     """An error without a code is known by its words; those of a connection have the port in them."""
     refused = f'connection to server at "127.0.0.1", port {port} failed: Connection refused'

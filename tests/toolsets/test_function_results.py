@@ -29,6 +29,7 @@ from pydantic.dataclasses import dataclass as pydantic_dataclass
 
 from mcpagent import Image, RunContext, Text, ToolContext, ToolOutput, ToolReturn, function_tool
 from mcpagent.toolsets.function_results import MAX_ITEMS, MAX_TABLE_CHARACTERS, tool_output
+from tests.tables import each_row
 from tests.toolsets.frames import RealPackages, StandIns
 
 PNG, JPEG, GIF, WEBP = b"\x89PNG\r\n\x1a\n\0\0", b"\xff\xd8\xff\xe0", b"GIF89a\1\0\x80", b"RIFF\x1a\0\0\0WEBPVP8 \xff"
@@ -93,8 +94,8 @@ class Spoken:
         return "spoken"
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
+@each_row(
+    "value, text",
     [
         (pathlib.PurePosixPath("/a/b c.txt"), "/a/b c.txt"),
         (datetime.datetime(2026, 1, 2, 3, 4, tzinfo=datetime.UTC), "2026-01-02T03:04:00Z"),
@@ -196,8 +197,8 @@ def test_whatever_is_nested_in_a_list_is_valid_json(value: list[Any]) -> None:
 # -- bytes
 
 
-@pytest.mark.parametrize(
-    ("data", "media_type"),
+@each_row(
+    "data, media_type",
     [(PNG, "image/png"), (JPEG, "image/jpeg"), (GIF, "image/gif"), (WEBP, "image/webp"), (b"GIF87a\0", "image/gif")],
 )
 def test_bytes_of_an_image_are_that_image(data: bytes, media_type: str) -> None:
@@ -207,8 +208,8 @@ def test_bytes_of_an_image_are_that_image(data: bytes, media_type: str) -> None:
         assert tool_output(value).content == (Image(media_type, base64.b64encode(data).decode()),)
 
 
-@pytest.mark.parametrize(
-    ("data", "text"),
+@each_row(
+    "data, text",
     [
         ("Grüße,\n\tWelt".encode(), "Grüße,\n\tWelt"),
         (b"", ""),

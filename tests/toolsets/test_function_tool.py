@@ -11,6 +11,7 @@ import pytest
 from pydantic import BaseModel, Field
 
 from mcpagent import Agent, ConfigError, Image, Text, ToolOutput, function_tool
+from tests.tables import each_row
 
 
 class Unit(enum.Enum):
@@ -78,8 +79,8 @@ class Point:
     y: int
 
 
-@pytest.mark.parametrize(
-    ("value", "content"),
+@each_row(
+    "value, content",
     [
         ("text", (Text("text"),)),
         (None, ()),
@@ -118,7 +119,7 @@ def _private(_x: int) -> None: ...
 def _no_schema(lock: threading.Lock) -> None: ...
 
 
-@pytest.mark.parametrize(("function", "words"), [(_variadic, "*names"), (_private, '"_x"'), (_no_schema, "_no_schema")])
+@each_row("function, words", [(_variadic, "*names"), (_private, '"_x"'), (_no_schema, "_no_schema")])
 def test_a_parameter_that_cannot_be_described_is_a_clear_error(function: Any, words: str) -> None:
     with pytest.raises(ConfigError) as caught:
         function_tool(function)
@@ -149,8 +150,8 @@ def added(first: int, second: int = 2) -> int:
     return first + second
 
 
-@pytest.mark.parametrize(
-    ("function", "name", "arguments", "result"),
+@each_row(
+    "function, name, arguments, result",
     [
         (odd_names, "odd_names", {"json": "a", "schema": "b", "copy": 3, "model_config": 4}, "ab34"),
         (Doubler(), "Doubler", {"text": "ab"}, "abab"),

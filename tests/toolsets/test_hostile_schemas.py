@@ -16,6 +16,7 @@ from mcpagent.tools import Tool, ToolOutput
 from mcpagent.toolsets.validation import Verdict, verdict, verdict_beside
 from tests.scenes import call
 from tests.speed import within
+from tests.tables import each_row
 from tests.toolsets.hostile_schemas import ATTACKS, LONG, bomb
 
 
@@ -48,8 +49,8 @@ async def test_a_hostile_schema_is_answered_in_time_and_never_holds_the_loop(nam
     assert len(found.unchecked) < 200
 
 
-@pytest.mark.parametrize(
-    ("name", "found"),
+@each_row(
+    "name, found",
     [
         ("a map called $defs", Verdict()),
         ("unique objects", Verdict()),

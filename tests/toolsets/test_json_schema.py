@@ -15,6 +15,7 @@ from jsonschema.validators import Draft202012Validator, validator_for
 from mcpagent.toolsets.json_schema.schema_form import FORMS, UncheckedError, usable
 from mcpagent.toolsets.json_schema.schema_keywords import KEYWORDS
 from mcpagent.toolsets.validation import fitted, problems
+from tests.tables import each_row
 
 
 def words(schema: Any, value: Any) -> list[str]:
@@ -27,8 +28,8 @@ OLD = {"$schema": "http://json-schema.org/draft-07/schema#"}
 NESTED = {"type": "object", "properties": {"and": {"type": "array", "items": {"$ref": "#"}}}, "required": ["and"]}
 
 
-@pytest.mark.parametrize(
-    ("schema", "value", "said"),
+@each_row(
+    "schema, value, said",
     [
         (False, 1, ["False schema does not allow 1"]),
         ({"type": ["string", "null"]}, 1, ["1 is not of type 'string', 'null'"]),
@@ -104,8 +105,8 @@ def test_what_is_said(schema: Any, value: Any, said: list[str]) -> None:
     assert words(schema, value) == said
 
 
-@pytest.mark.parametrize(
-    ("schema", "why"),
+@each_row(
+    "schema, why",
     [
         ([], "it is no object"),
         ({"type": "nonsense"}, "type: 'nonsense' is not what belongs there"),

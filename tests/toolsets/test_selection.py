@@ -4,6 +4,7 @@ import pytest
 
 from mcpagent import ConfigError, Tool, ToolDefinition, ToolOutput
 from mcpagent.toolsets.selection import Selection
+from tests.tables import each_row
 
 
 def tool(server: str | None, name: str) -> Tool:
@@ -37,8 +38,8 @@ def test_servers_narrow_what_is_connected() -> None:
     assert not selection.has_server("git")
 
 
-@pytest.mark.parametrize(
-    ("servers", "tools", "words"),
+@each_row(
+    "servers, tools, words",
     [
         (["gti"], None, 'selected server "gti" is not configured; did you mean "git"?'),
         (None, ["slack:*"], 'selected server "slack" is not configured; configured: git, time'),
@@ -52,7 +53,7 @@ def test_a_server_that_is_not_configured_is_named(
     assert str(caught.value) == words
 
 
-@pytest.mark.parametrize("item", ["git", "git:", ":log", ""])
+@each_row("item", ["git", "git:", ":log", ""])
 def test_a_malformed_tool_is_named(item: str) -> None:
     with pytest.raises(ConfigError, match="is not"):
         Selection(None, [item])
@@ -66,8 +67,8 @@ def test_a_string_is_not_a_list() -> None:
 MANY = ["git_status", "git_log", "create_issue", "git_Push"]
 
 
-@pytest.mark.parametrize(
-    ("pattern", "words"),
+@each_row(
+    "pattern, words",
     [
         ("git:git_statsu", 'matches no tool of "git"; did you mean "git:git_status"?'),
         ("git:GIT_LOG", 'did you mean "git:git_log"?'),

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from mcpagent import Agent
 from mcpagent.config import ServerConfig
 from mcpagent.mcp.server_options import ServerOptions
@@ -13,6 +11,7 @@ from mcpagent.messages import ToolCall, ToolResult
 from mcpagent.models.scripted import ScriptedModel
 from tests.scenes import results
 from tests.servers.everyday import everyday
+from tests.tables import each_row
 
 PATIENT = ServerOptions(startup_seconds=None)
 
@@ -81,8 +80,8 @@ async def test_without_any_server_that_has_content_the_tools_are_withdrawn() -> 
     assert not {"get_prompt", "get_resource"} & {tool.name for tool in model.requests[1].tools}
 
 
-@pytest.mark.parametrize(
-    ("tool", "arguments", "words"),
+@each_row(
+    "tool, arguments, words",
     [
         ("get_prompt", {"name": "review"}, "the arguments do not fit: 'server' is a required property"),
         ("get_resource", {"server": ["one"], "uri": "a://b"}, "the arguments do not fit: server: ['one'] is not"),

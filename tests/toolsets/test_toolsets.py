@@ -32,6 +32,7 @@ from mcpagent.toolsets.functions import FunctionToolset
 from mcpagent.toolsets.tool_algebra import key_of
 from tests.run.test_turn_cost import Counted
 from tests.scenes import CountedTools, call, offered, results
+from tests.tables import each_row
 
 
 class Lamp:
@@ -123,8 +124,8 @@ async def test_an_unknown_old_name_is_warned_of_once(caplog: pytest.LogCaptureFi
     ]
 
 
-@pytest.mark.parametrize(
-    ("make", "words"),
+@each_row(
+    "make, words",
     [
         (lambda: renamed([add, delete], {"add": "delete"}), 'two tools would be named "add"'),
         (lambda: renamed([add], {"x": "add", "y": "add"}), '"add" is given two new names'),

@@ -21,6 +21,7 @@ from mcpagent.run import RunContext
 from mcpagent.toolsets.approval_policy import ApprovalPolicy
 from mcpagent.toolsets.composition import approval_required, external, prefixed
 from tests.scenes import CountedTools, call, offered, results
+from tests.tables import each_row
 
 PATH = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
 COLOUR = ToolDefinition("pick_colour", "Lets the user pick.", {"type": "object", "properties": {}})
@@ -169,10 +170,8 @@ async def test_an_answer_to_another_definition_or_other_arguments_runs_nothing()
     assert tools.ran == []
 
 
-@pytest.mark.parametrize(
-    "change",
-    [{"description": "New."}, {"title": "New"}, {"read_only": True}, {"parameters": {"type": "object"}}],
-    ids=str,
+@each_row(
+    "change", [{"description": "New."}, {"title": "New"}, {"read_only": True}, {"parameters": {"type": "object"}}]
 )
 async def test_an_answer_given_to_another_description_of_the_tool_runs_nothing(change: dict[str, Any]) -> None:
     agent, _, _, _ = scene(call("fs_delete", "d", path="a"))
@@ -201,8 +200,8 @@ async def test_asking_something_else_abandons_what_waits() -> None:
     assert tools.ran == []
 
 
-@pytest.mark.parametrize(
-    ("answer", "ran", "words"),
+@each_row(
+    "answer, ran, words",
     [
         (True, 1, "files.delete"),
         (False, 0, "The user declined"),
@@ -395,9 +394,7 @@ async def test_another_process_goes_on_from_json() -> None:
     assert done.stdout == "deleting a.txt\nall done\n['gone']\n"
 
 
-@pytest.mark.parametrize(
-    "data", [{}, {"call_id": 1, "fingerprint": "", "approved": True}, {"x": 1}, {"approved": "no"}]
-)
+@each_row("data", [{}, {"call_id": 1, "fingerprint": "", "approved": True}, {"x": 1}, {"approved": "no"}])
 def test_what_is_no_answer_is_refused(data: dict[str, Any]) -> None:
     with pytest.raises(InputError, match="answer: wrong or missing"):
         CallAnswer.from_json(data)

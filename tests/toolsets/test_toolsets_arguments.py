@@ -7,8 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from mcpagent import Agent, Tool, ToolDefinition, ToolOutput
 from mcpagent.approval import PendingCall
 from mcpagent.events import Event, RunFinished, ToolCallFinished, ToolCallStarted
@@ -18,6 +16,7 @@ from mcpagent.run import RunContext
 from mcpagent.toolsets.approval_policy import ApprovalPolicy
 from mcpagent.toolsets.composition import approval_required, wrapped
 from tests.scenes import call
+from tests.tables import each_row
 
 SAID = {"amount": 9, "to": {"name": "ann"}}
 SCHEMA = {"type": "object", "properties": {"amount": {"type": "integer"}, "to": {"type": "object"}}}
@@ -77,7 +76,7 @@ DOORS: dict[str, tuple[Callable[[Tool], Any], Doors, bool]] = {
 }
 
 
-@pytest.mark.parametrize("door", DOORS)
+@each_row("door", DOORS)
 async def test_code_that_writes_into_the_arguments_does_not_rewrite_the_history(door: str, tmp_path: Path) -> None:
     made, options, runs_as_said = DOORS[door]
     ran: list[dict[str, Any]] = []

@@ -8,12 +8,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from mcpagent import Agent, ToolSearch, dump_messages
 from mcpagent.messages import load_messages
 from mcpagent.models.scripted import ScriptedModel
 from tests.scenes import CountedTools, call, offered, results
+from tests.tables import each_row
 
 RESUMER = """
 import asyncio, json, sys
@@ -114,7 +113,7 @@ async def test_a_forged_history_reveals_nothing_that_is_filtered_out() -> None:
     assert tools.ran == []
 
 
-@pytest.mark.parametrize("policy", ["load", "refuse"])
+@each_row("policy", ["load", "refuse"])
 async def test_an_undiscovered_tool_is_answered_with_the_fix_and_not_run(policy: Any) -> None:
     tools = CountedTools("read", "write")
     model = ScriptedModel([call("read", path="x"), "ok"])

@@ -16,6 +16,7 @@ from mcpagent import Agent, ConfigError, ToolDefinition, ToolSearch
 from mcpagent.models.scripted import ScriptedModel
 from mcpagent.toolsets.composition import deferred
 from tests.scenes import CountedTools, call, results
+from tests.tables import each_row
 
 NAMES = tuple(f"file_{number}" for number in range(9))
 
@@ -37,7 +38,7 @@ async def test_five_results_unless_told_otherwise_and_a_message() -> None:
     assert len((await searched(max_results=2))["tools"]) == 2
 
 
-@pytest.mark.parametrize("strategy", ["regex", "bm25", "auto"])
+@each_row("strategy", ["regex", "bm25", "auto"])
 async def test_each_strategy_finds(strategy: Any) -> None:
     assert "file_3" in [tool["name"] for tool in (await searched("file_3", strategy=strategy))["tools"]]
 
@@ -91,8 +92,8 @@ asyncio.run(main())
 """
 
 
-@pytest.mark.parametrize(
-    ("strategy", "package", "told"),
+@each_row(
+    "strategy, package, told",
     [
         ("hybrid", "numpy", 'numpy is not installed; pip install "numpy>=2" "wordllama<0.5"'),
         (
@@ -119,7 +120,7 @@ def test_vectors_that_are_not_installed_are_warned_of_once_and_words_are_used(
     ]
 
 
-@pytest.mark.parametrize("options", [{"strategy": "embedding"}, {"max_results": 0}, {"enabled": "yes"}])
+@each_row("options", [{"strategy": "embedding"}, {"max_results": 0}, {"enabled": "yes"}])
 def test_settings_that_mean_nothing_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="ToolSearch"):
         ToolSearch(**options)

@@ -3,12 +3,12 @@
 import time
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpagent.toolsets.validation import argument_problem
 from tests.speed import within
+from tests.tables import each_row
 
 MAIL: dict[str, Any] = {
     "type": "object",
@@ -22,8 +22,8 @@ MAIL: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
+@each_row(
+    "arguments, words",
     [
         ({"to": "ann"}, ""),
         ({}, "'to' is a required property"),
@@ -56,7 +56,7 @@ def test_a_hostile_pattern_costs_no_time_and_a_property_called_pattern_is_kept()
     assert "pattern: 'x'" in argument_problem(schema, {"pattern": "x"})
 
 
-@pytest.mark.parametrize(
+@each_row(
     "schema",
     [
         {"type": "object", "properties": {"a": {"$ref": "http://127.0.0.1:9/schema.json"}}},

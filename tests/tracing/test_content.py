@@ -12,6 +12,7 @@ from mcpagent import Agent, ScriptedModel
 from mcpagent.messages import Image, Message, Text, Thinking, ToolCall, ToolResult
 from mcpagent.tracing import Tracing, content
 from tests.scenes import call
+from tests.tables import each_row
 from tests.tracing.conventions import OPT_IN, misfits
 from tests.tracing.traced import Traced, attribute
 
@@ -44,7 +45,7 @@ async def everything(monkeypatch: pytest.MonkeyPatch, capture: str | None, file:
     return traced, spans + file.read_text()
 
 
-@pytest.mark.parametrize("capture", [None, "", "false", "no_content", "EVENT_ONLY", "nonsense"])
+@each_row("capture", [None, "", "false", "no_content", "EVENT_ONLY", "nonsense"])
 async def test_nothing_that_was_said_is_in_a_trace_by_default(
     capture: str | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -53,7 +54,7 @@ async def test_nothing_that_was_said_is_in_a_trace_by_default(
     assert not OPT_IN & {name for span in traced.spans for name in span.attributes or {}}
 
 
-@pytest.mark.parametrize("capture", ["true", "SPAN_ONLY", "span_and_event", "1"])
+@each_row("capture", ["true", "SPAN_ONLY", "span_and_event", "1"])
 async def test_with_content_all_of_it_is_there_but_no_secret(
     capture: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

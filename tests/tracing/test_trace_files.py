@@ -20,6 +20,7 @@ from mcpagent.tracing import SpanEvent, TraceSpan, Tracing
 from mcpagent.tracing.otlp_lines import otlp_line, spans_in
 from mcpagent.tracing.tree import Branches, took, trace_rows
 from tests.scenes import call
+from tests.tables import each_row
 
 pytestmark = pytest.mark.anyio
 
@@ -57,7 +58,7 @@ async def test_a_file_is_lines_of_otlp_for_its_user_only_and_is_added_to(tmp_pat
     assert names.count("invoke_agent") == 2
 
 
-@pytest.mark.parametrize(("content", "problem"), [("my notes\n", "is there and is no trace"), (None, "Is a directory")])
+@each_row("content, problem", [("my notes\n", "is there and is no trace"), (None, "Is a directory")])
 async def test_a_file_that_is_no_trace_is_not_touched(content: str | None, problem: str, tmp_path: Path) -> None:
     file = tmp_path / "notes"
     file.mkdir() if content is None else file.write_text(content)
@@ -153,8 +154,8 @@ def test_hostile_names_do_nothing_to_the_terminal(tmp_path: Path, capsys: pytest
     assert len(out.splitlines()) == 2
 
 
-@pytest.mark.parametrize(
-    ("text", "problem"),
+@each_row(
+    "text, problem",
     [
         ("{}\n", "line 1: no spans of OTLP"),
         ("not json\n", "line 1: no JSON"),
@@ -229,9 +230,7 @@ def test_a_chain_of_thousands_is_shown_in_a_moment() -> None:
     assert max(len(row.name) for row in rows) < 200
 
 
-@pytest.mark.parametrize(
-    ("seconds", "text"), [(0, "0 ms"), (0.0124, "12 ms"), (0.9996, "1.00 s"), (1.416, "1.42 s"), (182, "3 min 2 s")]
-)
+@each_row("seconds, text", [(0, "0 ms"), (0.0124, "12 ms"), (0.9996, "1.00 s"), (1.416, "1.42 s"), (182, "3 min 2 s")])
 def test_times_are_as_people_read_them(seconds: float, text: str) -> None:
     assert took(seconds) == text
 

@@ -26,6 +26,7 @@ from mcpagent.cli.frame.configuration import load_configuration
 from mcpagent.cli.may_run.project_trust import ask_trust
 from mcpagent.errors import ServerError
 from mcpagent.mcp.transports.stdio import StdioTransport
+from tests.tables import each_row
 from tests.terminal.process import environment, on_a_terminal, run
 from tests.trust.canary import PYTHON, Canary, fifo, project
 
@@ -45,7 +46,7 @@ def canary(tmp_path: Path) -> Canary:
 # --- bound to where ---
 
 
-@pytest.mark.parametrize("way", ["symlink", "hard link", "copy", "symlink to the folder above"])
+@each_row("way", ["symlink", "hard link", "copy", "symlink to the folder above"])
 def test_another_folder_with_the_trusted_file_is_another_place(way: str, canary: Canary, tmp_path: Path) -> None:
     mine, other = tmp_path / "mine", tmp_path / "other"
     file = project(mine, tool=RELATIVE)
@@ -84,9 +85,7 @@ def test_a_link_to_the_project_is_the_same_project(canary: Canary, tmp_path: Pat
     assert canary.words == {"mine"}
 
 
-@pytest.mark.parametrize(
-    "entry", [RELATIVE, {"command": "./server.py"}, {"command": "sh", "args": ["-c", "./server.py"]}]
-)
+@each_row("entry", [RELATIVE, {"command": "./server.py"}, {"command": "sh", "args": ["-c", "./server.py"]}])
 def test_what_is_relative_belongs_to_the_folder_of_the_file(
     entry: dict[str, Any], canary: Canary, tmp_path: Path
 ) -> None:
@@ -150,7 +149,7 @@ def test_a_script_that_changed_after_the_yes(canary: Canary, tmp_path: Path) -> 
     assert canary.words == {"changed"}
 
 
-@pytest.mark.parametrize(
+@each_row(
     "entry",
     [
         {"command": "env", "args": ["python3", "./tool/server.py"]},
@@ -279,8 +278,8 @@ async def appeared(file: Path) -> None:
 # --- one thing, one name ---
 
 
-@pytest.mark.parametrize(
-    ("entry", "said"),
+@each_row(
+    "entry, said",
     [
         ('{"cmd": "%s", "command": "sh"}', '"cmd" and "command" are two names of one thing'),
         ('{"command": "%s", "cmd": "sh"}', '"command" and "cmd" are two names of one thing'),
@@ -514,8 +513,8 @@ def test_what_is_imported_from_a_project_needs_a_yes_still(canary: Canary, tmp_p
 # --- reading before the question ---
 
 
-@pytest.mark.parametrize(
-    ("command", "what"),
+@each_row(
+    "command, what",
     [
         *(("tools list", what) for what in ("/dev/zero", "a pipe", "a folder", "too much", "/dev/stdin")),
         *((command, "a pipe") for command in ("mcp list", "mcp test", "ask hello", "doctor")),
@@ -535,7 +534,7 @@ def test_a_file_of_variables_is_read_in_bounds(what: str, command: str, canary: 
     assert peak < 300_000
 
 
-@pytest.mark.parametrize("what", ["/dev/zero", "pipe.md", "much.md"])
+@each_row("what", ["/dev/zero", "pipe.md", "much.md"])
 def test_cards_and_configurations_are_read_in_bounds(what: str, canary: Canary, tmp_path: Path) -> None:
     fifo(tmp_path / "pipe.md")
     (tmp_path / "much.md").write_bytes(b"---\n" + b"#" * 1_000_000 + b"\n---\n")

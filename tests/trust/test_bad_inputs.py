@@ -15,6 +15,7 @@ import pytest
 import mcpagent
 from mcpagent import Agent, ScriptedModel
 from tests.named_tests import what_is_wrong
+from tests.tables import each_row
 
 
 @dataclass(frozen=True)
@@ -260,7 +261,7 @@ ABSENT = {
 }
 
 
-@pytest.mark.parametrize("number", range(1, 45))
+@each_row("number", range(1, 45))
 def test_each_bad_input_is_tried_or_has_nowhere_to_go(number: int) -> None:
     name = f"B{number}"
     assert (name in BAD_INPUTS) != (name in ABSENT)
@@ -290,7 +291,7 @@ def test_databases_are_opened_in_these_places_and_nothing_is_moved_out_of_the_co
     assert defined == set()
 
 
-@pytest.mark.parametrize("odd", ["../../etc/passwd", "/etc/passwd", "a\0b", "x" * 1_000_000, "\ud800", "\x1b[2J"])
+@each_row("odd", ["../../etc/passwd", "/etc/passwd", "a\0b", "x" * 1_000_000, "\ud800", "\x1b[2J"])
 async def test_a_sessions_id_is_a_name_and_touches_no_file(
     odd: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -21,6 +21,7 @@ from mcpagent.trust.consent import consent_to, described
 from mcpagent.trust.descriptions import Description, describe, fact_of
 from mcpagent.trust.named_files import MOST_NAMES
 from mcpagent.trust.trust_store import TrustStore
+from tests.tables import each_row
 from tests.trust.canary import fifo, project
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="written for POSIX")
@@ -56,8 +57,8 @@ def script(path: Path, text: str = "print(1)\n") -> Path:
 SUB = ("sub/__init__.py", "sub/sitecustomize.py")
 
 
-@pytest.mark.parametrize(
-    ("entry", "named"),
+@each_row(
+    "entry, named",
     [
         ({"command": "python3", "args": ["server.py"]}, ["server.py"]),
         ({"command": "python3", "args": ["./server.py"]}, ["server.py"]),
@@ -163,7 +164,7 @@ WAYS: list[tuple[list[str], dict[str, str], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("words", "variables", "file"), WAYS)
+@each_row("words, variables, file", WAYS)
 def test_in_whatever_way_a_file_is_named_it_is_bound(
     words: list[str], variables: dict[str, str], file: str, tmp_path: Path
 ) -> None:
@@ -182,7 +183,7 @@ def test_in_whatever_way_a_file_is_named_it_is_bound(
     assert of(folder, entry, **paths).digest() != before.digest()
 
 
-@pytest.mark.parametrize("words", [[f"x{number}" for number in range(MOST_NAMES + 1)]])
+@each_row("words", [[f"x{number}" for number in range(MOST_NAMES + 1)]])
 def test_a_command_that_names_too_much_is_asked_about_each_time(words: list[str], tmp_path: Path) -> None:
     found = of(tmp_path, {"command": "sh", "args": words})
     assert "names more than" in found.why_not_kept
@@ -236,7 +237,7 @@ def work_folder(tmp_path: Path) -> tuple[Path, dict[str, str]]:
     return work, {"PATH": f"{work / 'first'}:{work / 'bin'}:/usr/bin:/bin"}
 
 
-@pytest.mark.parametrize("change", CHANGES)
+@each_row("change", CHANGES)
 def test_what_changes_the_digest(change: str, tmp_path: Path) -> None:
     work, variables = work_folder(tmp_path)
     entry = {**ENTRY, "cwd": "run"} if change == "the folder" else ENTRY
@@ -246,7 +247,7 @@ def test_what_changes_the_digest(change: str, tmp_path: Path) -> None:
     assert of(work, None, **variables).digest() != before
 
 
-@pytest.mark.parametrize("change", STANDS)
+@each_row("change", STANDS)
 def test_what_does_not(change: str, tmp_path: Path) -> None:
     work, variables = work_folder(tmp_path)
     before = of(work, ENTRY, **variables).digest()
@@ -254,8 +255,8 @@ def test_what_does_not(change: str, tmp_path: Path) -> None:
     assert of(work, None, **variables).digest() == before
 
 
-@pytest.mark.parametrize(
-    ("one", "two", "same"),
+@each_row(
+    "one, two, same",
     [
         ({"command": "sh"}, {"cmd": "sh"}, True),
         ({"command": "sh", "timeout": 5}, {"command": "sh", "timeout": 50}, True),
@@ -307,10 +308,8 @@ def test_another_program_of_the_same_name_is_another_question(tmp_path: Path) ->
     assert found[0].digest() != found[1].digest()
 
 
-@pytest.mark.parametrize(
-    "spellings",
-    [*(names for names in KEYS.values() if len(names) > 1), ("timeout", "timeout_seconds", "toolTimeout")],
-    ids=lambda names: names[0],
+@each_row(
+    "spellings", [*(names for names in KEYS.values() if len(names) > 1), ("timeout", "timeout_seconds", "toolTimeout")]
 )
 def test_no_two_spellings_of_one_key(spellings: tuple[str, ...], tmp_path: Path) -> None:
     """In either order, whatever the values are."""

@@ -32,6 +32,7 @@ from mcpagent.run import RunContext
 from mcpagent.toolsets.approval_policy import ApprovalPolicy
 from tests.scenes import call, results
 from tests.servers.door_server import over_http, over_stdio, received
+from tests.tables import each_row
 from tests.terminal.process import on_a_terminal
 
 PATIENT = ServerOptions(startup_seconds=None)
@@ -144,7 +145,7 @@ def test_what_reaches_a_server_where_nobody_can_be_asked(said: str, door: str, t
         assert f"denied: {WISHES[wish][3]} (" in err
 
 
-@pytest.mark.parametrize("wish", sorted(ALL))
+@each_row("wish", sorted(ALL))
 def test_the_flag_that_is_named_lets_just_that_through(wish: str, tmp_path: Path) -> None:
     log = tmp_path / "received"
     server = over_stdio("web", log)
@@ -242,7 +243,7 @@ NAMES = ("push", "Push", "pu\u200bsh", "push\u00a0", "push.", "ｐｕｓｈ", "p
 """What could pass for `push`, and what could not."""
 
 
-@pytest.mark.parametrize("rules", [{"deny": ("web.push",)}, {"deny": ("push",)}, {"approval": {"push": "deny"}}])
+@each_row("rules", [{"deny": ("web.push",)}, {"deny": ("push",)}, {"approval": {"push": "deny"}}])
 def test_what_denies_a_tool_denies_what_could_pass_for_it(rules: dict[str, Any], tmp_path: Path) -> None:
     log = tmp_path / "received"
     server = over_stdio("web", log, NAMES)
@@ -267,8 +268,8 @@ async def _offered(server: ServerConfig) -> list[str]:
         return [name for name, tool in agent.known_tools.items() if tool.server == server.name]
 
 
-@pytest.mark.parametrize(
-    ("options", "expected"),
+@each_row(
+    "options, expected",
     [({"disabled_tools": ("push",)}, ["pull"]), ({"enabled_tools": ("push",)}, ["push"])],
 )
 async def test_what_is_disabled_stays_so_in_another_spelling(

@@ -27,6 +27,7 @@ from mcpagent.search.uses import Uses
 from mcpagent.trust.trust_store import TrustStore
 from tests.search.test_search_embedding import CountingEmbedder, index_with
 from tests.search.test_search_saved import QUERIES, answers, index_in
+from tests.tables import each_row
 from tests.terminal.process import SMALL_SERVER
 
 SERVER = ServerConfig("small", command=sys.executable, args=(str(SMALL_SERVER), "offers"))
@@ -109,7 +110,7 @@ async def test_a_list_with_anything_in_any_place_is_read_or_counts_as_none(tmp_p
     assert read  # a text instead of another one is a text
 
 
-@pytest.mark.parametrize(
+@each_row(
     "change",
     [
         {"server": "git", "name": "push"},
@@ -211,7 +212,7 @@ def favours(history: SearchHistory) -> dict[str, float]:
     return Uses(history).scores("push the branch", lambda _term: 1.0, None)
 
 
-@pytest.mark.parametrize("row", POISON, ids=range(len(POISON)))
+@each_row("row", POISON)
 def test_learned_searches_of_any_kind_are_passed_over(row: tuple[Any, ...], tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setenv("MCPAGENT_HOME", str(tmp_path / "home"))
     path = tmp_path / "home" / "state" / "searches.sqlite3"
@@ -247,7 +248,7 @@ VECTORS = [
 """Zeros, not a number, infinity, another size, other kinds."""
 
 
-@pytest.mark.parametrize("vector", VECTORS, ids=range(len(VECTORS)))
+@each_row("vector", VECTORS)
 def test_vectors_of_any_kind_leave_the_words(vector: Any, tmp_path: Path) -> None:
     pytest.importorskip("numpy", reason="needs mcpagent[semantic]")
     assert index_with(CountingEmbedder(), tmp_path).search("jet").names[:1] == ("book_flight",)
@@ -261,7 +262,7 @@ def test_vectors_of_any_kind_leave_the_words(vector: Any, tmp_path: Path) -> Non
     assert all(match.score == match.score for match in found.matches)
 
 
-@pytest.mark.parametrize("wrong", WRONG, ids=range(len(WRONG)))
+@each_row("wrong", WRONG)
 def test_pins_of_any_kind_are_another_tool_or_none(wrong: Any, tmp_path: Path) -> None:
     PinStore(tmp_path).check(SERVER, TOOL)
     path = PinStore(tmp_path).path(SERVER)
@@ -277,7 +278,7 @@ def test_pins_of_any_kind_are_another_tool_or_none(wrong: Any, tmp_path: Path) -
         assert PinStore(tmp_path).check(SERVER, TOOL) is None
 
 
-@pytest.mark.parametrize("wrong", WRONG, ids=range(len(WRONG)))
+@each_row("wrong", WRONG)
 def test_small_files_of_any_kind_count_as_none(wrong: Any, tmp_path: Path) -> None:
     traits = TraitCache(tmp_path)
     traits.save("http://m", "m", ServerTraits(window_tokens=7))
@@ -299,7 +300,7 @@ def test_small_files_of_any_kind_count_as_none(wrong: Any, tmp_path: Path) -> No
         assert SignIn.from_text(json.dumps({name: wrong})).tokens is None
 
 
-@pytest.mark.parametrize("wrong", WRONG, ids=range(len(WRONG)))
+@each_row("wrong", WRONG)
 def test_approvals_of_any_kind_are_listed_printable(
     wrong: Any, tmp_path: Path, monkeypatch: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -13,10 +13,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import pytest
-
 import mcpagent
 from tests.named_tests import TESTS, what_is_wrong
+from tests.tables import each_row
 
 
 @dataclass(frozen=True)
@@ -352,14 +351,14 @@ LISTED: dict[str, tuple[str, ...]] = {
 }
 
 
-@pytest.mark.parametrize("number", range(1, 25))
+@each_row("number", range(1, 25))
 def test_each_threat_is_tried(number: int) -> None:
     threat = THREATS[f"T{number}"]
     assert threat.tests
     assert [wrong for wrong in map(what_is_wrong, threat.tests) if wrong] == []
 
 
-@pytest.mark.parametrize("place", LISTED)
+@each_row("place", LISTED)
 def test_each_place_is_tried(place: str) -> None:
     assert [wrong for wrong in map(what_is_wrong, LISTED[place]) if wrong] == []
 

@@ -26,6 +26,7 @@ from mcpagent.mcp.lists.pins import PinStore
 from mcpagent.messages import ToolDefinition
 from mcpagent.search.learning import SearchHistory
 from tests.chat.test_cli_chat_commands import answer, scene
+from tests.tables import each_row
 from tests.terminal.process import ROOT, environment, run
 from tests.trust.canary import fifo
 from tests.trust.test_planted_files import ONLY_ROOT, SOMEBODY
@@ -142,7 +143,7 @@ def test_a_planted_link_in_our_folder_is_replaced_and_not_written_through(tmp_pa
     assert not path.is_symlink()
 
 
-@pytest.mark.parametrize("what", ["pipe", "/dev/zero", "folder"])
+@each_row("what", ["pipe", "/dev/zero", "folder"])
 def test_what_is_replayed_is_a_file(what: str, tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
     if what == "pipe":
