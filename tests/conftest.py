@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from mcpagent.text import known_secrets
+from tests import tables
 from tests.terminal.small_model import small_model
 
 # How long an example takes says more about the machine than about us; every test has a time limit of its own. The same
@@ -17,12 +18,35 @@ settings.register_profile("explore", deadline=None, suppress_health_check=[Healt
 settings.register_profile("any-machine", settings.get_profile("explore"), derandomize=True)
 settings.load_profile("any-machine")
 
-# The words of an assertion say that it was a limit of time, also where helpers assert (see pyproject.toml, `reruns`).
+# A helper that asserts explains its failure as a test does.
 pytest.register_assert_rewrite("tests.servers.leftovers")
 
 # The command line is started some hundred times: without bytecode each start compiles all of its modules anew.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--first-rows", action="store_true", help="run each table of cases with its first row: a quick look"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    tables.FIRST_ROWS_ONLY = config.getoption("--first-rows")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """With --first-rows, drop all but the first case of each parametrised test."""
+    if not config.getoption("--first-rows"):
+        return
+    first: dict[str, pytest.Item] = {}
+    for item in items:
+        first.setdefault(item.nodeid.partition("[")[0], item)
+    kept = list(first.values())
+    dropped = [item for item in items if item not in set(kept)]
+    config.hook.pytest_deselected(items=dropped)
+    items[:] = kept
 
 
 @pytest.fixture(scope="session")
