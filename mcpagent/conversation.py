@@ -430,6 +430,8 @@ class Conversation:
     @property
     def discovery(self) -> Discovery:
         """What the history says about tools, with the running batch and what waits to be announced."""
+        if not self._noted and not self._announced:
+            return self._folded
         return _folded((*self._noted, *self._announced), self._folded)
 
     @property
@@ -554,7 +556,10 @@ def is_cut(call: ToolCall) -> bool:
 
 def _tells(message: Message) -> bool:
     """Whether it says something about tools."""
-    return any(isinstance(part, ToolsShown | ToolsChanged | Compacted) for part in message.parts)
+    for part in message.parts:
+        if isinstance(part, ToolsShown | ToolsChanged | Compacted):
+            return True
+    return False
 
 
 # -- what can be said --------------------------------------------------------------------------------------------------

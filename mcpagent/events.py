@@ -405,13 +405,15 @@ _SLOW_SECONDS = 1.0
 def guarded(listener: Callable[[Event], object], clock: Callable[[], float] = time.monotonic) -> Emit:
     """The listener with its errors logged, and once that it takes a second or more or is `async`: nobody who listens
     breaks a run, but the run waits for whoever listens."""
-    name = getattr(listener, "__qualname__", repr(listener))
     told: set[str] = set()
+
+    def name() -> str:
+        return str(getattr(listener, "__qualname__", listener))
 
     def tell_once(what: str, advice: str) -> None:
         if advice not in told:
             told.add(advice)
-            logger.warning("event listener %s %s: %s", name, what, advice)
+            logger.warning("event listener %s %s: %s", name(), what, advice)
 
     def emit(event: Event) -> None:
         started, kind = clock(), type(event).__name__
@@ -421,7 +423,7 @@ def guarded(listener: Callable[[Event], object], clock: Callable[[], float] = ti
                 outcome.close()
                 tell_once(f"gave a coroutine on {kind}", "nothing awaits it; write def, and start a task in it")
         except Exception:
-            logger.exception("event listener %s raised on %s", name, kind)
+            logger.exception("event listener %s raised on %s", name(), kind)
         seconds = clock() - started
         if seconds >= _SLOW_SECONDS:
             tell_once(f"took {seconds:.1f} s on {kind}", "the run waits for it; give its work to a thread or a task")

@@ -172,7 +172,8 @@ async def run_call(
                     output = await held_to_promise(tool, usable_output(tool, working.result()))
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - tools are other people's code
             output = failure_output(error, tool, seconds if timeout.expired() else None)
-        run.of_call.spent += called.of_call.spent  # if a program makes it: for the call that runs the program
+        if run.of_call is not None and called.of_call is not None:  # a program makes it: count it for that call
+            run.of_call.spent += called.of_call.spent
     else:
         output = decision if isinstance(decision, ToolOutput) else ToolOutput(())
     if output.pending and tool is not None and run.tools.is_own(tool):

@@ -200,8 +200,9 @@ async def step(
         provider_tools=run.provider_tools,
         output=output,
     )
-    names = tuple(tool.name for tool in offered)
-    offered_tokens, known_tokens = sum(map(tools.catalog.tokens, offered)), tools.catalog.total_tokens()
+    names = tuple(definition.name for definition in request.tools)
+    offered_tokens = sum(map(tools.catalog.tokens, offered))
+    known_tokens = tools.catalog.total_tokens()
     run.emit(
         RequestSent(
             turn,

@@ -377,7 +377,11 @@ class Message:
     @property
     def tool_calls(self) -> tuple[ToolCall, ...]:
         """The calls in it, malformed ones too, in order."""
-        return tuple(part for part in self.parts if isinstance(part, ToolCall))
+        calls: tuple[ToolCall, ...] = ()
+        for part in self.parts:
+            if isinstance(part, ToolCall):
+                calls += (part,)
+        return calls
 
     @property
     def citations(self) -> tuple[Citation, ...]:
@@ -465,6 +469,9 @@ def _counted(value: Any) -> int:
         return 0
 
 
+NO_USAGE = Usage()
+
+
 @dataclass(frozen=True, slots=True)
 class Spent:
     """What was taken: tokens, money, how much of it was tool definitions, turns, calls, time. Values add up with `+`.
@@ -477,7 +484,7 @@ class Spent:
     count or cut off: they are not in `usage`, but count for limits as these do.
     """
 
-    usage: Usage = field(default_factory=Usage)
+    usage: Usage = NO_USAGE
     dollars: float = 0.0
     cost_known: bool = True
     definition_tokens: int = 0
@@ -493,8 +500,9 @@ class Spent:
         return self.usage.tokens + self.estimated_tokens
 
     def __add__(self, other: Spent) -> Spent:
+        usage = self.usage if other.usage is NO_USAGE else self.usage + other.usage
         return Spent(
-            self.usage + other.usage,
+            usage,
             self.dollars + other.dollars,
             self.cost_known and other.cost_known,
             self.definition_tokens + other.definition_tokens,

@@ -23,7 +23,7 @@ from mcpagent.errors import AgentStateError, LimitError, OutputProblem
 from mcpagent.events import LIMIT_STOPS, Emit, Event, LimitReached, Notice, StopReason, guarded, ignore
 from mcpagent.large_results.setting_aside import LargeResults
 from mcpagent.limits.run_clock import RunClock
-from mcpagent.limits.run_limits import FIRM, LimitKind, Limits, LimitScope, UsedUp, used_up
+from mcpagent.limits.run_limits import FIRM, NO_LIMITS, LimitKind, Limits, LimitScope, UsedUp, used_up
 from mcpagent.messages import Citation, Message, Spent, ToolCall, Usage
 from mcpagent.models.base import Model, ModelRequest, ModelResponse, ModelSettings
 from mcpagent.models.provider_run.provider_tools import ProviderTool
@@ -65,7 +65,7 @@ class RunOptions:
     """
 
     limits: Limits = field(default_factory=Limits)
-    session_limits: Limits = field(default_factory=Limits)
+    session_limits: Limits = NO_LIMITS
     tool_timeout_seconds: float = 300.0
     settings: ModelSettings = field(default_factory=ModelSettings)
     large_result_tokens: int | None = None
@@ -147,12 +147,24 @@ class Tally:
         """For this question."""
         return self.earlier + self.taken
 
+    @property
+    def amounts(self) -> tuple[Spent, ...]:
+        """The parts of `so_far`, not added up: most limits are not set, so most sums are never needed."""
+        return self.earlier, self.spent, Spent(seconds=self.clock.seconds)
+
+
+@dataclass(slots=True)
+class CallTally:
+    """The amounts that the agents and requests of one call have used."""
+
+    spent: Spent = field(default_factory=Spent)
+
 
 @dataclass(frozen=True, slots=True)
 class SessionBudget:
     """What a session may take, and what its runs took before this one."""
 
-    limits: Limits = field(default_factory=Limits)
+    limits: Limits = NO_LIMITS
     before: Spent = field(default_factory=Spent)
 
 
@@ -250,8 +262,8 @@ class RunContext(Generic[Deps]):
     one question at a time. `is_small`: its model is a small one. `keep` writes down what is new before the next step,
     where sessions are kept, and raises `SessionStoreError` if it cannot. `begins_at` is the place of its first message,
     which is the prompt but for what was announced before it. `provider_tools` are run by the model's provider.
-    `of_call` is what agents took that this one call has asked. `large` has what was set aside of this conversation, and
-    sets results aside. `watch` stands beside it.
+    `of_call` is what agents took that this one call has asked, None outside of a call. `limits` are those of this run.
+    `large` has what was set aside of this conversation, and sets results aside. `watch` stands beside it.
     """
 
     deps: Deps
@@ -282,7 +294,8 @@ class RunContext(Generic[Deps]):
     provider_tools: tuple[ProviderTool, ...] = field(default=(), repr=False)
     large: LargeResults = field(default_factory=LargeResults, repr=False, compare=False)
     asking: asyncio.Lock = field(default_factory=asyncio.Lock, repr=False, compare=False)
-    of_call: Tally = field(default_factory=Tally, repr=False, compare=False)
+    of_call: CallTally | None = field(default=None, repr=False, compare=False)
+    limits: Limits = field(default_factory=Limits, repr=False)
     watch: RunWatch = field(default=UNWATCHED, repr=False, compare=False)
 
     @property
@@ -292,7 +305,7 @@ class RunContext(Generic[Deps]):
 
     def for_call(self, call_id: str, tool_name: str, *, approved: bool = False) -> RunContext[Deps]:
         """The context of one call."""
-        return replace(self, call_id=call_id, tool_name=tool_name, approved=approved, of_call=Tally())
+        return replace(self, call_id=call_id, tool_name=tool_name, approved=approved, of_call=CallTally())
 
     def watched_by(self, watch: RunWatch) -> RunContext[Deps]:
         """The same run, with this beside it, which hears each event first."""
@@ -337,9 +350,12 @@ class RunContext(Generic[Deps]):
 
     def count(self, spent: Spent) -> None:
         """Adds what a request or a call took, here and in all runs that this one is part of."""
-        for run in self.lineage:
+        run: RunContext[Any] | None = self
+        while run is not None:
             run.tally.spent += spent
-            run.of_call.spent += spent
+            if run.of_call is not None:
+                run.of_call.spent += spent
+            run = run.parent
 
     def count_turn(self) -> None:
         """Counts a request that is about to be made; raises `LimitStopError` when a limit does not allow it."""
@@ -359,7 +375,7 @@ class RunContext(Generic[Deps]):
         """
         self.check_limits()
         reached = self.tally.reached or self._reaches(("turns",))
-        if reached is not None and not self.tally.so_far.turns:
+        if reached is not None and not self.tally.earlier.turns + self.tally.spent.turns:
             raise LimitStopError(reached)
         return reached
 
@@ -369,12 +385,15 @@ class RunContext(Generic[Deps]):
 
     def _reaches(self, kinds: Sequence[LimitKind]) -> LimitReached | None:
         """The limit of these kinds that is used up, here or in a run that this one is part of; that is told once."""
-        for run in self.lineage:
-            so_far = run.tally.so_far
-            if used := used_up(run.options.limits.of_run(), so_far, kinds):
+        run: RunContext[Any] | None = self
+        while run is not None:
+            so_far = run.tally.amounts
+            if used := used_up(run.limits, so_far, kinds):
                 return self._tell(used, "run" if run is self else "caller")
-            if used := used_up(run.budget.limits, run.budget.before + so_far, kinds):
+            budget = run.budget
+            if budget.limits is not NO_LIMITS and (used := used_up(budget.limits, (*so_far, budget.before), kinds)):
                 return self._tell(used, "session" if run is self else "caller")
+            run = run.parent
         return None
 
     def _tell(self, used: UsedUp, scope: LimitScope) -> LimitReached:

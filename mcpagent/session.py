@@ -357,6 +357,7 @@ class Session(WaysToAsk[Deps]):
             model=self._owner.model,
             tools=self._tools,
             options=options if asked.limits is None else replace(options, limits=asked.limits),
+            limits=(asked.limits or options.limits).of_run(),
             emit=guarded(listener or self._owner.emit),
             refresh=lambda: self._list_again(run),
             keep=partial(self._keep, conversation) if self._keeper is not None else nothing_to_keep,

@@ -181,7 +181,7 @@ def _step_tool(tool: Tool) -> Tool:
             line = {"id": "", "name": tool.name, **output_document(output.for_model(), ())}
             if state := called.tool_context.dump_namespaces():
                 line["state"] = state
-            if called.of_call.spent != Spent():
+            if called.of_call is not None and called.of_call.spent != Spent():
                 line["agents"] = asdict(called.of_call.spent)
             return workflow.store.as_json(line)
 

@@ -6,7 +6,6 @@ import math
 import sys
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass, replace
-from types import NoneType
 from typing import Literal, NamedTuple, TypeAlias, get_args
 
 from mcpagent.messages import Spent
@@ -45,19 +44,10 @@ class Limits:
     seconds: float | None = None
 
     def __post_init__(self) -> None:
-        for name in ("turns", "tool_calls", "tokens"):
-            wanted = "a whole number, 1 or more, or None"
-            expect(
-                f"Limits.{name}",
-                getattr(self, name),
-                (int, NoneType),
-                wanted,
-                holds=lambda it: it is None or 0 < it <= sys.maxsize,
-            )
-        for name in ("dollars", "seconds"):
-            expect(
-                f"Limits.{name}", getattr(self, name), (int, float, NoneType), "a number above 0 or None", holds=_some
-            )
+        for kind in KINDS:
+            limit = getattr(self, kind)
+            if limit is not None:
+                _expect_limit(kind, limit)
 
     def of_run(self) -> Limits:
         """For a run: with a number of turns."""
@@ -84,8 +74,16 @@ class Limits:
         return value
 
 
-def _some(limit: float | None) -> bool:
-    return limit is None or (limit > 0 and math.isfinite(limit))
+NO_LIMITS = Limits()
+
+
+def _expect_limit(kind: LimitKind, limit: object) -> None:
+    """Raise `ConfigError` unless this is a limit of this kind."""
+    place = f"Limits.{kind}"
+    if kind in ("dollars", "seconds"):
+        expect(place, limit, (int, float), "a number above 0 or None", holds=lambda it: it > 0 and math.isfinite(it))
+    else:
+        expect(place, limit, int, "a whole number, 1 or more, or None", holds=lambda it: 0 < it <= sys.maxsize)
 
 
 class UsedUp(NamedTuple):
@@ -96,35 +94,23 @@ class UsedUp(NamedTuple):
     used: float | None
 
 
-def used_up(limits: Limits, spent: Spent, kinds: Sequence[LimitKind]) -> UsedUp | None:
-    """The first of these kinds of which nothing is left, after this was spent; None if there is something left of all.
+def used_up(limits: Limits, amounts: Sequence[Spent], kinds: Sequence[LimitKind]) -> UsedUp | None:
+    """Return the first limit of these kinds that the amounts together have reached, None if there is none.
 
-    Dollars are used up once a price is not known, since nobody can tell then; what costs nothing is within any limit.
+    Dollars are used up as soon as the price of one request is unknown: the sum is then unknown, too.
     """
     for kind in kinds:
-        if (most := limits.most(kind)) is None:
+        most: float | None = getattr(limits, kind)
+        if most is None:
             continue
-        used = amount_of(spent, kind)
-        if kind == "dollars" and not spent.cost_known:
-            return UsedUp(kind, most, None)
+        used: float = 0
+        for spent in amounts:
+            if kind == "dollars" and not spent.cost_known:
+                return UsedUp(kind, most, None)
+            used += getattr(spent, kind)
         if used >= most:
             return UsedUp(kind, most, used)
     return None
-
-
-def amount_of(spent: Spent, kind: LimitKind) -> float:
-    """What was spent of this kind."""
-    match kind:
-        case "turns":
-            return spent.turns
-        case "tool_calls":
-            return spent.tool_calls
-        case "tokens":
-            return spent.tokens
-        case "dollars":
-            return spent.dollars
-        case "seconds":
-            return spent.seconds
 
 
 _OF: dict[LimitScope, str] = {

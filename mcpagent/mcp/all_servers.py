@@ -16,7 +16,7 @@ from mcpagent.mcp import offers
 from mcpagent.mcp.link import ServerLink
 from mcpagent.mcp.lists.server_lists import PromptInfo, ResourceInfo, ToolsDifference, difference
 from mcpagent.mcp.server_options import ServerOptions, unattended_sign_in
-from mcpagent.mcp.server_status import ServerStatus, still_connecting
+from mcpagent.mcp.server_status import Life, ServerStatus, still_connecting
 from mcpagent.text.safe_text import safe_line
 from mcpagent.tools import Tool, ToolOutput
 
@@ -82,6 +82,11 @@ class McpServers:
         """Those whose tools are known, connected or not."""
         return [link for link in self._links.values() if link.is_known]
 
+    @property
+    def lives(self) -> list[Life]:
+        """The state of each server: the same values until something changes."""
+        return [link.life for link in self._links.values()]
+
     def all_tools(self) -> list[Tool]:
         """What those listed, in the order of their names."""
         return [tool for link in self.toolsets for tool in link.bound_tools()]
@@ -99,12 +104,14 @@ class McpServers:
     @property
     def connecting(self) -> tuple[str, ...]:
         """The servers whose tools are not known yet and may be soon."""
-        links = self._links.items()
-        return tuple(name for name, link in links if link.status.state == "connecting" and not link.is_known)
+        found = [name for name, link in self._links.items() if link.life.state == "connecting" and not link.is_known]
+        return tuple(found)
 
     @property
     def unavailable(self) -> dict[str, str]:
         """Why the tools of each server that cannot be used now cannot, in one line."""
+        if not self._links and not self._unusable:
+            return {}
         waited = self.connecting
         return {
             name: still_connecting(status.reason) if name in waited else status.reason or TURNED_OFF

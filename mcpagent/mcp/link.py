@@ -130,6 +130,11 @@ class ServerLink:
         return self._life.status(self.config.name, self._news.warnings)
 
     @property
+    def life(self) -> Life:
+        """The state and what is known in it: the same value until one of them changes."""
+        return self._life
+
+    @property
     def is_known(self) -> bool:
         """Whether its tools can be used: it is not closed, and has listed them, now or in an earlier process."""
         return self._life.state != "closed" and self._life.taken > 0

@@ -187,7 +187,7 @@ class Recorder:
             output = await tool.run(arguments)
             call, progress = run_context(), self._progress.pop((definition.server or "", definition.original_name), [])
             about = {"id": call.call_id, "name": call.tool_name, "server": definition.server, "arguments": made}
-            spent = call.of_call.spent
+            spent = call.of_call.spent if call.of_call is not None else Spent()
             inside = {"agents": asdict(spent)} if spent != Spent() else {}
             self.write("call", {**about, **output_document(output, progress), **inside})
             return output

@@ -209,15 +209,18 @@ class SessionTools:
 
     def offer(self) -> list[Tool]:
         """What the next request offers, in order: virtual tools, pinned by name, then as they were discovered."""
-        names = self._offered(self.conversation.discovery)
-        return [*self.virtual, *(self.later.get(name) or self.known[name] for name in names)]
+        known, later = self._naming.known, self.later
+        offered = list(self.virtual)
+        for name in self._offered(self.conversation.discovery):
+            offered.append(later.get(name) or known[name])
+        return offered
 
     def _offered(self, discovery: Discovery) -> Collection[str]:
         """By the history alone: of the tools found in it the latest, as many as the model takes beside the pinned.
 
         What was withdrawn is still written in the requests and takes its place in them.
         """
-        known = self.known
+        known = self._naming.known
         stands_on = (discovery, known, self.virtual, self.later)
         if self._last is not None and all(map(is_, self._last[0], stands_on)):
             return self._last[1]
@@ -281,7 +284,12 @@ class SessionTools:
 
     def is_own(self, tool: Tool) -> bool:
         """Whether it is one of the runtime's own."""
-        return self.later.get(tool.name) is tool or any(tool is own for own in self.virtual)
+        if self.later.get(tool.definition.name) is tool:
+            return True
+        for own in self.virtual:
+            if own is tool:
+                return True
+        return False
 
     def is_offered(self, name: str) -> bool:
         """Whether the next request offers the tool of this name."""
@@ -383,14 +391,15 @@ class SessionTools:
     def find(self, name: str) -> Tool | None:
         """The tool a model or a person means by this name, in any form that means exactly one."""
         for tool in self.virtual:
-            if tool.name == name:
+            if tool.definition.name == name:
                 return tool
         if name in self.later and self.is_offered(name):
             return self.later[name]
-        if name not in self.known and name in self.conversation.discovery.keys:
+        known = self._naming.known
+        if name not in known and name in self.conversation.discovery.keys:
             return None  # the history's own name for a tool that is not there: no other one may pass for it
         resolved = self._naming.resolver.resolve(name)
-        return self.known[resolved] if resolved is not None else None
+        return known[resolved] if resolved is not None else None
 
     def lost_server(self, name: str) -> str:
         """The server that had the tool of this offered name earlier in the conversation; "" if none had."""
@@ -432,7 +441,12 @@ class SessionTools:
 
     def tokens(self, names: Iterable[str]) -> int:
         """Estimated tokens of these tools' definitions; virtual tools count too."""
-        return sum(self.catalog.tokens(tool) for name in names if (tool := self.find(name)) is not None)
+        tokens = 0
+        for name in names:
+            tool = self.find(name)
+            if tool is not None:
+                tokens += self.catalog.tokens(tool)
+        return tokens
 
     def categories(self) -> list[Category]:
         """What there is to search, one entry per server or custom category, sorted by name."""

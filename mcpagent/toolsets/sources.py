@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from operator import is_
 from pathlib import Path
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
@@ -124,6 +125,9 @@ class ToolSources:
         self._listings: dict[tuple[int, ...], tuple[tuple[list[Tool], ...], Listing]] = {}
         self._combined: dict[tuple[int, ...], tuple[list[Tool], tuple[Tool, ...]]] = {}
         self._last: tuple[list[tuple[str, list[Tool]]], list[Tool], tuple[Tool, ...]] = ([], [], ())
+        self._made_of: list[object] = []
+        """The values that `_listing` was made of, compared by identity. A toolset may change without a new value."""
+        self._listing = Listing()
         self._unusable: dict[str, str] = {}
         self._unmatched: dict[str, list[str]] = {}
         self._emit: Emit = ignore
@@ -213,23 +217,34 @@ class ToolSources:
 
     def listing(self, from_toolsets: tuple[Tool, ...]) -> Listing:
         """Every tool there is, with those of the toolsets as given; the same value until something is different."""
-        servers = [(toolset, tools) for toolset in self.connected if (tools := self._usable(toolset)) is not None]
-        connected = [toolset for toolset, _ in servers]
-        parts = (
-            *(tools for _, tools in servers),
-            self._of_toolsets(from_toolsets),
-            self._content(connected),
-            self._approved("functions", list(self.functions), lambda: self.functions),
-        )
-        descriptions = {toolset.config.name: about(toolset) for toolset in connected}
+        made_of = [from_toolsets, *self.functions, *self.servers.lives]
+        if not self._toolsets and len(made_of) == len(self._made_of) and all(map(is_, made_of, self._made_of)):
+            return self._listing
+        self._made_of, self._listing = made_of, self._listing_of(from_toolsets)
+        return self._listing
+
+    def _listing_of(self, from_toolsets: tuple[Tool, ...]) -> Listing:
+        connected: list[ServerLink] = []
+        parts: list[list[Tool]] = []
+        descriptions: dict[str, str] = {}
+        for server in self.connected:
+            tools = self._usable(server)
+            if tools is not None:
+                connected.append(server)
+                parts.append(tools)
+                descriptions[server.config.name] = about(server)
+        parts.append(self._of_toolsets(from_toolsets))
+        parts.append(self._content(connected))
+        parts.append(self._approved("functions", list(self.functions), lambda: self.functions))
         key = tuple(map(id, parts))
         held = self._listings.get(key)
-        now = (descriptions, self.unavailable, self.expects_deferred, self.servers.connecting)
+        unavailable = self.unavailable
+        now = (descriptions, unavailable, self._expects_deferred(unavailable), self.servers.connecting)
         before = held[1] if held is not None else Listing()
         told = (before.descriptions, before.unavailable, before.expects_deferred, before.connecting)
         if held is None or now != told:
             all_tools = before.tools if held is not None else tuple(tool for part in parts for tool in part)
-            held = (parts, Listing(all_tools, *now))
+            held = (tuple(parts), Listing(all_tools, *now))
             _keep(self._listings, key, held)
         return held[1]
 
@@ -289,11 +304,11 @@ class ToolSources:
         """Why each server that cannot be used now cannot, in one line."""
         return self.servers.unavailable | self._unusable
 
-    @property
-    def expects_deferred(self) -> bool:
-        """Whether a server that is not connected yet, or a toolset in a run, has tools to be hidden until found."""
-        late = any(name in self._deferring for name in self.unavailable)
-        return late or any(expects_deferred(toolset) for toolset in self._toolsets)
+    def _expects_deferred(self, unavailable: Mapping[str, str]) -> bool:
+        """Return whether an unavailable server, or a toolset in a run, has tools to be hidden until found."""
+        if not self._deferring.isdisjoint(unavailable):
+            return True
+        return any(expects_deferred(toolset) for toolset in self._toolsets)
 
 
 class WrappedSources:
