@@ -219,7 +219,7 @@ def _properties(check: Check, rule: dict[str, Any], schema: dict[str, Any], valu
     for name, part in rule.items():
         if name in value:
             for misfit in check.misfits(part, value[name]):
-                found.append(misfit.below(name))  # noqa: PERF401 - a comprehension is one more frame at each level
+                found.append(misfit.below(name))
     return found
 
 
