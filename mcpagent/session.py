@@ -203,7 +203,12 @@ class Session(WaysToAsk[Deps]):
 
     def __repr__(self) -> str:
         pending = len(self.pending)
-        state = "answering" if self.is_answering else f"{pending} pending" if pending else "idle"
+        if self.is_answering:
+            state = "answering"
+        elif pending:
+            state = f"{pending} pending"
+        else:
+            state = "idle"
         held = f"{len(self._conversation)} messages, {len(self._tools.known)} tools"
         return f"<Session {safe_line(self.id, 60)}: {held}, {state}>"
 

@@ -97,7 +97,13 @@ def card_servers(card: AgentCard, environ: Mapping[str, str] | None = None) -> S
     deferring = {
         _connect_name(entry, number): entry.get("defer_loading") for number, entry in enumerate(card.mcp_connect)
     }
-    scope: Scope = "" if not card.path else "user" if is_users_own(card.path, environ) else "given"
+    scope: Scope
+    if not card.path:
+        scope = ""
+    elif is_users_own(card.path, environ):
+        scope = "user"
+    else:
+        scope = "given"
     marked = (
         replace(server, defer_loading=deferring.get(server.name), source=card.path, scope=scope)
         for server in own.servers

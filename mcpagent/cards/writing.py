@@ -82,7 +82,12 @@ def _yaml(data: Mapping[str, Any]) -> str:
 
     def text_node(dumper: Dumper, text: str) -> yaml.ScalarNode:
         # PyYAML folds these as line breaks; in double quotes they are escaped.
-        style = '"' if any(char in text for char in "\x85\u2028\u2029\ufeff") else "|" if "\n" in text else None
+        if any(char in text for char in "\x85\u2028\u2029\ufeff"):
+            style = '"'
+        elif "\n" in text:
+            style = "|"
+        else:
+            style = None
         return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
     Dumper.add_representer(str, text_node)

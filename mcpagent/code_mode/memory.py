@@ -177,13 +177,12 @@ class Memory:
         return signed
 
     def _variables(self) -> Mapping[str, Any]:
-        why = (
-            _TOO_LARGE
-            if len(self.state) > MAX_KEPT
-            else _NOT_FOR_STORES
-            if self._has_secret(self.state, *self.context)
-            else ""
-        )
+        if len(self.state) > MAX_KEPT:
+            why = _TOO_LARGE
+        elif self._has_secret(self.state, *self.context):
+            why = _NOT_FOR_STORES
+        else:
+            why = ""
         return {
             "state": _text(self.state) if not why else "",
             "context": self.context if not why else (),

@@ -193,7 +193,12 @@ class _Types:
             kinds = [*dict.fromkeys(one for one in kind if isinstance(one, str))][: _MAX_BRANCHES + 1]
             return self._union([self.of({**schema, "type": one}, hint, depth) for one in kinds])
         if kind is None:
-            kind = "object" if "properties" in schema else "array" if "items" in schema else None
+            if "properties" in schema:
+                kind = "object"
+            elif "items" in schema:
+                kind = "array"
+            else:
+                kind = None
         match kind:
             case "object":
                 return self._object(schema, hint, depth)

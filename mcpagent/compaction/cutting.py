@@ -98,13 +98,17 @@ class Live:
         known |= {result.call_id: result for result in shortened}
         stays = self.staying(cut)
         there = {part.call_id for at in (*stays, *range(cut, self.end)) for part in self.messages[at].tool_results}
+        unmoved = 0
+        if not anew:
+            before_last = self.before.unmoved if self.before is not None else 0
+            unmoved = self.end - (self.place - before_last)
         return Compacted(
             kept=self.end - cut,
             summary=summary,
             pinned=tuple(self.end - at for at in stays),
             shortened=tuple(result for call_id, result in known.items() if call_id in there),
             used=self._used(),
-            unmoved=0 if anew else self.end - (self.place - self.before.unmoved if self.before is not None else 0),
+            unmoved=unmoved,
             is_cut=is_cut or (not summary and self.before is not None and self.before.is_cut),
         )
 

@@ -122,7 +122,12 @@ def cleaned(text: str, tokens: int) -> str:
 def answer_tokens(tokens: int, settings: ModelSettings) -> int:
     """The room that an answer needs for a summary of so many tokens, and for thoughts before it."""
     level = settings.thinking
-    thoughts = level if isinstance(level, int) else 0 if level in (None, "off") else LEVEL_TOKENS
+    if isinstance(level, int):
+        thoughts = level
+    elif level in (None, "off"):
+        thoughts = 0
+    else:
+        thoughts = LEVEL_TOKENS
     return max(2 * tokens, LEAST_ANSWER) + thoughts
 
 

@@ -46,7 +46,12 @@ def spellings(uri: str) -> Iterator[str]:
     whole = _SAME_PLACE.sub("/", posixpath.normpath(f"/{path}"))
     if path.endswith("/") and whole != "/":
         whole += "/"
-    ports = {f":{port}"} if port and port != usual else {"", f":{usual}"} if usual else {""}
+    if port and port != usual:
+        ports = {f":{port}"}
+    elif usual:
+        ports = {"", f":{usual}"}
+    else:
+        ports = {""}
     for name in {host, *_hosts(host)} if usual else {host}:
         for end_of_host in sorted(ports):
             yield f"{scheme}://{name}{end_of_host}{whole}{question}{query}"

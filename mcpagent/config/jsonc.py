@@ -28,13 +28,15 @@ _EXTRAS = re.compile(
 _TRAILING_COMMA = re.compile(r'"(?:[^"\\\n]|\\.)*"?|(,)(?=\s*[}\]])', re.DOTALL)
 _LEXEME = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+', re.DOTALL)
 
+_NOT_A_LINE_END = re.compile(r"[^\n]")
+
 
 def blank_comments(text: str) -> str:
     """The text with comments turned into spaces, so that offsets and lines stay."""
 
     def blank(match: re.Match[str]) -> str:
         found = match.group()
-        return found if match["string"] else "".join("\n" if char == "\n" else " " for char in found)
+        return found if match["string"] else _NOT_A_LINE_END.sub(" ", found)
 
     return _EXTRAS.sub(blank, text)
 

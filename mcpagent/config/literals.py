@@ -60,9 +60,8 @@ def _is_a_place(value: str) -> bool:
 def _secrets(entry: Mapping[str, Any]) -> Iterator[LiteralSecret]:
     yield from _named_secrets(entry)
     args = entry.get("args")
-    yield from _secrets_of_words(
-        [item if isinstance(item, str) else "" for item in args] if isinstance(args, list) else []
-    )
+    if isinstance(args, list):
+        yield from _secrets_of_words([item if isinstance(item, str) else "" for item in args])
     for key in KEYS["sign_in"]:
         for name, value in _strings(entry.get(key)):
             if is_literal_secret(name, value):

@@ -75,7 +75,12 @@ def contrast_ratio(foreground: Colour, background: Colour) -> str:
     """Calculate the contrast ratio of text and background colours after WCAG."""
     light, dark = sorted((_luminance(_parsed(name)) for name in (foreground, background)), reverse=True)
     ratio = (light + 0.05) / (dark + 0.05)
-    grade = "passes AAA" if ratio >= 7 else "passes AA" if ratio >= 4.5 else "fails AA for normal text"
+    if ratio >= 7:
+        grade = "passes AAA"
+    elif ratio >= 4.5:
+        grade = "passes AA"
+    else:
+        grade = "fails AA for normal text"
     return f"{ratio:.2f}:1, {grade}"
 
 

@@ -76,7 +76,9 @@ class LargeOutput:
     @cached_property
     def data(self) -> Data:
         """What the text was read as, once."""
-        return read_data(self.text) if self.text else Data("images" if self.images else "binary")
+        if self.text:
+            return read_data(self.text)
+        return Data("images" if self.images else "binary")
 
     # -- lines, counted from 1 ----------------------------------------------------------------------------------------
 

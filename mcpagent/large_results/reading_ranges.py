@@ -74,7 +74,9 @@ def _range(arguments: Mapping[str, Any], what: str, most: int, usual: int) -> tu
     """First and last, counted from 1, within what there is; -3 is the third from the end."""
     first, last = (whole_number(arguments, f"{end}_{what}") for end in ("start", "end"))
     first, last = (most + given + 1 if given is not None and given < 0 else given for given in (first, last))
-    start = max(first if first is not None else 1 if last is None else last - usual + 1, 1)
+    if first is None:
+        first = 1 if last is None else last - usual + 1
+    start = max(first, 1)
     end = min(last if last is not None else start + usual - 1, most)
     if start > most:
         raise InputError(f"start_{what}: it has {most:,} {'lines' if what == 'line' else 'characters'}, got {start:,}")

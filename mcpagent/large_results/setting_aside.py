@@ -80,7 +80,12 @@ class LargeResults:
         is_large = size > line > 0
         if not force and (not line or not (is_large or blocks) or result.name in READER_NAMES):
             return result
-        form = brief_form if force else short_form if is_large else kept_form
+        if force:
+            form = brief_form
+        elif is_large:
+            form = short_form
+        else:
+            form = kept_form
         given = LargeOutput.of(result.content, blocks)
 
         def judged() -> tuple[LargeOutput, str]:

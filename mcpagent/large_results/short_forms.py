@@ -33,8 +33,10 @@ def kept_form(output: LargeOutput) -> str:
 def brief_form(output: LargeOutput) -> str:
     """In one or two lines."""
     begins = line_for_model(output.text[: 4 * BRIEF_HEAD], BRIEF_HEAD)
-    told = f" It begins: {fenced(begins) if '`' in begins else begins}" if begins else ""
-    return f"{_first_line(output)}{told}"
+    if not begins:
+        return _first_line(output)
+    shown = fenced(begins) if "`" in begins else begins
+    return f"{_first_line(output)} It begins: {shown}"
 
 
 def _first_line(output: LargeOutput) -> str:

@@ -106,7 +106,11 @@ class Redactor:
 
     def _json(self, value: Any, depth: int, names: Collection[str] = ()) -> Any:
         if isinstance(value, str) or depth > _DEEPEST:
-            return (value if value in names else self.result(value)) if isinstance(value, str) else REDACTED
+            if isinstance(value, str):
+                if value in names:
+                    return value
+                return self.result(value)
+            return REDACTED
         if isinstance(value, dict):
             return self._of_object(value, depth, names)
         return [self._json(item, depth + 1, names) for item in value] if isinstance(value, list) else value

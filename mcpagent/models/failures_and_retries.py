@@ -286,7 +286,11 @@ def _request_id(body: object, headers: Mapping[str, str]) -> str:
 def _generated(inner: Mapping[str, Any]) -> str:
     """Groq's `failed_generation` (https://console.groq.com/docs/tool-use): words, or JSON."""
     written = inner.get("failed_generation")
-    return "" if written is None else written if isinstance(written, str) else json.dumps(written)
+    if written is None:
+        return ""
+    if isinstance(written, str):
+        return written
+    return json.dumps(written)
 
 
 def _told_window(inner: Mapping[str, Any], message: str) -> int | None:

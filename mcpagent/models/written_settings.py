@@ -103,7 +103,12 @@ def _sample(settings: ModelSettings, profile: Profile, made: WrittenSettings) ->
 def _effort(thinking: str | int, profile: Profile) -> Effort:
     """The effort that comes nearest, of two the higher."""
     if isinstance(thinking, int):
-        thinking = "high" if thinking >= _HIGH_FROM else "medium" if thinking >= _MEDIUM_FROM else "low"
+        if thinking >= _HIGH_FROM:
+            thinking = "high"
+        elif thinking >= _MEDIUM_FROM:
+            thinking = "medium"
+        else:
+            thinking = "low"
     wanted = _EFFORTS.index("none" if thinking == "off" else thinking)
     return min(profile.efforts, key=lambda effort: (abs(_EFFORTS.index(effort) - wanted), -_EFFORTS.index(effort)))
 

@@ -54,7 +54,13 @@ def tool_search_section(
     provider's search, whose name is its own.
     """
     listed = "\n".join(category_lines) or "- none: no tools are connected"
-    words = ("tool_search_short" if is_short else "tool_search_loading") if loads else "tool_search"
+    if loads:
+        if is_short:
+            words = "tool_search_short"
+        else:
+            words = "tool_search_loading"
+    else:
+        words = "tool_search"
     return _words("tool_search_provider" if provider_searches else words).substitute(categories=listed)
 
 

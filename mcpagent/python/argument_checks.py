@@ -188,7 +188,12 @@ def _taken_apart(kind: Any) -> tuple[str, Any, tuple[Any, ...]]:
         return "union", origin, options
     if origin is Literal:
         return "literal", origin, options
-    shape = "mapping" if _is_mapping(origin) else "sequence" if _is_sequence(origin) else "one"
+    if _is_mapping(origin):
+        shape = "mapping"
+    elif _is_sequence(origin):
+        shape = "sequence"
+    else:
+        shape = "one"
     return shape, origin, options
 
 

@@ -89,7 +89,12 @@ class ToolIndex:
             raise ConfigError(f'strategy: unknown ranking "{strategy}"; use {known} or a function')
         vectors = vectors_for(strategy, embedder, cache_folder)
         is_measured = embedder is None or hasattr(embedder, "cosines")
-        self._min_strength = min_strength if min_strength is not None else MIN_STRENGTH if is_measured else 0.0
+        if min_strength is not None:
+            self._min_strength = min_strength
+        elif is_measured:
+            self._min_strength = MIN_STRENGTH
+        else:
+            self._min_strength = 0.0
         self._uses = Uses(history) if history is not None else None
         self._strategy = strategy
         self._lock = threading.RLock()
@@ -292,14 +297,22 @@ class ToolIndex:
                 return replace(begun, nearest=near)
         matches = [self._match(number, _EXACT_SCORE, word) for number, word in named.items()]
         worths = self._held.postings.worths(asked.factors)  # as they are now, whenever the reasons are asked for
-        least = math.inf if named and says_only(text, named.values()) else FITS * (others[best[0]] if best else 0.0)
+        least = FITS * others[best[0]] if best else 0.0
+        if named and says_only(text, named.values()):
+            least = math.inf
         for number in best[: max(limit - len(named), 0)]:
             tool, score = self._held.tools[number], others[number]
             why = partial(self._reasons, ranking.ranked(number), tool, asked, worths)
             matches.append(Match(tool, score, why, fits=weak or score >= least))
         counted = 0 if weak else ranking.found + len(named) - (len(ranking.scores) - len(others))
         found = max(counted, len(named))
-        how: How = "exact" if named else "ranked" if asked.factors.keys() - asked.guessed else "fuzzy"
+        how: How
+        if named:
+            how = "exact"
+        elif asked.factors.keys() - asked.guessed:
+            how = "ranked"
+        else:
+            how = "fuzzy"
         if not matches:
             return replace(begun, found=found, nearest=self.names_near(text))
         return replace(begun, matches=tuple(matches), found=found, how=how)

@@ -157,7 +157,8 @@ def _kept_in_place(found: re.Match[str]) -> str:
 
 @lru_cache(maxsize=4_096)
 def _placed(before: str, run: str, after: str) -> str:
-    kept = run[0] if _selects(run[0], before, after if len(run) == 1 else "") else ""
+    follows = after if len(run) == 1 else ""
+    kept = run[0] if _selects(run[0], before, follows) else ""
     rest = run[len(kept) :]
     if rest[:1] == "\u200d" and _EMOJI.match(before) and _EMOJI.match(after):
         return f"{kept}\u200d"

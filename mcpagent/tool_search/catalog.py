@@ -366,13 +366,12 @@ def _by_key(listed: Sequence[Tool], shared: Shared) -> dict[ToolKey, Tool]:
     by_key = dict(zip(keys, listed, strict=True))
     for name in sorted(shared.reserved):
         if ToolKey(None, name) in by_key:
-            why = (
-                "code mode has a tool of this name, or the provider runs one"
-                if name in shared.taken
-                else "the name is reserved for readers of large results"
-                if name in READER_NAMES
-                else "the name is reserved for tool search"
-            )
+            if name in shared.taken:
+                why = "code mode has a tool of this name, or the provider runs one"
+            elif name in READER_NAMES:
+                why = "the name is reserved for readers of large results"
+            else:
+                why = "the name is reserved for tool search"
             raise ConfigError(f'tool "{name}": {why}; rename the function')
     if len(by_key) < len(listed):
         key = next(key for key, count in Counter(keys).items() if count > 1)

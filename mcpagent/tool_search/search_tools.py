@@ -139,7 +139,12 @@ async def _search(session: SessionTools, arguments: dict[str, Any]) -> ToolOutpu
     loaded = _loaded(result, session, offered) if loads else ()
     is_part = loads and not offered.union(loaded).issuperset(names)
     there = offered.union(loaded) if is_part else offered
-    after = "" if not loads else ALL_LOADED if not is_part else SOME_LOADED
+    if not loads:
+        after = ""
+    elif not is_part:
+        after = ALL_LOADED
+    else:
+        after = SOME_LOADED
     answer = _search_answer(result, session, there, after=after, offset=asked.offset)
     shown_query = (query if isinstance(query, str) else ", ".join(query[:MAX_QUERIES]))[:MAX_QUERY]
     seconds, connecting = time.monotonic() - started, session.listing.connecting

@@ -46,7 +46,9 @@ def _pandas_frame(frame: Any) -> Table:
     rows: Iterable[Sequence[Any]] = frame.head(MAX_ROWS).itertuples(index=shows_index, name=None)
     if index.nlevels > 1:
         rows = [(*row[0], *row[1:]) for row in rows]
-    levels = ["index" if name is None else _label(name) for name in index.names] if shows_index else []
+    levels: list[str] = []
+    if shows_index:
+        levels = ["index" if name is None else _label(name) for name in index.names]
     return Table((*levels, *names), list(rows), len(frame))
 
 

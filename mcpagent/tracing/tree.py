@@ -74,7 +74,9 @@ def _rows(spans: Sequence[TraceSpan], branches: Branches) -> Iterator[Row]:
             yield Row(
                 f"{before}{branch}{safe_line(span.name, 80)}", took(span.seconds), _about(span, branches), span.failed
             )
-            inner = before if not branch else before + ("   " if branch == branches.last else branches.line)
+            inner = before
+            if branch:
+                inner += "   " if branch == branches.last else branches.line
             children = below.get(span.span_id, [])
             inner = inner[: DEEPEST * len(branches.line)]
             waiting += [

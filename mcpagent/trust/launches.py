@@ -59,7 +59,12 @@ def find_program(config: ServerConfig, environment: Mapping[str, str]) -> str:
         path = (Path(config.cwd) / Path(command).expanduser()).absolute()
         if found := shutil.which(path):
             return str(found)
-        why = "is a directory" if path.is_dir() else "is not executable" if path.exists() else "does not exist"
+        if path.is_dir():
+            why = "is a directory"
+        elif path.exists():
+            why = "is not executable"
+        else:
+            why = "does not exist"
         raise start_error(config, f'"{safe_line(command)}" {why}; fix "command"')
     search = [folder for folder in environment.get("PATH", os.defpath).split(os.pathsep) if os.path.isabs(folder)]
     for folder in search:

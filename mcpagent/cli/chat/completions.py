@@ -116,7 +116,10 @@ def _files(typed: str, back: int, folder: Path, *, is_quoted: bool) -> Iterator[
             continue
         path = f"{head}{slash}{name}" + ("" if is_file else "/")
         needs_quotes = is_quoted or re.search(r"[\s\\'\"]", path)
-        text = f'"{path}' + ('"' if is_file else "") if needs_quotes else path
+        text = path
+        if needs_quotes:
+            # The quotation of a folder stays open: a name in it follows.
+            text = f'"{path}"' if is_file else f'"{path}'
         yield Completion(text, start_position=-back, display=name + ("" if is_file else "/"))
 
 

@@ -55,7 +55,13 @@ class UnclearError(InputError):
 
 def meant_sessions(options: Options, store: SessionStore, wanted: str) -> list[SessionInfo]:
     """Those meant by an id, by its beginning, or by words; all without any. Raises `InputError` if there is none."""
-    found = (store.match(wanted) if wanted.strip() else store.sessions()) if is_begun(options) else []
+    if is_begun(options):
+        if wanted.strip():
+            found = store.match(wanted)
+        else:
+            found = store.sessions()
+    else:
+        found = []
     if not found:
         if wanted.strip() and is_begun(options):
             raise InputError(f'no conversation is meant by "{safe_line(wanted, 60)}"; see mcpagent sessions list')

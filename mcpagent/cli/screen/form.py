@@ -149,7 +149,10 @@ class Field:
         low, high = (self.rule.get(key) for key in (("minLength", "maxLength") if is_text else ("minimum", "maximum")))
         bounds = [f"from {low:g}"] if _is_number(low) else []
         bounds += [f"up to {high:g}"] if _is_number(high) else []
-        return f"{words}, {' '.join(bounds)}{' characters' if is_text else ''}" if bounds else words
+        if not bounds:
+            return words
+        unit = " characters" if is_text else ""
+        return f"{words}, {' '.join(bounds)}{unit}"
 
 
 def looks_secret(words: str) -> bool:

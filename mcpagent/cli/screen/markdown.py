@@ -89,7 +89,11 @@ def print_block(console: Console, block: str) -> None:
 
 
 def _without_link(style: Style | None) -> Style | str:
-    return "" if style is None else style.update_link(None) if style.link else style
+    if style is None:
+        return ""
+    if style.link:
+        return style.update_link(None)
+    return style
 
 
 @cache

@@ -72,7 +72,11 @@ class Probe:
     @property
     def state(self) -> ServerState:
         """As a chat has it after as long a time."""
-        return "ready" if self.ok else "connecting" if self.is_connecting else "failed"
+        if self.ok:
+            return "ready"
+        if self.is_connecting:
+            return "connecting"
+        return "failed"
 
     @property
     def ok(self) -> bool:

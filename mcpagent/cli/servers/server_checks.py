@@ -145,7 +145,10 @@ def _unpinned_image(words: Sequence[str]) -> tuple[str, str] | None:
         return None
     name, colon, tag = image.rpartition(":")
     has_tag = bool(colon) and "/" not in tag
-    return None if has_tag and tag != "latest" else (name if has_tag else image, f"{name if has_tag else image}:TAG")
+    if has_tag and tag != "latest":
+        return None
+    untagged = name if has_tag else image
+    return untagged, f"{untagged}:TAG"
 
 
 _IMAGE_FLAGS = frozenset({"--rm", "--init", "--interactive", "--tty", "--privileged", "--read-only", "--detach"})

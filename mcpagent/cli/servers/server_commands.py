@@ -66,7 +66,12 @@ def _configured_lines(
     width = max(map(len, configuration.names), default=0)
     for server in configuration.servers.servers:
         mark = "-" if server.disabled else terminal.glyphs.dot
-        state = "disabled  " if server.disabled else "not trusted yet  " if server.name in waiting else ""
+        if server.disabled:
+            state = "disabled  "
+        elif server.name in waiting:
+            state = "not trusted yet  "
+        else:
+            state = ""
         source = f"  {short_path(server.source, options.folder)}" if server.source else ""
         name = column(safe_line(server.name, 64), width)
         yield Text.assemble(f"{mark} ", (name, "user"), f"  {state}{target_of(server)}", (source, "dim"))

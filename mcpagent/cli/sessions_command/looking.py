@@ -33,13 +33,19 @@ def list_sessions(options: Options, words: str, limit: int, *, here: bool) -> Ex
     terminal, store = open_terminal(options.color), store_of(options)
     found: list[SessionInfo] = []
     if is_begun(options):
-        found = store.match(words) if words else store.sessions(folder=options.folder if here else None)
+        folder = options.folder if here else None
+        found = store.match(words) if words else store.sessions(folder=folder)
     if here:
         found = [info for info in found if info.folder == str(options.folder)]
     shown = found[:limit]
     lines = listed_lines(shown, options, terminal)
     if not shown:
-        which = " with these words" if words else " of this folder" if here else ""
+        if words:
+            which = " with these words"
+        elif here:
+            which = " of this folder"
+        else:
+            which = ""
         lines = [Text(f"no conversation{which} is kept in {safe_line(where_shown(options), 200)}", "dim")]
     terminal.report(options, [info_document(info) for info in shown], *lines)
     if len(found) > limit and options.output == "text":

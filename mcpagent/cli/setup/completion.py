@@ -124,7 +124,8 @@ def _candidates(place: _Place, open_word: str, command: Any, names: Names) -> It
         values = _values(option, names) if option is not None else ()
         yield from (Completed(f"{name}={item.word}", item.about) for item in values)
     elif open_word.startswith("-") and not place.is_closed:
-        leaf = place.leaf if place.path else command.commands["ask" if place.is_asking else "chat"]
+        default = "ask" if place.is_asking else "chat"
+        leaf = place.leaf if place.path else command.commands[default]
         for param in options_in(leaf):
             shown = [
                 name for name in (*param.opts, *param.secondary_opts) if name.startswith("--") and not param.hidden

@@ -82,7 +82,11 @@ def _shown(name: str, value: Any) -> Any:
 
     if not isinstance(value, str):
         return value
-    return shown_spec(value) if name == "model" else without_shapes(value) if name == "session_db" else value
+    if name == "model":
+        return shown_spec(value)
+    if name == "session_db":
+        return without_shapes(value)
+    return value
 
 
 # --- path and edit ---

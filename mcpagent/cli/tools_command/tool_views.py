@@ -152,7 +152,11 @@ def _no_match(result: SearchResult) -> str:
 
 def _score(score: float) -> str:
     """Fused scores are at most about 2, those of words alone reach 30 and more, names 1,000."""
-    return f"{score:>5.2f}" if score < 10 else f"{score:>5.1f}" if score < 1_000 else f"{score:>5.0f}"
+    if score < 10:
+        return f"{score:>5.2f}"
+    if score < 1000:
+        return f"{score:>5.1f}"
+    return f"{score:>5.0f}"
 
 
 def because(match: Match) -> str:

@@ -54,12 +54,22 @@ class Slot:
         self.name, self.schema, self.required = name, schema, required
         words, self.about = split_words(name), str(schema.get("description") or "")[:300]
         self.words, self.told = frozenset(map(concept, words)), concepts(self.about)
-        self.direction = -1 if _SOURCE.intersection(words) else 1 if _TARGET.intersection(words) else 0
+        if _SOURCE.intersection(words):
+            self.direction = -1
+        elif _TARGET.intersection(words):
+            self.direction = 1
+        else:
+            self.direction = 0
         spoken, declared = f"{' '.join(words)}|{self.about.lower()}".replace("\n", " "), schema.get("type")
         by_name = next(kind for kind, pattern in _KINDS.items() if re.search(pattern, spoken))
         self.kind = _FORMATS.get(str(schema.get("format")), by_name)
         if isinstance(schema.get("enum"), list) or declared not in ("string", None):
-            self.kind = "enum" if "enum" in schema else "number" if declared == "integer" else str(declared)
+            if "enum" in schema:
+                self.kind = "enum"
+            elif declared == "integer":
+                self.kind = "number"
+            else:
+                self.kind = str(declared)
 
 
 def slots_of(schema: Mapping[str, Any]) -> list[Slot]:
@@ -194,7 +204,12 @@ class Fit:
                 spans = spans or [found.span() for found in re.finditer(rf"(?i)\b{re.escape(spelled or '-')}\b", text)]
                 named += [Piece("choice", *span, value) for span in spans if not self._is_taken(*span)]
             towards = [piece for piece in named if self.need.direction(piece) == slot.direction]
-            chosen = named if len(named) == 1 else towards if len(towards) == 1 and slot.direction else []
+            if len(named) == 1:
+                chosen = named
+            elif len(towards) == 1 and slot.direction:
+                chosen = towards
+            else:
+                chosen = []
             self.doubtful += named if slot.kind == "enum" and not chosen else []
             for piece in chosen:
                 self._take(slot, piece)
@@ -233,7 +248,12 @@ class Fit:
         if slot.kind == "unit":
             is_target = before[0] in ("to", "in", "into", "as") or before[:2] == ["many", "how"]
             is_source = before[0][0].isdigit() or before[0] in ("a", "an")
-            return 4.0 if slot.direction == (1 if is_target else -1 if is_source else 0) else -5.0
+            direction = 0
+            if is_target:
+                direction = 1
+            elif is_source:
+                direction = -1
+            return 4.0 if slot.direction == direction else -5.0
         if slot.kind == "zone" and any(0 <= piece.start - time.end < 7 for time in self.need.of("time")):
             return -4.0 * slot.direction  # "9:00 in Tokyo"
         is_percent = noun == concept("%")
@@ -245,7 +265,12 @@ class Fit:
         if is_result or is_index or (slot.schema.get("type") == "integer" and piece.value % 1):
             return -5.0
         said = [token[3] for token in self.need.tokens if token[1] <= piece.start and token[2] not in FILLER][-1:]
-        named = 4.0 if noun in slot.words else 3.0 if slot.kind == "number" and noun in slot.told else 0.0
+        if noun in slot.words:
+            named = 4.0
+        elif slot.kind == "number" and noun in slot.told:
+            named = 3.0
+        else:
+            named = 0.0
         named += 3.0 * any(slot.words & terms for terms in said)
         return named + 2.0 * (slot.direction * self.need.direction(piece) > 0)
 
@@ -293,7 +318,12 @@ class Fit:
             start, end = runs[0].start, runs[-1].end
             is_plain = not any(run.value.lower().split()[0] in COMMANDS for run in runs[1:])
             for low, _, word, _ in need.tokens:
-                allowed = _LEADS if low < start else _TAILS if low >= end else ("and",)
+                if low < start:
+                    allowed = _LEADS
+                elif low >= end:
+                    allowed = _TAILS
+                else:
+                    allowed = ("and",)
                 is_plain &= word not in FILLER or word in allowed or self._is_taken(low, low + 1)
             is_number = values == {"number"} and len(runs) == 1 and need.verb in self.named
             if is_plain and (is_number or not values):

@@ -97,7 +97,12 @@ def _moment(text: str, now: datetime, shape: str) -> str | None:
     if re.match(r"(?!(\d\d?)/\1/)0?(?:[1-9]|1[012])/0?(?:[1-9]|1[012])/", text):
         return None  # nobody can say which one is the month
     named = {"christmas": "25 december", "noon": "12:00", "midnight": "00:00"}.get(text, text)
-    order = "YMD" if re.match(r"\d{4}-", text) else "MDY" if re.match(r"\d\d?/(?:1[3-9]|[23]\d)/", text) else "DMY"
+    if re.match("\\d{4}-", text):
+        order = "YMD"
+    elif re.match("\\d\\d?/(?:1[3-9]|[23]\\d)/", text):
+        order = "MDY"
+    else:
+        order = "DMY"
     settings = {"RELATIVE_BASE": now.replace(tzinfo=None), "PREFER_DATES_FROM": "future", "DATE_ORDER": order}
     found: datetime | None = dateparser.parse(named, languages=["en"], settings=settings)
     return found.strftime(shape) if found else None
@@ -105,7 +110,11 @@ def _moment(text: str, now: datetime, shape: str) -> str | None:
 
 def _number(text: str) -> int | float:
     plainly = text.lower().replace(",", "").replace("−", "-")
-    return _SPOKEN[plainly] if plainly in _SPOKEN else float(plainly) if "." in plainly else int(plainly)
+    if plainly in _SPOKEN:
+        return _SPOKEN[plainly]
+    if "." in plainly:
+        return float(plainly)
+    return int(plainly)
 
 
 _MATHS = {

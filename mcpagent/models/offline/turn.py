@@ -183,4 +183,8 @@ def _value(value: Any) -> str:
     if isinstance(value, str) and re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d)?(?:Z|[+-]\d\d:\d\d)?", value):
         moment = datetime.fromisoformat(value)
         return f"{moment:%H:%M} on {moment:%A}, {moment.day} {moment:%B %Y}"
-    return f"{value:.10g}" if isinstance(value, float) else value if isinstance(value, str) else json.dumps(value)
+    if isinstance(value, float):
+        return f"{value:.10g}"
+    if isinstance(value, str):
+        return value
+    return json.dumps(value)

@@ -182,7 +182,12 @@ class CompletionStream:
     def _add_call(self, delta: Mapping[str, Any]) -> None:
         index = delta.get("index")
         call_id = delta.get("id")
-        call = self._call_at.get(index) if index is not None else (self._calls[-1] if self._calls else None)
+        if index is not None:
+            call = self._call_at.get(index)
+        elif self._calls:
+            call = self._calls[-1]
+        else:
+            call = None
         is_new = call is None or bool(call_id and call["id"] and call_id != call["id"])
         if index is None and (delta.get("function") or {}).get("name"):
             is_new = True

@@ -176,7 +176,12 @@ def read_submitted(response: ModelResponse) -> ModelResponse:
         kept[place] = replace(call, provider_data={"extra_content": signed, **call.provider_data})
     kept.insert(place, Text(last.malformed or json_text(last.arguments)))
     made = replace(message, parts=tuple(kept))
-    stop = response.stop if response.stop in ("length", "refusal") else "tool_calls" if made.tool_calls else "end"
+    if response.stop in ("length", "refusal"):
+        stop = response.stop
+    elif made.tool_calls:
+        stop = "tool_calls"
+    else:
+        stop = "end"
     return replace(response, message=made, stop=stop)
 
 

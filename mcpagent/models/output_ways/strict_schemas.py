@@ -106,7 +106,12 @@ class _SubsetWriter:
 
     def _leads_back(self, made: Mapping[str, Any]) -> bool:
         def names(node: Any) -> set[str]:
-            children = node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
+            if isinstance(node, dict):
+                children = node.values()
+            elif isinstance(node, list):
+                children = node
+            else:
+                children = ()
             found = {str(node["$ref"]).rpartition("/")[2]} if isinstance(node, dict) and "$ref" in node else set()
             return found.union(*map(names, children))
 

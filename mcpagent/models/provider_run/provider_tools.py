@@ -216,9 +216,10 @@ def names_taken(tools: Iterable[ProviderTool]) -> frozenset[str]:
     """The names that no tool of ours may be offered under beside these."""
     taken: set[str] = set()
     for tool in tools:
-        taken |= (
-            CODE_NAMES if isinstance(tool, CodeExecution) else set() if isinstance(tool, ProviderMcp) else {tool.name}
-        )
+        if isinstance(tool, CodeExecution):
+            taken |= CODE_NAMES
+        elif not isinstance(tool, ProviderMcp):
+            taken.add(tool.name)
     return frozenset(taken)
 
 

@@ -209,7 +209,12 @@ class _FormReader:
             waiting = [self.root]
             while waiting:
                 node = waiting.pop()
-                children = node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
+                if isinstance(node, dict):
+                    children = node.values()
+                elif isinstance(node, list):
+                    children = node
+                else:
+                    children = ()
                 self._spend(1 + len(children) // 10)
                 waiting += [child for child in children if isinstance(child, dict | list)]
                 if isinstance(node, dict) and node is not self.root:
@@ -230,7 +235,12 @@ class _FormReader:
 
 
 def _schemas_in(rule: Any, *, is_map: bool) -> Iterable[Any]:
-    parts = rule.values() if is_map else rule if isinstance(rule, list) else [rule]
+    if is_map:
+        parts = rule.values()
+    elif isinstance(rule, list):
+        parts = rule
+    else:
+        parts = [rule]
     return [part for part in parts if _is_schema(part)]
 
 
