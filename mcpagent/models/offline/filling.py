@@ -43,6 +43,7 @@ _LEADS = word_set(
     what's whats please translate make tell show give get find"""
 )
 _TAILS = word_set("code in as to into my our for me with is a an the by using please")
+_BETWEEN = word_set("and")
 _JOINED = re.compile(r"(?i)\s*|[\s,]*(?:,|\b(?:and|or)\b|&)\s*(?:(?:in|of|for)\s+)?(?:the\s+)?")
 _LIST = re.compile(r"(?i)(?::\s+|\b(?:of|from|between|among)\s+(?!\d+ and \d+$))([^,]+(?:,[^,]+)+|\S+ (?:and|or) \S+)$")
 
@@ -318,12 +319,11 @@ class Fit:
             start, end = runs[0].start, runs[-1].end
             is_plain = not any(run.value.lower().split()[0] in COMMANDS for run in runs[1:])
             for low, _, word, _ in need.tokens:
+                allowed = _BETWEEN
                 if low < start:
                     allowed = _LEADS
                 elif low >= end:
                     allowed = _TAILS
-                else:
-                    allowed = ("and",)
                 is_plain &= word not in FILLER or word in allowed or self._is_taken(low, low + 1)
             is_number = values == {"number"} and len(runs) == 1 and need.verb in self.named
             if is_plain and (is_number or not values):

@@ -176,12 +176,9 @@ def read_submitted(response: ModelResponse) -> ModelResponse:
         kept[place] = replace(call, provider_data={"extra_content": signed, **call.provider_data})
     kept.insert(place, Text(last.malformed or json_text(last.arguments)))
     made = replace(message, parts=tuple(kept))
-    if response.stop in ("length", "refusal"):
-        stop = response.stop
-    elif made.tool_calls:
-        stop = "tool_calls"
-    else:
-        stop = "end"
+    stop = response.stop
+    if stop not in ("length", "refusal"):
+        stop = "tool_calls" if made.tool_calls else "end"
     return replace(response, message=made, stop=stop)
 
 

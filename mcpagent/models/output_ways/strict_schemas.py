@@ -10,7 +10,7 @@ https://platform.claude.com/docs/en/build-with-claude/structured-outputs and `tr
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -106,12 +106,11 @@ class _SubsetWriter:
 
     def _leads_back(self, made: Mapping[str, Any]) -> bool:
         def names(node: Any) -> set[str]:
+            children: Collection[Any] = ()
             if isinstance(node, dict):
                 children = node.values()
             elif isinstance(node, list):
                 children = node
-            else:
-                children = ()
             found = {str(node["$ref"]).rpartition("/")[2]} if isinstance(node, dict) and "$ref" in node else set()
             return found.union(*map(names, children))
 

@@ -5,7 +5,7 @@ Drafts 4 to 2020-12 are read as one language, since servers seldom name theirs a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -209,12 +209,11 @@ class _FormReader:
             waiting = [self.root]
             while waiting:
                 node = waiting.pop()
+                children: Collection[Any] = ()
                 if isinstance(node, dict):
                     children = node.values()
                 elif isinstance(node, list):
                     children = node
-                else:
-                    children = ()
                 self._spend(1 + len(children) // 10)
                 waiting += [child for child in children if isinstance(child, dict | list)]
                 if isinstance(node, dict) and node is not self.root:
