@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from itertools import pairwise
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcpagent.conversation import Conversation, Discovery, closed, fold_discovery
@@ -50,6 +50,7 @@ def test_discovery_is_in_order_and_forgets_what_was_removed() -> None:
     assert fold_discovery(history) == Discovery(("a", "b"), frozenset("abc"), frozenset(), keys=keys)
 
 
+@settings(max_examples=60)
 @given(st.lists(_changes, max_size=12), st.integers(0, 12))
 def test_folding_in_two_steps_is_folding_at_once(changes: list[Part], cut: int) -> None:
     messages = [Message("tool", (part,)) for part in changes]
@@ -84,6 +85,7 @@ _results = st.lists(st.integers(0, 3), max_size=4).map(
 _histories = st.lists(st.one_of(_calls, _results, st.just(user_message("hello"))), max_size=8)
 
 
+@settings(max_examples=80)
 @given(_histories)
 def test_any_history_becomes_valid_and_stays_as_it_is(history: list[Message]) -> None:
     fixed = closed(history)
@@ -136,6 +138,7 @@ def result(number: int) -> ToolResult:
     return ToolResult(str(number), "t", (Text("r"),))
 
 
+@settings(max_examples=40)
 @given(_histories)
 def test_a_history_survives_json(history: list[Message]) -> None:
     import json

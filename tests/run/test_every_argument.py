@@ -74,6 +74,9 @@ def add(a: int) -> int:
     return a + 1
 
 
+ADD = function_tool(add)
+
+
 def given(value: object) -> Any:
     """What the type checker would not let pass."""
     return value
@@ -87,7 +90,7 @@ def some_context() -> ToolContext:
 
 async def started(use: Callable[[Agent], Any]) -> None:
     """Something done with an agent that is started, to its end."""
-    async with Agent(ScriptedModel(["fine"] * 3), tools=[add]) as agent:
+    async with Agent(ScriptedModel(["fine"] * 3), tools=[ADD]) as agent:
         done = use(agent)
         if inspect.isawaitable(done):
             await done
@@ -111,7 +114,7 @@ def streamed(**arguments: Any) -> Any:
     return started(use)
 
 
-TOOLS: dict[str, Any] = {"source": [add]}
+TOOLS: dict[str, Any] = {"source": [ADD]}
 CALLS: dict[str, tuple[Callable[..., Any], Any, dict[str, Any]]] = {
     # what is called, whose parameters it has, the valid arguments
     "Agent": (Agent, Agent, {"model": "offline"}),

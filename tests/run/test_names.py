@@ -4,7 +4,7 @@ import random
 import re
 import time
 
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mcpagent.messages import ToolKey
@@ -20,7 +20,7 @@ _tools = st.one_of(
     st.text(max_size=90),
     st.sampled_from(["search", "get_file", "get-file", "a__b", "b", "b__c", "search_tools", "x" * 70, "x" * 71]),
 )
-_keys = st.sets(st.builds(ToolKey, _servers, _tools), max_size=40)
+_keys = st.sets(st.builds(ToolKey, _servers, _tools), max_size=20)
 
 
 @given(_keys)
@@ -32,6 +32,7 @@ def test_names_are_injective_and_legal(keys: set[ToolKey]) -> None:
     assert RESERVED.isdisjoint(names.values())
 
 
+@settings(max_examples=50)
 @given(_keys, st.randoms(use_true_random=False))
 def test_the_order_of_tools_changes_nothing(keys: set[ToolKey], order: random.Random) -> None:
     shuffled = list(keys)
@@ -39,6 +40,7 @@ def test_the_order_of_tools_changes_nothing(keys: set[ToolKey], order: random.Ra
     assert offered_names(shuffled, reserved=RESERVED) == offered_names(sorted(keys, key=str), reserved=RESERVED)
 
 
+@settings(max_examples=50)
 @given(_keys, _keys)
 def test_a_newcomer_never_renames_what_was_offered(first: set[ToolKey], later: set[ToolKey]) -> None:
     before = offered_names(first, reserved=RESERVED)
@@ -48,6 +50,7 @@ def test_a_newcomer_never_renames_what_was_offered(first: set[ToolKey], later: s
     assert all(LEGAL.fullmatch(name) for name in after.values())
 
 
+@settings(max_examples=50)
 @given(_keys)
 def test_every_offered_name_resolves_to_itself(keys: set[ToolKey]) -> None:
     names = offered_names(keys)

@@ -18,7 +18,6 @@ import httpx2
 import pytest
 
 from mcpagent import Agent
-from mcpagent.messages import ToolCall
 from mcpagent.models import AnthropicModel, OpenAIChatModel, OpenAIResponsesModel
 from mcpagent.models.base import Model
 from mcpagent.models.scripted import ScriptedModel
@@ -153,7 +152,7 @@ async def to_python() -> list[str]:
     return seen[0]
 
 
-async def to_server(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+async def to_server(monkeypatch: pytest.MonkeyPatch, file: Path) -> list[str]:
     """Up to the SDK's own function: it is watched, not replaced."""
     from mcp.client.session import ClientSession
 
@@ -169,10 +168,11 @@ async def to_server(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return await real(session, request, *given, **options)
 
     monkeypatch.setattr(ClientSession, "send_request", watched)
-    server = {"command": sys.executable, "args": ["-m", "mcpagent.demo.server"]}
-    calls: list[Any] = [ToolCall("", "calculate", {"expression": "1 + 1"}), "done"]
-    async with Agent(ScriptedModel(calls), mcp_config={"mcpServers": {"demo": server}}) as agent:
-        await agent.ask("calculate")
+    tool = {"name": "look", "description": "Looks.", "inputSchema": {"type": "object"}}
+    file.write_text(json.dumps({"server": "small", "tools": [tool]}), encoding="utf-8")
+    server = {"command": sys.executable, "args": [str(ROOT / "tests" / "servers" / "catalog_server.py"), str(file)]}
+    async with Agent(ScriptedModel([call("look"), "done"]), mcp_config={"mcpServers": {"small": server}}) as agent:
+        await agent.ask("look")
     return seen[0]
 
 
@@ -185,15 +185,13 @@ def test_from_ask_to_a_python_tool() -> None:
     assert len(followed(to_python)) <= MOST["Python tool"]
 
 
-def test_from_ask_to_a_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert len(followed(lambda: to_server(monkeypatch))) <= MOST["MCP server"]
-
-
-def test_the_page_shows_the_path_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_page_shows_the_path_as_it_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    to_a_server = followed(lambda: to_server(monkeypatch, tmp_path / "tools.json"))
+    assert len(to_a_server) <= MOST["MCP server"]
     paths = [
         (followed(lambda: to_http(OpenAIChatModel)), "[SDK -> HTTP]"),
         (followed(to_python), "[a Python function]"),
-        (followed(lambda: to_server(monkeypatch)), "[MCP SDK]"),
+        (to_a_server, "[MCP SDK]"),
     ]
     picture = drawn(paths)
     page = ROOT / "docs" / "architecture.md"

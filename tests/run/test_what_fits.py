@@ -24,7 +24,7 @@ from tests.run.test_sessions import reference_seconds
 from tests.scenes import CountedTools, call, offered, results
 from tests.tables import each_row
 
-LIMITS = [8, 32, 128]
+LIMITS = [8, 128]
 NAMES = [f"tool_{number:03}" for number in range(200)]
 VIRTUAL = ["search_tools", "add_tool"]
 
@@ -53,8 +53,17 @@ def notices(events: Sequence[Event]) -> list[str]:
     return [event.text for event in events if isinstance(event, Notice)]
 
 
+_HISTORIES: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+
+
 async def history(names: Sequence[str]) -> list[dict[str, Any]]:
     """A conversation with a model that takes any number, in which these were added in this order."""
+    if (key := tuple(names)) not in _HISTORIES:
+        _HISTORIES[key] = await made_history(names)
+    return _HISTORIES[key]
+
+
+async def made_history(names: Sequence[str]) -> list[dict[str, Any]]:
     calls = [call("add_tool", f"a{at}", tool_names=names[at : at + 50]) for at in range(0, len(names), 50)]
     async with Agent(ScriptedModel([*calls, "ok"]), tools=[CountedTools(*NAMES)], tool_search=ToolSearch()) as agent:
         await agent.ask("add them")
@@ -190,8 +199,8 @@ async def test_a_session_that_a_smaller_model_cannot_serve_says_so_and_loses_not
 
 async def test_another_model_costs_the_same_however_many_sessions_there_are() -> None:
     tools = CountedTools(*NAMES)
-    async with Agent(ScriptedModel(["ok"] * 401), tools=[tools], tool_search=ToolSearch()) as agent:
-        sessions = [agent.session() for _ in range(400)]
+    async with Agent(ScriptedModel(["ok"] * 151), tools=[tools], tool_search=ToolSearch()) as agent:
+        sessions = [agent.session() for _ in range(150)]
         for session in sessions:
             await session.ask("hi")
         model = ScriptedModel(["fine"])

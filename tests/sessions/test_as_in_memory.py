@@ -312,7 +312,7 @@ CAME: list[tuple[str, Any]] = [("ask", []), ("more", "music"), ("reopen", None),
 WENT: list[tuple[str, Any]] = [("ask", []), ("less", "train"), ("reopen", None), ("reopen", None), ("ask", [])]
 
 
-@settings(max_examples=12)
+@settings(max_examples=6)
 @given(happening=operations, search=st.booleans())
 @example(happening=CAME, search=True)
 @example(happening=WENT, search=True)
@@ -320,7 +320,7 @@ def test_it_is_as_it_would_be_in_memory(happening: list[tuple[str, Any]], search
     asyncio.run(both(happening, search=search))
 
 
-@settings(max_examples=12)
+@settings(max_examples=6)
 @given(happening=left, search=st.booleans())
 def test_what_a_run_that_was_left_came_to_is_there(happening: list[tuple[str, Any]], search: bool) -> None:
     asyncio.run(again(happening, search=search))

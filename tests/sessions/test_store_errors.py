@@ -130,31 +130,31 @@ with tempfile.TemporaryDirectory() as other:  # imports what it needs, which oth
     SessionStore(other + "/s.db").sessions()
 if os.geteuid() == 0:
     os.setgid(65534); os.setuid(65534)
-store = SessionStore(sys.argv[1])
-for work in (store.sessions, lambda: store.read("a"), lambda: store.open("new")):
-    try:
-        work()
-    except SessionStoreError as error:
-        print(error)
+for path in sys.argv[1:]:
+    store = SessionStore(path)
+    for work in (store.sessions, lambda: store.read("a"), lambda: store.open("new")):
+        try:
+            work()
+        except SessionStoreError as error:
+            print(error)
 """
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="rights of POSIX")
-@each_row("kind", ["folder", "file", "no folder"])
-def test_a_place_that_cannot_be_written(kind: str) -> None:
+def test_a_place_that_cannot_be_written() -> None:
+    """A folder and its file that are read only, and a folder in which none can be made."""
     folder = Path(tempfile.mkdtemp())  # others come to it, unlike pytest's
     try:
-        path = folder / "kept" / "s.db"
-        if kind != "no folder":
-            store = SessionStore(path)
-            write(store, "a", "x")
-            store.close()
-            path.chmod(0o444)
-            path.parent.chmod(0o555)
+        there, missing = folder / "kept" / "s.db", folder / "missing" / "s.db"
+        store = SessionStore(there)
+        write(store, "a", "x")
+        store.close()
+        there.chmod(0o444)
+        there.parent.chmod(0o555)
         folder.chmod(0o555)
-        lines = in_a_child(AS_NOBODY, path).splitlines()
-        assert len(lines) == 3
-        for line in lines:
+        lines = in_a_child(AS_NOBODY, there, missing).splitlines()
+        assert len(lines) == 6
+        for path, line in zip([there] * 3 + [missing] * 3, lines, strict=True):
             assert line.startswith(f"{path}: cannot be ")
             assert "Permission denied" in line or "readonly" in line or "unable to open" in line
     finally:
@@ -381,7 +381,7 @@ def test_a_lock_that_is_never_given_back_ends(server: PostgresServer, database: 
     store.close()
 
 
-@pytest.mark.parametrize("address", ["postgresql://a:geheim99@[x/y", "postgresql://h:99999999/x?nothing=geheim99"])
+@each_row("address", ["postgresql://a:geheim99@[x/y", "postgresql://h:99999999/x?nothing=geheim99"])
 def test_an_address_that_cannot_be_read(server: PostgresServer, address: str) -> None:
     def use() -> None:
         SessionStore(address).sessions()
