@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 import os
+import shutil
 import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -103,15 +104,22 @@ def _in_a_process(folder: Path) -> None:
     asyncio.run(_first(folder))
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def left_behind(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of which the call is done, and written, and whose worker was killed then."""
-    process = multiprocessing.get_context("spawn").Process(target=_in_a_process, args=(tmp_path,))
+    folder = tmp_path_factory.mktemp("left_behind")
+    process = multiprocessing.get_context("spawn").Process(target=_in_a_process, args=(folder,))
     process.start()
     process.join(SECONDS)
     assert process.exitcode == -signal.SIGKILL
-    assert (tmp_path / "ledger").read_text() == "5\n"
-    return tmp_path
+    assert (folder / "ledger").read_text() == "5\n"
+    return folder
+
+
+@pytest.fixture
+def folder(left_behind: Path, tmp_path: Path) -> Path:
+    """A copy of what the killed worker left, for this test alone."""
+    return shutil.copytree(left_behind, tmp_path / "folder")
 
 
 @pytest.mark.slow

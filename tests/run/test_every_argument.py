@@ -369,6 +369,8 @@ async def test_what_a_parameter_does_not_take_is_told_by_its_name(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    for kind in ("TRACES", "METRICS"):
+        monkeypatch.setenv(f"OTEL_{kind}_EXPORTER", "none")
     _, owner, valid = CALLS[name]
     takes = dict(item.split("=") for item in TAKEN.get(name, "").split("; ") if item)
     for parameter in parameters_of(owner):

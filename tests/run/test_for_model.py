@@ -62,7 +62,7 @@ TRICKY = st.text(
 )
 TEXTS = st.text() | TRICKY
 
-LONG = 120_000
+LONG = 60_000
 """Characters of a text that is looked at in several steps."""
 
 
@@ -198,7 +198,17 @@ def cpu_seconds(work: Callable[[], object]) -> float:
 @each_row("piece", PIECES.values())
 def test_a_text_takes_time_in_its_length(piece: str) -> None:
     """What grows with the square of the length takes 400 times as long for a text 20 times as long."""
-    short = piece * (5_000 // len(piece))
+    grows_with_its_length(piece, 3_000)
+
+
+@pytest.mark.slow
+@each_row("piece", PIECES.values())
+def test_a_megabyte_takes_time_in_its_length(piece: str) -> None:
+    grows_with_its_length(piece, 50_000)
+
+
+def grows_with_its_length(piece: str, characters: int) -> None:
+    short = piece * (characters // len(piece))
     long = short * 20
     assert cpu_seconds(lambda: set_apart(for_model(long))) < 100 * cpu_seconds(lambda: set_apart(for_model(short)))
 

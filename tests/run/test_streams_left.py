@@ -24,6 +24,7 @@ from mcpagent import (
 )
 from mcpagent.events import Emit
 from mcpagent.models.scripted import Answer, ScriptedModel
+from tests.tables import each_row
 
 SECONDS = 30
 
@@ -285,12 +286,26 @@ async def asks_with_a_history(agent: Agent) -> None:
 THEN = (asks, streams, rewinds, rewinds_nothing, changes_the_model, begins_anew, asks_with_a_history)
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("moment", MOMENTS)
-@pytest.mark.parametrize("then", [THEN[0], *(pytest.param(then, marks=pytest.mark.slow) for then in THEN[1:])])
-async def test_no_way_of_leaving_keeps_the_session_busy(
-    way: Callable[[Scene, str], Awaitable[object]], moment: str, then: Callable[[Agent], Awaitable[None]]
+Way = Callable[[Scene, str], Awaitable[object]]
+
+
+@each_row("way", WAYS)
+@each_row("moment", MOMENTS)
+async def test_no_way_of_leaving_keeps_the_session_busy(way: Way, moment: str) -> None:
+    await leaves_it_free(way, moment, asks)
+
+
+@pytest.mark.slow
+@each_row("way", WAYS)
+@each_row("moment", MOMENTS)
+@each_row("then", THEN[1:])
+async def test_whatever_is_done_then_finds_it_free(
+    way: Way, moment: str, then: Callable[[Agent], Awaitable[None]]
 ) -> None:
+    await leaves_it_free(way, moment, then)
+
+
+async def leaves_it_free(way: Way, moment: str, then: Callable[[Agent], Awaitable[None]]) -> None:
     scene = Scene(ends=moment == "at the end")
     async with asyncio.timeout(SECONDS), scene.agent as agent:
         stream = await way(scene, moment)  # may be held on to

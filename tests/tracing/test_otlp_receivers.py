@@ -14,6 +14,7 @@ from mcpagent import Agent, ScriptedModel
 from mcpagent.cli.app import run as run_command
 from mcpagent.tracing import Tracing, traced_agents
 from tests.scenes import call
+from tests.tables import each_row
 from tests.tracing.receiver import Behaviour, receiving
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
@@ -73,8 +74,8 @@ async def test_a_receiver_that_is_wrong_slow_or_down_costs_a_run_nothing(
     assert capfd.readouterr().err == ""
 
 
-@pytest.mark.parametrize(
-    ("variables", "problem"),
+@each_row(
+    "variables, problem",
     [
         ({"OTEL_EXPORTER_OTLP_PROTOCOL": "smoke"}, "OTEL_TRACES_EXPORTER=otlp: ValueError: protocol smoke is none of"),
         ({"OTEL_TRACES_EXPORTER": "zipkin"}, "no installed package has the exporter zipkin"),
@@ -98,8 +99,8 @@ async def test_variables_that_cannot_be_are_told_in_a_line_and_the_run_goes_on(
     assert capfd.readouterr().err == ""
 
 
-@pytest.mark.parametrize(
-    ("variables", "wanted"),
+@each_row(
+    "variables, wanted",
     [
         ({}, False),
         ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9"}, True),

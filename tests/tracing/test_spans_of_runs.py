@@ -27,6 +27,7 @@ from mcpagent.toolsets.approval_policy import ApprovalPolicy
 from mcpagent.toolsets.functions import function_tool
 from mcpagent.tracing import Tracing
 from tests.scenes import call
+from tests.tables import each_row
 from tests.tracing.conventions import METRICS, OPT_IN, misfits
 from tests.tracing.traced import Traced, attribute
 
@@ -125,8 +126,8 @@ async def test_metrics_have_the_units_and_attributes_of_the_conventions(traced: 
     assert durations.count == 1
 
 
-@pytest.mark.parametrize(
-    ("calls", "errors"),
+@each_row(
+    "calls, errors",
     [
         ([call("fail", "c1")], {"execute_tool fail": "failed"}),
         ([call("nope", "c1")], {"execute_tool nope": "unknown_tool"}),
@@ -136,8 +137,10 @@ async def test_metrics_have_the_units_and_attributes_of_the_conventions(traced: 
     ],
 )
 async def test_a_call_that_fails_says_which_kind_of_error_it_was(
-    calls: list[ToolCall], errors: dict[str, str | None], traced: Traced
+    calls: list[ToolCall], errors: dict[str, str | None]
 ) -> None:
+    traced = Traced()
+
     async def slow() -> str:
         """Never ends."""
         await asyncio.Event().wait()
@@ -279,8 +282,9 @@ async def test_what_a_provider_runs_and_what_is_tried_again_stands_in_the_reques
     assert "xyzzy" not in str([(span.attributes, span.events) for span in traced.spans])
 
 
-@pytest.mark.parametrize("inner_is_traced", [False, True])
-async def test_an_agent_that_is_called_stands_below_its_call(inner_is_traced: bool, traced: Traced) -> None:
+@each_row("inner_is_traced", [False, True])
+async def test_an_agent_that_is_called_stands_below_its_call(inner_is_traced: bool) -> None:
+    traced = Traced()
     inner = Agent(
         ScriptedModel([call("add", a=2, b=2), "4"]),
         tools=[add],
