@@ -674,7 +674,7 @@ PER_SESSION: dict[str, list[Any]] = {
 }
 
 
-@each_row("case, searches", [*((case, False) for case in PER_SESSION), ("dynamic", True), ("prepared", True)])
+@each_row("case, searches", [*((case, False) for case in PER_SESSION), ("dynamic", True)])
 async def test_what_each_session_has_comes_again(case: str, searches: bool, tmp_path: Path) -> None:
     """Sessions of two users in turns, with tools of their own; each call of each tool is made."""
 

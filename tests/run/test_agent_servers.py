@@ -16,8 +16,8 @@ from mcpagent.mcp.lists.list_cache import ListCache
 from mcpagent.mcp.lists.pins import PinStore
 from mcpagent.mcp.server_options import ServerOptions
 from mcpagent.models.scripted import ScriptedModel
+from tests.reference_work import reference_seconds
 from tests.scenes import call, offered, results
-from tests.speed import within
 
 SERVERS = Path(__file__).resolve().parents[1] / "servers"
 WAIT_SECONDS = 30
@@ -378,8 +378,9 @@ async def test_hostile_schemas_of_a_server_hold_nothing_up_and_cost_their_own_to
         took = time.process_time() - started
         answered = True
         await watcher
-    assert within(took, 1), took
-    assert within(longest_hold, 0.1), longest_hold
+    reference = reference_seconds()
+    assert took < 200 * reference
+    assert longest_hold < 20 * reference
     given = {result.name: result for result in results(model.requests[1].messages)}
     assert given["maps"].error != "invalid_arguments"
     assert "text: 'short' is too short" in given["bomb"].text

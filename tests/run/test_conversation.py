@@ -112,6 +112,7 @@ def assert_in_call_order(messages: Sequence[Message]) -> None:
             assert all(later.role != "tool" for later in messages[place + 2 : place + 3])
 
 
+@settings(max_examples=60)
 @given(st.permutations(range(5)), st.lists(st.integers(0, 5), max_size=3), st.integers(0, 5))
 def test_results_are_in_call_order_however_they_come(order: list[int], cuts: list[int], answered: int) -> None:
     """Results, each with what it changed, come in batches of any size and order; the last ones never come."""
@@ -146,6 +147,7 @@ def test_a_history_survives_json(history: list[Message]) -> None:
     assert load_messages(json.loads(json.dumps(dump_messages(history)))) == history
 
 
+@settings(max_examples=50)
 @given(st.lists(st.one_of(_changes, st.just(Text("news"))), max_size=8), st.integers(0, 8), _changes)
 def test_the_first_messages_are_a_conversation_as_if_nothing_had_followed(
     parts: list[Part], length: int, later: Part

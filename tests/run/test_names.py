@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from mcpagent.messages import ToolKey
 from mcpagent.search.words import name_key
 from mcpagent.tool_search.unique_names import NameMap, collision_warnings, offered_names
-from tests.speed import within
+from tests.reference_work import reference_seconds
 
 LEGAL = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 RESERVED = frozenset({"search_tools", "add_tool"})
@@ -23,6 +23,7 @@ _tools = st.one_of(
 _keys = st.sets(st.builds(ToolKey, _servers, _tools), max_size=20)
 
 
+@settings(max_examples=60)
 @given(_keys)
 def test_names_are_injective_and_legal(keys: set[ToolKey]) -> None:
     names = offered_names(keys, reserved=RESERVED)
@@ -118,6 +119,6 @@ def test_names_without_end_are_found_by_what_they_are_offered_as_alone() -> None
     found = NameMap(names)
     started = time.thread_time()
     assert found.resolve("go") is None
-    assert within(time.thread_time() - started, 0.3)
+    assert time.thread_time() - started < 60 * reference_seconds()
     assert found.resolve(names[keys[-1]]) == names[keys[-1]]
     assert found.resolve("b" * 100_000) is None

@@ -199,7 +199,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.dictionaries(st.sampled_from(["count", "titles", "documents", "limit", "low", "high", "x"]), JSON) | JSON)
 def test_no_input_leaves_a_half_restored_state(data: Any) -> None:
     context, *_ = two()

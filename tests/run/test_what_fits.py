@@ -19,8 +19,8 @@ from mcpagent.models import OpenAIChatModel
 from mcpagent.models.base import ToolLimits
 from mcpagent.models.scripted import Reply, ScriptedModel
 from mcpagent.tool_search.search_options import definition_tokens
+from tests.reference_work import reference_seconds
 from tests.run.test_agent_servers import SERVERS
-from tests.run.test_sessions import reference_seconds
 from tests.scenes import CountedTools, call, offered, results
 from tests.tables import each_row
 
@@ -70,8 +70,10 @@ async def made_history(names: Sequence[str]) -> list[dict[str, Any]]:
         return dump_messages(agent.messages)
 
 
-@each_row("most", LIMITS)
-@each_row("options", [{"with_tool_search_mode": True}, {"with_tool_search_mode": "auto"}, {}])
+@each_row(
+    "most, options",
+    [(8, {}), (8, {"with_tool_search_mode": True}), (128, {"with_tool_search_mode": "auto"}), (128, {})],
+)
 async def test_pinned_tools_that_do_not_fit_are_searched(most: int, options: dict[str, Any]) -> None:
     events: list[Event] = []
     pins = NAMES[::-1][:most]
@@ -116,8 +118,7 @@ async def test_tools_that_are_never_hidden_are_searched_when_they_do_not_fit(mos
     assert offered(model.requests[-1])[-1] == NAMES[-1]
 
 
-@each_row("most", LIMITS)
-@each_row("mode", [True, "auto", False])
+@each_row("most, mode", [(8, True), (8, False), (128, "auto"), (128, False)])
 async def test_of_a_history_that_found_more_the_latest_are_offered_and_it_says_so(most: int, mode: Any) -> None:
     found = NAMES[:150]
     asked: list[list[str]] = []
@@ -360,8 +361,7 @@ def tokens(model: ScriptedModel) -> list[int]:
     return [sum(map(definition_tokens, request.tools)) for request in model.requests]
 
 
-@each_row("window", WINDOWS)
-@each_row("mode", [True, "auto", False])
+@each_row("window, mode", [(1_500, True), (1_500, False), (6_000, "auto"), (6_000, False)])
 async def test_pinned_tools_take_at_most_half_of_the_window(window: int, mode: Any) -> None:
     events: list[Event] = []
     model = Narrow([call("search_tools", query=NAMES[0]), call("add_tool", tool_names=[NAMES[0]]), "ok"], None, window)
@@ -382,8 +382,7 @@ async def test_pinned_tools_take_at_most_half_of_the_window(window: int, mode: A
     assert any(f"199 tools are to be offered from the start, {most}" in text for text in notices(events))
 
 
-@each_row("window", WINDOWS)
-@each_row("mode", [True, "auto", False])
+@each_row("window, mode", [(1_500, True), (1_500, False), (6_000, "auto"), (6_000, False)])
 async def test_of_a_history_the_latest_tools_are_offered_that_fit_the_window(window: int, mode: Any) -> None:
     model = Narrow(["fine"], None, window)
     whole = RunOptions(compaction=None)

@@ -171,7 +171,7 @@ async def test_a_loss_of_power_leaves_a_beginning_of_the_history(tmp_path: Path)
     store.close()
     assert len(log) > 50_000
     chance, lengths = random.Random(3), set[int]()
-    cuts = [0, 31, 32, len(log), *(chance.randrange(len(log)) for _ in range(60))]
+    cuts = [0, 31, 32, len(log), *(chance.randrange(len(log)) for _ in range(30))]
     for number, cut in enumerate(cuts):
         folder = tmp_path / str(number)
         folder.mkdir()

@@ -58,30 +58,29 @@ def in_a_child(code: str, *arguments: object) -> str:
     return done.stdout.strip()
 
 
-FULL = """
+def filled(store: SessionStore) -> tuple[int, str]:
+    """Messages that were written until one was refused, each of 50,000 characters, and what was told then."""
+    for place in range(100):
+        try:
+            write(store, "a", f"{place} " + "x" * 50_000, place)
+        except SessionStoreError as error:
+            assert [message.text.split()[0] for message in store.read("a").messages] == [str(n) for n in range(place)]
+            return place, str(error)
+    raise AssertionError("nothing was refused")
+
+
+LIMITED = """
 import resource, sys
-from mcpagent import *
-from mcpagent.sessions.kept import SessionChange
+from mcpagent import SessionStore
+from tests.sessions.test_store_errors import filled, write
 store = SessionStore(sys.argv[1])
-def write(place):
-    message = Message("user", (Text(f"{place} " + "x" * 50_000),))
-    store.write("a", SessionChange(place, (message,)), lambda: None).result()
-limited = len(sys.argv) > 2
-write(0)
-if limited:
-    resource.setrlimit(resource.RLIMIT_FSIZE, (450_000, resource.RLIM_INFINITY))
-place = 1
-try:
-    while True:
-        write(place)
-        place += 1
-except SessionStoreError as error:
-    print(place, error)
-assert [m.text.split()[0] for m in store.read("a").messages] == [str(n) for n in range(place)]
-if limited:
-    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-    write(place)
-    assert len(store.read("a").messages) == place + 1
+write(store, "a", "0")
+resource.setrlimit(resource.RLIMIT_FSIZE, (450_000, resource.RLIM_INFINITY))
+place, told = filled(store)
+print(place, told)
+resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+write(store, "a", "more", place)
+assert len(store.read("a").messages) == place + 1
 store.close()
 """
 
@@ -89,7 +88,7 @@ store.close()
 @pytest.mark.skipif(sys.platform == "win32", reason="limits of POSIX")
 def test_a_file_that_may_not_grow(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
-    count, _, line = in_a_child(FULL, path, "limited").partition(" ")
+    count, _, line = in_a_child(LIMITED, path).partition(" ")
     assert int(count) > 1
     assert line.startswith(f"{path}: ")
     assert "make room" in line
@@ -115,11 +114,13 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 def test_a_disk_that_is_full(small_disk: Path) -> None:
     path = small_disk / "s.db"
-    count, _, line = in_a_child(FULL, path).partition(" ")
-    assert int(count) > 1
+    store = SessionStore(path)
+    count, line = filled(store)
+    store.close()
+    assert count > 1
     assert line == f"{path}: the disk is full; make room and go on"
     store = SessionStore(path)
-    assert len(store.read("a").messages) == int(count)
+    assert len(store.read("a").messages) == count
     store.close()
 
 

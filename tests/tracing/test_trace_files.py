@@ -211,7 +211,7 @@ def test_a_span_that_is_written_is_read_as_it_was(span: TraceSpan) -> None:
     assert spans_in(line, "") == [span]
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(st.lists(SPANS, max_size=8))
 def test_every_span_stands_once_in_the_tree_whatever_their_parents_are(spans: list[TraceSpan]) -> None:
     traces = trace_rows(spans, Branches())
