@@ -19,7 +19,7 @@ from mcpagent.models.scripted import ScriptedModel
 from tests.reference_work import reference_seconds
 from tests.scenes import call, offered, results
 
-SERVERS = Path(__file__).resolve().parents[1] / "servers"
+SERVERS = Path(__file__).resolve().parent / "servers"
 WAIT_SECONDS = 30
 
 

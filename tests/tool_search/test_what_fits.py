@@ -20,8 +20,8 @@ from mcpagent.models.base import ToolLimits
 from mcpagent.models.scripted import Reply, ScriptedModel
 from mcpagent.tool_search.search_options import definition_tokens
 from tests.reference_work import reference_seconds
-from tests.run.test_agent_servers import SERVERS
 from tests.scenes import CountedTools, call, offered, results
+from tests.servers.gates import SERVERS
 from tests.tables import each_row
 
 LIMITS = [8, 128]

@@ -15,8 +15,8 @@ from mcpagent.models.scripted import Reply, ScriptedModel
 from mcpagent.run import RunContext
 from mcpagent.tools import Tool
 from mcpagent.toolsets.composition import combined, dynamic, filtered, prepared
-from tests.run.test_sessions import Many, many_tools
-from tests.run.test_turn_cost import Counted, conversation
+from tests.many_tools import Many, many_tools
+from tests.test_loop_cost import Counted, conversation
 
 MANY = 1_220
 
