@@ -28,6 +28,8 @@ def many_tools(count: int = 1220) -> list[Tool]:
 
 
 class Many:
+    """A toolset of these tools, whichever they are now."""
+
     def __init__(self, tools: list[Tool]) -> None:
         self._tools = tools
 
