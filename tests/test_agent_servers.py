@@ -5,6 +5,7 @@ import json
 import sys
 import time
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,8 @@ from mcpagent.mcp.server_options import ServerOptions
 from mcpagent.models.scripted import ScriptedModel
 from tests.reference_work import reference_seconds
 from tests.scenes import call, offered, results
+from tests.servers.gates import SERVERS, Gate
 
-SERVERS = Path(__file__).resolve().parent / "servers"
 WAIT_SECONDS = 30
 
 
@@ -99,7 +100,7 @@ async def test_a_server_that_never_answers_does_not_keep_the_others(catalogue: d
         mcp_config=config,
         with_tool_search_mode=True,
         on_event=hear,
-        server_options=ServerOptions(startup_seconds=0.5, question_seconds=0),
+        server_options=ServerOptions(startup_seconds=0.05, question_seconds=0),
     )
     async with asyncio.timeout(WAIT_SECONDS), agent:
         await connected.wait()
@@ -109,34 +110,46 @@ async def test_a_server_that_never_answers_does_not_keep_the_others(catalogue: d
     assert any(isinstance(event, Notice) and "still connecting" in event.text for event in events)
 
 
+@dataclass
+class Late:
+    """An agent that began with the weather server, while another one is held back by a gate."""
+
+    agent: Agent
+    model: ScriptedModel
+    gate: Gate
+    connected: asyncio.Event
+
+    async def lets_it_join(self) -> None:
+        self.gate.open()
+        await asyncio.wait_for(self.connected.wait(), WAIT_SECONDS)
+
+
 @pytest.fixture
-async def late_agent(catalogue: dict[str, Any]) -> AsyncIterator[tuple[Agent, ScriptedModel, asyncio.Event]]:
-    """An agent that began with the weather server, while another, slow one connects; the event says it has."""
+async def late(catalogue: dict[str, Any]) -> AsyncIterator[Late]:
     connected = asyncio.Event()
 
     def hear(event: Event) -> None:
         if event == Notice('server "slow" is ready; its tools have joined'):
             connected.set()
 
-    config = {"mcpServers": {"slow": faulty("slow-start"), "weather": catalogue}}
     model = ScriptedModel(["early", "late"])
-    async with Agent(
-        model,
-        mcp_config=config,
-        with_tool_search_mode=True,
-        pre_discovered_tools=["slow__echo"],
-        on_event=hear,
-        server_options=ServerOptions(startup_seconds=0.5, question_seconds=0),
-    ) as agent:
-        yield agent, model, connected
+    with Gate() as gate:
+        held_back = gate.server(str(SERVERS / "faulty_server.py"), "ok")
+        async with Agent(
+            model,
+            mcp_config={"mcpServers": {"slow": held_back, "weather": catalogue | {"required": True}}},
+            with_tool_search_mode=True,
+            pre_discovered_tools=["slow__echo"],
+            on_event=hear,
+            server_options=ServerOptions(startup_seconds=0.05, question_seconds=0),
+        ) as agent:
+            yield Late(agent, model, gate, connected)
 
 
-async def test_a_slow_server_joins_and_the_conversation_says_so(
-    late_agent: tuple[Agent, ScriptedModel, asyncio.Event],
-) -> None:
-    agent, model, connected = late_agent
+async def test_a_slow_server_joins_and_the_conversation_says_so(late: Late) -> None:
+    agent, model = late.agent, late.model
     await agent.ask("first")
-    await asyncio.wait_for(connected.wait(), WAIT_SECONDS)
+    await late.lets_it_join()
     await agent.ask("second")
     assert offered(model.requests[0]) == ["search_tools", "add_tool"]
     # A late pinned tool is announced, so what was offered before keeps its place.
@@ -152,11 +165,9 @@ async def test_a_slow_server_joins_and_the_conversation_says_so(
     assert (await agent.search("echo")).matches[0].tool.name == "echo"
 
 
-async def test_a_server_that_joins_before_the_first_question_is_part_of_the_beginning(
-    late_agent: tuple[Agent, ScriptedModel, asyncio.Event],
-) -> None:
-    agent, model, connected = late_agent
-    await asyncio.wait_for(connected.wait(), WAIT_SECONDS)
+async def test_a_server_that_joins_before_the_first_question_is_part_of_the_beginning(late: Late) -> None:
+    agent, model = late.agent, late.model
+    await late.lets_it_join()
     await agent.ask("first")
     assert [message.text for message in model.requests[0].messages] == ["first"]
     assert offered(model.requests[0]) == ["search_tools", "add_tool", "echo"]

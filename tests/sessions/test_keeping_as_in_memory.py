@@ -328,7 +328,7 @@ def test_what_a_run_that_was_left_came_to_is_there(happening: list[tuple[str, An
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(happening=operations, search=st.booleans())
 def test_it_is_as_it_would_be_in_memory_often(happening: list[tuple[str, Any]], search: bool) -> None:
     asyncio.run(both(happening, search=search))
@@ -336,7 +336,7 @@ def test_it_is_as_it_would_be_in_memory_often(happening: list[tuple[str, Any]], 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(happening=left, search=st.booleans())
 def test_what_a_run_that_was_left_came_to_is_there_often(happening: list[tuple[str, Any]], search: bool) -> None:
     asyncio.run(again(happening, search=search))
