@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import multiprocessing
 import os
 import signal
 from collections.abc import AsyncIterator
@@ -17,6 +16,7 @@ from mcpagent import Agent, Limits, RunOptions, ScriptedModel, SessionStore, Too
 from mcpagent.durable import DurableRuns
 from mcpagent.errors import InputError
 from mcpagent.models.base import ModelRequest
+from tests.durable.killed_workers import exit_code_of
 from tests.limits.endless import CASES, Looking
 from tests.limits.test_run_limits import in_pairs
 
@@ -135,10 +135,7 @@ def _in_a_process(folder: Path) -> None:
 
 @pytest.mark.slow
 async def test_the_calls_of_a_worker_that_died_count(tmp_path: Path) -> None:
-    process = multiprocessing.get_context("spawn").Process(target=_in_a_process, args=(tmp_path,))
-    process.start()
-    await asyncio.to_thread(process.join, SECONDS)
-    assert process.exitcode == -signal.SIGKILL
+    assert await exit_code_of(_in_a_process, tmp_path, seconds=SECONDS) == -signal.SIGKILL
     assert (tmp_path / "ledger").read_text().split("\n")[:-1] == ["place 0", "place 1"]
     agent, durable, store = dying_agent(tmp_path, dies=False)
     async with served(agent, durable):

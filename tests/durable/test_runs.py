@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import sys
+import signal
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -26,7 +26,8 @@ from mcpagent import (
 from mcpagent.conversation import UNKNOWN
 from mcpagent.durable import DurableRuns
 from mcpagent.models.base import ModelRequest
-from tests.durable.worker_program import PLACES, Outside, agent_of
+from tests.durable.killed_workers import exit_code_of
+from tests.durable.worker_program import PLACES, Outside, agent_of, work
 from tests.sessions.postgres_server import postgres_server
 
 SECONDS = 60.0
@@ -130,22 +131,9 @@ async def test_an_agent_without_a_store_is_told(tmp_path: Path) -> None:
                 pass
 
 
-async def killed_worker(runs: str, sessions: str, ledger: Path, point: str, run: str) -> int:
-    """The exit code of a worker that was to kill itself there."""
-    command = [sys.executable, "-m", "tests.durable.worker_program", runs, sessions, str(ledger), point, run]
-    process = await asyncio.create_subprocess_exec(
-        *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
-    )
-    async with asyncio.timeout(SECONDS):
-        _, errors = await process.communicate()
-    assert not errors, errors.decode()[-500:]
-    assert process.returncode is not None
-    return process.returncode
-
-
 async def is_finished_by_another(runs: str, sessions: str, ledger: Path, point: str, run: str) -> float:
     """Kills a worker there, and has another one finish; gives the seconds from its start to the answer."""
-    assert await killed_worker(runs, sessions, ledger, point, run) == -9
+    assert await exit_code_of(work, runs, sessions, str(ledger), point, run, seconds=SECONDS) == -signal.SIGKILL
     before = time.monotonic()
     outside, durable, store = Outside(ledger), DurableRuns(runs), SessionStore(sessions)
     agent = agent_of(outside, durable, store)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import multiprocessing
 import os
 import signal
 from collections.abc import AsyncIterator
@@ -17,6 +16,7 @@ from mcpagent import Agent, AgentStateError, Message, ScriptedModel, SessionStor
 from mcpagent.durable import DurableRuns
 from mcpagent.models.base import ModelRequest, ModelResponse
 from mcpagent.toolsets.functions import function_tool
+from tests.durable.killed_workers import exit_code_of
 
 SECONDS = 60.0
 
@@ -71,10 +71,7 @@ def _in_a_process(folder: Path) -> None:
 
 @pytest.mark.slow
 async def test_what_agents_took_and_calls_out_of_time_count_in_the_next_process(tmp_path: Path) -> None:
-    process = multiprocessing.get_context("spawn").Process(target=_in_a_process, args=(tmp_path,))
-    process.start()
-    await asyncio.to_thread(process.join, SECONDS)
-    assert process.exitcode == -signal.SIGKILL
+    assert await exit_code_of(_in_a_process, tmp_path, seconds=SECONDS) == -signal.SIGKILL
     agent, durable, store = agent_in(tmp_path, dies=False)
     async with served(agent, durable):
         result = await (await durable.run("the-run")).result()
