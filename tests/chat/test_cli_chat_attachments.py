@@ -25,9 +25,9 @@ from mcpagent.models import ScriptedModel
 from mcpagent.text.for_model import fenced
 from tests.mcp.test_mcp_funnel import FORGED
 from tests.mcp.test_mcp_funnel import SERVER as SMUGGLER
-from tests.run.test_for_model import taken_apart
 from tests.tables import each_row
 from tests.terminal.process import SMALL_SERVER
+from tests.text.test_for_model import taken_apart
 
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="

@@ -1,4 +1,4 @@
-"""A worker that kills itself: `python -m tests.durable.worker_program RUNS SESSIONS LEDGER POINT [RUN]`.
+"""A worker that kills itself: `work(RUNS, SESSIONS, LEDGER, POINT, RUN)` in a process of its own.
 
 A point is "3 before" or "3 after": at the third step of the run, before what it does outside, or after it. The ledger
 is a file with a line for each thing that was done. With RUN it begins that run in the session "ann".
@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -74,5 +73,5 @@ async def main(runs: str, sessions: str, ledger: str, point: str, run: str = "")
         print(result.answer)
 
 
-if __name__ == "__main__":
-    asyncio.run(main(*sys.argv[1:]))
+def work(*arguments: str) -> None:
+    asyncio.run(main(*arguments))

@@ -57,7 +57,7 @@ NOT_RUN = {
     ("docs/durable.md", "pip install -e '.[durable]'"): ".ci/run, as a part of the extra of the tests",
     ("docs/tracing.md", "pip install -e '.[otel]'"): ".ci/run, as a part of the extra of the tests",
     **{
-        ("docs/tracing.md", line): "tests/tracing/test_otlp_receivers.py, slow lane"
+        ("docs/tracing.md", line): "tests/tracing/test_otel_setup.py, slow lane"
         for line in (
             "export OTEL_EXPORTER_OTLP_ENDPOINT=http://localhost:4318",
             "export OTEL_SERVICE_NAME=my-agent",
@@ -67,7 +67,7 @@ NOT_RUN = {
     (
         "docs/durable.md",
         "mcpagent worker --database postgresql://agent@db/agent --model anthropic:claude-sonnet-5-5",
-    ): "tests/durable/test_worker_command.py, in files and offline",
+    ): "tests/cli/oneshot/test_durable_worker.py, in files and offline",
     ("docs/embeddings.md", "pip install -e '.[semantic]'"): ".ci/run, as a part of the extra of the tests",
 }
 """Commands that a `sh` block shows, by page, and who runs them."""

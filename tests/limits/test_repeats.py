@@ -12,6 +12,7 @@ from mcpagent import Agent, ModelSettings, RunOptions, ScriptedModel, Tool, Tool
 from mcpagent.limits.repeats import PATIENCE, REPEATS_TOLD, REPEATS_TOLD_SMALL, kind_of_failure, skeleton
 from mcpagent.messages import BinaryBlock, Image, Text, ToolDefinition, ToolResult
 from mcpagent.models.base import ModelRequest
+from mcpagent.models.scripted import Reply
 from tests.tables import each_row
 
 BEGIN = datetime(2026, 11, 25, 10, 0, tzinfo=UTC)
@@ -53,9 +54,13 @@ async def run_with(text: Callable[[int], str], row: list[str], most: int, *, at_
         return await agent.run("look"), len(made)
 
 
-@each_row("at_once", [False, True])
-@each_row("row", [["a"], ["a", "b"], ["a", "b", "c"]])
-@each_row("kind", CHANGING)
+@each_row(
+    "kind, row, at_once",
+    [
+        *((kind, ["a"], False) for kind in CHANGING),
+        *(("times", row, at_once) for row in (["a", "b"], ["a", "b", "c"]) for at_once in (False, True)),
+    ],
+)
 async def test_results_that_differ_in_times_and_ids_alone_are_the_same_in_the_end(
     kind: str, row: list[str], at_once: bool
 ) -> None:
@@ -63,6 +68,42 @@ async def test_results_that_differ_in_times_and_ids_alone_are_the_same_in_the_en
     assert result.stop == "repeated_calls"
     assert made == MOST * len(row)
     assert sum("Do something else" in message.text for message in result.messages) == 1
+
+
+@each_row("row", [["a"], ["a", "b"], ["a", "b", "c"], ["a", "a", "b"], [*"abcde"], [*"abcdefgh"]])
+@each_row("at_once", [False, True])
+async def test_calls_in_turns_are_noticed_told_and_then_ended(row: list[str], at_once: bool) -> None:
+    def look(what: str) -> str:
+        """Looks."""
+        return f"seen {what}"
+
+    asked: list[ModelRequest] = []
+
+    def again(request: ModelRequest) -> Any:
+        if request.tool_choice == "none":
+            return "I give up."
+        asked.append(request)
+        turn = len(asked)
+        wanted = row if at_once else [row[(turn - 1) % len(row)]]
+        return [ToolCall(f"{turn}_{place}", "look", {"what": what}) for place, what in enumerate(wanted)]
+
+    async with Agent(ScriptedModel([again] * 60), tools=[look]) as agent:
+        result = await agent.run("look")
+    assert result.stop == "repeated_calls"
+    assert result.answer == "I give up."
+    assert len(asked) == (6 if at_once else 5 * len(row) + 1)
+    assert "Do something else" in " ".join(message.text for message in result.messages)
+
+
+async def test_calls_that_go_on_differently_are_not_ended() -> None:
+    def look(what: str) -> str:
+        """Looks."""
+        return f"seen {what}"
+
+    rows = ["a", "b"] * 5 + ["c"] + ["a", "b"] * 4
+    script: list[Reply] = [ToolCall("", "look", {"what": what}) for what in rows]
+    async with Agent(ScriptedModel([*script, "done"]), tools=[look]) as agent:
+        assert (await agent.run("look")).stop == "answered"
 
 
 STAYING: dict[str, Callable[[int], str]] = {
@@ -205,7 +246,7 @@ async def many_at_once(sizes: list[int], *, first_good: int, small: bool = False
 
 @each_row("small", [False, True])
 @each_row("before", [[], [4], [1, 1]])
-@each_row("size", [2, 5, 12, 40])
+@each_row("size", [2, 5, 12])
 async def test_calls_that_all_failed_at_once_can_be_made_better(size: int, before: list[int], small: bool) -> None:
     sizes = [*before, size, 3]
     result, asked = await many_at_once(sizes, first_good=len(sizes) - 1, small=small)

@@ -115,8 +115,14 @@ DOORS: dict[str, Door] = {
 }
 
 
-@each_row("door", DOORS)
-@each_row("kind", CASES)
+@each_row(
+    "kind, door",
+    [
+        *((kind, "run") for kind in CASES),
+        *((kind, door) for kind in ("turns", "tokens") for door in DOORS),
+        ("seconds", "stream"),
+    ],
+)
 async def test_a_limit_ends_a_run_with_what_there_is(kind: str, door: str) -> None:
     case, looking, events = CASES[kind], Looking(), list[Event]()
     model = case.model()

@@ -30,10 +30,10 @@ from mcpagent.models.openai.openai_chat_history import request_body as chat_body
 from mcpagent.models.openai.openai_responses_history import request_body as responses_body
 from mcpagent.models.scripted import ScriptedModel
 from mcpagent.tool_search.search_options import ToolSearch
-from tests.run.test_for_model import ATTACKS, LEGITIMATE, TAGS, taken_apart
 from tests.scenes import results
 from tests.speed import within
 from tests.tables import each_row
+from tests.text.test_for_model import ATTACKS, LEGITIMATE, TAGS, taken_apart
 
 SERVER = Path(__file__).resolve().parents[1] / "servers" / "smuggler.py"
 HOW = [

@@ -37,7 +37,7 @@ from mcpagent.events import AnswerRestarted, Event, RunFinished, SubagentEvent, 
 from mcpagent.models.base import ModelRequest, ModelResponse
 from mcpagent.prompt.builder import is_misfit_note
 from tests.output.used_types import City, Even, Trip
-from tests.sessions.test_after_a_kill import copy_of
+from tests.sessions.test_keeping_after_a_kill import copy_of
 from tests.tables import each_row
 
 GOOD = '{"name": "Rome", "people": 5}'

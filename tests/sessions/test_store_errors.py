@@ -58,30 +58,29 @@ def in_a_child(code: str, *arguments: object) -> str:
     return done.stdout.strip()
 
 
-FULL = """
+def filled(store: SessionStore) -> tuple[int, str]:
+    """Messages that were written until one was refused, each of 50,000 characters, and what was told then."""
+    for place in range(100):
+        try:
+            write(store, "a", f"{place} " + "x" * 50_000, place)
+        except SessionStoreError as error:
+            assert [message.text.split()[0] for message in store.read("a").messages] == [str(n) for n in range(place)]
+            return place, str(error)
+    raise AssertionError("nothing was refused")
+
+
+LIMITED = """
 import resource, sys
-from mcpagent import *
-from mcpagent.sessions.kept import SessionChange
+from mcpagent import SessionStore
+from tests.sessions.test_store_errors import filled, write
 store = SessionStore(sys.argv[1])
-def write(place):
-    message = Message("user", (Text(f"{place} " + "x" * 50_000),))
-    store.write("a", SessionChange(place, (message,)), lambda: None).result()
-limited = len(sys.argv) > 2
-write(0)
-if limited:
-    resource.setrlimit(resource.RLIMIT_FSIZE, (450_000, resource.RLIM_INFINITY))
-place = 1
-try:
-    while True:
-        write(place)
-        place += 1
-except SessionStoreError as error:
-    print(place, error)
-assert [m.text.split()[0] for m in store.read("a").messages] == [str(n) for n in range(place)]
-if limited:
-    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-    write(place)
-    assert len(store.read("a").messages) == place + 1
+write(store, "a", "0")
+resource.setrlimit(resource.RLIMIT_FSIZE, (450_000, resource.RLIM_INFINITY))
+place, told = filled(store)
+print(place, told)
+resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+write(store, "a", "more", place)
+assert len(store.read("a").messages) == place + 1
 store.close()
 """
 
@@ -89,7 +88,7 @@ store.close()
 @pytest.mark.skipif(sys.platform == "win32", reason="limits of POSIX")
 def test_a_file_that_may_not_grow(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
-    count, _, line = in_a_child(FULL, path, "limited").partition(" ")
+    count, _, line = in_a_child(LIMITED, path).partition(" ")
     assert int(count) > 1
     assert line.startswith(f"{path}: ")
     assert "make room" in line
@@ -115,11 +114,13 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 def test_a_disk_that_is_full(small_disk: Path) -> None:
     path = small_disk / "s.db"
-    count, _, line = in_a_child(FULL, path).partition(" ")
-    assert int(count) > 1
+    store = SessionStore(path)
+    count, line = filled(store)
+    store.close()
+    assert count > 1
     assert line == f"{path}: the disk is full; make room and go on"
     store = SessionStore(path)
-    assert len(store.read("a").messages) == int(count)
+    assert len(store.read("a").messages) == count
     store.close()
 
 
@@ -130,31 +131,31 @@ with tempfile.TemporaryDirectory() as other:  # imports what it needs, which oth
     SessionStore(other + "/s.db").sessions()
 if os.geteuid() == 0:
     os.setgid(65534); os.setuid(65534)
-store = SessionStore(sys.argv[1])
-for work in (store.sessions, lambda: store.read("a"), lambda: store.open("new")):
-    try:
-        work()
-    except SessionStoreError as error:
-        print(error)
+for path in sys.argv[1:]:
+    store = SessionStore(path)
+    for work in (store.sessions, lambda: store.read("a"), lambda: store.open("new")):
+        try:
+            work()
+        except SessionStoreError as error:
+            print(error)
 """
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="rights of POSIX")
-@each_row("kind", ["folder", "file", "no folder"])
-def test_a_place_that_cannot_be_written(kind: str) -> None:
+def test_a_place_that_cannot_be_written() -> None:
+    """A folder and its file that are read only, and a folder in which none can be made."""
     folder = Path(tempfile.mkdtemp())  # others come to it, unlike pytest's
     try:
-        path = folder / "kept" / "s.db"
-        if kind != "no folder":
-            store = SessionStore(path)
-            write(store, "a", "x")
-            store.close()
-            path.chmod(0o444)
-            path.parent.chmod(0o555)
+        there, missing = folder / "kept" / "s.db", folder / "missing" / "s.db"
+        store = SessionStore(there)
+        write(store, "a", "x")
+        store.close()
+        there.chmod(0o444)
+        there.parent.chmod(0o555)
         folder.chmod(0o555)
-        lines = in_a_child(AS_NOBODY, path).splitlines()
-        assert len(lines) == 3
-        for line in lines:
+        lines = in_a_child(AS_NOBODY, there, missing).splitlines()
+        assert len(lines) == 6
+        for path, line in zip([there] * 3 + [missing] * 3, lines, strict=True):
             assert line.startswith(f"{path}: cannot be ")
             assert "Permission denied" in line or "readonly" in line or "unable to open" in line
     finally:
@@ -381,7 +382,7 @@ def test_a_lock_that_is_never_given_back_ends(server: PostgresServer, database: 
     store.close()
 
 
-@pytest.mark.parametrize("address", ["postgresql://a:geheim99@[x/y", "postgresql://h:99999999/x?nothing=geheim99"])
+@each_row("address", ["postgresql://a:geheim99@[x/y", "postgresql://h:99999999/x?nothing=geheim99"])
 def test_an_address_that_cannot_be_read(server: PostgresServer, address: str) -> None:
     def use() -> None:
         SessionStore(address).sessions()
