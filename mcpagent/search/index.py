@@ -290,7 +290,7 @@ class ToolIndex:
         begun = replace(begun, notes=(*notes, *ranking.notes), unmatched_words=tuple(asked.missing), strength=strength)
         weak = strength < begun.least
         if weak:
-            if like_named := self._like_named(text, limit):
+            if like_named := self._like_named(text, limit, server):
                 return like_named
             if not ranking.assessed.fits:
                 near = tuple(self._held.tools[number].name for number in best[:_NEAREST]) or self.names_near(text)
@@ -340,13 +340,13 @@ class ToolIndex:
         }
         return dict(islice(found.items(), MOST_RAISED))
 
-    def _like_named(self, query: str, limit: int) -> SearchResult | None:
-        """Tools whose names have nearly the letters of the query, if any have; a sentence is no name."""
+    def _like_named(self, query: str, limit: int, server: str | None) -> SearchResult | None:
+        """Return tools with names similar to the query, None if there are none; a sentence is no name."""
         if len(written_words(query)) > _MAX_NAME_WORDS:
             return None
         matches = tuple(
             self._match(number, likeness, safe_line(query, 64))
-            for number, likeness in self._held.named.near(query, _NAME_LIKENESS, limit)
+            for number, likeness in self._held.named.near(query, _NAME_LIKENESS, limit, server)
         )
         return SearchResult(query, matches, len(matches), "fuzzy") if matches else None
 

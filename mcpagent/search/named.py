@@ -99,8 +99,11 @@ class Named:
         found.sort(key=lambda one: one[1] not in written_names(self.tools[one[0]]))
         return dict(found)
 
-    def near(self, name: str, likeness: float, limit: int) -> list[tuple[int, float]]:
-        """The tools whose names have nearly its letters, and how nearly (`likeness` to 100), the nearest first."""
+    def near(self, name: str, likeness: float, limit: int, server: str | None = None) -> list[tuple[int, float]]:
+        """Return the tools whose names are similar to this one with their likeness (up to 100), the nearest first.
+
+        With a `server`, only its tools.
+        """
         from rapidfuzz.fuzz import ratio
         from rapidfuzz.process import extract
 
@@ -113,9 +116,10 @@ class Named:
         fitting = extract(key, list(self.of_length(lengths)), scorer=ratio, score_cutoff=likeness, limit=None)
         fitting.sort(key=lambda one: (-one[1], one[0]))  # of names that are as near the same ones are taken
         best: dict[int, float] = {}
-        for near, score, _ in fitting[: 4 * limit]:
+        for near, score, _ in fitting[: 4 * limit if server is None else None]:
             for number in self.numbers(near):
-                best[number] = max(best.get(number, 0.0), score)
+                if server is None or self.tools[number].server == server:
+                    best[number] = max(best.get(number, 0.0), score)
         return heapq.nsmallest(limit, best.items(), key=lambda item: (-item[1], self.tools[item[0]].name))
 
 
