@@ -42,7 +42,7 @@ async def test_an_answer_of_50_megabytes_is_not_held_many_times(kind: str, most:
         config = {"name": "b", "command": sys.executable, "args": [str(SERVER), "legacy", str(tmp_path / "log")]}
         length, peak = await asyncio.to_thread(asked, config, call)
     else:
-        command = (sys.executable, "-m", "tests.servers.endings", "serve", "http")
+        command = (sys.executable, "-m", "tests.servers.booking", "http")
         server = await asyncio.create_subprocess_exec(*command, cwd=ROOT, stdout=asyncio.subprocess.PIPE)
         try:
             assert server.stdout is not None

@@ -96,12 +96,36 @@ async def serving(build_app: Callable[[str], Starlette]) -> AsyncIterator[str]:
     """An application on a free port of 127.0.0.1, built for its address (without a path), which it gives."""
     import uvicorn
 
+    class PromptServer(uvicorn.Server):
+        """Ends when it is told to, and when its connections are closed: uvicorn looks for both ten times a second."""
+
+        def __init__(self, config: uvicorn.Config) -> None:
+            super().__init__(config)
+            self.stopping = asyncio.Event()
+
+        async def main_loop(self) -> None:
+            await self.on_tick(0)
+            await self.stopping.wait()
+
+        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+            for closing in (*self.servers, *(sockets or [])):
+                closing.close()
+            for connection in list(self.server_state.connections):
+                connection.shutdown()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(1.0):
+                    while self.server_state.connections or self.server_state.tasks:  # noqa: ASYNC110
+                        await asyncio.sleep(0.005)
+            for unfinished in self.server_state.tasks:
+                unfinished.cancel()
+            await self.lifespan.shutdown()
+
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         address = f"http://127.0.0.1:{listener.getsockname()[1]}"
         app = build_app(address)
         config = uvicorn.Config(app, log_level="error", lifespan="on", timeout_graceful_shutdown=1, ws="none")
-        server = uvicorn.Server(config)
+        server = PromptServer(config)
         task = asyncio.create_task(server.serve(sockets=[listener]))
         while not server.started:
             if task.done():
@@ -110,7 +134,7 @@ async def serving(build_app: Callable[[str], Starlette]) -> AsyncIterator[str]:
         try:
             yield address
         finally:
-            server.should_exit = True
+            server.stopping.set()
             await task
 
 
