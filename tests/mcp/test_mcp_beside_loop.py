@@ -7,7 +7,7 @@ import threading
 import time
 from typing import Any
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcpagent.mcp.transports.beside_loop import beside_loop, is_large, json_in_steps
@@ -20,13 +20,10 @@ VALUES = st.recursive(
 )
 
 
+@settings(max_examples=60)
 @given(VALUES)
-def test_ordinary_values_are_not(value: Any) -> None:
+def test_an_ordinary_value_is_not_large_and_its_json_in_steps_is_the_same(value: Any) -> None:
     assert not is_large(value)
-
-
-@given(VALUES)
-def test_json_in_steps_is_the_same(value: Any) -> None:
     assert json_in_steps(value) == json.dumps(value, ensure_ascii=False)
 
 

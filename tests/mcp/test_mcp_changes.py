@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import os
 import subprocess
@@ -22,8 +23,8 @@ from mcpagent.mcp.lists.pins import PinStore, ToolChange
 from mcpagent.mcp.server_options import ServerOptions
 from mcpagent.messages import Message, ToolCall, ToolResult
 from mcpagent.models import ModelRequest, ScriptedModel
+from tests.mcp.at_once import rows_at_once
 from tests.servers.everyday import serving
-from tests.tables import each_row
 
 CATALOG = Path(__file__).resolve().parents[1] / "servers" / "catalog_server.py"
 ERAS: list[Era] = ["legacy", "auto"]
@@ -76,7 +77,7 @@ def news(request: ModelRequest) -> str:
     return "\n".join(message.text for message in request.messages if message.role == "user")
 
 
-@each_row("era", ERAS)
+@rows_at_once("era", ERAS)
 async def test_a_tool_that_goes_in_the_middle_of_a_turn_is_withdrawn_by_the_conversation(era: Era) -> None:
     model = ScriptedModel(
         [call("add_tool", tool_names=["paint", "drop"]), call("paint"), call("drop"), call("paint", "late"), "ok"]
@@ -99,7 +100,7 @@ async def test_a_tool_that_goes_in_the_middle_of_a_turn_is_withdrawn_by_the_conv
         assert later.system == earlier.system
 
 
-@each_row("era", ERAS)
+@rows_at_once("era", ERAS)
 async def test_a_tool_that_comes_in_the_middle_of_a_turn_is_found_in_it(era: Era) -> None:
     model = ScriptedModel(
         [
@@ -118,8 +119,7 @@ async def test_a_tool_that_comes_in_the_middle_of_a_turn_is_found_in_it(era: Era
     assert results(agent.messages)[-1].text == "la"
 
 
-@each_row("era", ERAS)
-@each_row("is_allowed", [True, False])
+@rows_at_once("era, is_allowed", itertools.product(ERAS, [True, False]))
 async def test_a_tool_that_changes_between_two_calls_is_announced_and_needs_a_yes(
     era: Era, is_allowed: bool, tmp_path: Path
 ) -> None:
@@ -153,8 +153,7 @@ async def test_a_tool_that_changes_between_two_calls_is_announced_and_needs_a_ye
         assert "was changed by its server since it was first used" in second.text
 
 
-@each_row("era", ERAS)
-@each_row("is_pinned", [True, False])
+@rows_at_once("era, is_pinned", itertools.product(ERAS, [True, False]))
 async def test_a_yes_is_for_the_tool_as_it_was_when_it_was_asked(era: Era, is_pinned: bool, tmp_path: Path) -> None:
     """The server changes the tool while the question stands."""
     noticed = asyncio.Event()

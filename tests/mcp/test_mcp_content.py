@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from typing import Any
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcpagent.mcp.result_content import output_of_call, output_of_prompt, output_of_resource
@@ -83,6 +83,7 @@ def test_resource_contents() -> None:
     )
 
 
+@settings(max_examples=60)
 @given(
     st.recursive(
         st.none() | st.text() | st.integers(), lambda inner: st.dictionaries(st.text(max_size=5), inner), max_leaves=5

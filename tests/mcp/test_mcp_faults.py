@@ -21,10 +21,10 @@ from mcpagent.errors import ServerError
 from mcpagent.mcp.link import ServerLink
 from mcpagent.messages import Text
 from mcpagent.tools import Tool, ToolOutput
+from tests.mcp.at_once import at_once
 from tests.servers.hostile_server import DEEDS, DISCOVER, INITIALIZE, LARGE, LISTS, RAW
 from tests.servers.leftovers import nothing_left
 from tests.speed import within
-from tests.tables import each_row
 
 SERVER = Path(__file__).resolve().parents[1] / "servers" / "hostile_server.py"
 
@@ -202,14 +202,18 @@ async def test_large_answers_too(subtests: pytest.Subtests) -> None:
                 await next_works(tools)
 
 
-@each_row("mode", UNREADABLE)
-async def test_what_cannot_be_read_at_all_ends_at_the_limit_and_is_quoted(mode: str) -> None:
-    async with connected(timeout_seconds=0.5) as (_, tools):
-        output = await tools["trouble"].run({"text": mode})
-        assert output.error == "timeout"
-        assert "sent other things and nothing of an answer for 0.5 s" in text_of(output)
-        assert "; it wrote: " in text_of(output)
-        await next_works(tools)
+async def test_what_cannot_be_read_at_all_ends_at_the_limit_and_is_quoted() -> None:
+    async def quoted(mode: str) -> None:
+        async with ServerLink(config(timeout_seconds=0.5)) as toolset:
+            tools = {tool.name: tool for tool in await toolset.tools()}
+            output = await tools["trouble"].run({"text": mode})
+            assert output.error == "timeout"
+            assert "sent other things and nothing of an answer for 0.5 s" in text_of(output)
+            assert "; it wrote: " in text_of(output)
+            await next_works(tools)
+
+    async with nothing_left():
+        await at_once(quoted, UNREADABLE)
 
 
 def test_every_mode_is_tried() -> None:
@@ -345,29 +349,38 @@ CONNECTING = [
     *(("--list", mode) for mode in LISTS),
 ]
 SOME = {"capabilities-odd", "no-newline", "help", "discover-junk", "tool-null", "cursor-empty", "dies-when-initialized"}
+OTHERS = sorted(item for item in CONNECTING if item[1] not in SOME)
 
 
-@pytest.mark.parametrize(
-    ("phase", "mode"),
-    [pytest.param(*item, marks=() if item[1] in SOME else pytest.mark.slow, id=item[1]) for item in CONNECTING],
-)
-async def test_whatever_a_server_says_at_first_it_is_used_or_named(phase: str, mode: str) -> None:
+async def connects_or_fails(phase: str, mode: str) -> None:
     seconds = 4.0 if mode in ("http", "help", "others-unanswered") else 60.0
-    arguments = (phase, mode)
+    server = config(phase, mode, connect_timeout_seconds=seconds)
     if mode in FAILS:
-        async with nothing_left():
-            with pytest.raises(ServerError) as caught:
-                await ServerLink(config(*arguments, connect_timeout_seconds=seconds)).__aenter__()
+        with pytest.raises(ServerError) as caught:
+            await ServerLink(server).__aenter__()
         assert str(caught.value).startswith('server "h" ')
         assert FAILS[mode] in str(caught.value)
         assert str(caught.value).isprintable()
         return
-    async with connected(*arguments, connect_timeout_seconds=seconds) as (toolset, tools):
+    async with ServerLink(server) as toolset:
+        tools = {tool.name: tool for tool in await toolset.tools()}
         assert {"echo", "trouble"} <= tools.keys()
         assert all(warning.isprintable() for warning in toolset.status.warnings)
         assert toolset.status.title.isprintable()
         json.dumps([tool.definition.parameters for tool in tools.values()])
         await next_works(tools)
+
+
+async def test_whatever_a_server_says_at_first_it_is_used_or_named() -> None:
+    async with nothing_left():
+        await at_once(connects_or_fails, [item for item in CONNECTING if item[1] in SOME])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(0, len(OTHERS), 8))
+async def test_so_is_any_other(first: int) -> None:
+    async with nothing_left():
+        await at_once(connects_or_fails, OTHERS[first : first + 8])
 
 
 TWO_AT_ONCE = """

@@ -26,6 +26,7 @@ from mcpagent.errors import ServerError
 from mcpagent.mcp.link import ServerLink
 from mcpagent.messages import Text
 from mcpagent.tools import ToolOutput
+from tests.mcp.at_once import at_once
 from tests.servers.faulty_http import faulty_http
 from tests.servers.hostile_http import LARGE, RAW, STATUSES
 from tests.servers.leftovers import nothing_left
@@ -263,15 +264,20 @@ def self_signed(path: Path) -> Path:
     return path
 
 
-@each_row("first", [b"", b"HTTP/1.1 200 OK\r\nContent-Ty", b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{"])
-async def test_a_server_that_answers_slower_than_anyone_waits(first: bytes) -> None:
+async def test_a_server_that_answers_slower_than_anyone_waits() -> None:
+    firsts = [b"", b"HTTP/1.1 200 OK\r\nContent-Ty", b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{"]
+    async with nothing_left():
+        await at_once(waited_for, firsts)
+
+
+async def waited_for(first: bytes) -> None:
     open_writers: list[asyncio.StreamWriter] = []
 
     async def hold(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         open_writers.append(writer)
         writer.write(first)
 
-    async with nothing_left(), await asyncio.start_server(hold, "127.0.0.1", 0) as server:
+    async with await asyncio.start_server(hold, "127.0.0.1", 0) as server:
         said = await failure(f"http://127.0.0.1:{port_of(server)}/mcp", connect_timeout_seconds=1.0)
         assert "did not answer within 1 s" in said
         for writer in open_writers:
@@ -309,26 +315,30 @@ async def test_what_answers_the_greeting_wrongly_is_named(reply: bytes, expected
 STREAM = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
 
 
-@each_row(
-    "stream, expected",
-    [
-        (STREAM + b"event: endpoint\ndata: http://127.0.0.2:9/steal\n\n", "names an endpoint on another origin"),
-        (STREAM + b"event: hello\ndata: x\n\n", "did not answer within 1 s"),
-        (STREAM, "did not answer within 1 s"),
-        (STREAM + b"event: endpoint\ndata: /messages\n\n", "did not answer within 1 s"),
-        (b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 0\r\n\r\n", "answered with text/html instead"),
-        (b"HTTP/1.1 404 Nope\r\nContent-Length: 4\r\n\r\nnope", "answered HTTP 404: nope"),
-        (
-            b"HTTP/1.1 302 Go\r\nLocation: http://127.0.0.2:9/\r\nContent-Length: 0\r\n\r\n",
-            "302 Go: Redirect to http://127.0.0.2:9/ not followed",
-        ),
-        (
-            b"HTTP/1.1 308 Go\r\nLocation: /sse?to=it\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
-            "redirects more than 5 times, last to http://127.0.0.1:",
-        ),
-    ],
-)
-async def test_an_event_stream_that_goes_wrong_is_named(stream: bytes, expected: str) -> None:
+WRONG_STREAMS = [
+    (STREAM + b"event: endpoint\ndata: http://127.0.0.2:9/steal\n\n", "names an endpoint on another origin"),
+    (STREAM + b"event: hello\ndata: x\n\n", "did not answer within 1 s"),
+    (STREAM, "did not answer within 1 s"),
+    (STREAM + b"event: endpoint\ndata: /messages\n\n", "did not answer within 1 s"),
+    (b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 0\r\n\r\n", "answered with text/html instead"),
+    (b"HTTP/1.1 404 Nope\r\nContent-Length: 4\r\n\r\nnope", "answered HTTP 404: nope"),
+    (
+        b"HTTP/1.1 302 Go\r\nLocation: http://127.0.0.2:9/\r\nContent-Length: 0\r\n\r\n",
+        "302 Go: Redirect to http://127.0.0.2:9/ not followed",
+    ),
+    (
+        b"HTTP/1.1 308 Go\r\nLocation: /sse?to=it\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
+        "redirects more than 5 times, last to http://127.0.0.1:",
+    ),
+]
+
+
+async def test_an_event_stream_that_goes_wrong_is_named() -> None:
+    async with nothing_left():
+        await at_once(named, WRONG_STREAMS)
+
+
+async def named(stream: bytes, expected: str) -> None:
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = await reader.readuntil(b"\r\n\r\n")
         if head.startswith(b"GET"):
@@ -340,7 +350,7 @@ async def test_an_event_stream_that_goes_wrong_is_named(stream: bytes, expected:
             await writer.drain()
         writer.close()
 
-    async with nothing_left(), await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
         url = f"http://127.0.0.1:{port_of(server)}/sse"
         seconds = 1.0 if "within 1 s" in expected else 30.0
         assert expected in await failure(url, transport="sse", connect_timeout_seconds=seconds)

@@ -36,6 +36,7 @@ from mcpagent.mcp.lists.server_lists import (
 from mcpagent.mcp.server_options import ServerOptions
 from mcpagent.messages import Text, ToolDefinition
 from mcpagent.tools import Tool, ToolOutput
+from tests.mcp.at_once import rows_at_once
 from tests.servers.everyday import build, serving
 from tests.servers.leftovers import nothing_left, processes
 from tests.speed import within
@@ -126,7 +127,7 @@ async def test_a_server_of_the_2026_era_tells_of_changes_by_subscription() -> No
             assert "grown" in await by_name(toolset)
 
 
-@each_row("era", ["auto", "legacy"])
+@rows_at_once("era", ["auto", "legacy"])
 async def test_prompts_and_resources_that_come_later_are_known_too(era: Era) -> None:
     server = build()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import secrets
 import socket
@@ -33,6 +34,7 @@ from mcpagent.mcp.auth.stored_auth import StoredSignIn
 from mcpagent.mcp.link import ServerLink
 from mcpagent.messages import Text
 from mcpagent.text.known_secrets import without_secrets
+from tests.mcp.at_once import rows_at_once
 from tests.servers.everyday import everyday, serving
 from tests.servers.guarded import Authority, Documents, guarded
 from tests.tables import each_row
@@ -362,30 +364,8 @@ AUTHORITY = "/.well-known/oauth-authorization-server"
 OPENID = "/.well-known/openid-configuration"
 
 
-@pytest.mark.parametrize(
-    "documents",
-    [
-        pytest.param(described(f"{RESOURCE}/mcp", AUTHORITY), id="resource at its path"),
-        pytest.param(described(RESOURCE, AUTHORITY), id="resource at the root", marks=pytest.mark.slow),
-        pytest.param(described(RESOURCE, OPENID), id="openid at the root", marks=pytest.mark.slow),
-        pytest.param(
-            described(RESOURCE, f"{AUTHORITY}/tenant", "/tenant"), id="tenant after well-known", marks=pytest.mark.slow
-        ),
-        pytest.param(
-            described(RESOURCE, f"{OPENID}/tenant", "/tenant"),
-            id="openid tenant after well-known",
-            marks=pytest.mark.slow,
-        ),
-        pytest.param(
-            described(RESOURCE, f"/tenant{OPENID}", "/tenant"),
-            id="openid tenant before well-known",
-            marks=pytest.mark.slow,
-        ),
-        pytest.param(described(None, AUTHORITY), id="no resource, as in 2025-03-26"),
-        pytest.param(described(None, None), id="nothing at all, as in 2025-03-26"),
-    ],
-)
-async def test_an_authority_is_found_wherever_it_describes_itself(documents: Documents, store: SecretStore) -> None:
+async def found_and_used(documents: Documents, tmp_path: Path) -> None:
+    store = SecretStore(tmp_path / "tokens", keyring=NO_KEYRING)
     authority, person = Authority(documents=documents), Person()
     async with guarded_server(authority) as config:
         assert (await signed_in(config, store, person)).how == "now"
@@ -396,7 +376,34 @@ async def test_an_authority_is_found_wherever_it_describes_itself(documents: Doc
     assert len(person.pages) == 1
 
 
-@each_row("methods", [None, [], ["plain"]])
+@rows_at_once(
+    "documents",
+    [
+        described(f"{RESOURCE}/mcp", AUTHORITY),
+        described(None, AUTHORITY),  # as in 2025-03-26
+        described(None, None),
+    ],
+)
+async def test_an_authority_is_found_where_it_describes_itself(documents: Documents, tmp_path: Path) -> None:
+    await found_and_used(documents, tmp_path)
+
+
+@pytest.mark.slow
+@rows_at_once(
+    "documents",
+    [
+        described(RESOURCE, AUTHORITY),
+        described(RESOURCE, OPENID),
+        described(RESOURCE, f"{AUTHORITY}/tenant", "/tenant"),
+        described(RESOURCE, f"{OPENID}/tenant", "/tenant"),
+        described(RESOURCE, f"/tenant{OPENID}", "/tenant"),
+    ],
+)
+async def test_so_it_is_at_any_other_place(documents: Documents, tmp_path: Path) -> None:
+    await found_and_used(documents, tmp_path)
+
+
+@rows_at_once("methods", [None, [], ["plain"]])
 async def test_nobody_is_sent_to_an_authority_that_does_not_check_the_challenge(
     methods: list[str] | None, store: SecretStore
 ) -> None:
@@ -645,7 +652,7 @@ async def test_an_answer_that_does_not_end_is_ended() -> None:
         assert (await client.get("https://mcp.example/mcp")).content == b""
 
 
-@each_row(
+@rows_at_once(
     "metadata, expected",
     [
         ({}, "signing in failed"),
@@ -706,44 +713,45 @@ async def elsewhere() -> AsyncIterator[tuple[str, list[str]]]:
         yield address, sent
 
 
-@each_row("status", [301, 302, 303, 307, 308])
-@each_row("path", ["/register", "/token"])
-async def test_an_authority_that_sends_a_request_elsewhere_gets_no_sign_in(
-    path: str, status: int, store: SecretStore
-) -> None:
-    async with elsewhere() as (address, sent):
-        authority = Authority(redirects={path: (status, f"{address}{path}")})
-        async with guarded_server(authority) as config:
+async def test_an_authority_that_sends_a_request_elsewhere_gets_no_sign_in(tmp_path: Path) -> None:
+    authority = Authority()
+    async with elsewhere() as (address, sent), guarded_server(authority) as config:
+        for path, status in itertools.product(["/register", "/token"], [301, 302, 303, 307, 308]):
+            store = SecretStore(tmp_path / f"{path[1:]}-{status}", keyring=NO_KEYRING)
+            authority.redirects = {path: (status, f"{address}{path}")}
             with pytest.raises(ServerError) as caught:
                 await signed_in(config, store)
-    assert sent == []
-    assert "\n" not in str(caught.value)
-    assert not any(code in str(caught.value) for code in authority.codes)
+            assert sent == [], (path, status)
+            assert "\n" not in str(caught.value), (path, status)
+            assert not any(code in str(caught.value) for code in authority.codes), (path, status)
 
 
-@each_row("status", [302, 307, 308])
-async def test_no_token_is_sent_elsewhere_to_be_refreshed(status: int, store: SecretStore) -> None:
+async def test_no_token_is_sent_elsewhere_to_be_refreshed(store: SecretStore) -> None:
     authority = Authority()
     async with elsewhere() as (address, sent), guarded_server(authority) as config:
-        await signed_in(config, store)
-        await change(store, config.url, ends=time.time() - 1)
-        authority.access.clear()
-        authority.redirects["/token"] = (status, f"{address}/token")
-        with pytest.raises(ServerError) as caught:
-            await secret(config, StoredSignIn(config, store))
-    assert sent == []
-    assert not any(token in str(caught.value) for token in authority.refresh)
+        for status in (302, 307, 308):
+            authority.redirects.clear()
+            assert (await signed_in(config, store)).how == "now"
+            await change(store, config.url, ends=time.time() - 1)
+            authority.access.clear()
+            authority.redirects["/token"] = (status, f"{address}/token")
+            with pytest.raises(ServerError) as caught:
+                await secret(config, StoredSignIn(config, store))
+            assert sent == [], status
+            assert not any(token in str(caught.value) for token in authority.refresh), status
+            authority.refresh.clear()
 
 
-@each_row("status", [302, 307, 308])
-async def test_no_token_is_sent_elsewhere_to_be_revoked(status: int, store: SecretStore) -> None:
+async def test_no_token_is_sent_elsewhere_to_be_revoked(store: SecretStore) -> None:
     authority = Authority()
     async with elsewhere() as (address, sent), guarded_server(authority) as config:
-        await signed_in(config, store)
-        authority.redirects["/revoke"] = (status, f"{address}/revoke")
-        out = await sign_out(config, store)
-    assert (sent, out.was_signed_in, out.revoked) == ([], True, "failed")
-    assert store.list() == []
+        for status in (302, 307, 308):
+            authority.redirects.clear()
+            await signed_in(config, store)
+            authority.redirects["/revoke"] = (status, f"{address}/revoke")
+            out = await sign_out(config, store)
+            assert (sent, out.was_signed_in, out.revoked) == ([], True, "failed"), status
+            assert store.list() == []
 
 
 async def test_what_is_stored_is_plain_json(store: SecretStore) -> None:

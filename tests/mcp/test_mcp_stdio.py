@@ -21,8 +21,10 @@ from mcpagent.mcp.link import ServerLink
 from mcpagent.mcp.lists.listing import MAX_TOOLS
 from mcpagent.mcp.transports.stdio import StdioTransport
 from mcpagent.tools import Tool, ToolOutput
-from tests.servers.leftovers import Lag, nothing_left, processes
+from tests.mcp.at_once import at_once
+from tests.servers.leftovers import nothing_left, processes
 from tests.speed import within
+from tests.tables import each_row
 
 SERVER = Path(__file__).resolve().parents[1] / "servers" / "faulty_server.py"
 
@@ -43,10 +45,9 @@ def config(mode: str, log: Path, *arguments: str, **settings: Any) -> ServerConf
 
 
 class Connected:
-    def __init__(self, toolset: ServerLink, tools: dict[str, Tool], lag: Lag) -> None:
+    def __init__(self, toolset: ServerLink, tools: dict[str, Tool]) -> None:
         self.toolset = toolset
         self.tools = tools
-        self.lag = lag
 
     async def call(self, name: str, **arguments: Any) -> ToolOutput:
         return await self.tools[name].run(arguments)
@@ -58,9 +59,15 @@ class Connected:
 
 
 @asynccontextmanager
+async def linked(mode: str, log: Path, *arguments: str, **settings: Any) -> AsyncIterator[Connected]:
+    async with ServerLink(config(mode, log, *arguments, **settings)) as toolset:
+        yield Connected(toolset, {tool.name: tool for tool in await toolset.tools()})
+
+
+@asynccontextmanager
 async def connected(mode: str, log: Path, *arguments: str, **settings: Any) -> AsyncIterator[Connected]:
-    async with nothing_left(str(log)) as lag, ServerLink(config(mode, log, *arguments, **settings)) as toolset:
-        yield Connected(toolset, {tool.name: tool for tool in await toolset.tools()}, lag)
+    async with nothing_left(str(log)), linked(mode, log, *arguments, **settings) as server:
+        yield server
 
 
 def text_of(output: ToolOutput) -> str:
@@ -84,44 +91,42 @@ async def logged(log: Path, line: str) -> None:
 
 async def failure(mode: str, log: Path, **settings: Any) -> tuple[ServerError, float]:
     """The error of connecting, and the seconds it took to come."""
-    async with nothing_left(str(log)):
-        started = time.monotonic()
-        with pytest.raises(ServerError) as caught:
-            async with ServerLink(config(mode, log, **settings)):
-                pass
-        return caught.value, time.monotonic() - started
+    started = time.monotonic()
+    with pytest.raises(ServerError) as caught:
+        async with ServerLink(config(mode, log, **settings)):
+            pass
+    return caught.value, time.monotonic() - started
 
 
 # --- start ---
 
 
-@pytest.mark.parametrize(
-    ("mode", "expected", "exit_code"),
-    [
-        ("exit-at-start", "exited with code 3 during initialize: KeyError: GITHUB_TOKEN is required", 3),
-        ("exit0-at-start", "exited with code 0 during initialize", 0),
-        ("die-on-init", "exited with code 7 during initialize: fatal: no database", 7),
-        ("init-error", "refused initialize: the license expired", None),
-        ("init-bad-version", "Unsupported protocol version from the server: 1999-01-01", None),
-        ("list-error", "failed tools/list: the backend is down", None),
-        ("list-not-a-list", "sent an invalid answer to tools/list", None),
-    ],
-)
-async def test_a_server_that_fails_at_start_is_named_with_its_cause(
-    mode: str, expected: str, exit_code: int | None, log: Path
-) -> None:
-    error, seconds = await failure(mode, log)
-    assert str(error).startswith('server "faulty" ')
-    assert expected in str(error)
-    assert "\n" not in str(error)
-    assert error.exit_code == exit_code
-    assert within(seconds, 20, time.monotonic)
+FAILING_STARTS = [
+    ("exit-at-start", "exited with code 3 during initialize: KeyError: GITHUB_TOKEN is required", 3, 1),
+    ("exit0-at-start", "exited with code 0 during initialize", 0, 1),
+    ("stderr-ansi", "cannot start", 4, 1),
+    ("die-on-init", "exited with code 7 during initialize: fatal: no database", 7, None),
+    ("init-error", "refused initialize: the license expired", None, None),
+    ("init-bad-version", "Unsupported protocol version from the server: 1999-01-01", None, None),
+    ("list-error", "failed tools/list: the backend is down", None, None),
+    ("list-not-a-list", "sent an invalid answer to tools/list", None, None),
+]
+"""The mode, the reason, the exit code, and how often a server is started that dies before it reads the era probe: only
+Linux tells that it did not."""
 
 
-async def test_a_server_that_fails_at_start_shows_no_control_characters(log: Path) -> None:
-    error, _ = await failure("stderr-ansi", log)
-    assert "cannot start" in str(error)
-    assert str(error).isprintable()
+async def test_a_server_that_fails_at_start_is_named_with_its_cause(tmp_path: Path) -> None:
+    async def failed(mode: str, expected: str, exit_code: int | None, lives: int | None) -> None:
+        error, seconds = await failure(mode, tmp_path / mode)
+        assert str(error).startswith('server "faulty" ')
+        assert expected in str(error)
+        assert str(error).isprintable()
+        assert error.exit_code == exit_code
+        assert within(seconds, 20, time.monotonic)
+        assert lives is None or sys.platform != "linux" or count(tmp_path / mode, "life") == lives
+
+    async with nothing_left(str(tmp_path)):
+        await at_once(failed, FAILING_STARTS)
 
 
 async def test_a_declared_secret_is_not_repeated(log: Path) -> None:
@@ -134,16 +139,19 @@ async def test_a_declared_secret_is_not_repeated(log: Path) -> None:
     assert "hunter2" not in str([str(caught.value), caught.value.stderr_tail, events, toolset.status, repr(server)])
 
 
-@pytest.mark.parametrize("mode", ["hang-at-start", "hang-init", "hang-list"])
-async def test_a_server_that_never_answers_ends_at_the_connect_limit(mode: str, log: Path) -> None:
-    error, seconds = await failure(mode, log, connect_timeout_seconds=1.0)
-    assert "within 1 s" in str(error)
-    assert seconds > 0.9
-    assert within(seconds, 20, time.monotonic)
+async def test_a_server_that_never_answers_ends_at_the_connect_limit(tmp_path: Path) -> None:
+    async def failed(mode: str) -> None:
+        error, seconds = await failure(mode, tmp_path / mode, connect_timeout_seconds=1.0)
+        assert "within 1 s" in str(error)
+        assert seconds > 0.9
+        assert within(seconds, 20, time.monotonic)
+
+    async with nothing_left(str(tmp_path)):
+        await at_once(failed, ["hang-at-start", "hang-init", "hang-list"])
 
 
-@pytest.mark.parametrize(
-    ("settings", "expected"),
+@each_row(
+    "settings, expected",
     [
         ({"command": "pythonn3"}, '"pythonn3" is not on PATH'),
         ({"command": "/does/not/exist"}, '"/does/not/exist" does not exist'),
@@ -174,11 +182,14 @@ async def test_a_command_with_a_typo_gets_the_near_name(tmp_path: Path) -> None:
         await ServerLink(server).__aenter__()
 
 
-@pytest.mark.parametrize("mode", ["slow-start", "init-banner", "init-bom", "init-missing-fields", "fatal-discover"])
-async def test_an_odd_start_still_connects(mode: str, log: Path) -> None:
-    async with connected(mode, log) as server:
-        assert list(server.tools) == ["echo", "trouble"]
-        assert text_of(await server.call("echo", text="hello")) == "hello"
+async def test_an_odd_start_still_connects(tmp_path: Path) -> None:
+    async def works(mode: str) -> None:
+        async with linked(mode, tmp_path / mode) as server:
+            assert list(server.tools) == ["echo", "trouble"]
+            assert text_of(await server.call("echo", text="hello")) == "hello"
+
+    async with nothing_left(str(tmp_path)):
+        await at_once(works, ["slow-start", "init-banner", "init-bom", "init-missing-fields", "fatal-discover"])
 
 
 async def test_text_before_the_protocol_is_quoted_once_and_harmless(log: Path) -> None:
@@ -192,13 +203,6 @@ async def test_a_server_that_dies_of_the_probe_is_started_again_without_it(log: 
     async with connected("fatal-discover", log) as server:
         assert server.toolset.status.protocol_version == "2025-11-25"
     assert count(log, "life") == 2
-
-
-@pytest.mark.parametrize("mode", ["exit-at-start", "exit0-at-start", "stderr-ansi"])
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells that the probe was not read")
-async def test_a_server_that_dies_before_it_reads_the_probe_is_not_started_again(mode: str, log: Path) -> None:
-    await failure(mode, log)
-    assert count(log, "life") == 1
 
 
 async def test_a_server_that_ignores_the_probe_is_greeted_after_two_seconds(log: Path) -> None:
@@ -249,12 +253,15 @@ async def test_one_malformed_tool_costs_only_itself(log: Path) -> None:
     assert 'tool "odd_title" used without its malformed title, annotations' in warnings
 
 
-@pytest.mark.parametrize(("mode", "tools", "lists"), [("list-endless-cursor", 2, 2), ("list-fresh-cursor", 101, 100)])
-async def test_endless_pages_stop(mode: str, tools: int, lists: int, log: Path) -> None:
-    async with connected(mode, log) as server:
-        assert len(server.tools) == tools
-        assert any("does not end" in warning for warning in server.toolset.status.warnings)
-    assert count(log, "list") == lists
+async def test_endless_pages_stop(tmp_path: Path) -> None:
+    async def stop(mode: str, tools: int, lists: int) -> None:
+        async with linked(mode, tmp_path / mode) as server:
+            assert len(server.tools) == tools
+            assert any("does not end" in warning for warning in server.toolset.status.warnings)
+        assert count(tmp_path / mode, "list") == lists
+
+    async with nothing_left(str(tmp_path)):
+        await at_once(stop, [("list-endless-cursor", 2, 2), ("list-fresh-cursor", 101, 100)])
 
 
 async def test_no_more_tools_than_the_limit(log: Path) -> None:
@@ -340,12 +347,12 @@ NO_ANSWERS = [
     ("result-null", 'its "result" is null, not an object'),
     ("result-array", 'its "result" is a list, not an object'),
     ("deep-json", "its JSON nests too deeply"),
-    ("big-output", 'it is 50 MiB long, the limit is 40 MiB; raise "max_message_bytes" if it needs more'),
+    ("big-output", 'it is 5 MiB long, the limit is 4 MiB; raise "max_message_bytes" if it needs more'),
 ]
 
 
 async def test_an_answer_that_is_none_ends_its_call_at_once(log: Path, subtests: pytest.Subtests) -> None:
-    async with connected("any", log, max_message_bytes=40 * 2**20) as server:
+    async with connected("any", log, "--size", str(5 * 2**20), max_message_bytes=4 * 2**20) as server:
         for mode, expected in NO_ANSWERS:
             with subtests.test(mode):
                 started = time.monotonic()
@@ -358,49 +365,43 @@ async def test_an_answer_that_is_none_ends_its_call_at_once(log: Path, subtests:
     assert count(log, "life") == 1
 
 
-@pytest.mark.parametrize(
-    ("mode", "expected"),
-    [
-        ("tool-error", "no such file"),
-        ("error-string-code", "no such table"),
-        ("null-id-error", "cannot parse that"),
-    ],
-)
-async def test_an_error_of_the_tool_is_its_text(mode: str, expected: str, log: Path) -> None:
-    async with connected(mode, log) as server:
-        output, _ = await server.trouble()
-    assert (text_of(output), output.error) == (expected, "failed")
+async def test_an_error_of_the_tool_is_its_text(tmp_path: Path) -> None:
+    async with connected("any", tmp_path / "log") as server:
+        for mode, expected in [
+            ("tool-error", "no such file"),
+            ("error-string-code", "no such table"),
+            ("null-id-error", "cannot parse that"),
+        ]:
+            output = await server.call("trouble", text=mode)
+            assert (text_of(output), output.error) == (expected, "failed")
 
 
-@pytest.mark.parametrize(
-    ("mode", "expected"),
-    [
-        ("kill-on-call", "was ended by signal 9 (SIGKILL) during"),
-        ("segv-on-call", "was ended by signal 11 (SIGSEGV) during"),
-        ("exit-on-call", "exited with code 9 during"),
-        ("kill-mid-line", "was ended by signal 9 (SIGKILL) during"),
-        ("close-stdout", "closed the connection during"),
-        ("crash-once", "exited with code 1 during"),
-    ],
-)
-async def test_a_server_that_dies_in_a_call_is_replaced_and_the_call_not_repeated(
-    mode: str, expected: str, log: Path
-) -> None:
-    async with connected(mode, log) as server:
-        output, seconds = await server.trouble()
-        assert f'{expected} tools/call "trouble"' in text_of(output)
-        assert "may have run" in text_of(output)
-        assert output.error == "server_down"
-        assert within(seconds, 20, time.monotonic)
-        assert count(log, "call trouble") == 1
-        assert text_of(await server.call("echo", text="next")) == "next"
-    assert count(log, "life") == 2
+DEATHS = [
+    ("kill-on-call", "was ended by signal 9 (SIGKILL) during"),
+    ("segv-on-call", "was ended by signal 11 (SIGSEGV) during"),
+    ("exit-on-call", "exited with code 9 during"),
+    ("kill-mid-line", "was ended by signal 9 (SIGKILL) during"),
+    ("close-stdout", "closed the connection during"),
+    ("crash-once", "exited with code 1 during"),
+]
 
 
-async def test_the_last_words_of_a_dying_server_are_shown(log: Path) -> None:
-    async with connected("exit-on-call", log) as server:
-        output, _ = await server.trouble()
-    assert "panic: out of cheese" in text_of(output)
+async def test_a_server_that_dies_in_a_call_is_replaced_and_the_call_not_repeated(tmp_path: Path) -> None:
+    async def replaced(mode: str, expected: str) -> None:
+        log = tmp_path / mode
+        async with linked(mode, log) as server:
+            output, seconds = await server.trouble()
+            assert f'{expected} tools/call "trouble"' in text_of(output)
+            assert "may have run" in text_of(output)
+            assert mode != "exit-on-call" or "panic: out of cheese" in text_of(output)  # its last words
+            assert output.error == "server_down"
+            assert within(seconds, 20, time.monotonic)
+            assert count(log, "call trouble") == 1
+            assert text_of(await server.call("echo", text="next")) == "next"
+        assert count(log, "life") == 2
+
+    async with nothing_left(str(tmp_path)):
+        await at_once(replaced, DEATHS)
 
 
 async def test_twenty_calls_on_a_dying_server_all_end_and_one_new_process_comes(log: Path) -> None:
@@ -440,13 +441,16 @@ async def test_progress_does_not_keep_a_call_alive_for_ever(log: Path) -> None:
     assert within(seconds, 20, time.monotonic)
 
 
-@pytest.mark.parametrize("mode", ["freeze-on-call", pytest.param("stop-on-call", marks=pytest.mark.slow)])
-async def test_a_frozen_server_is_replaced(mode: str, log: Path) -> None:
-    async with connected(mode, log, timeout_seconds=0.3) as server:
-        output, _ = await server.trouble()
-        assert output.error == "timeout"
-        assert text_of(await server.call("echo", text="next")) == "next"
-    assert count(log, "life") == 2
+async def test_a_frozen_server_is_replaced(tmp_path: Path) -> None:
+    async def replaced(mode: str) -> None:
+        async with linked(mode, tmp_path / mode, timeout_seconds=0.3) as server:
+            output, _ = await server.trouble()
+            assert output.error == "timeout"
+            assert text_of(await server.call("echo", text="next")) == "next"
+        assert count(tmp_path / mode, "life") == 2
+
+    async with nothing_left(str(tmp_path)):
+        await at_once(replaced, ["freeze-on-call", "stop-on-call"])
 
 
 async def test_half_a_line_does_not_swallow_the_next_answer(log: Path) -> None:
@@ -475,14 +479,12 @@ async def test_calls_run_at_the_same_time_and_answers_find_their_callers(log: Pa
     assert [text_of(output) for output in outputs] == [str(number) for number in range(200)]
 
 
-@pytest.mark.parametrize(
-    ("mode", "method"), [("ask-sampling", 0), ("ask-elicit", 0), ("ask-roots", 0), ("ask-unknown", 0)]
-)
-async def test_what_a_server_asks_of_us_is_refused_at_once(mode: str, method: int, log: Path) -> None:
-    async with connected(mode, log) as server:
-        output, _ = await server.trouble()
-        assert text_of(output) == "no trouble"
-    assert count(log, "answered -32601") == 1
+async def test_what_a_server_asks_of_us_is_refused_at_once(log: Path) -> None:
+    modes = ["ask-sampling", "ask-elicit", "ask-roots", "ask-unknown"]
+    async with connected("any", log) as server:
+        for number, mode in enumerate(modes, 1):
+            assert text_of(await server.call("trouble", text=mode)) == "no trouble"
+            assert count(log, "answered -32601") == number
 
 
 async def test_a_large_answer_does_not_hold_the_loop(log: Path) -> None:
@@ -507,15 +509,19 @@ async def test_a_server_sees_the_allowed_and_declared_environment_only(log: Path
     assert not seen.keys() & (secrets.keys() | {"MCP_API_KEY"})
 
 
-@pytest.mark.parametrize("mode", ["ok", "ignore-eof", "flood-at-exit", "grandchild", "daemon-child"])
-async def test_closing_leaves_nothing(mode: str, log: Path) -> None:
-    async with nothing_left(str(log)):
+async def test_closing_leaves_nothing(tmp_path: Path) -> None:
+    async def closed(mode: str) -> None:
+        log = tmp_path / mode
         toolset = await ServerLink(config(mode, log, shutdown_seconds=1.0)).__aenter__()
         if mode in ("grandchild", "daemon-child"):
-            assert sum("time.sleep(600)" in text for text in processes(str(log)).values()) == 1
+            sleeping = [text for text in processes(str(log)).values() if "time.sleep(600)" in text]
+            assert sum((str(log) in text) == (mode == "daemon-child") for text in sleeping) == 1
         started = time.monotonic()
         await toolset.__aexit__(None, None, None)
         assert within(time.monotonic() - started, 5, time.monotonic)
+
+    async with nothing_left(str(tmp_path)):
+        await at_once(closed, ["ok", "ignore-eof", "flood-at-exit", "grandchild", "daemon-child"])
 
 
 async def test_closing_while_a_call_runs_ends_the_call(log: Path) -> None:
@@ -540,8 +546,9 @@ async def test_cancelling_a_connect_leaves_nothing(log: Path) -> None:
             await task
 
 
-@pytest.mark.parametrize("steps", range(4, 10))
-async def test_cancelling_while_the_process_starts_leaves_nothing_that_it_started(log: Path, steps: int) -> None:
+@each_row("steps", range(4, 10))
+async def test_cancelling_while_the_process_starts_leaves_nothing_that_it_started(tmp_path: Path, steps: int) -> None:
+    log = tmp_path / "log"
     log.touch()
     started = log.with_name("started")
     script = f"tail -f '{log}' & echo > '{started}'; wait"

@@ -428,7 +428,7 @@ async def test_starts_that_are_cancelled_leave_no_file_open(times: int, tmp_path
 
 
 PS = """#!/bin/sh
-for folder in /proc/[0-9]*; do
+for folder in /proc/1 /proc/$PPID PROCESSES; do
   echo "${folder#/proc/} $(tr '\\0' ' ' < $folder/environ)"
 done 2>/dev/null
 """
@@ -438,8 +438,6 @@ done 2>/dev/null
 @posix_only
 async def test_where_there_is_no_proc_it_asks_ps(tmp_path: Path) -> None:
     ps = tmp_path / "ps"
-    ps.write_text(PS)
-    ps.chmod(0o755)
     script = SCRIPT.replace("/proc/self", str(tmp_path / "nothing"))
     async with nothing_left(str(tmp_path)):
         sleeper = await asyncio.create_subprocess_exec(
@@ -447,6 +445,8 @@ async def test_where_there_is_no_proc_it_asks_ps(tmp_path: Path) -> None:
         )
         assert sleeper.stdout is not None
         assert await asyncio.wait_for(sleeper.stdout.readline(), 60) == b"up\n"
+        ps.write_text(PS.replace("PROCESSES", f"/proc/{sleeper.pid} /proc/{os.getpid()}"))
+        ps.chmod(0o755)
         keeper = await asyncio.create_subprocess_exec(
             "/bin/sh", "-c", script, stdin=asyncio.subprocess.PIPE, env={"PATH": f"{tmp_path}:/usr/bin:/bin"}
         )
