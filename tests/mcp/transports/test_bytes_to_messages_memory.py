@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-SERVER = Path(__file__).resolve().parents[1] / "servers" / "endings.py"
+SERVER = Path(__file__).resolve().parents[2] / "servers" / "endings.py"
 ROOT = SERVER.parents[2]
 MEGABYTES = 50
 

@@ -23,7 +23,7 @@ from mcpagent.trust.launches import Launch
 from tests.servers.leftovers import nothing_left, processes
 from tests.tables import each_row
 
-SERVER = Path(__file__).resolve().parents[1] / "servers" / "endings.py"
+SERVER = Path(__file__).resolve().parents[2] / "servers" / "endings.py"
 posix_only = pytest.mark.skipif(not Path("/proc/self").exists(), reason="reads /proc to see what is left")
 
 RESULT = '{"jsonrpc":"2.0","id":THIS,"result":{"content":[{"type":"text","text":"fine"}]}}'

@@ -19,7 +19,7 @@ from mcpagent.mcp.lists.pins import PinStore, ToolChange
 from mcpagent.messages import Text, ToolDefinition
 from mcpagent.tools import ToolOutput
 
-SERVER = Path(__file__).resolve().parents[1] / "servers" / "catalog_server.py"
+SERVER = Path(__file__).resolve().parents[2] / "servers" / "catalog_server.py"
 SCHEMA = {"type": "object", "properties": {"path": {"type": "string"}}}
 CONFIG = ServerConfig(name="files", command="x", args=("y",))
 TOOL = ToolDefinition("read", "Reads a file", SCHEMA, server="files", original_name="read")

@@ -26,7 +26,7 @@ from tests.servers.hostile_server import DEEDS, DISCOVER, INITIALIZE, LARGE, LIS
 from tests.servers.leftovers import nothing_left
 from tests.speed import within
 
-SERVER = Path(__file__).resolve().parents[1] / "servers" / "hostile_server.py"
+SERVER = Path(__file__).resolve().parents[2] / "servers" / "hostile_server.py"
 
 
 def config(*arguments: str, **settings: Any) -> ServerConfig:

@@ -19,7 +19,7 @@ from mcpagent.mcp.transports.server_log import ServerLog, log_path
 from tests.servers.leftovers import nothing_left
 from tests.tables import each_row
 
-SERVER = Path(__file__).resolve().parents[1] / "servers" / "faulty_server.py"
+SERVER = Path(__file__).resolve().parents[2] / "servers" / "faulty_server.py"
 
 
 def config(mode: str, **env: str) -> ServerConfig:

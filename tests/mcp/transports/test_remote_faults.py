@@ -175,7 +175,7 @@ async def test_each_response_ends_its_call_at_once(
 @asynccontextmanager
 async def apart() -> AsyncIterator[str]:
     """The address of a server in another process."""
-    root = Path(__file__).resolve().parents[2]
+    root = Path(__file__).resolve().parents[3]
     command = (sys.executable, "-m", "tests.servers.faulty_http")
     process = await asyncio.create_subprocess_exec(*command, cwd=root, stdout=asyncio.subprocess.PIPE)
     try:

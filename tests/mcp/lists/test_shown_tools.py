@@ -35,7 +35,7 @@ from tests.scenes import results
 from tests.speed import within
 from tests.tables import each_row
 
-SERVER = Path(__file__).resolve().parents[1] / "servers" / "smuggler.py"
+SERVER = Path(__file__).resolve().parents[2] / "servers" / "smuggler.py"
 HOW = [
     "text",
     "texts",

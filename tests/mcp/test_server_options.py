@@ -20,7 +20,7 @@ from mcpagent.events import Event, Notice
 from mcpagent.mcp.lists.pins import ToolChange
 from mcpagent.mcp.server_options import ServerOptions
 from mcpagent.models.scripted import ScriptedModel
-from tests.mcp.test_mcp_oauth import signed_in
+from tests.mcp.auth.test_sign_in_flow import signed_in
 from tests.scenes import call, results
 from tests.servers.guarded import Authority, guarded
 

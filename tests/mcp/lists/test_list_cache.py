@@ -42,7 +42,7 @@ from tests.servers.leftovers import nothing_left, processes
 from tests.speed import within
 from tests.tables import each_row
 
-SERVER = Path(__file__).resolve().parents[1] / "servers" / "faulty_server.py"
+SERVER = Path(__file__).resolve().parents[2] / "servers" / "faulty_server.py"
 
 
 def config(mode: str, log: Path, **settings: Any) -> ServerConfig:
