@@ -1,4 +1,4 @@
-"""Lists that change, are kept on disk and come back; servers that keep dying."""
+"""Lists that change, are kept on disk and come back."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ from starlette.routing import Route
 from mcpagent.config import Era, ServerConfig, ServersConfig
 from mcpagent.events import Event, Notice, ServerConnected
 from mcpagent.mcp.all_servers import McpServers
-from mcpagent.mcp.crashes import MOST_CRASHES, OPEN_SECONDS, WINDOW_SECONDS, CrashLog
 from mcpagent.mcp.link import ServerLink
 from mcpagent.mcp.lists.list_cache import CachedServer, ListCache, config_fingerprint
 from mcpagent.mcp.lists.server_lists import (
@@ -420,42 +419,3 @@ def test_a_folder_that_cannot_be_written_is_no_error(tmp_path: Path) -> None:
     cache = ListCache(tmp_path / "file" / "cache")
     cache.save(ServerConfig(name="a", command="x"), CachedServer(LISTS))
     assert cache.load(ServerConfig(name="a", command="x")) is None
-
-
-# --- servers that keep dying ---
-
-
-async def test_a_server_that_keeps_dying_is_left_alone(log: Path) -> None:
-    async with nothing_left(str(log)), ServerLink(config("kill-on-call", log)) as toolset:
-        trouble = (await by_name(toolset))["trouble"]
-        seen = [text_of(await trouble.run({})) for _ in range(2)]
-        assert all("SIGKILL" in text for text in seen)
-    assert lines(log).count("life") == 2
-    assert lines(log).count("call trouble") == 2
-
-
-def test_the_way_closes_after_five_crashes_and_opens_for_one_try() -> None:
-    crashes = CrashLog()
-    assert [crashes.delay_seconds(0.0)] == [0.0]
-    delays = []
-    for number in range(MOST_CRASHES):
-        assert crashes.blocked_seconds(float(number)) == 0.0
-        crashes.add(float(number), "exited with code 1")
-        delays.append(crashes.delay_seconds(float(number)))
-    assert delays == [0.0, 0.5, 1.0, 2.0, 4.0]
-    last = float(MOST_CRASHES - 1)
-    assert crashes.blocked_seconds(last) == OPEN_SECONDS
-    assert crashes.blocked_seconds(last + OPEN_SECONDS) == 0.0
-    crashes.add(last + OPEN_SECONDS, "again")
-    assert crashes.blocked_seconds(last + OPEN_SECONDS) == OPEN_SECONDS
-    assert crashes.blocked_seconds(last + OPEN_SECONDS + WINDOW_SECONDS) == 0.0
-    assert crashes.delay_seconds(last + OPEN_SECONDS + WINDOW_SECONDS) == 0.0
-
-
-@pytest.mark.slow
-async def test_the_fifth_crash_in_a_minute_says_when_it_is_tried_again(log: Path) -> None:
-    async with nothing_left(str(log)), ServerLink(config("kill-on-call", log)) as toolset:
-        trouble = (await by_name(toolset))["trouble"]
-        outputs = [text_of(await trouble.run({})) for _ in range(MOST_CRASHES + 1)]
-    assert "died 5 times within a minute (was ended by signal 9 (SIGKILL)); tried again in" in outputs[-1]
-    assert lines(log).count("call trouble") == MOST_CRASHES
