@@ -169,7 +169,10 @@ async def test_nor_does_what_says_more_than_that_the_session_is_gone(kind: Kind)
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["http", "modern", "sse"])
 async def test_nor_does_any_status_with_any_headers_and_body(kind: Kind) -> None:
-    await hold(kind, itertools.product(STATUSES, HEADERS, BODIES))
+    """Any two of the three, and all three of the statuses for which headers matter: 429, and where all is well."""
+    turning = itertools.cycle(HEADERS)
+    thirds = [(status, next(turning), body) for status in STATUSES for body in BODIES for _ in range(len(HEADERS) // 3)]
+    await hold(kind, {*thirds, *itertools.product((200, 400, 429), HEADERS, BODIES)})
 
 
 STDIO: dict[str, tuple[str, str]] = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import time
 from pathlib import Path
@@ -18,6 +19,7 @@ from mcpagent.errors import ConfigError, ServerError
 from mcpagent.mcp.auth.stored_auth import StoredSignIn
 from mcpagent.mcp.link import ServerLink
 from mcpagent.messages import Text
+from tests.mcp.at_once import rows_at_once
 from tests.servers.own_authority import OwnAuthority, behind
 from tests.tables import each_row
 
@@ -56,7 +58,7 @@ def store(tmp_path: Path) -> SecretStore:
     return SecretStore(tmp_path / "tokens", keyring=NO_KEYRING)
 
 
-@each_row(
+@rows_at_once(
     "methods, by_header",
     [
         (("client_secret_basic",), True),
@@ -67,9 +69,9 @@ def store(tmp_path: Path) -> SecretStore:
     ],
 )
 async def test_a_client_with_a_secret_proves_itself_as_it_is_listed(
-    store: SecretStore, tmp_path: Path, methods: tuple[str, ...], by_header: bool
+    tmp_path: Path, methods: tuple[str, ...], by_header: bool
 ) -> None:
-    authority = OwnAuthority(methods=methods)
+    authority, store = OwnAuthority(methods=methods), SecretStore(tmp_path / "tokens", keyring=NO_KEYRING)
     async with behind(authority) as url:
         way = {"grant": "client_credentials", "clientId": "robot", "client_secret": "${SECRET}", "scope": "a b"}
         assert await secret_of(config(url, way, SECRET=SECRET), store) == "42"
@@ -94,7 +96,7 @@ async def test_tokens_that_end_are_got_anew(store: SecretStore) -> None:
     assert len(authority.forms) > before
 
 
-@each_row("in_file", [True, False])
+@rows_at_once("in_file", [True, False])
 async def test_a_client_with_a_key_signs_its_own_word(store: SecretStore, tmp_path: Path, in_file: bool) -> None:
     private, public = key_pair()
     authority = OwnAuthority(methods=("private_key_jwt",), public_key=public)
@@ -158,8 +160,7 @@ async def test_an_identity_provider_says_who_it_is(store: SecretStore) -> None:
     assert [form["assertion"] for form in authority.forms] == ["idp-said-so-51c2"]
 
 
-@each_row("nonce", ["", "number-1"])
-@each_row("wanted", [None, True])
+@rows_at_once("nonce, wanted", itertools.product(["", "number-1"], [None, True]))
 async def test_bound_tokens_bring_a_new_proof_with_each_request(
     store: SecretStore, nonce: str, wanted: bool | None
 ) -> None:
