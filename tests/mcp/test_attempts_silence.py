@@ -19,6 +19,7 @@ from mcpagent.tools import Tool, ToolOutput
 from tests.mcp.at_once import at_once
 from tests.servers.booking import booking
 from tests.servers.leftovers import nothing_left
+from tests.speed import within
 
 SERVER = Path(__file__).resolve().parents[1] / "servers" / "endings.py"
 ANSWER = '{"jsonrpc":"2.0","id":THIS,"result":{"content":[{"type":"text","text":"fine"}]}}'
@@ -154,7 +155,7 @@ async def test_a_flood_of_what_is_no_message_costs_little_and_hides_no_answer(ki
         output = await tool.run({"key": "k", "line": LINES[kind], "lines": count, "body": ANSWER})
         cost = time.process_time() - before
     assert text_of(output) == "fine"
-    assert cost < 6, cost
+    assert within(cost, 6)
 
 
 @pytest.mark.slow

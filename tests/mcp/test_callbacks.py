@@ -129,11 +129,11 @@ async def test_a_person_may_decline() -> None:
 @pytest.mark.slow
 async def test_a_person_may_take_longer_than_a_server_may_be_silent() -> None:
     async def elicit(_server: str, _message: str, _schema: dict[str, Any]) -> dict[str, Any]:
-        await asyncio.sleep(3.0)
+        await asyncio.sleep(2.0)
         return {"name": "Ada"}
 
     handlers = Handlers(elicit=elicit)
-    async with talkative("stdio-legacy", Heard(), handlers=handlers, timeout_seconds=1.5) as toolset:
+    async with talkative("stdio-legacy", Heard(), handlers=handlers, timeout_seconds=1.0) as toolset:
         assert await call(toolset, "ask_person") == "accept name='Ada' nickname='none'"
 
 

@@ -38,7 +38,6 @@ from mcpagent.tools import Tool, ToolOutput
 from tests.mcp.at_once import rows_at_once
 from tests.servers.everyday import build, serving
 from tests.servers.leftovers import nothing_left, processes
-from tests.speed import within
 from tests.tables import each_row
 
 SERVER = Path(__file__).resolve().parents[2] / "servers" / "faulty_server.py"
@@ -332,10 +331,16 @@ async def test_fifty_known_servers_cost_little_and_start_nothing(tmp_path: Path,
         assert len(servers.all_tools()) == 1_000
         return servers, time.process_time() - used
 
+    def parsed() -> float:
+        """The CPU seconds of reading the same files as JSON: opening takes some 8 times that."""
+        used = time.process_time()
+        assert all(json.loads(cache.path(server).read_bytes()) for server in configs)
+        return time.process_time() - used
+
     before = processes().keys()
     async with nothing_left():
-        runs = [await opened() for _ in range(5)]
-        assert within(min(seconds for _, seconds in runs), 0.05)  # 0.02 where this was written
+        runs = [await opened() for _ in range(3)]
+        assert min(seconds for _, seconds in runs) < 20 * min(parsed() for _ in range(3))
         servers = runs[0][0]
         assert {status.state for status in servers.statuses.values()} == {"cached"}
         assert processes(str(tmp_path)).keys() <= before  # a database of other tests is there

@@ -368,11 +368,10 @@ async def test_a_result_of_ten_megabytes_does_not_hold_the_loop(tmp_path: Path) 
 
     async def beat() -> None:
         nonlocal longest
-        loop = asyncio.get_running_loop()
         while not stop.is_set():
-            before = loop.time()
+            before = time.thread_time()
             await asyncio.sleep(0)
-            longest = max(longest, loop.time() - before)
+            longest = max(longest, time.thread_time() - before)
 
     def fetch() -> str:
         return text
@@ -385,4 +384,4 @@ async def test_a_result_of_ten_megabytes_does_not_hold_the_loop(tmp_path: Path) 
         await beating
         [result] = results(agent.messages)
     assert result.text == "wörds and more words\n" * 400_000
-    assert within(longest, 0.05 * len(text) / 1_000_000, time.monotonic)
+    assert within(longest, 0.05 * len(text) / 1_000_000)

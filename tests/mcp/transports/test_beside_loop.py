@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcpagent.mcp.transports.beside_loop import beside_loop, is_large, json_in_steps
-from tests.speed import within
 from tests.tables import each_row
 
 LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20)
@@ -53,6 +53,12 @@ async def test_long_texts_and_many_parts_are(value: Any) -> None:
 
 def test_the_largest_is_told_as_fast_as_any() -> None:
     value = [[{"a": [1, 2, 3]} for _ in range(1_000)] for _ in range(100)]
-    started = time.thread_time()
+
+    def seconds(work: Callable[[Any], object]) -> float:
+        started = time.thread_time()
+        work(value)
+        return time.thread_time() - started
+
     assert is_large(value)
-    assert within(time.thread_time() - started, 0.05)
+    # The least of three: the machine may be busy with something else.
+    assert min(seconds(is_large) for _ in range(3)) * 10 < min(seconds(json.dumps) for _ in range(3))

@@ -160,7 +160,7 @@ async def test_a_large_event_is_delivered() -> None:
 
 
 async def test_a_silent_request_ends_at_its_limit() -> None:
-    async with connected("hang", timeout_seconds=0.3) as (_, tools):
+    async with connected("hang", timeout_seconds=0.6) as (_, tools):
         output = await tools["trouble"].run({"text": "x"})
         assert output.error == "timeout"
         assert text_of(await tools["echo"].run({"text": "next"})) == "next"
@@ -168,7 +168,10 @@ async def test_a_silent_request_ends_at_its_limit() -> None:
 
 async def test_a_stream_that_closes_at_once_is_not_hammered() -> None:
     async with connected("get-storm") as (server, _):
-        await asyncio.sleep(1.0)
+        async with asyncio.timeout(30):
+            while sum(seen.method == "GET" for seen in server.seen) < 4:  # noqa: ASYNC110  another end of the wire
+                await asyncio.sleep(0.01)
+        await asyncio.sleep(0.3)  # in which it was asked for hundreds of times
         assert sum(seen.method == "GET" for seen in server.seen) == 4
 
 

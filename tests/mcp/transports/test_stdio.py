@@ -23,7 +23,6 @@ from mcpagent.mcp.transports.stdio import StdioTransport
 from mcpagent.tools import Tool, ToolOutput
 from tests.mcp.at_once import at_once
 from tests.servers.leftovers import nothing_left, processes
-from tests.speed import within
 from tests.tables import each_row
 
 SERVER = Path(__file__).resolve().parents[2] / "servers" / "faulty_server.py"
@@ -53,8 +52,10 @@ class Connected:
         return await self.tools[name].run(arguments)
 
     async def trouble(self) -> tuple[ToolOutput, float]:
+        """What `trouble` gives, and the seconds it took; it has to end before the limits of `config`."""
         started = time.monotonic()
-        output = await self.call("trouble", text="x")
+        async with asyncio.timeout(30):
+            output = await self.call("trouble", text="x")
         return output, time.monotonic() - started
 
 
@@ -90,10 +91,10 @@ async def logged(log: Path, line: str) -> None:
 
 
 async def failure(mode: str, log: Path, **settings: Any) -> tuple[ServerError, float]:
-    """The error of connecting, and the seconds it took to come."""
+    """The error of connecting, and the seconds it took to come: less than the limits of `config`."""
     started = time.monotonic()
     with pytest.raises(ServerError) as caught:
-        async with ServerLink(config(mode, log, **settings)):
+        async with asyncio.timeout(30), ServerLink(config(mode, log, **settings)):
             pass
     return caught.value, time.monotonic() - started
 
@@ -117,12 +118,11 @@ Linux tells that it did not."""
 
 async def test_a_server_that_fails_at_start_is_named_with_its_cause(tmp_path: Path) -> None:
     async def failed(mode: str, expected: str, exit_code: int | None, lives: int | None) -> None:
-        error, seconds = await failure(mode, tmp_path / mode)
+        error, _ = await failure(mode, tmp_path / mode)
         assert str(error).startswith('server "faulty" ')
         assert expected in str(error)
         assert str(error).isprintable()
         assert error.exit_code == exit_code
-        assert within(seconds, 20, time.monotonic)
         assert lives is None or sys.platform != "linux" or count(tmp_path / mode, "life") == lives
 
     async with nothing_left(str(tmp_path)):
@@ -144,7 +144,6 @@ async def test_a_server_that_never_answers_ends_at_the_connect_limit(tmp_path: P
         error, seconds = await failure(mode, tmp_path / mode, connect_timeout_seconds=1.0)
         assert "within 1 s" in str(error)
         assert seconds > 0.9
-        assert within(seconds, 20, time.monotonic)
 
     async with nothing_left(str(tmp_path)):
         await at_once(failed, ["hang-at-start", "hang-init", "hang-list"])
@@ -206,9 +205,7 @@ async def test_a_server_that_dies_of_the_probe_is_started_again_without_it(log: 
 
 
 async def test_a_server_that_ignores_the_probe_is_greeted_after_two_seconds(log: Path) -> None:
-    started = time.monotonic()
-    async with connected("silent-discover", log) as server:
-        assert within(time.monotonic() - started, 20, time.monotonic)
+    async with asyncio.timeout(30), connected("silent-discover", log) as server:
         assert text_of(await server.call("echo", text="hello")) == "hello"
     assert count(log, "life") == 1
 
@@ -355,12 +352,11 @@ async def test_an_answer_that_is_none_ends_its_call_at_once(log: Path, subtests:
     async with connected("any", log, "--size", str(5 * 2**20), max_message_bytes=4 * 2**20) as server:
         for mode, expected in NO_ANSWERS:
             with subtests.test(mode):
-                started = time.monotonic()
-                output = await server.call("trouble", text=mode)
+                async with asyncio.timeout(30):
+                    output = await server.call("trouble", text=mode)
                 assert text_of(output).startswith('server "faulty" sent an invalid answer to tools/call "trouble": ')
                 assert expected in text_of(output)
                 assert output.error == "failed"
-                assert within(time.monotonic() - started, 20, time.monotonic)
                 assert text_of(await server.call("echo", text="next")) == "next"
     assert count(log, "life") == 1
 
@@ -390,12 +386,11 @@ async def test_a_server_that_dies_in_a_call_is_replaced_and_the_call_not_repeate
     async def replaced(mode: str, expected: str) -> None:
         log = tmp_path / mode
         async with linked(mode, log) as server:
-            output, seconds = await server.trouble()
+            output, _ = await server.trouble()
             assert f'{expected} tools/call "trouble"' in text_of(output)
             assert "may have run" in text_of(output)
             assert mode != "exit-on-call" or "panic: out of cheese" in text_of(output)  # its last words
             assert output.error == "server_down"
-            assert within(seconds, 20, time.monotonic)
             assert count(log, "call trouble") == 1
             assert text_of(await server.call("echo", text="next")) == "next"
         assert count(log, "life") == 2
@@ -413,22 +408,21 @@ async def test_twenty_calls_on_a_dying_server_all_end_and_one_new_process_comes(
 
 
 async def test_a_silent_call_ends_at_the_idle_limit_and_tells_the_server(log: Path) -> None:
-    async with connected("hang-on-call", log, timeout_seconds=0.5) as server:
+    async with connected("hang-on-call", log, timeout_seconds=0.8) as server:
         output, seconds = await server.trouble()
-        assert "was silent for 0.5 s" in text_of(output)
+        assert "was silent for 0.8 s" in text_of(output)
         assert output.error == "timeout"
         assert seconds > 0.4
-        assert within(seconds, 20, time.monotonic)
         assert text_of(await server.call("echo", text="next")) == "next"
     assert count(log, "cancelled") == 1
     assert count(log, "life") == 1
 
 
 async def test_progress_keeps_a_call_alive(log: Path) -> None:
-    async with connected("progress-then-answer", log, timeout_seconds=0.5) as server:
+    async with connected("progress-then-answer", log, timeout_seconds=0.8) as server:
         output, seconds = await server.trouble()
     assert text_of(output) == "no trouble"
-    assert seconds > 0.5
+    assert seconds > 0.8
 
 
 @pytest.mark.slow
@@ -438,12 +432,11 @@ async def test_progress_does_not_keep_a_call_alive_for_ever(log: Path) -> None:
     assert "did not finish" in text_of(output)
     assert output.error == "timeout"
     assert seconds > 0.5
-    assert within(seconds, 20, time.monotonic)
 
 
 async def test_a_frozen_server_is_replaced(tmp_path: Path) -> None:
     async def replaced(mode: str) -> None:
-        async with linked(mode, tmp_path / mode, timeout_seconds=0.3) as server:
+        async with linked(mode, tmp_path / mode, timeout_seconds=0.8) as server:
             output, _ = await server.trouble()
             assert output.error == "timeout"
             assert text_of(await server.call("echo", text="next")) == "next"
@@ -454,7 +447,7 @@ async def test_a_frozen_server_is_replaced(tmp_path: Path) -> None:
 
 
 async def test_half_a_line_does_not_swallow_the_next_answer(log: Path) -> None:
-    async with connected("half-line", log, timeout_seconds=0.3) as server:
+    async with connected("half-line", log, timeout_seconds=0.8) as server:
         output, _ = await server.trouble()
         assert output.error == "timeout"
         assert text_of(await server.call("echo", text="next")) == "next"
@@ -464,11 +457,9 @@ async def test_a_cancelled_call_returns_at_once_and_tells_the_server(log: Path) 
     async with connected("hang-on-call", log) as server:
         call = asyncio.create_task(server.call("trouble", text="x"))
         await logged(log, "call trouble")
-        started = time.monotonic()
         call.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await call
-        assert within(time.monotonic() - started, 10, time.monotonic)
+        await asyncio.wait({call}, timeout=20)
+        assert call.cancelled()
         assert text_of(await server.call("echo", text="next")) == "next"
     assert count(log, "cancelled") == 1
 
@@ -489,9 +480,8 @@ async def test_what_a_server_asks_of_us_is_refused_at_once(log: Path) -> None:
 
 async def test_a_large_answer_does_not_hold_the_loop(log: Path) -> None:
     async with connected("big-output", log, "--size", str(4 * 1024 * 1024)) as server:
-        output, seconds = await server.trouble()
+        output, _ = await server.trouble()
         assert len(text_of(output)) == 4 * 1024 * 1024
-        assert within(seconds, 20, time.monotonic)
 
 
 # --- environment and end ---
@@ -515,10 +505,11 @@ async def test_closing_leaves_nothing(tmp_path: Path) -> None:
         toolset = await ServerLink(config(mode, log, shutdown_seconds=1.0)).__aenter__()
         if mode in ("grandchild", "daemon-child"):
             sleeping = [text for text in processes(str(log)).values() if "time.sleep(600)" in text]
-            assert sum((str(log) in text) == (mode == "daemon-child") for text in sleeping) == 1
-        started = time.monotonic()
-        await toolset.__aexit__(None, None, None)
-        assert within(time.monotonic() - started, 5, time.monotonic)
+            # The daemon has its log in its command.
+            mine = [text for text in sleeping if (f"# {tmp_path}" in text) == (mode == "daemon-child")]
+            assert len(mine) == 1
+        async with asyncio.timeout(20):
+            await toolset.__aexit__(None, None, None)
 
     async with nothing_left(str(tmp_path)):
         await at_once(closed, ["ok", "ignore-eof", "flood-at-exit", "grandchild", "daemon-child"])

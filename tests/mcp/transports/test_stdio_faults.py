@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -24,7 +23,6 @@ from mcpagent.tools import Tool, ToolOutput
 from tests.mcp.at_once import at_once
 from tests.servers.hostile_server import DEEDS, DISCOVER, INITIALIZE, LARGE, LISTS, RAW
 from tests.servers.leftovers import nothing_left
-from tests.speed import within
 
 SERVER = Path(__file__).resolve().parents[2] / "servers" / "hostile_server.py"
 
@@ -215,11 +213,11 @@ async def test_large_answers_too(subtests: pytest.Subtests) -> None:
 
 async def test_what_cannot_be_read_at_all_ends_at_the_limit_and_is_quoted() -> None:
     async def quoted(mode: str) -> None:
-        async with ServerLink(config(timeout_seconds=0.5)) as toolset:
+        async with ServerLink(config(timeout_seconds=0.8)) as toolset:
             tools = {tool.name: tool for tool in await toolset.tools()}
             output = await tools["trouble"].run({"text": mode})
             assert output.error == "timeout"
-            assert "sent other things and nothing of an answer for 0.5 s" in text_of(output)
+            assert "sent other things and nothing of an answer for 0.8 s" in text_of(output)
             assert "; it wrote: " in text_of(output)
             await next_works(tools)
 
@@ -305,9 +303,8 @@ async def test_whatever_a_server_does_the_call_ends_and_the_next_works(
     mode: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     async with connected() as (_, tools):
-        started = time.monotonic()
-        output = await tools["trouble"].run({"text": mode})
-        assert within(time.monotonic() - started, 40, time.monotonic)
+        async with asyncio.timeout(50):
+            output = await tools["trouble"].run({"text": mode})
         if mode in DOWN:
             assert output.error == "server_down"
             assert f'server "h" {DOWN[mode]} "trouble"' in text_of(output)
