@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcpagent.mcp.explaining import telling_line, telling_lines
@@ -54,6 +54,7 @@ def test_what_a_package_manager_adds_is_left_out() -> None:
     assert telling_lines(PYTHON) == tuple(PYTHON)
 
 
+@settings(max_examples=50)
 @given(st.lists(st.text(max_size=60), max_size=20))
 def test_any_lines_have_a_cause_that_is_one_of_them(lines: list[str]) -> None:
     found = telling_line(lines)

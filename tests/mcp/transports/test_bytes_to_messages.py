@@ -7,7 +7,7 @@ import time
 from itertools import pairwise
 from typing import Any
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from mcp_types import JSONRPCError, JSONRPCNotification, JSONRPCResponse
 
@@ -40,6 +40,7 @@ def test_any_bytes_read_the_same_however_they_are_cut(data: bytes, places: list[
     assert read(cut(data, places)) == read([data])
 
 
+@settings(max_examples=50)
 @given(st.lists(ANSWERS, max_size=4), st.lists(st.integers(0, 1000), max_size=8), st.booleans())
 def test_messages_survive_any_cut(answers: list[dict[str, Any]], places: list[int], crlf: bool) -> None:
     data = b"".join(json.dumps(answer).encode() + (b"\r\n" if crlf else b"\n") for answer in answers)
@@ -47,6 +48,7 @@ def test_messages_survive_any_cut(answers: list[dict[str, Any]], places: list[in
     assert [message.model_dump(exclude_unset=True) for message in messages] == answers
 
 
+@settings(max_examples=50)
 @given(ANSWERS)
 def test_an_object_over_several_lines_is_one_message(answer: dict[str, Any]) -> None:
     (message,) = read([json.dumps(answer, indent=2).encode() + b"\n"])
@@ -59,6 +61,7 @@ def test_decoding_never_raises(line: bytes) -> None:
         assert not isinstance(message, Junk) or message.text.isprintable()
 
 
+@settings(max_examples=50)
 @given(ANSWERS, st.integers(1, 1000))
 def test_a_cut_answer_ends_the_call_it_belongs_to(answer: dict[str, Any], place: int) -> None:
     line = json.dumps(answer).encode()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from mcp_types import methods
 from mcp_types.version import KNOWN_PROTOCOL_VERSIONS
@@ -43,6 +43,7 @@ NEARLY_TEXTS = st.fixed_dictionaries(
 )
 
 
+@settings(max_examples=50)
 @given(
     st.sampled_from(["tools/list", "tools/call", "prompts/list", "prompts/get", "resources/list", "resources/read"]),
     st.sampled_from(KNOWN_PROTOCOL_VERSIONS),
@@ -59,6 +60,7 @@ def test_whatever_comes_is_accepted_afterwards_or_refused_in_words(
         methods.parse_server_result(method, version, repaired)
 
 
+@settings(max_examples=50)
 @given(st.sampled_from(KNOWN_PROTOCOL_VERSIONS), NEARLY_TEXTS)
 def test_so_is_a_call_that_is_nearly_plain_text(version: str, result: dict[str, Any]) -> None:
     repaired, _ = repair_result("tools/call", version, result)

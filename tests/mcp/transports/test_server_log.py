@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcpagent.config import ServerConfig
@@ -112,6 +112,7 @@ def test_any_name_gives_a_file_in_the_folder(name: str, tmp_path: Path) -> None:
     path.touch()
 
 
+@settings(max_examples=50)
 @given(st.text(max_size=80), st.text(max_size=80))
 def test_two_names_never_share_a_file(first: str, second: str) -> None:
     assert (log_path(Path(), first) == log_path(Path(), second)) == (first == second)
