@@ -17,7 +17,16 @@ async def at_once(work: Callable[..., Awaitable[None]], rows: Iterable[Any]) -> 
         BaseExceptionGroup: With the failure of each row that failed.
     """
     table = [row if isinstance(row, tuple) else (row,) for row in rows]
-    outcomes = await asyncio.gather(*(work(*row) for row in table), return_exceptions=True)
+    _report(table, await asyncio.gather(*(work(*row) for row in table), return_exceptions=True))
+
+
+async def one_by_one(work: Callable[..., Awaitable[None]], rows: Iterable[Any]) -> None:
+    """Like `at_once`, one row after the other, for rows that share a server."""
+    table = [row if isinstance(row, tuple) else (row,) for row in rows]
+    _report(table, [(await asyncio.gather(work(*row), return_exceptions=True))[0] for row in table])
+
+
+def _report(table: list[tuple[Any, ...]], outcomes: list[BaseException | None]) -> None:
     failures = []
     for row, outcome in zip(table, outcomes, strict=True):
         if isinstance(outcome, BaseException):

@@ -5,6 +5,7 @@ They are installed once for all tests, the Python ones into an environment of th
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import subprocess
@@ -127,31 +128,47 @@ def install(command: list[str], folder: Path) -> None:
         pytest.skip(f"{command[0]} cannot install the servers here: {''.join(last)[:200]}")
 
 
-def python_environment(folder: Path, *packages: str) -> Path:
-    install([sys.executable, "-m", "venv", str(folder)], folder)
-    install([str(folder / "bin" / "python"), "-m", "pip", "install", "-q", *packages], folder)
-    return folder / "bin"
+def installed_once(factory: pytest.TempPathFactory, name: str, *commands: list[str]) -> Path:
+    """The folder that the commands have filled, for all workers of pytest together: the first of them runs them.
+
+    In a command, `{folder}` is the folder.
+    """
+    base = factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / name
+    folder.mkdir(exist_ok=True)
+    with (folder.parent / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (folder / "is-installed").exists():
+            for command in commands:
+                install([word.replace("{folder}", str(folder)) for word in command], folder)
+            (folder / "is-installed").touch()
+    return folder
+
+
+def python_environment(factory: pytest.TempPathFactory, name: str, *packages: str) -> Path:
+    venv = [sys.executable, "-m", "venv", "{folder}"]
+    pip = ["{folder}/bin/python", "-m", "pip", "install", "-q", *packages]
+    return installed_once(factory, name, venv, pip) / "bin"
 
 
 @pytest.fixture(scope="session")
 def python_programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return python_environment(tmp_path_factory.mktemp("published-python"), *(server.package for server in PYTHON))
+    return python_environment(tmp_path_factory, "published-python", *(server.package for server in PYTHON))
 
 
 @pytest.fixture(scope="session")
 def old_python_programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     packages = (server.package for server in OLD_PYTHON)
-    return python_environment(tmp_path_factory.mktemp("published-old-python"), "mcp<2", *packages)
+    return python_environment(tmp_path_factory, "published-old-python", "mcp<2", *packages)
 
 
 @pytest.fixture(scope="session")
 def node_programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if shutil.which("npm") is None:
         pytest.skip("npm is not here")
-    folder = tmp_path_factory.mktemp("published-node")
-    (folder / "package.json").write_text("{}")
-    install(["npm", "install", "--ignore-scripts", "--no-audit", *(server.package for server in NODE)], folder)
-    return folder / "node_modules" / ".bin"
+    packages = [server.package for server in NODE]
+    npm = ["npm", "install", "--prefix", "{folder}", "--ignore-scripts", "--no-audit", *packages]
+    return installed_once(tmp_path_factory, "published-node", npm) / "node_modules" / ".bin"
 
 
 @pytest.fixture

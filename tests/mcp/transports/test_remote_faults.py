@@ -26,7 +26,7 @@ from mcpagent.errors import ServerError
 from mcpagent.mcp.link import ServerLink
 from mcpagent.messages import Text
 from mcpagent.tools import ToolOutput
-from tests.mcp.at_once import at_once
+from tests.mcp.at_once import at_once, one_by_one
 from tests.servers.faulty_http import faulty_http
 from tests.servers.hostile_http import LARGE, RAW, STATUSES
 from tests.servers.leftovers import nothing_left
@@ -180,8 +180,9 @@ async def apart() -> AsyncIterator[str]:
     process = await asyncio.create_subprocess_exec(*command, cwd=root, stdout=asyncio.subprocess.PIPE)
     try:
         assert process.stdout is not None
-        async with asyncio.timeout(20):
-            yield (await process.stdout.readline()).decode().strip()
+        async with asyncio.timeout(60):
+            url = (await process.stdout.readline()).decode().strip()
+        yield url
     finally:
         process.kill()
         await process.wait()
@@ -201,15 +202,17 @@ EXPECTED_OF_LARGE: dict[str, tuple[str | None, str]] = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mode", LARGE)
-async def test_megabytes_of_it_do_not_hold_the_loop(mode: str) -> None:
-    async with nothing_left(), apart() as url, ServerLink(config(url)) as toolset:
-        tools = {tool.name: tool for tool in await toolset.tools()}
+async def test_megabytes_of_it_do_not_hold_the_loop() -> None:
+    async def ends(mode: str) -> None:
         output = await tools["trouble"].run({"text": mode})
         error, text = EXPECTED_OF_LARGE[mode]
         assert output.error == error
         assert text_of(output).startswith(text)
         assert text_of(await tools["echo"].run({"text": "next"})) == "next"
+
+    async with nothing_left(), apart() as url, ServerLink(config(url)) as toolset:
+        tools = {tool.name: tool for tool in await toolset.tools()}
+        await one_by_one(ends, LARGE)
 
 
 # --- connecting ---
