@@ -143,7 +143,7 @@ LINES = {
     "repr": "{'level': 'info', 'message': 'the server is doing something of interest to nobody at all'}\n",
     "long": "x" * 1_000_000 + "\n",
 }
-FLOOD_BYTES = 50_000_000
+FLOOD_BYTES = 20_000_000
 
 
 @pytest.mark.slow
@@ -155,7 +155,7 @@ async def test_a_flood_of_what_is_no_message_costs_little_and_hides_no_answer(ki
         output = await tool.run({"key": "k", "line": LINES[kind], "lines": count, "body": ANSWER})
         cost = time.process_time() - before
     assert text_of(output) == "fine"
-    assert within(cost, 6)
+    assert within(cost, 2.4)
 
 
 @pytest.mark.slow
