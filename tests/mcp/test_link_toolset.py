@@ -177,22 +177,20 @@ async def test_prompts_and_resources_as_tools(kind: str) -> None:
         assert text_of(await resource.run({"server": "every", "uri": "notes://monday"})) == "notes of monday"
 
 
-@each_row(
-    "tool, arguments, expected",
-    [
-        ("get_prompt", {"server": "evry", "name": "review"}, 'no server "evry"; try "every"'),
-        ("get_prompt", {"server": "every", "name": "reviw"}, 'no prompt "reviw"; try "review"'),
-        ("get_prompt", {"server": "every", "name": "review"}, 'prompt "review" needs code; give them in "arguments"'),
-        ("get_resource", {"server": "no", "uri": "a://b"}, 'no server "no"; try "every"'),
-    ],
-)
-async def test_wrong_arguments_of_the_virtual_tools_are_explained(
-    tool: str, arguments: dict[str, Any], expected: str
-) -> None:
+WRONG_ARGUMENTS: list[tuple[str, dict[str, Any], str]] = [
+    ("get_prompt", {"server": "evry", "name": "review"}, 'no server "evry"; try "every"'),
+    ("get_prompt", {"server": "every", "name": "reviw"}, 'no prompt "reviw"; try "review"'),
+    ("get_prompt", {"server": "every", "name": "review"}, 'prompt "review" needs code; give them in "arguments"'),
+    ("get_resource", {"server": "no", "uri": "a://b"}, 'no server "no"; try "every"'),
+]
+
+
+async def test_wrong_arguments_of_the_virtual_tools_are_explained() -> None:
     async with toolset_over("http") as toolset:
         tools = {tool.name: tool for tool in server_content_tools([toolset])}
-        output = await tools[tool].run(arguments)
-    assert (text_of(output), output.error) == (expected, "invalid_arguments")
+        outputs = [await tools[tool].run(arguments) for tool, arguments, _ in WRONG_ARGUMENTS]
+    told = [(text_of(output), output.error) for output in outputs]
+    assert told == [(expected, "invalid_arguments") for _, _, expected in WRONG_ARGUMENTS]
 
 
 async def test_no_virtual_tools_where_no_server_has_content(tmp_path: Path) -> None:
