@@ -90,7 +90,9 @@ async def nothing_left(
     The clock's limit is for waits that block, and generous; those of CPU time are the promise. Only tasks whose name
     starts with `task_names` count, where a server in this process has tasks of its own.
     """
-    gc.freeze()  # collecting what all the tests before have made is no lag of ours
+    # Collecting what was made before is no lag of ours.
+    gc.collect()
+    gc.freeze()
     children, files, tasks = set(processes(marker)), open_files(), asyncio.all_tasks()
     lag = Lag()
     watch = asyncio.create_task(_watch(lag))
@@ -99,7 +101,6 @@ async def nothing_left(
     finally:
         watch.cancel()
         await asyncio.gather(watch, return_exceptions=True)
-        gc.unfreeze()
 
     def children_since() -> dict[int, str]:
         return {pid: text for pid, text in processes(marker).items() if pid not in children}
