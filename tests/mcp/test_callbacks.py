@@ -27,9 +27,8 @@ from tests.servers.talkative import build
 
 SERVER = Path(__file__).resolve().parents[1] / "servers" / "talkative.py"
 pytestmark = pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning")
-STDIO = [pytest.param("stdio-legacy", marks=pytest.mark.slow), pytest.param("stdio", marks=pytest.mark.slow)]
-WAYS = ["http-legacy", "http", *STDIO]
-LEGACY = ["http-legacy", STDIO[0]]
+WAYS = ["http-legacy", "http"]
+SECRET = "hunter2-hunter2"
 
 
 class Heard:
@@ -81,17 +80,34 @@ async def call(toolset: ServerLink, tool: str, **arguments: Any) -> str:
 # --- questions ---
 
 
-@pytest.mark.parametrize("way", LEGACY)
-async def test_a_person_is_asked_with_the_origin_and_nothing_that_moves_the_cursor(way: str) -> None:
-    asked: list[Any] = []
+class Answering:
+    """A person and a model that answer, and what they were asked."""
 
-    async def elicit(server: str, message: str, schema: dict[str, Any]) -> dict[str, Any]:
-        asked.append((server, message, sorted(schema["properties"])))
+    def __init__(self) -> None:
+        self.asked: list[Any] = []
+
+    async def elicit(self, server: str, message: str, schema: dict[str, Any]) -> dict[str, Any]:
+        self.asked.append((server, message, sorted(schema["properties"])))
         return {"name": "Ada"}
 
-    async with talkative(way, Heard(), handlers=Handlers(elicit=elicit)) as toolset:
+    async def sample(self, server: str, params: dict[str, Any]) -> str:
+        self.asked.append((server, params["messages"][0]["content"]["text"], params["maxTokens"]))
+        return "Because."
+
+    async def is_asked_person(self, toolset: ServerLink) -> None:
         assert await call(toolset, "ask_person") == "accept name='Ada' nickname='none'"
-    assert asked == [("talk", "Who are [31myou?", ["name", "nickname"])]
+        assert self.asked == [("talk", "Who are [31myou?", ["name", "nickname"])]
+
+    async def is_asked_model(self, toolset: ServerLink) -> None:
+        self.asked.clear()
+        assert await call(toolset, "ask_model") == "assistant: Because."
+        assert self.asked == [("talk", "Why?", 50)]
+
+
+async def test_a_person_is_asked_with_the_origin_and_nothing_that_moves_the_cursor() -> None:
+    person = Answering()
+    async with talkative("http-legacy", Heard(), handlers=Handlers(elicit=person.elicit)) as toolset:
+        await person.is_asked_person(toolset)
 
 
 async def test_the_time_of_a_person_is_in_no_limit_of_a_run() -> None:
@@ -133,17 +149,10 @@ async def test_a_person_may_take_longer_than_a_server_may_be_silent() -> None:
         assert await call(toolset, "ask_person") == "accept name='Ada' nickname='none'"
 
 
-@pytest.mark.parametrize("way", LEGACY)
-async def test_our_model_answers_a_server(way: str) -> None:
-    asked: list[Any] = []
-
-    async def sample(server: str, params: dict[str, Any]) -> str:
-        asked.append((server, params["messages"][0]["content"]["text"], params["maxTokens"]))
-        return "Because."
-
-    async with talkative(way, Heard(), handlers=Handlers(sample=sample)) as toolset:
-        assert await call(toolset, "ask_model") == "assistant: Because."
-    assert asked == [("talk", "Why?", 50)]
+async def test_our_model_answers_a_server() -> None:
+    model = Answering()
+    async with talkative("http-legacy", Heard(), handlers=Handlers(sample=model.sample)) as toolset:
+        await model.is_asked_model(toolset)
 
 
 async def test_a_server_may_ask_so_often_a_minute() -> None:
@@ -160,9 +169,8 @@ async def test_a_server_may_ask_so_often_a_minute() -> None:
     assert all("more than 10 a minute" in answer for answer in answers[ASKED_PER_MINUTE:])
 
 
-@pytest.mark.parametrize("way", LEGACY)
-async def test_a_server_may_know_the_folders(way: str) -> None:
-    async with talkative(way, Heard(), handlers=Handlers(roots=("file:///home/me/project",))) as toolset:
+async def test_a_server_may_know_the_folders() -> None:
+    async with talkative("http-legacy", Heard(), handlers=Handlers(roots=("file:///home/me/project",))) as toolset:
         assert await call(toolset, "ask_roots") == "file:///home/me/project"
 
 
@@ -190,19 +198,21 @@ async def test_in_the_2026_revision_the_folders_are_those_of_the_moment(tmp_path
         assert await call(toolset, "ask_roots_first") == f"file://{tmp_path}/b"
 
 
-@pytest.mark.parametrize("way", ["http", STDIO[1]])
-async def test_in_the_2026_revision_a_call_is_answered_with_what_it_wants_to_know(way: str) -> None:
-    async with talkative(way, Heard(), handlers=Handlers(roots=("file:///home/me/project",))) as toolset:
+async def test_in_the_2026_revision_a_call_is_answered_with_what_it_wants_to_know() -> None:
+    async with talkative("http", Heard(), handlers=Handlers(roots=("file:///home/me/project",))) as toolset:
         assert await call(toolset, "ask_roots_first") == "file:///home/me/project"
-    async with talkative(way, Heard()) as toolset:
+    async with talkative("http", Heard()) as toolset:
         assert "roots/list" in await call(toolset, "ask_roots_first")
 
 
-@pytest.mark.parametrize("way", LEGACY)
-async def test_nothing_is_answered_that_is_not_allowed(way: str) -> None:
-    async with talkative(way, Heard()) as toolset:
-        for tool in ("ask_person", "ask_model", "ask_roots"):
-            assert "not supported" in await call(toolset, tool), tool
+async def test_nothing_is_answered_that_is_not_allowed() -> None:
+    async with talkative("http-legacy", Heard()) as toolset:
+        await is_refused(toolset)
+
+
+async def is_refused(toolset: ServerLink) -> None:
+    for tool in ("ask_person", "ask_model", "ask_roots"):
+        assert "not supported" in await call(toolset, tool), tool
 
 
 async def test_a_handler_that_fails_costs_its_question() -> None:
@@ -220,11 +230,15 @@ async def test_a_handler_that_fails_costs_its_question() -> None:
 @pytest.mark.parametrize("way", WAYS)
 async def test_arguments_are_completed(way: str) -> None:
     async with talkative(way, Heard()) as toolset:
-        (prompt,), (template,) = toolset.lists.prompts, toolset.lists.resources
-        assert await complete(toolset, prompt, "language", "F") == ("French", "Finnish")
-        assert await complete(toolset, prompt, "tone", "very", {"language": "French"}) == ("very like French",)
-        assert len(await complete(toolset, template, "day", "fr")) == 100
-        assert await complete(toolset, prompt, "nothing", "") == ()
+        await completes(toolset)
+
+
+async def completes(toolset: ServerLink) -> None:
+    (prompt,), (template,) = toolset.lists.prompts, toolset.lists.resources
+    assert await complete(toolset, prompt, "language", "F") == ("French", "Finnish")
+    assert await complete(toolset, prompt, "tone", "very", {"language": "French"}) == ("very like French",)
+    assert len(await complete(toolset, template, "day", "fr")) == 100
+    assert await complete(toolset, prompt, "nothing", "") == ()
 
 
 @pytest.mark.slow
@@ -242,11 +256,15 @@ async def test_a_server_that_completes_nothing_proposes_nothing() -> None:
 async def test_a_change_of_a_resource_is_told_once_to_who_subscribed(way: str) -> None:
     heard = Heard()
     async with talkative(way, heard) as toolset:
-        await call(toolset, "touch", uri="notes://monday")
-        await toolset.subscription("notes://friday", wanted=True)
-        await heard_after(heard, lambda: call(toolset, "touch", uri="notes://friday"))
-        assert heard.of(ResourceUpdated)[0] == ResourceUpdated("talk", "notes://friday")
-        await toolset.subscription("notes://friday", wanted=False)
+        await tells_of_a_change(toolset, heard)
+
+
+async def tells_of_a_change(toolset: ServerLink, heard: Heard) -> None:
+    await call(toolset, "touch", uri="notes://monday")
+    await toolset.subscription("notes://friday", wanted=True)
+    await heard_after(heard, lambda: call(toolset, "touch", uri="notes://friday"))
+    assert heard.of(ResourceUpdated)[0] == ResourceUpdated("talk", "notes://friday")
+    await toolset.subscription("notes://friday", wanted=False)
 
 
 async def heard_after(heard: Heard, touch: Callable[[], Any]) -> None:
@@ -308,17 +326,16 @@ async def test_a_link_in_a_result_is_named_and_not_followed() -> None:
 @pytest.mark.parametrize("way", WAYS)
 async def test_messages_of_a_server_are_told_without_its_secrets(way: str) -> None:
     heard = Heard()
-    settings: dict[str, Any] = (
-        {"env": {"API_TOKEN": "hunter2-hunter2"}}
-        if way.startswith("stdio")
-        else {"headers": {"X-Token": "hunter2-hunter2"}}
-    )
-    async with talkative(way, heard, log_level="info", **settings) as toolset:
-        await call(toolset, "work", count=1)
-        await heard.until(lambda: bool(heard.of(ServerLogged)))
-        (message,) = heard.of(ServerLogged)
-        assert message == ServerLogged("talk", "info", 'worker: {"step": 0, "secret": "[redacted]"}')
-        assert toolset.log == (message,)
+    async with talkative(way, heard, log_level="info", headers={"X-Token": SECRET}) as toolset:
+        await tells_no_secret(toolset, heard)
+
+
+async def tells_no_secret(toolset: ServerLink, heard: Heard) -> None:
+    await call(toolset, "work", count=1)
+    await heard.until(lambda: bool(heard.of(ServerLogged)))
+    (message,) = heard.of(ServerLogged)
+    assert message == ServerLogged("talk", "info", 'worker: {"step": 0, "secret": "[redacted]"}')
+    assert toolset.log == (message,)
 
 
 async def test_a_flood_of_messages_is_kept_in_part_and_told_in_part() -> None:
@@ -338,11 +355,31 @@ async def test_messages_go_to_the_log_file_too(tmp_path: Path) -> None:
     assert '--- [info] worker: {"step": 0' in (tmp_path / "talk.log").read_text()
 
 
-# --- secrets ---
+# --- over stdio: one server each, since it takes a second to start ---
 
 
 @pytest.mark.slow
-async def test_a_result_does_not_give_back_the_secrets_of_the_configuration() -> None:
-    async with talkative("stdio", Heard(), env={"API_TOKEN": "hunter2-hunter2"}) as toolset:
+@pytest.mark.parametrize("way", ["stdio-legacy", "stdio"])
+async def test_over_stdio_all_of_it_is_the_same(way: str) -> None:
+    heard, answering = Heard(), Answering()
+    handlers = Handlers(elicit=answering.elicit, sample=answering.sample, roots=("file:///home/me/project",))
+    settings: dict[str, Any] = {"env": {"API_TOKEN": SECRET}, "log_level": "info"}
+    async with talkative(way, heard, handlers=handlers, **settings) as toolset:
+        await tells_no_secret(toolset, heard)
+        await completes(toolset)
+        await tells_of_a_change(toolset, heard)
+        if way.endswith("legacy"):
+            await answering.is_asked_person(toolset)
+            await answering.is_asked_model(toolset)
+        roots = "ask_roots" if way.endswith("legacy") else "ask_roots_first"
+        assert await call(toolset, roots) == "file:///home/me/project"
         tools = {tool.name: tool for tool in await toolset.tools()}
         assert (await tools["leak"].run({})).content == (Text("token is [redacted]"),)
+
+
+@pytest.mark.slow
+async def test_nor_is_anything_answered_over_stdio_that_is_not_allowed() -> None:
+    async with talkative("stdio-legacy", Heard()) as toolset:
+        await is_refused(toolset)
+    async with talkative("stdio", Heard()) as toolset:
+        assert "roots/list" in await call(toolset, "ask_roots_first")

@@ -108,8 +108,10 @@ async def serving(build_app: Callable[[str], Starlette]) -> AsyncIterator[str]:
             await self.stopping.wait()
 
         async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-            for closing in (*self.servers, *(sockets or [])):
-                closing.close()
+            for listening in self.servers:
+                listening.close()
+            for bound in sockets or []:
+                bound.close()
             for connection in list(self.server_state.connections):
                 connection.shutdown()
             with contextlib.suppress(TimeoutError):
