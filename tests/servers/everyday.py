@@ -14,6 +14,7 @@ from mcp.server.mcpserver import Context, Image, MCPServer
 from mcp_types import CallToolResult, ResourceLink, TextContent, ToolAnnotations
 
 if TYPE_CHECKING:
+    import uvicorn
     from starlette.applications import Starlette
 
 PNG = base64.b64decode(
@@ -91,21 +92,16 @@ def add_slow_tools(server: MCPServer) -> None:
         return "waited"
 
 
-@contextlib.asynccontextmanager
-async def serving(build_app: Callable[[str], Starlette]) -> AsyncIterator[str]:
-    """An application on a free port of 127.0.0.1, built for its address (without a path), which it gives."""
+def prompt_server(config: uvicorn.Config) -> tuple[uvicorn.Server, asyncio.Event]:
+    """A server that ends at once when the event is set; uvicorn looks ten times a second whether it is to end."""
     import uvicorn
 
+    stopping = asyncio.Event()
+
     class PromptServer(uvicorn.Server):
-        """Ends when it is told to, and when its connections are closed: uvicorn looks for both ten times a second."""
-
-        def __init__(self, config: uvicorn.Config) -> None:
-            super().__init__(config)
-            self.stopping = asyncio.Event()
-
         async def main_loop(self) -> None:
             await self.on_tick(0)
-            await self.stopping.wait()
+            await stopping.wait()
 
         async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
             for listening in self.servers:
@@ -122,12 +118,20 @@ async def serving(build_app: Callable[[str], Starlette]) -> AsyncIterator[str]:
                 unfinished.cancel()
             await self.lifespan.shutdown()
 
+    return PromptServer(config), stopping
+
+
+@contextlib.asynccontextmanager
+async def serving(build_app: Callable[[str], Starlette]) -> AsyncIterator[str]:
+    """An application on a free port of 127.0.0.1, built for its address (without a path), which it gives."""
+    import uvicorn
+
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         address = f"http://127.0.0.1:{listener.getsockname()[1]}"
         app = build_app(address)
         config = uvicorn.Config(app, log_level="error", lifespan="on", timeout_graceful_shutdown=1, ws="none")
-        server = PromptServer(config)
+        server, stopping = prompt_server(config)
         task = asyncio.create_task(server.serve(sockets=[listener]))
         while not server.started:
             if task.done():
@@ -136,7 +140,7 @@ async def serving(build_app: Callable[[str], Starlette]) -> AsyncIterator[str]:
         try:
             yield address
         finally:
-            server.stopping.set()
+            stopping.set()
             await task
 
 
