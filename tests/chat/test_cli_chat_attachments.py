@@ -23,8 +23,8 @@ from mcpagent.mcp.server_options import ServerOptions
 from mcpagent.messages import Image, Text
 from mcpagent.models import ScriptedModel
 from mcpagent.text.for_model import fenced
-from tests.mcp.test_mcp_funnel import FORGED
-from tests.mcp.test_mcp_funnel import SERVER as SMUGGLER
+from tests.mcp.lists.test_shown_tools import FORGED
+from tests.mcp.lists.test_shown_tools import SERVER as SMUGGLER
 from tests.tables import each_row
 from tests.terminal.process import SMALL_SERVER
 from tests.text.test_for_model import taken_apart

@@ -35,7 +35,7 @@ from mcpagent.errors import InputError
 from mcpagent.events import Event
 from mcpagent.messages import ToolCall
 from mcpagent.models import ScriptedModel
-from tests.mcp.test_mcp_funnel import SERVER as SMUGGLER
+from tests.mcp.lists.test_shown_tools import SERVER as SMUGGLER
 from tests.tables import each_row
 from tests.terminal.process import SMALL_SERVER, on_a_terminal, run, server_option
 

@@ -14,6 +14,7 @@ from mcp.server.mcpserver import Context, Image, MCPServer
 from mcp_types import CallToolResult, ResourceLink, TextContent, ToolAnnotations
 
 if TYPE_CHECKING:
+    import uvicorn
     from starlette.applications import Starlette
 
 PNG = base64.b64decode(
@@ -91,6 +92,35 @@ def add_slow_tools(server: MCPServer) -> None:
         return "waited"
 
 
+def prompt_server(config: uvicorn.Config) -> tuple[uvicorn.Server, asyncio.Event]:
+    """A server that ends at once when the event is set; uvicorn looks ten times a second whether it is to end."""
+    import uvicorn
+
+    stopping = asyncio.Event()
+
+    class PromptServer(uvicorn.Server):
+        async def main_loop(self) -> None:
+            await self.on_tick(0)
+            await stopping.wait()
+
+        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+            for listening in self.servers:
+                listening.close()
+            for bound in sockets or []:
+                bound.close()
+            for connection in list(self.server_state.connections):
+                connection.shutdown()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(1.0):
+                    while self.server_state.connections or self.server_state.tasks:  # noqa: ASYNC110
+                        await asyncio.sleep(0.005)
+            for unfinished in self.server_state.tasks:
+                unfinished.cancel()
+            await self.lifespan.shutdown()
+
+    return PromptServer(config), stopping
+
+
 @contextlib.asynccontextmanager
 async def serving(build_app: Callable[[str], Starlette]) -> AsyncIterator[str]:
     """An application on a free port of 127.0.0.1, built for its address (without a path), which it gives."""
@@ -101,7 +131,7 @@ async def serving(build_app: Callable[[str], Starlette]) -> AsyncIterator[str]:
         address = f"http://127.0.0.1:{listener.getsockname()[1]}"
         app = build_app(address)
         config = uvicorn.Config(app, log_level="error", lifespan="on", timeout_graceful_shutdown=1, ws="none")
-        server = uvicorn.Server(config)
+        server, stopping = prompt_server(config)
         task = asyncio.create_task(server.serve(sockets=[listener]))
         while not server.started:
             if task.done():
@@ -110,7 +140,7 @@ async def serving(build_app: Callable[[str], Starlette]) -> AsyncIterator[str]:
         try:
             yield address
         finally:
-            server.should_exit = True
+            stopping.set()
             await task
 
 

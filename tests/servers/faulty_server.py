@@ -1,24 +1,20 @@
 """A stdio server that goes wrong on purpose: `faulty_server.py MODE [--log FILE] [--port PORT]`.
 
-Standard library only. Tools: `echo` (gives `text` back) and `trouble` (does what MODE says on a call, or
+Standard library only, and what takes long to import is imported where it is used: the tests start this hundreds of
+times. Tools: `echo` (gives `text` back) and `trouble` (does what MODE says on a call, or
 with the mode "any" what its `text` says). The log file
 gets a line for each life ("life"), list ("list"), call ("call NAME") and cancellation ("cancelled").
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import json
 import os
-import random
 import signal
-import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NoReturn
 
 Request = dict[str, Any]
@@ -72,10 +68,14 @@ def ignore_sigterm() -> None:
 
 
 def leave_a_grandchild() -> None:
+    import subprocess
+
     subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
 
 
 def leave_a_daemon() -> None:
+    import subprocess
+
     command = [sys.executable, "-c", f"import time; time.sleep(600) # {OPTIONS.log}"]
     subprocess.Popen(command, start_new_session=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
 
@@ -86,7 +86,7 @@ def tell_secrets() -> None:
 
 
 def flaky_start() -> None:
-    if Path(OPTIONS.log).read_text().count("life") == 1:
+    if lives() == 1:
         die("not yet", 1)
 
 
@@ -169,7 +169,8 @@ def hostile_schemas() -> list[Any]:
 
 
 def changed_tools() -> list[Any]:
-    return [*TOOLS, {**TOOLS[0], "name": "new_one"}] if Path(OPTIONS.log + ".changed").exists() else TOOLS
+    has_changed = os.access(OPTIONS.log + ".changed", os.F_OK)
+    return [*TOOLS, {**TOOLS[0], "name": "new_one"}] if has_changed else TOOLS
 
 
 LISTS: dict[str, Callable[[str | None], Request]] = {
@@ -273,11 +274,11 @@ def flood(count: int, message: Callable[[int], Request]) -> None:
 
 
 def flood_notifications(_: Request) -> None:
-    flood(int(OPTIONS.count), lambda n: {"method": "notifications/message", "params": {"level": "info", "data": n}})
+    flood(OPTIONS.count, lambda n: {"method": "notifications/message", "params": {"level": "info", "data": n}})
 
 
 def announce_change(_: Request) -> None:
-    Path(OPTIONS.log + ".changed").touch()
+    os.close(os.open(OPTIONS.log + ".changed", os.O_CREAT))
     send({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
 
 
@@ -324,7 +325,7 @@ def close_stdout(_: Request) -> None:
 
 
 def crash_once(_: Request) -> None:
-    if Path(OPTIONS.log).read_text().count("life") == 1:
+    if lives() == 1:
         die("first life ends", 1)
 
 
@@ -365,9 +366,9 @@ def trouble(mode: str, request: Request) -> None:
     elif mode in RESULTS:
         reply(request, RESULTS[mode])
     elif mode == "big-output":
-        reply(request, text("x" * int(OPTIONS.size)))
+        reply(request, text("x" * OPTIONS.size))
     elif mode == "big-many-blocks":
-        count = int(OPTIONS.size) // 140  # with what JSON adds to each
+        count = OPTIONS.size // 140  # with what JSON adds to each
         reply(request, {"content": [{"type": "text", "text": "x" * 100}] * count})
     elif mode == "env-dump":
         reply(request, text(json.dumps(dict(os.environ))))
@@ -384,8 +385,14 @@ def trouble(mode: str, request: Request) -> None:
 
 def log(line: str) -> None:
     if OPTIONS.log:
-        with Path(OPTIONS.log).open("a") as file:
+        with open(OPTIONS.log, "a") as file:
             file.write(f"{line}\n")
+
+
+def lives() -> int:
+    """How often the server was started, this time included."""
+    with open(OPTIONS.log) as file:
+        return file.read().count("life")
 
 
 WAITING: list[Request] = []
@@ -393,6 +400,8 @@ WAITING: list[Request] = []
 
 def answer_in_any_order() -> None:
     """Answers what has come in the last moment, shuffled; runs in a thread of its own."""
+    import random
+
     while True:
         time.sleep(0.02)
         batch = [WAITING.pop() for _ in range(len(WAITING))]
@@ -420,7 +429,7 @@ def ping(mode: str, request: Request) -> None:
 
 def serve_until_trouble(mode: str) -> None:
     """Reads byte for byte, so that nothing but the call is read; dies of the first one, whole or half. Then serves."""
-    if Path(OPTIONS.log).read_text().count("life") > 1:
+    if lives() > 1:
         return
     while True:
         line = bytearray()
@@ -461,6 +470,8 @@ def main() -> None:
     if mode in AT_START:
         AT_START[mode]()
     if mode == "any-order":
+        import threading
+
         threading.Thread(target=answer_in_any_order, daemon=True).start()
     if mode in ("read-and-die", "read-half-and-die"):
         serve_until_trouble(mode)
@@ -474,13 +485,20 @@ def main() -> None:
                 write(b"still talking\n" * 1000)
 
 
-PARSER = argparse.ArgumentParser()
-PARSER.add_argument("mode")
-PARSER.add_argument("--log", default="")
-PARSER.add_argument("--port", default="0")
-PARSER.add_argument("--size", default=HEAVY)
-PARSER.add_argument("--count", default=10_000)
-OPTIONS: argparse.Namespace = PARSER.parse_args()
+class Options:
+    """The arguments; each option has a value."""
+
+    def __init__(self, mode: str, *rest: str) -> None:
+        given = dict(zip(rest[::2], rest[1::2], strict=True))
+        self.mode = mode
+        self.log = given.pop("--log", "")
+        self.port = given.pop("--port", "0")
+        self.size = int(given.pop("--size", HEAVY))
+        self.count = int(given.pop("--count", 10_000))
+        assert not given, f"no such options: {list(given)}"
+
+
+OPTIONS = Options(*sys.argv[1:])
 
 if __name__ == "__main__":
     main()

@@ -6,18 +6,27 @@ Standard library only. Tools: `echo`, and `trouble`, which answers as its `text`
 
 from __future__ import annotations
 
-import argparse
-import gzip
 import json
 import os
 import signal
-import subprocess
 import sys
 import time
+import zlib
 from collections.abc import Callable
 from typing import Any
 
 OUT = sys.stdout.buffer
+
+
+class OPTIONS:
+    """What `--init` and `--list` name."""
+
+    GIVEN = dict(zip(sys.argv[1::2], sys.argv[2::2], strict=False)) if __name__ == "__main__" else {}
+    init = GIVEN.pop("--init", "")
+    list = GIVEN.pop("--list", "")
+    assert not GIVEN, f"no such options: {[*GIVEN]}"
+
+
 SCHEMA = {"type": "object", "properties": {"text": {"type": "string"}}}
 TOOLS = [{"name": "echo", "inputSchema": SCHEMA}, {"name": "trouble", "inputSchema": SCHEMA}]
 
@@ -50,6 +59,13 @@ def progress(token: str, done: str) -> bytes:
 
 FINE = '{"content":[{"type":"text","text":"fine"}]}'
 WHOLE = b'{"jsonrpc":"2.0","id":ID,"result":' + FINE.encode() + b"}"
+
+
+def zipped(data: bytes) -> bytes:
+    """`gzip.compress`, which takes longer to import than the rest of this server to run."""
+    packer = zlib.compressobj(wbits=31)
+    return packer.compress(data) + packer.flush()
+
 
 RAW: dict[str, bytes] = {
     # the id
@@ -173,7 +189,7 @@ RAW: dict[str, bytes] = {
     "ansi-around": b"\x1b[32mOK\x1b[0m\n",
     "echo-of-the-request": b'recv {"jsonrpc":"2.0","id":ID,"method":"tools/call","params":{}}\nOK\n',
     "cut-echo-of-the-request": b'recv {"jsonrpc":"2.0","id":ID,"method":"tools/call","par...\nOK\n',
-    "compressed": gzip.compress(WHOLE, mtime=0).replace(b"\n", b"") + b"\n",
+    "compressed": zipped(WHOLE).replace(b"\n", b"") + b"\n",
     "latin-1": content('{"type":"text","text":"caf\u00e9"}').decode().encode("latin-1"),
     "overlong-utf-8": content('{"type":"text","text":"XX"}').replace(b"XX", b"\xc0\xaf"),
     "random-bytes": bytes(range(256)) * 40 + b"\nOK\n",
@@ -394,11 +410,15 @@ def deaf(_: Any) -> None:
 
 
 def fork_keeps_the_pipe(_: Any) -> None:
+    import subprocess
+
     subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], stdin=subprocess.DEVNULL)
     os._exit(3)
 
 
 def leave_children(_: Any) -> None:
+    import subprocess
+
     for _number in range(3):
         subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], stdin=subprocess.DEVNULL)
 
@@ -688,12 +708,6 @@ def handle(request: dict[str, Any]) -> None:
         write(filled(result("{}"), request_id))
     else:
         write(filled(error('{"code":-32601,"message":"Method not found"}'), request_id))
-
-
-PARSER = argparse.ArgumentParser()
-PARSER.add_argument("--init", default="")
-PARSER.add_argument("--list", default="")
-OPTIONS = PARSER.parse_args(sys.argv[1:] if __name__ == "__main__" else [])
 
 
 def main() -> None:

@@ -1,0 +1,84 @@
+"""Many calls, many connections, large answers: nothing is lost, nothing grows, nothing stays."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mcpagent.config import ServerConfig
+from mcpagent.mcp.link import ServerLink
+from mcpagent.messages import Text
+from mcpagent.tools import Tool, ToolOutput
+from tests.servers.leftovers import nothing_left
+from tests.speed import within
+
+SERVER = Path(__file__).resolve().parents[1] / "servers" / "faulty_server.py"
+
+pytestmark = pytest.mark.slow
+
+
+def config(mode: str, *arguments: str, **settings: Any) -> ServerConfig:
+    return ServerConfig(name="load", command=sys.executable, args=(str(SERVER), mode, *arguments), **settings)
+
+
+async def by_name(toolset: ServerLink) -> dict[str, Tool]:
+    return {tool.name: tool for tool in await toolset.tools()}
+
+
+def text_of(output: ToolOutput) -> str:
+    return "\n".join(part.text for part in output.content if isinstance(part, Text))
+
+
+def resident_mib() -> float:
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("VmRSS"):
+            return int(line.split()[1]) / 1024
+    return 0.0
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc to read the memory in use")
+async def test_ten_thousand_calls_one_after_the_other() -> None:
+    async with nothing_left(), ServerLink(config("ok")) as toolset:
+        echo = (await by_name(toolset))["echo"]
+        for number in range(500):
+            await echo.run({"text": str(number)})
+        before = resident_mib()
+        for number in range(10_000):
+            assert text_of(await echo.run({"text": str(number)})) == str(number)
+        assert resident_mib() - before <= 10
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc to read the memory in use")
+@pytest.mark.parametrize("mode", ["big-output", "big-many-blocks"])
+async def test_fifty_megabytes_in_one_answer_are_delivered_and_the_loop_stays_free(mode: str) -> None:
+    size = 50 * 1024 * 1024
+    before = resident_mib()
+    # Parsing keeps the interpreter to itself, which is the longest step; the promise is one second.
+    async with nothing_left(), ServerLink(config(mode, "--size", str(size))) as toolset:
+        used = time.process_time()
+        output = await (await by_name(toolset))["trouble"].run({})
+        assert within(time.process_time() - used, 6)  # the promise is by the clock, which a busy machine would break
+        assert output.error is None
+        assert sum(len(part.text) for part in output.content if isinstance(part, Text)) >= size * 0.7
+    assert resident_mib() - before <= 5 * 50
+
+
+@pytest.mark.timeout(240)
+async def test_connecting_and_closing_hundreds_of_times_leaves_nothing() -> None:
+    """Ten at the same time; what the first rounds load for good is not counted as growth."""
+
+    async def connected(times: int) -> None:
+        for _ in range(times):
+            async with ServerLink(config("ok", era="legacy")) as toolset:
+                assert toolset.status.tool_count == 2
+
+    async with nothing_left():
+        await asyncio.gather(*(connected(2) for _ in range(10)))
+        before = resident_mib()
+        await asyncio.gather(*(connected(40) for _ in range(10)))
+        assert resident_mib() - before <= 8
