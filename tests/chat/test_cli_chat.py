@@ -10,7 +10,8 @@ import pytest
 pytest.importorskip("pty", reason="pseudo-terminals are POSIX")
 
 from tests.tables import each_row
-from tests.terminal.process import on_a_terminal, server_option
+from tests.terminal.process import server_option
+from tests.terminal.warm import on_a_terminal
 
 PROMPT = r"(?m)^>"
 GOOD = ["-m", "offline", "--allow", "small.*", *server_option("good", "small")]

@@ -11,7 +11,8 @@ import pytest
 
 pytest.importorskip("pty", reason="pseudo-terminals are POSIX")
 
-from tests.terminal.process import SMALL_SERVER, Screen, on_a_terminal
+from tests.terminal.process import SMALL_SERVER, Screen
+from tests.terminal.warm import on_a_terminal
 
 PROMPT = r"(?m)^>"
 

@@ -24,7 +24,8 @@ from mcpagent.models import ScriptedModel
 from mcpagent.text.safe_text import safe_text
 from tests.speed import within
 from tests.terminal import small_server
-from tests.terminal.process import SMALL_SERVER, on_a_terminal
+from tests.terminal.process import SMALL_SERVER
+from tests.terminal.warm import on_a_terminal
 
 PROMPT = r"(?m)^>"
 SERVERS = 50

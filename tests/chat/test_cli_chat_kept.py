@@ -18,7 +18,8 @@ import pytest
 pytest.importorskip("pty", reason="pseudo-terminals are POSIX")
 
 from mcpagent import Agent, CallsPendingError, ScriptedModel, SessionStore, ToolCall
-from tests.terminal.process import SMALL_SERVER, Screen, on_a_terminal, run, server_option
+from tests.terminal.process import SMALL_SERVER, Screen, server_option
+from tests.terminal.warm import on_a_terminal, run
 
 PROMPT = r"(?m)^>"
 BARE = ["-m", "offline", *server_option("good", "small")]

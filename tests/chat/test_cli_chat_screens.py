@@ -14,7 +14,8 @@ pytest.importorskip("pyte", reason="pip install pyte: the screens are read by a 
 
 from tests.speed import within
 from tests.terminal.picture import Picture, assert_golden
-from tests.terminal.process import Screen, on_a_terminal, server_option
+from tests.terminal.process import Screen, server_option
+from tests.terminal.warm import on_a_terminal
 
 PROMPT = r"(?m)^>"
 GOOD = ["-m", "offline", "--allow", "small.*", *server_option("good", "small")]

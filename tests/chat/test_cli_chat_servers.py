@@ -13,7 +13,8 @@ pytest.importorskip("pty", reason="pseudo-terminals are POSIX")
 from mcpagent.cli.chat.status_line import Status, status_line
 from mcpagent.cli.screen.terminal import Glyphs
 from mcpagent.models.prices import context_window
-from tests.terminal.process import SMALL_SERVER, on_a_terminal, server_option
+from tests.terminal.process import SMALL_SERVER, server_option
+from tests.terminal.warm import on_a_terminal
 
 
 @pytest.mark.slow

@@ -24,7 +24,8 @@ from mcpagent.cli.frame.options import Shell
 from mcpagent.cli.setup.completion import Completed, Names, candidates, plain_names, script_of, split_line
 from tests.speed import within
 from tests.tables import each_row
-from tests.terminal.process import SMALL_SERVER, environment, run
+from tests.terminal.process import SMALL_SERVER, environment
+from tests.terminal.warm import run
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="written for POSIX shells")
 

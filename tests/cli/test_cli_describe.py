@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.tables import each_row
-from tests.terminal.process import on_a_terminal, run, server_option
+from tests.terminal.process import server_option
+from tests.terminal.warm import on_a_terminal, run
 
 SMALL = server_option("good", "small")
 FILE = Path("home") / "data" / "example-requests.json"

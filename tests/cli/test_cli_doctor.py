@@ -27,7 +27,8 @@ from mcpagent.cli.setup.doctor import last_four
 from mcpagent.config import ServerConfig
 from mcpagent.messages import ToolDefinition
 from tests.tables import each_row
-from tests.terminal.process import SMALL_SERVER, environment, on_a_terminal
+from tests.terminal.process import SMALL_SERVER, environment
+from tests.terminal.warm import on_a_terminal
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="written for POSIX terminals")
 

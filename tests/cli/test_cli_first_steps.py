@@ -16,7 +16,7 @@ import pytest
 from mcpagent.cli.frame.options import Options
 from mcpagent.cli.screen.terminal import ASCII_GLYPHS, Terminal, make_console
 from mcpagent.cli.setup.first_steps import Surroundings, look_around, model_here, offer
-from tests.terminal.process import on_a_terminal
+from tests.terminal.warm import on_a_terminal
 
 
 class Screen:

@@ -28,7 +28,8 @@ from mcpagent.models import ScriptedModel
 from mcpagent.models.base import ModelResponse
 from tests.cli.event_schema import DOCUMENTS
 from tests.tables import each_row
-from tests.terminal.process import ROOT, SMALL_SERVER, environment, heed_ctrl_c, run, server_option
+from tests.terminal.process import ROOT, SMALL_SERVER, environment, heed_ctrl_c, server_option
+from tests.terminal.warm import run
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="written for POSIX pipes")
 

@@ -29,7 +29,8 @@ from mcpagent.errors import InputError
 from mcpagent.messages import ToolDefinition
 from tests.servers.guarded import Authority, guarded
 from tests.tables import each_row
-from tests.terminal.process import environment, on_a_terminal, run
+from tests.terminal.process import environment
+from tests.terminal.warm import on_a_terminal, run
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="written for POSIX terminals")
 

@@ -34,7 +34,8 @@ from mcpagent.models.base import Model, ModelResponse
 from tests.cli.event_schema import DOCUMENTS
 from tests.limits.endless import Endless
 from tests.tables import each_row
-from tests.terminal.process import SMALL_SERVER, environment, run, server_option
+from tests.terminal.process import SMALL_SERVER, environment, server_option
+from tests.terminal.warm import run
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="written for POSIX pipes")
 

@@ -16,7 +16,8 @@ import pytest
 from mcpagent.cli.app import command_line
 from mcpagent.cli.frame.exit_codes import ExitCode
 from tests.tables import each_row
-from tests.terminal.process import SMALL_SERVER, environment, heed_ctrl_c, run, server_option
+from tests.terminal.process import SMALL_SERVER, environment, heed_ctrl_c, server_option
+from tests.terminal.warm import run
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="written for POSIX pipes")
 

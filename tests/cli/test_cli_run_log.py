@@ -20,7 +20,8 @@ from mcpagent.cli.frame.error_lines import (
 )
 from mcpagent.mcp.transports.server_log import MAX_LOG_BYTES
 from mcpagent.text.known_secrets import hide
-from tests.terminal.process import run, server_option
+from tests.terminal.process import server_option
+from tests.terminal.warm import run
 
 
 def failing(text: str) -> Exception:

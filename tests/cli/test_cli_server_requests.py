@@ -25,7 +25,8 @@ from mcpagent.models import ScriptedModel
 from mcpagent.models.base import ModelResponse
 from mcpagent.models.scripted import Reply
 from tests.tables import each_row
-from tests.terminal.process import ROOT, on_a_terminal, run
+from tests.terminal.process import ROOT
+from tests.terminal.warm import on_a_terminal, run
 
 PROMPT = r"(?m)^>"
 ASKING_SERVER = ROOT / "tests" / "terminal" / "asking_server.py"

@@ -26,7 +26,8 @@ from mcpagent.mcp.server_options import ServerOptions
 from mcpagent.models import ScriptedModel
 from tests.scenes import call, results
 from tests.servers.gates import Gate
-from tests.terminal.process import SMALL_SERVER, on_a_terminal
+from tests.terminal.process import SMALL_SERVER
+from tests.terminal.warm import on_a_terminal
 
 PROMPT = r"(?m)^>"
 SEARCH = call("search_tools", query="weather in a city")

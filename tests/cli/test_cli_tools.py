@@ -37,7 +37,8 @@ from mcpagent.messages import ToolCall
 from mcpagent.models import ScriptedModel
 from tests.mcp.test_mcp_funnel import SERVER as SMUGGLER
 from tests.tables import each_row
-from tests.terminal.process import SMALL_SERVER, on_a_terminal, run, server_option
+from tests.terminal.process import SMALL_SERVER, server_option
+from tests.terminal.warm import on_a_terminal, run
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="written for POSIX terminals")
 

@@ -19,7 +19,8 @@ from mcpagent.trust.consent import Answer, described
 from mcpagent.trust.descriptions import Description
 from mcpagent.trust.trust_store import TrustStore
 from tests.tables import each_row
-from tests.terminal.process import SMALL_SERVER, on_a_terminal, run, server_option
+from tests.terminal.process import SMALL_SERVER, server_option
+from tests.terminal.warm import on_a_terminal, run
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="written for POSIX terminals")
 
