@@ -58,6 +58,9 @@ def documents(
     return found
 
 
+NONE: dict[str, Any] = {"server": (), "config": (Path("none.json"),)}
+"""No server, for what ends before or without a call."""
+
 WEATHER = ToolCall("", "get_weather", {"city": "Rome"})
 PAID = ModelResponse(Message("assistant", (ToolCall("1", "get_weather", {"city": "Oslo"}),)), Usage(9), "tool_calls")
 ANSWER = ModelResponse(Message("assistant", (Text("18 degrees"),)), Usage(100, 7, 40, 0, 1), "end", 0.25)
@@ -106,15 +109,15 @@ def test_an_answer_over_search_and_calls(tmp_path: Path, capsys: pytest.CaptureF
             {"subtype": "success", "denials": [None]},
         ),
         ([WEATHER, "what I know"], {"max_turns": 1}, {"subtype": "stopped_max_turns"}),
-        ([ModelResponse(Message("assistant", ()), Usage(), "refusal")], {}, {"subtype": "stopped_refused"}),
+        ([ModelResponse(Message("assistant", ()), Usage(), "refusal")], NONE, {"subtype": "stopped_refused"}),
         ([PAID, "never"], {"max_tokens": 1}, {"subtype": "stopped_max_tokens"}),
-        ([ModelError("down", provider="x", status=503)], {}, {"error": "model"}),
-        ([CredentialsError("no key")], {}, {"error": "credentials"}),
-        (["no JSON"] * 2, {"json_schema": "schema.json"}, {"error": "answer"}),
-        (["[1]"], {"json_schema": "schema.json"}, {"structured": [1]}),
+        ([ModelError("down", provider="x", status=503)], NONE, {"error": "model"}),
+        ([CredentialsError("no key")], NONE, {"error": "credentials"}),
+        (["no JSON"] * 2, {**NONE, "json_schema": "schema.json"}, {"error": "answer"}),
+        (["[1]"], {**NONE, "json_schema": "schema.json"}, {"structured": [1]}),
         (["x"], {"server": (server("good"), server("dies", "bad"))}, {"failed": ["bad"]}),
         (["x"], {"server": (server("dies", "bad"),)}, {"error": "server"}),
-        ([], {"server": (server("sleeps", "slow"),), "timeout": 1.0}, {"error": "timeout"}),
+        ([], {"server": (server("sleeps", "slow"),), "timeout": 0.2}, {"error": "timeout"}),
         ([], {"server": ("nonsense",)}, {"error": "input"}),
         ([], {"config": (Path("missing.json"),)}, {"error": "config"}),
     ],
@@ -127,8 +130,8 @@ def test_every_end_of_a_run(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     (tmp_path / "schema.json").write_text('{"type": "array"}', "utf-8")
-    if "json_schema" in changes:
-        changes = {"json_schema": tmp_path / "schema.json"}
+    (tmp_path / "none.json").write_text('{"mcpServers": {}}', "utf-8")
+    changes = changes | dict.fromkeys(changes.keys() & {"json_schema"}, tmp_path / "schema.json")
     for output in ("stream-json", "json"):
         found = documents(tmp_path, capsys, list(replies), output=output, **changes)
         result = found[-1]

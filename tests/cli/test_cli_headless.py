@@ -174,8 +174,8 @@ def test_an_empty_answer_is_no_success(pipes: Pipes, tmp_path: Path) -> None:
 
 def test_a_timeout_names_the_flag(pipes: Pipes, tmp_path: Path) -> None:
     script = ScriptedModel([ToolCall("", "wait_seconds", {"seconds": 1})])
-    with pytest.raises(TimeoutError, match=r"no answer within 1\.5 s \(--timeout\)"):
-        pipes.ask(options(tmp_path, server=(f"s='{sys.executable}' '{SMALL_SERVER}' sleeps",), timeout=1.5), script)
+    with pytest.raises(TimeoutError, match=r"no answer within 0\.2 s \(--timeout\)"):
+        pipes.ask(options(tmp_path, server=(f"s='{sys.executable}' '{SMALL_SERVER}' sleeps",), timeout=0.2), script)
 
 
 def test_always_load_takes_names_and_globs(pipes: Pipes, tmp_path: Path) -> None:

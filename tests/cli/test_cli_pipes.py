@@ -28,10 +28,15 @@ CHANGING = "CHANGING"
 WEATHER = ["-p", "what is the weather in Rome?", *OFFLINE, *server_option("good")]
 
 
+def without(folder: Path) -> dict[str, str]:
+    """Variables that say there are no servers, not even the bundled one."""
+    (folder / "none.json").write_text('{"mcpServers": {}}', "utf-8")
+    return {"MCPAGENT_CONFIG": str(folder / "none.json")}
+
+
 def shell(script: str, folder: Path, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[bytes]:
     """A line of sh in which `mcpagent` is the command."""
-    (folder / "none.json").write_text('{"mcpServers": {}}', "utf-8")  # not even the bundled server is started
-    given = {"PYTHON": sys.executable, "MCPAGENT_CONFIG": str(folder / "none.json"), **(env or {})}
+    given = {"PYTHON": sys.executable, **without(folder), **(env or {})}
     variables = environment(folder / "home", given)
     function = 'mcpagent() { "$PYTHON" -m mcpagent "$@"; }\n'
     return subprocess.run(
@@ -73,30 +78,24 @@ def test_the_ranking_is_the_one_asked_for(tmp_path: Path) -> None:
 
 
 def test_bytes_that_are_no_text_are_replaced_and_sent(tmp_path: Path) -> None:
-    done = shell(r"printf 'a\377\000b' | mcpagent -p q -m offline --record run.jsonl", tmp_path)
+    done = run(
+        ["-p", "q", "-m", "offline", "--record", "run.jsonl"], tmp_path, stdin="a\udcff\0b", env=without(tmp_path)
+    )
     assert done.returncode == 0, done.stderr
     assert "a\ufffd\ufffdb" in sent(tmp_path)
 
 
 def test_more_than_fits_is_refused_before_anything_is_asked(tmp_path: Path) -> None:
-    done = shell("head -c 10000100 /dev/zero | tr '\\0' x | mcpagent -p q -m offline", tmp_path)
-    assert done.returncode == 2
-    assert done.stdout == b""
-    assert b"stdin holds more than 10 MB" in done.stderr
+    done = run(["-p", "q", "-m", "offline"], tmp_path, stdin="x" * 10_000_100)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "stdin holds more than 10 MB" in done.stderr
 
 
 def test_a_stdin_that_stays_open_is_waited_for_as_long_as_an_answer(tmp_path: Path) -> None:
     reading, writing = os.pipe()
     try:
-        done = subprocess.run(
-            [sys.executable, "-m", "mcpagent", "-p", "what is 2 plus 2?", "-m", "offline", "-q", "--timeout", "0.5"],
-            stdin=reading,
-            env=environment(tmp_path / "home"),
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+        question = ["-p", "what is 2 plus 2?", "-m", "offline", "-q", "--timeout", "0.5"]
+        done = run(question, tmp_path, stdin=reading, env=without(tmp_path))
     finally:
         os.close(reading)
         os.close(writing)

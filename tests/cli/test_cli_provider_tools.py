@@ -114,9 +114,10 @@ def test_what_it_ran_and_cited_is_in_the_documents(
     output: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     model = AnthropicModel("claude-opus-5-5", api_key="k", http_client=answered().http_client)
+    (tmp_path / "none.json").write_text('{"mcpServers": {}}', "utf-8")  # not even the bundled server is started
     written, console = io.StringIO(), make_console(io.StringIO(), "auto", {})
     with suppress(McpAgentError):
-        chosen = options(tmp_path, "web_search", output=output)
+        chosen = options(tmp_path, "web_search", output=output, config=(tmp_path / "none.json",))
         ask_once(chosen, "Rain?", Terminal(console, console, Glyphs()), model=model)
     written.write(capsys.readouterr().out)
     if output == "text":

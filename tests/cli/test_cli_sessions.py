@@ -72,6 +72,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     for name in [name for name in os.environ if name.startswith("MCPAGENT_") or name.endswith("_API_KEY")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("MCPAGENT_HOME", str(tmp_path / "home"))
+    (tmp_path / "none.json").write_text('{"mcpServers": {}}', "utf-8")  # not even the bundled server is started
+    monkeypatch.setenv("MCPAGENT_CONFIG", "none.json")
     monkeypatch.chdir(tmp_path)
     return Home(tmp_path, capsys)
 

@@ -218,8 +218,8 @@ def test_a_tool_is_called_without_a_model(tmp_path: Path, out: Read, capsys: pyt
         call_tool(options(tmp_path), "get_weather", [], None)
     with pytest.raises(InputError, match="did you mean get_weather"):
         call_tool(options(tmp_path), "small.get_wether", [], None)
-    with pytest.raises(TimeoutError, match=r"wait_seconds gave no answer within 0\.5 s"):
-        call_tool(options(tmp_path, timeout=0.5), "wait_seconds", ["seconds=9"], None)
+    with pytest.raises(TimeoutError, match=r"wait_seconds gave no answer within 0\.2 s"):
+        call_tool(options(tmp_path, timeout=0.2), "wait_seconds", ["seconds=9"], None)
 
 
 def test_what_a_tool_gave_moves_nothing_that_reads_the_pipe(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

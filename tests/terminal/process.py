@@ -44,10 +44,10 @@ def heed_ctrl_c() -> None:
 
 
 def run(
-    arguments: Sequence[str], folder: Path, *, stdin: str | None = None, env: Mapping[str, str] | None = None
+    arguments: Sequence[str], folder: Path, *, stdin: str | int | None = None, env: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Runs the command in pipes; without `stdin` there is nothing to read."""
-    given: dict[str, object] = {"stdin": subprocess.DEVNULL} if stdin is None else {"input": stdin}
+    """Runs the command in pipes; `stdin` is a text or a descriptor. Without it there is nothing to read."""
+    given: dict[str, object] = {"input": stdin} if isinstance(stdin, str) else {"stdin": stdin or subprocess.DEVNULL}
     return subprocess.run(  # type: ignore[call-overload, no-any-return]
         [sys.executable, "-m", "mcpagent", *arguments],
         cwd=folder,

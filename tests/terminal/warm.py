@@ -118,22 +118,26 @@ def close_starter() -> None:
 
 
 def run(
-    arguments: Sequence[str], folder: Path, *, stdin: str | None = None, env: Mapping[str, str] | None = None
+    arguments: Sequence[str], folder: Path, *, stdin: str | int | None = None, env: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Run the command in pipes; without `stdin` there is nothing to read."""
+    """Run the command in pipes; `stdin` is a text or a descriptor. Without it there is nothing to read.
+
+    A lone surrogate in the text is sent as the byte that it stands for.
+    """
     if not IS_POSSIBLE:
         return process.run(arguments, folder, stdin=stdin, env=env)
     with ExitStack() as open_here:
         (read_in, write_in), (read_out, write_out), (read_err, write_err) = (_pipe(open_here) for _ in range(3))
         if stdin is None:
-            write_in.close()
-            read_in.close()
-            read_in = open_here.enter_context(open(os.devnull, "rb", buffering=0))
-        command = starter().start(arguments, folder, env, [read_in.fileno(), write_out.fileno(), write_err.fileno()])
+            source = open_here.enter_context(open(os.devnull, "rb")).fileno()
+        else:
+            source = read_in.fileno() if isinstance(stdin, str) else stdin
+        command = starter().start(arguments, folder, env, [source, write_out.fileno(), write_err.fileno()])
         open_here.callback(command.kill)
         for end in (read_in, write_out, write_err):
             end.close()
-        out, err = _exchange(write_in, (stdin or "").encode(), (read_out, read_err))
+        given = stdin.encode(errors="surrogateescape") if isinstance(stdin, str) else b""
+        out, err = _exchange(write_in, given, (read_out, read_err))
         status = command.end(SECONDS)
     assert status is not None, "it closed its output and did not end"
     return subprocess.CompletedProcess(list(arguments), os.waitstatus_to_exitcode(status), out, err)
