@@ -256,20 +256,7 @@ def test_it_is_quick_and_starts_no_server(work: Path) -> None:
     """It runs at each press of a key, so it must not load what it does not need."""
     command = [sys.executable, "-X", "importtime", "-m", "mcpagent"]
     done = subprocess.run(
-        [
-            sys.executable,
-            "-X",
-            "importtime",
-            "-m",
-            "mcpagent",
-            "completion",
-            "fish",
-            "--complete",
-            "--",
-            "tools",
-            "show",
-            "small.",
-        ],
+        [*command, "completion", "fish", "--complete", "--", "tools", "show", "small."],
         cwd=work,
         env=environment(work / "home"),
         capture_output=True,

@@ -15,6 +15,7 @@ from mcpagent.cli.frame.options import Options
 from mcpagent.cli.setup.doctor import Finding, model_findings
 from mcpagent.models.local.local_servers import listed_models
 from mcpagent.models.local.server_traits import ServerTraits, TraitCache
+from tests.tables import each_row
 
 LISTED: dict[str, Any] = {
     "object": "list",
@@ -55,8 +56,8 @@ def all_found(spec: str, folder: Path) -> list[Finding]:
     return model_findings(Options(model=spec, environ=environ, folder=folder))
 
 
-@pytest.mark.parametrize(
-    ("name", "level", "said"),
+@each_row(
+    "name, level, said",
     [
         ("small", "ok", ", 4,096 tokens, worked with as a small model (--profile large takes that back)"),
         ("big", "ok", ", 32,768 tokens"),

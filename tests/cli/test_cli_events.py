@@ -131,7 +131,10 @@ def test_every_end_of_a_run(
 ) -> None:
     (tmp_path / "schema.json").write_text('{"type": "array"}', "utf-8")
     (tmp_path / "none.json").write_text('{"mcpServers": {}}', "utf-8")
-    changes = changes | dict.fromkeys(changes.keys() & {"json_schema"}, tmp_path / "schema.json")
+    if "json_schema" in changes:
+        changes = {**changes, "json_schema": tmp_path / changes["json_schema"]}
+    if changes.get("config") == NONE["config"]:
+        changes = {**changes, "config": (tmp_path / "none.json",)}
     for output in ("stream-json", "json"):
         found = documents(tmp_path, capsys, list(replies), output=output, **changes)
         result = found[-1]

@@ -16,6 +16,7 @@ import pytest
 from mcpagent.cli.frame.options import Options
 from mcpagent.cli.screen.terminal import ASCII_GLYPHS, Terminal, make_console
 from mcpagent.cli.setup.first_steps import Surroundings, look_around, model_here, offer
+from tests.tables import each_row
 from tests.terminal.warm import on_a_terminal
 
 
@@ -106,10 +107,11 @@ def server() -> Iterator[str]:
 NOBODY = "http://127.0.0.1:1/v1"
 
 
-@pytest.mark.parametrize("prefix", ["ollama", "llamacpp", "lmstudio", "vllm"])
+@each_row("prefix", ["ollama", "llamacpp", "lmstudio", "vllm"])
 def test_a_model_is_found_on_this_computer_only(
-    prefix: str, server: str, screen: Screen, monkeypatch: pytest.MonkeyPatch
+    prefix: str, server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    screen = Screen(tmp_path)
     around = look_around(screen.options, {"ollama": NOBODY, prefix: f"http://{server}/v1"})
     assert around.local_model == f"{prefix}:qwen3:8b"
     screen.offer(around, "x")

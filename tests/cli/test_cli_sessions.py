@@ -25,6 +25,7 @@ from mcpagent.errors import InputError
 from mcpagent.sessions import SessionInfo
 from mcpagent.sessions.backend import OutputRow
 from tests.cli.event_schema import DOCUMENTS
+from tests.tables import each_row
 
 OURS = "0123456789abcdef" * 2
 
@@ -217,9 +218,9 @@ def test_one_that_is_open_elsewhere_is_copied_up_to_where_it_is_finished_and_not
     assert {info.title: info.messages for info in home.infos().values()} == {"First?": 4, "copy": 2}
 
 
-@pytest.mark.parametrize("what", ["newer", "damaged", "a folder"])
+@each_row("what", ["newer", "damaged", "a folder"])
 def test_a_store_that_cannot_be_used_is_one_line_and_an_exit_code(home: Home, what: str) -> None:
-    file = home.folder / "s.db"
+    file = home.folder / f"{what}.db"
     if what == "newer":
         with closing(sqlite3.connect(file)) as connection:
             connection.execute("PRAGMA user_version = 99")
@@ -228,14 +229,14 @@ def test_a_store_that_cannot_be_used_is_one_line_and_an_exit_code(home: Home, wh
     else:
         file.mkdir()
     for words in (("sessions", "list"), ("sessions", "search", "x"), ("-p", "hi", "--session", "a", "-m", "offline")):
-        code, out, err = home.run(*words, "--session-db", "s.db", *(() if words[0] == "sessions" else ("-q",)))
+        code, out, err = home.run(*words, "--session-db", file.name, *(() if words[0] == "sessions" else ("-q",)))
         assert (code, out) == (8, "")
         assert err.startswith(f"error: {file}: ")
         assert len(err.splitlines()) == 1
-    code, out, _ = home.run("sessions", "doctor", "--session-db", "s.db")
+    code, out, _ = home.run("sessions", "doctor", "--session-db", file.name)
     assert code == 8
     assert len(out.splitlines()) == 1
-    assert json.loads(home.run("sessions", "doctor", "--session-db", "s.db", "--json")[1])["wrong"]
+    assert json.loads(home.run("sessions", "doctor", "--session-db", file.name, "--json")[1])["wrong"]
 
 
 def test_doctor_says_that_all_is_well(home: Home) -> None:
@@ -341,7 +342,7 @@ def info(session: str, title: str = "", **values: object) -> SessionInfo:
     return SessionInfo(session, title, created=0.0, updated=0.0, **values)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("width", [40, 60, 80, 100, 200])
+@each_row("width", [40, 60, 80, 100, 200])
 def test_rows_fit_and_hold_nothing_hostile(width: int) -> None:
     infos = [
         info(OURS, "a \x1b[2J title\nwith much in it " * 4, folder="/home/x/" + "deep/" * 20, model="anthropic:claude"),
@@ -392,14 +393,12 @@ def test_the_command_that_goes_on_can_be_pasted(tmp_path: Path) -> None:
     assert "secret" not in resume_words(secret, "a")
 
 
-@pytest.mark.parametrize(
-    ("age", "seconds"), [("30d", 2_592_000), ("12 h", 43_200), ("1W", 604_800), ("1y", 31_536_000)]
-)
+@each_row("age, seconds", [("30d", 2_592_000), ("12 h", 43_200), ("1W", 604_800), ("1y", 31_536_000)])
 def test_ages(age: str, seconds: int) -> None:
     assert seconds_of(age) == seconds
 
 
-@pytest.mark.parametrize("age", ["", "d", "30", "-1d", "1.5d", "30 days ago", "9999999d"])
+@each_row("age", ["", "d", "30", "-1d", "1.5d", "30 days ago", "9999999d"])
 def test_what_is_no_age(age: str) -> None:
     with pytest.raises(InputError, match="write 30d"):
         seconds_of(age)

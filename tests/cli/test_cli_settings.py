@@ -252,20 +252,21 @@ def test_paths_are_printed_one_or_all(place: Place, config: Config) -> None:
     assert "did you mean logs?" in config("path", "lgos", code=2)
 
 
-@each_row(
-    "text",
-    [
-        " " * 900_000 + "#\n",
-        "\t" * 900_000 + "\nmax_turns = 5\n",
-        "".join(f"k{number} = 1\n" for number in range(900)),
-        "".join(f"k{number} = 1\n" for number in range(70_000)),
-        f"{'k' * 900_000} = 1\n",
-        "[" * 200_000,
-        'deny = ["demo.' + "[" * 900_000 + '"]\n',
-    ],
-)
-def test_a_projects_file_is_read_in_bounded_time_whatever_is_in_it(text: str, place: Place) -> None:
-    def took(text: str) -> tuple[float, str]:
+ODD_FILES = [
+    " " * 900_000 + "#\n",
+    "\t" * 900_000 + "\nmax_turns = 5\n",
+    "".join(f"k{number} = 1\n" for number in range(900)),
+    "".join(f"k{number} = 1\n" for number in range(70_000)),
+    f"{'k' * 900_000} = 1\n",
+    "[" * 200_000,
+    'deny = ["demo.' + "[" * 900_000 + '"]\n',
+]
+
+
+def test_a_projects_file_is_read_in_bounded_time_whatever_is_in_it(place: Place) -> None:
+    """The bound is ten times what any of them takes, compared with a plain file of the same size."""
+
+    def read(text: str) -> tuple[float, str]:
         place.project(text)
         said, started = "", time.thread_time()
         try:
@@ -274,8 +275,8 @@ def test_a_projects_file_is_read_in_bounded_time_whatever_is_in_it(text: str, pl
             said = str(error)
         return time.thread_time() - started, said
 
-    harmless, _ = took("# a comment\n" * 75_000)
-    seconds, said = took(text)
-    print("RATIO", seconds / harmless, seconds, harmless, text[:20])
-    assert seconds < 30 * harmless
-    assert said.isprintable()
+    plain, _ = read("# a comment\n" * 75_000)
+    for text in ODD_FILES:
+        seconds, said = read(text)
+        assert seconds < 30 * plain, text[:20]
+        assert said.isprintable()
