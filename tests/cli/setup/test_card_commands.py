@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "cards"
+EXAMPLES = Path(__file__).resolve().parents[3] / "examples" / "cards"
 
 
 def mcpagent(*arguments: str, folder: Path, text: str = "") -> subprocess.CompletedProcess[str]:

@@ -18,7 +18,7 @@ from mcpagent.messages import Text as Words
 from mcpagent.prompt.builder import misfit_note
 from mcpagent.sessions.export import exported
 from mcpagent.window.sent import LeftOut
-from tests.chat.test_cli_chat_commands import ADD, CALL, SEARCH, answer, scene
+from tests.cli.chat.slash.test_slash_table import ADD, CALL, SEARCH, answer, scene
 
 
 async def test_compacting_in_the_chat_leaves_all_of_it_to_be_seen(tmp_path: Path) -> None:

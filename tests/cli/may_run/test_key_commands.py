@@ -182,7 +182,7 @@ def test_a_key_reaches_its_server_and_no_screen(tmp_path: Path, value: str) -> N
 
 
 def test_an_always_can_be_seen_and_taken_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """How one is given is in test_cli_approvals.py."""
+    """How one is given is in test_approvals.py."""
     chosen = Options(environ={"MCPAGENT_HOME": str(tmp_path / "home")}, output="json")
     push = ToolDefinition("push_branch", "Push.", {}, server="w", original_name="push_branch")
     KeptApprovals.of_user(chosen.environ, [ServerConfig("w", command="x")]).add(push, "tool", always=True)

@@ -11,7 +11,7 @@ import pytest
 from mcpagent.cli.app import run
 from mcpagent.config import ServerConfig, load_found_servers
 from mcpagent.config.secret_store import key_store, with_stored_keys
-from tests.cli.test_cli_import import TOKEN, home, imported, write
+from tests.cli.servers.importing.test_import_command import TOKEN, home, imported, write
 
 __all__ = ["home"]
 

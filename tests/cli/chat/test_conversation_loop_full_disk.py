@@ -10,8 +10,7 @@ import pytest
 
 pytest.importorskip("pty", reason="pseudo-terminals are POSIX")
 
-from tests.terminal.process import ROOT, Screen
-from tests.terminal.process import on_a_terminal
+from tests.terminal.process import ROOT, Screen, on_a_terminal
 
 PROMPT = r"(?m)^>"
 

@@ -38,7 +38,7 @@ from mcpagent.events import (
 from mcpagent.messages import Citation, Usage, dump_messages
 from mcpagent.models import AnthropicModel
 from mcpagent.sessions import exported
-from tests.cli.test_cli_events import STRICT
+from tests.cli.oneshot.test_json_report import STRICT
 from tests.simulator.server import Simulator
 from tests.simulator.values import CITED, PAGE, PROVIDER_RUN, Said, View
 from tests.tables import each_row

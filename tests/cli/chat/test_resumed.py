@@ -9,7 +9,7 @@ from mcpagent.cli.chat.resumed import finished_length, last_request, question_pl
 from mcpagent.conversation import UNKNOWN, not_run
 from mcpagent.messages import Message, Text, ToolCall, ToolDefinition, ToolsChanged
 from mcpagent.prompt.builder import call_note, misfit_note
-from tests.chat.test_cli_chat_commands import SEARCH, answer, scene
+from tests.cli.chat.slash.test_slash_table import SEARCH, answer, scene
 
 ADD = ToolCall("", "add_tool", {"tool_names": ["read_file"]})
 READ = ToolCall("", "read_file", {"path": "x"})
