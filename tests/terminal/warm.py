@@ -3,8 +3,8 @@
 Most of a start's time is spent on loading modules: a second of CPU, where the command itself takes a tenth of that.
 Here a process that has loaded them (`warm_process.py`) forks itself for each start. The new process has its own
 streams or terminal, folder, environment, signals and end, as that of `tests/terminal/process.py`, which has the same
-two functions. Use those where the start itself is tested: what is loaded, the encoding of the streams, variables that
-Python reads, or modules that a foreign folder offers. Only Linux has this; elsewhere the two are those.
+two functions. Use those where the start itself is tested: what is loaded, or modules that a foreign folder offers. They
+are also called for a command with variables that Python reads at its start, and on systems other than Linux.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from typing import IO
 from tests.terminal import process
 from tests.terminal.process import ROOT, SECONDS, Screen, environment, set_size
 
-IS_POSSIBLE = sys.platform == "linux" and not os.environ.get("MCPAGENT_COLD_STARTS")
+_IS_WANTED = sys.platform == "linux" and not os.environ.get("MCPAGENT_COLD_STARTS")
 """`MCPAGENT_COLD_STARTS=1 pytest ...` starts each command anew, to see whether a test depends on this module."""
 
 _READ_AT_THE_START = re.compile("PYTHON(?!_)|LC_|LANG|LD_")
@@ -84,8 +84,6 @@ class Starter:
         self, arguments: Sequence[str], folder: Path, env: Mapping[str, str] | None, streams: Sequence[int]
     ) -> Started:
         """Start a command; `streams` is a terminal, or stdin, stdout and stderr, which stay open here."""
-        changed = [name for name in env or () if _READ_AT_THE_START.match(name) and name not in os.environ]
-        assert not changed, f"{changed} need a process that is started anew: tests/terminal/process.py"
         variables = environment(folder / "home", env)
         start = {"arguments": list(arguments), "folder": str(folder), "environment": variables}
         ours, theirs = os.pipe()
@@ -124,7 +122,7 @@ def run(
 
     A lone surrogate in the text is sent as the byte that it stands for.
     """
-    if not IS_POSSIBLE:
+    if not _is_possible(env):
         return process.run(arguments, folder, stdin=stdin, env=env)
     with ExitStack() as open_here:
         (read_in, write_in), (read_out, write_out), (read_err, write_err) = (_pipe(open_here) for _ in range(3))
@@ -153,7 +151,7 @@ def on_a_terminal(
     env: Mapping[str, str] | None = None,
 ) -> Iterator[Screen]:
     """The command on a terminal of this width; ended at the latest when the block is left."""
-    if not IS_POSSIBLE:
+    if not _is_possible(env):
         with process.on_a_terminal(arguments, folder, columns=columns, rows=rows, env=env) as cold:
             yield cold
         return
@@ -171,6 +169,11 @@ def on_a_terminal(
     finally:
         command.kill()
         screen.close()
+
+
+def _is_possible(env: Mapping[str, str] | None) -> bool:
+    """Return whether a fork does: with a variable that Python reads at its start it does not."""
+    return _IS_WANTED and not any(map(_READ_AT_THE_START.match, env or ()))
 
 
 def _pipe(open_here: ExitStack) -> tuple[IO[bytes], IO[bytes]]:
