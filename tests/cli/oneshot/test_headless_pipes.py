@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -60,21 +61,22 @@ def sent(folder: Path) -> str:
 
 @pytest.mark.slow
 def test_what_is_piped_in_goes_to_the_model_with_the_question(tmp_path: Path) -> None:
+    asked = ["-m", "offline", "--record", "run.jsonl"]
     done = shell("echo x | mcpagent -p q -m offline --record run.jsonl", tmp_path)
     assert done.returncode == 0, done.stderr
     assert sent(tmp_path) == "q\n\n```\nx\n```"
-    shell("echo 'only this' | mcpagent -m offline --record run.jsonl", tmp_path)
+    assert run(asked, tmp_path, stdin="only this\n", env=without(tmp_path)).returncode == 0
     assert sent(tmp_path) == "only this"
 
 
 @pytest.mark.slow
 def test_the_ranking_is_the_one_asked_for(tmp_path: Path) -> None:
-    question = "mcpagent -p 'what is 2 plus 2?' -m offline -q --record run.jsonl"
-    for given, used in [("", "auto"), ("--search-strategy regex", "regex")]:
-        assert shell(f"{question} {given}", tmp_path).returncode == 0
+    question = ["-p", "what is 2 plus 2?", "-m", "offline", "-q", "--record", "run.jsonl"]
+    for given, used in [([], "auto"), (["--search-strategy", "regex"], "regex")]:
+        assert run([*question, *given], tmp_path, env=without(tmp_path)).returncode == 0
         start = json.loads((tmp_path / "run.jsonl").read_text("utf-8").splitlines()[0])
         assert start["search"]["strategy"] == used
-    assert shell(f"{question} --search-strategy guess", tmp_path).returncode == 2
+    assert run([*question, "--search-strategy", "guess"], tmp_path, env=without(tmp_path)).returncode == 2
 
 
 def test_bytes_that_are_no_text_are_replaced_and_sent(tmp_path: Path) -> None:
@@ -237,8 +239,8 @@ def test_every_exit_code_has_a_meaning_in_the_docs() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("arguments", "code"),
+@each_row(
+    "arguments, code",
     [
         (["-p", "what is 2 plus 2?", "-m", "offline"], 0),
         (["-p", "hello there", "-m", "openai:x"], 4),
@@ -310,8 +312,8 @@ def test_arguments_of_a_tool_can_be_piped_in(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("typed", "code", "said"),
+@each_row(
+    "typed, code, said",
     [
         ("ask x /", ExitCode.USAGE, '"/" is a folder; name a file in it'),
         ("tools eval nofile", ExitCode.USAGE, "nofile: not found; create it or name another file"),
@@ -328,11 +330,11 @@ def test_arguments_of_a_tool_can_be_piped_in(tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_used_is_one_plain_line(typed: str, code: ExitCode, said: str, tmp_path: Path) -> None:
-    done = shell(f"mcpagent {typed}", tmp_path)
+    done = run(shlex.split(typed), tmp_path, env=without(tmp_path))
     assert done.returncode == code
-    assert said in done.stderr.decode()
-    assert b"Errno" not in done.stderr
-    assert b"internal error" not in done.stderr
+    assert said in done.stderr
+    assert "Errno" not in done.stderr
+    assert "internal error" not in done.stderr
 
 
 @pytest.mark.slow
@@ -347,9 +349,9 @@ def test_output_that_cannot_be_written_is_one_plain_line(typed: str, tmp_path: P
 
 @pytest.mark.slow
 def test_a_group_alone_shows_what_it_is_about_or_how_it_is_used(tmp_path: Path) -> None:
-    shown = shell("mcpagent config", tmp_path)
+    shown = run(["config"], tmp_path, env=without(tmp_path))
     assert shown.returncode == 0
-    assert b"approve = " in shown.stdout
-    used = shell("mcpagent cards", tmp_path)
+    assert "approve = " in shown.stdout
+    used = run(["cards"], tmp_path, env=without(tmp_path))
     assert used.returncode == 0
-    assert used.stdout.startswith(b"Usage: mcpagent cards COMMAND")
+    assert used.stdout.startswith("Usage: mcpagent cards COMMAND")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -11,26 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.terminal.warm import run
+
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples" / "cards"
 
 
 def mcpagent(*arguments: str, folder: Path, text: str = "") -> subprocess.CompletedProcess[str]:
-    environment = {
-        **{name: value for name, value in os.environ.items() if not name.startswith("MCPAGENT_")},
-        "MCPAGENT_HOME": str(folder / "home"),
-        "MCPAGENT_PYTHON": sys.executable,
-        "NO_COLOR": "1",
-    }
-    return subprocess.run(
-        [sys.executable, "-m", "mcpagent", *arguments],
-        cwd=folder,
-        env=environment,
-        input=text,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    return run(arguments, folder, stdin=text, env={"MCPAGENT_PYTHON": sys.executable, "NO_COLOR": "1"})
 
 
 @pytest.mark.slow
