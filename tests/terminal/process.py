@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import select
@@ -43,10 +44,10 @@ def heed_ctrl_c() -> None:
 
 
 def run(
-    arguments: Sequence[str], folder: Path, *, stdin: str | None = None, env: Mapping[str, str] | None = None
+    arguments: Sequence[str], folder: Path, *, stdin: str | int | None = None, env: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Runs the command in pipes; without `stdin` there is nothing to read."""
-    given: dict[str, object] = {"stdin": subprocess.DEVNULL} if stdin is None else {"input": stdin}
+    """Runs the command in pipes; `stdin` is a text or a descriptor. Without it there is nothing to read."""
+    given: dict[str, object] = {"input": stdin} if isinstance(stdin, str) else {"stdin": stdin or subprocess.DEVNULL}
     return subprocess.run(  # type: ignore[call-overload, no-any-return]
         [sys.executable, "-m", "mcpagent", *arguments],
         cwd=folder,
@@ -61,11 +62,18 @@ def run(
 
 
 class Screen:
-    """A command on a pseudo-terminal. `raw` holds all that it wrote; `text` the same without escape sequences."""
+    """A command on a pseudo-terminal. `raw` holds all that it wrote; `text` the same without escape sequences.
 
-    def __init__(self, descriptor: int, pid: int) -> None:
+    Args:
+        descriptor: The terminal's, this side of it.
+        pid: The process id of the command.
+        end: Waits up to some seconds for the command's end; returns its wait status, None if it has not ended.
+    """
+
+    def __init__(self, descriptor: int, pid: int, end: Callable[[float], int | None]) -> None:
         self._descriptor = descriptor
         self.pid = pid
+        self._end = end
         self.raw = ""
         self._seen = 0
 
@@ -115,10 +123,9 @@ class Screen:
     def ended(self, seconds: float = SECONDS) -> int:
         """Waits for the end without reading and gives the exit code."""
         started = time.monotonic()
-        while not (status := os.waitpid(self.pid, os.WNOHANG))[0]:
+        while (status := self._end(0.2)) is None:
             assert _is_early(started, seconds), "it did not end"
-            time.sleep(0.02)
-        return os.waitstatus_to_exitcode(status[1])
+        return os.waitstatus_to_exitcode(status)
 
     def close(self) -> None:
         if self._descriptor >= 0:
@@ -126,7 +133,7 @@ class Screen:
 
     def resize(self, columns: int, rows: int = 40) -> None:
         """As if somebody pulled at the window."""
-        _set_size(self._descriptor, columns, rows)
+        set_size(self._descriptor, columns, rows)
 
     def read(self, seconds: float) -> bool:
         """Reads what there is, waiting a little; False when the program has ended."""
@@ -146,7 +153,7 @@ class Screen:
         started = time.monotonic()
         while self.read(0.2):
             assert _is_early(started, seconds), f"it did not end; the screen holds:\n{self.text[-3000:]}"
-        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        return self.ended(seconds)
 
 
 @contextmanager
@@ -167,8 +174,8 @@ def on_a_terminal(
         heed_ctrl_c()
         os.chdir(folder)
         os.execve(sys.executable, [sys.executable, "-m", "mcpagent", *arguments], variables)
-    _set_size(descriptor, columns, rows)
-    screen = Screen(descriptor, pid)
+    set_size(descriptor, columns, rows)
+    screen = Screen(descriptor, pid, functools.partial(_wait_for_child, pid))
     try:
         yield screen
     finally:
@@ -180,11 +187,22 @@ def on_a_terminal(
         screen.close()
 
 
+def _wait_for_child(pid: int, seconds: float) -> int | None:
+    """Return the wait status of a child of this process, None if it runs for longer than that."""
+    started = time.monotonic()
+    while not (status := os.waitpid(pid, os.WNOHANG))[0]:
+        if time.monotonic() - started > seconds:
+            return None
+        time.sleep(0.02)
+    return status[1]
+
+
 def _is_early(started: float, seconds: float) -> bool:
     return within(time.monotonic() - started, seconds, time.monotonic)
 
 
-def _set_size(descriptor: int, columns: int, rows: int) -> None:
+def set_size(descriptor: int, columns: int, rows: int) -> None:
+    """Set the size that a terminal reports."""
     import fcntl
     import struct
     import termios

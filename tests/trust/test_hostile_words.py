@@ -14,7 +14,7 @@ import pytest
 
 from mcpagent import Agent, Recorder, Replay, ScriptedModel, ToolCall
 from mcpagent.errors import McpAgentError
-from tests.chat.test_cli_chat_commands import answer, scene
+from tests.cli.chat.slash.test_slash_table import answer, scene
 from tests.terminal.process import SMALL_SERVER, environment, on_a_terminal
 
 SMUGGLER = Path(__file__).resolve().parents[1] / "servers" / "smuggler.py"

@@ -1,6 +1,7 @@
 """Files that somebody else put where we keep ours: none is believed, none hangs us, none fills the memory.
 
-A folder may have been open to others once (`test_cli_private` has it closed), or stand where everybody may write.
+A folder may have been open to others once (`cli/test_app_private.py` has it closed), or stand where everybody may
+write.
 """
 
 from __future__ import annotations

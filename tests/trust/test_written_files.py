@@ -25,7 +25,7 @@ from mcpagent.mcp.lists.list_cache import CachedServer, ListCache
 from mcpagent.mcp.lists.pins import PinStore
 from mcpagent.messages import ToolDefinition
 from mcpagent.search.learning import SearchHistory
-from tests.chat.test_cli_chat_commands import answer, scene
+from tests.cli.chat.slash.test_slash_table import answer, scene
 from tests.tables import each_row
 from tests.terminal.process import ROOT, environment, run
 from tests.trust.canary import fifo

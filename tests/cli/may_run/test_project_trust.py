@@ -1,0 +1,293 @@
+"""Servers of a project's file start only after one yes, bound to what stands in the file."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mcpagent.cli.frame.configuration import Configuration, load_configuration
+from mcpagent.cli.frame.options import Options
+from mcpagent.cli.may_run.project_trust import ask_trust, trust_lines, waiting_servers
+from mcpagent.errors import ServerError
+from mcpagent.trust.consent import Answer, described
+from mcpagent.trust.descriptions import Description
+from mcpagent.trust.trust_store import TrustStore
+from tests.tables import each_row
+from tests.terminal.process import SMALL_SERVER, server_option
+from tests.terminal.warm import on_a_terminal, run
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="written for POSIX terminals")
+
+GOOD: dict[str, Any] = {"command": sys.executable, "args": [str(SMALL_SERVER), "good"]}
+
+
+def project(folder: Path, **servers: dict[str, Any]) -> Path:
+    folder.mkdir(exist_ok=True)
+    file = folder / ".mcp.json"
+    file.write_text(json.dumps({"mcpServers": servers}), "utf-8")
+    return file
+
+
+def options(folder: Path, **changes: Any) -> Options:
+    environ = {"MCPAGENT_HOME": str(folder.parent / "home"), "HOME": str(folder.parent), "PATH": os.environ["PATH"]}
+    return Options(**{"environ": environ, "folder": folder, **changes})
+
+
+class Person:
+    """Answers the question, and remembers what was shown."""
+
+    def __init__(self, answer: Answer) -> None:
+        self.answer = answer
+        self.asked: list[str] = []
+        self.told: list[str] = []
+
+    def decide(self, chosen: Options) -> Configuration:
+        def ask(lines: Any) -> Answer:
+            self.asked.append("\n".join(lines))
+            return self.answer
+
+        return ask_trust(load_configuration(chosen), chosen, self.told.append, ask)
+
+
+def started(configuration: Configuration) -> list[str]:
+    return [server.name for server in configuration.enabled]
+
+
+def test_a_yes_is_asked_for_once_and_kept_for_this_user_only(tmp_path: Path) -> None:
+    folder = tmp_path / "work"
+    project(folder, git=GOOD, time=GOOD)
+    person = Person("always")
+    for _ in range(2):
+        assert started(person.decide(options(folder))) == ["git", "time"]
+    assert len(person.asked) == 1
+    store = tmp_path / "home" / "state" / "trust.json"
+    assert stat.S_IMODE(store.stat().st_mode) == 0o600
+    assert {entry["name"] for entry in json.loads(store.read_text("utf-8"))["allowed"]} == {"git", "time"}
+
+
+@each_row(
+    "change",
+    [
+        {"command": "sh"},
+        {"args": [*GOOD["args"], "--more"]},
+        {"env": {"PATH": "/nowhere"}},
+        {"env": {"LD_PRELOAD": "x"}},
+        {"cwd": "/"},
+        {"approval": "allow"},
+    ],
+)
+def test_whatever_is_changed_is_asked_about_anew(change: dict[str, Any], tmp_path: Path) -> None:
+    folder = tmp_path / "work"
+    known = GOOD | {"env": {"PATH": "/usr/bin"}}
+    project(folder, git=known, time=GOOD)
+    person = Person("always")
+    person.decide(options(folder))
+    project(folder, git=known | change, time=GOOD)
+    person.decide(options(folder))
+    assert len(person.asked) == 2
+    assert "git" in person.asked[1]
+    assert "time" not in person.asked[1]
+
+
+def test_what_changes_nothing_about_the_start_is_not_asked_about(tmp_path: Path) -> None:
+    folder = tmp_path / "work"
+    file = project(folder, git={**GOOD, "env": {"TOKEN": "${TOKEN:-none}"}})
+    person = Person("always")
+    with_token = options(folder)
+    with_token = Options(environ={**with_token.environ, "TOKEN": "one"}, folder=folder)
+    person.decide(with_token)
+    written = {key: value for key, value in GOOD.items() if key != "command"}
+    project(folder, git={"description": "x", "env": {"TOKEN": "${TOKEN:-none}"}, "cmd": GOOD["command"], **written})
+    file.write_text("// a comment\n" + file.read_text("utf-8"), "utf-8")
+    person.decide(Options(environ={**with_token.environ, "TOKEN": "another"}, folder=folder))
+    assert len(person.asked) == 1
+
+
+def only(folder: Path) -> Description:
+    """What the only server of a project is."""
+    [found] = described(load_configuration(options(folder)).enabled, options(folder).environ)
+    return found
+
+
+def test_another_project_with_the_same_words_is_another_question(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        project(tmp_path / name, git={"command": "./server.py"})
+    one, two = only(tmp_path / "a"), only(tmp_path / "b")
+    assert one.digest() != two.digest()
+    project(tmp_path / "a", git={"cmd": "./server.py"})
+    assert one.digest() == only(tmp_path / "a").digest()
+
+
+def test_once_is_not_kept_and_no_leaves_the_others(tmp_path: Path) -> None:
+    folder = tmp_path / "work"
+    project(folder, git=GOOD)
+    given = options(folder, server=(f"mine='{sys.executable}' x",))
+    once = Person("once")
+    assert started(once.decide(given)) == ["git", "mine"]
+    never = Person("no")
+    left = never.decide(given)
+    assert started(left) == ["mine"]
+    assert left.untrusted == {"git"}
+    assert [problem.name for problem in left.servers.problems] == ["git"]
+    assert never.told == [
+        "1 server of .mcp.json is not trusted, so not started: git. "
+        "allow it: --trust-project, or say yes in mcpagent chat"
+    ]
+
+
+def test_the_users_own_needs_no_yes_and_what_is_named_one(tmp_path: Path) -> None:
+    folder = tmp_path / "work"
+    file = project(folder, git=GOOD)
+    own = tmp_path / "home" / "config" / "mcp.json"
+    own.parent.mkdir(parents=True)
+    own.write_text(json.dumps({"mcpServers": {"own": GOOD}}), "utf-8")
+    beside = own.with_name("others.json")
+    beside.write_text(json.dumps({"mcpServers": {"other": GOOD}}), "utf-8")
+    person = Person("no")
+    assert started(person.decide(options(folder))) == ["own"]
+    person = Person("no")
+    assert started(person.decide(options(folder, config=(beside, own)))) == ["other", "own"]
+    assert started(person.decide(options(folder, server=("typed=python3 x",), config=(own,)))) == ["own", "typed"]
+    assert started(person.decide(options(folder, trust_project=True))) == ["own", "git"]
+    assert person.asked == []
+    assert started(person.decide(options(folder, config=(own, file)))) == ["own"]
+    assert "git" in person.asked[0]
+
+
+def test_a_disabled_server_is_not_asked_about(tmp_path: Path) -> None:
+    folder = tmp_path / "work"
+    project(folder, git=GOOD | {"disabled": True})
+    assert waiting_servers(load_configuration(options(folder)), options(folder)) == frozenset()
+
+
+def test_nobody_to_ask_and_nothing_else_to_use_is_an_error(tmp_path: Path) -> None:
+    folder = tmp_path / "work"
+    project(folder, git=GOOD)
+    with pytest.raises(ServerError, match="--trust-project"):
+        ask_trust(load_configuration(options(folder)), options(folder), print, None)
+
+
+@each_row("content", [b"", b"{", b"[]", b'{"servers": 1}', b'{"servers": [{"name": 1}]}', b"\xff"])
+def test_a_store_that_cannot_be_read_trusts_nobody(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "trust.json"
+    path.write_bytes(content)
+    store = TrustStore(path)
+    assert store.digests() == frozenset()
+    store.add([Description("git", str(tmp_path / "f"), "f:1", ())])
+    assert len(store.digests()) == 1
+
+
+def test_what_is_shown_is_all_of_it_and_exactly(tmp_path: Path) -> None:
+    folder = tmp_path / "work"
+    hidden = "harmless\u202e\x1b[2K\u200b" + "x" * 300 + "; rm -rf /"
+    project(folder, git={"command": "uvx", "args": ["a b", hidden], "env": {"K": "${SECRET}"}, "cwd": "sub"})
+    chosen = options(folder)
+    environ = {**chosen.environ, "SECRET": "do-not-show"}
+    servers = load_configuration(Options(environ=environ, folder=folder)).enabled
+    shown = "\n".join(trust_lines(described(servers, environ), folder))
+    assert "uvx 'a b'" in shown
+    assert "\\u202e\\u001b[2K\\u200b" + "x" * 300 + "; rm -rf /" in shown
+    assert "K=${SECRET}" in shown
+    assert "do-not-show" not in shown
+    assert "(.mcp.json:1)" in shown
+    assert all(char.isprintable() or char == "\n" for char in shown)
+
+
+def test_the_members_of_a_card_start_nothing_of_the_project_unasked(tmp_path: Path) -> None:
+    folder = tmp_path / "work"
+    project(folder, git=GOOD)
+    (folder / "lead.md").write_text("---\nagents: [helper]\n---\nYou lead.\n")
+    (folder / "helper.md").write_text("---\nservers: [git]\n---\nYou help.\n")
+    given = options(folder, card=folder / "lead.md")
+    with pytest.raises(ServerError, match="git"):
+        ask_trust(load_configuration(given), given, print, lambda _: "no")
+    person: list[str] = []
+
+    def agree(lines: Any) -> Answer:
+        person.extend(lines)
+        return "always"
+
+    ask_trust(load_configuration(given), given, print, agree)
+    assert any("git" in line for line in person)
+    kept = ask_trust(load_configuration(given), given, print, None)
+    assert kept.team is not None
+    assert [server.name for server in kept.team.members_servers()] == ["git"]
+
+
+# --- the command itself ---
+
+
+@pytest.mark.slow
+def test_without_a_terminal_the_others_go_on_and_one_line_tells(tmp_path: Path) -> None:
+    project(tmp_path, git=GOOD | {"args": [str(SMALL_SERVER), "dies"]})
+    arguments = ["tools", "list", "--json", *server_option("good")]
+    done = run(arguments, tmp_path)
+    assert done.returncode == 0
+    assert "get_weather" in done.stdout
+    assert done.stderr.count("\n") == 1
+    assert ".mcp.json is not trusted, so not started: git" in done.stderr
+    alone = run(["tools", "list"], tmp_path)
+    assert (alone.returncode, alone.stdout) == (5, "")
+    assert alone.stderr.count("\n") == 1
+    assert "--trust-project" in alone.stderr
+
+
+@pytest.mark.slow
+def test_the_flag_and_its_variable_are_a_yes(tmp_path: Path) -> None:
+    project(tmp_path, small=GOOD)
+    assert "get_weather" in run(["tools", "list", "--trust-project"], tmp_path).stdout
+    assert "get_weather" in run(["tools", "list"], tmp_path, env={"MCPAGENT_TRUST_PROJECT": "1"}).stdout
+    assert run(["tools", "list"], tmp_path).returncode == 5
+
+
+@pytest.mark.slow
+def test_whoever_adds_a_server_is_not_asked_about_it(tmp_path: Path) -> None:
+    added = run(["mcp", "add", "small", "--scope", "project", "--", GOOD["command"], *GOOD["args"]], tmp_path)
+    assert added.returncode == 0, added.stderr
+    assert "get_weather" in run(["tools", "list"], tmp_path).stdout
+
+
+@pytest.mark.slow
+def test_on_a_terminal_the_question_comes_before_anything_starts(tmp_path: Path) -> None:
+    marker = tmp_path / "started"
+    script = "\n".join(
+        [
+            f"open({str(marker)!r}, 'w').close()",
+            "import runpy, sys",
+            "sys.argv = ['server', 'good']",
+            f"runpy.run_path({str(SMALL_SERVER)!r}, run_name='__main__')",
+        ]
+    )
+    project(tmp_path, small={"command": sys.executable, "args": ["-c", script]})
+    with on_a_terminal(["tools", "list", "weather"], tmp_path) as screen:
+        screen.wait_for(r"allow it\? \[N\] ")
+        assert not marker.exists()
+        assert "runpy.run_path" in screen.text.replace("\n", "")
+        screen.type("\r")
+        assert screen.exit_code() == 5
+    assert not marker.exists()
+    with on_a_terminal(["tools", "list", "weather"], tmp_path) as screen:
+        screen.wait_for(r"allow it\? \[N\] ")
+        screen.type("y\r")
+        screen.wait_for("get_weather")
+        assert screen.exit_code() == 0
+    assert marker.exists()
+    with on_a_terminal(["tools", "list", "weather"], tmp_path) as screen:
+        screen.wait_for("get_weather")
+        assert screen.exit_code() == 0
+        assert "allow it" not in screen.text
+
+
+def test_ctrl_c_at_the_question_ends_the_program(tmp_path: Path) -> None:
+    project(tmp_path, small=GOOD)
+    with on_a_terminal(["chat"], tmp_path) as screen:
+        screen.wait_for(r"allow it\? \[N\] ")
+        screen.type("\x03")
+        assert screen.exit_code() == 130
+        assert "Traceback" not in screen.text

@@ -1,0 +1,105 @@
+"""Markdown in blocks while it arrives, and what a block writes to a terminal."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import re
+
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from mcpagent.cli.screen.markdown import BlockSplitter, print_block
+
+TEXT = """# Title
+
+Some words
+on two lines.
+
+1. one
+
+   still one
+2. two
+
+```python
+def f():
+
+    return 1
+```
+after the code
+
+````
+```
+inner
+
+```
+````
+
+| a | b |
+|---|---|
+| 1 | 2 |
+"""
+
+BLOCKS = [
+    "# Title",
+    "Some words\non two lines.",
+    "1. one\n\n   still one\n2. two",
+    "```python\ndef f():\n\n    return 1\n```\nafter the code",
+    "````\n```\ninner\n\n```\n````",
+    "| a | b |\n|---|---|\n| 1 | 2 |",
+]
+
+
+def split(pieces: list[str]) -> list[str]:
+    splitter = BlockSplitter()
+    return [*(block for piece in pieces for block in splitter.feed(piece)), *splitter.finish()]
+
+
+def test_blocks_end_where_nothing_later_can_change_them() -> None:
+    assert split([TEXT]) == BLOCKS
+
+
+@given(st.lists(st.integers(0, len(TEXT)), max_size=30))
+def test_blocks_do_not_depend_on_how_the_text_arrives(cuts: list[int]) -> None:
+    places = [0, *sorted(cuts), len(TEXT)]
+    assert split([TEXT[start:end] for start, end in itertools.pairwise(places)]) == BLOCKS
+
+
+@given(st.text(alphabet="a`~# \n-1.|>", max_size=200))
+def test_no_line_is_lost(text: str) -> None:
+    lines = [line for block in split([text]) for line in block.splitlines() if line.strip()]
+    assert lines == [line for line in text.split("\n") if line.strip()] or [line.rstrip() for line in lines] == [
+        line.rstrip() for line in text.split("\n") if line.strip()
+    ]
+
+
+PIECES = (
+    *(
+        "[",
+        "](",
+        ")",
+        "!",
+        "<http://e.example/x>",
+        "http://e.example",
+        "\n",
+        "|",
+        "-",
+        "# ",
+        " ",
+        "a",
+        "`",
+        "```",
+        "**",
+    ),
+    *("\x1b]8;;http://e\x07", "\x1b\\", "\x9d8;;x\x9c", "[link=http://x]", "[/link]", "1. ", "![a](http://e)"),
+    *("&#27;]8;;http://e&#7;", "&#x9d;", "&#8238;", "&#x200b;", "&ZeroWidthSpace;"),
+)
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=20).map("".join))
+def test_no_answer_brings_a_link_or_a_control_to_the_terminal(answer: str) -> None:
+    written = io.StringIO()
+    print_block(Console(file=written, force_terminal=True, width=60, color_system="truecolor"), answer)
+    shown = re.sub(r"\x1b\[[0-9;]*m", "", written.getvalue())
+    assert not set("\x1b\x07\x9b\x9c\x9d\u200b\u202e") & set(shown)
