@@ -22,7 +22,7 @@ from tests.simulator.values import PROVIDER_SEARCH, Said, View
 from tests.tables import each_row
 from tests.wire.provider import PlayedProvider, anthropic_stream
 
-BOTH = pytest.mark.parametrize("name", ["anthropic", "openai"])
+BOTH = each_row("name", ["anthropic", "openai"])
 BY_PROVIDER = ToolSearch(execution="provider")
 
 

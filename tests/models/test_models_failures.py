@@ -38,7 +38,7 @@ OK = {
     "openai": responses_stream(message_item("fine")),
     "openai-chat": chat_stream({"content": "fine"}),
 }
-ALL = pytest.mark.parametrize("provider_name", list(OK))
+ALL = each_row("provider_name", list(OK))
 
 
 def model(name: str, played: PlayedProvider, waits: Any = None, **options: Any) -> HttpModel:

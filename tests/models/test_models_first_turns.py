@@ -7,8 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-import pytest
-
 from mcpagent.events import ignore
 from mcpagent.messages import Image, Message, Text, ToolCall, ToolDefinition, ToolResult, user_message
 from mcpagent.models import AnthropicModel, ModelRequest, OpenAIChatModel, OpenAIResponsesModel
@@ -37,7 +35,7 @@ HISTORIES: dict[str, Sequence[Message]] = {
     "a turn that nobody answered": (ASKED, ASKED, SAID, ASKED),
     "words after a picture": (ASKED, CALLED, SHOWN, ASKED),
 }
-EVERY = pytest.mark.parametrize("messages", HISTORIES.values(), ids=list(HISTORIES))
+EVERY = each_row("history", list(HISTORIES))
 
 
 def alternates(body: Mapping[str, Any], _headers: Mapping[str, str]) -> None:
@@ -62,8 +60,9 @@ RULES: dict[str, tuple[HttpModel, Callable[[Mapping[str, Any], Mapping[str, str]
 
 @EVERY
 @each_row("name", list(RULES))
-def test_every_history_keeps_the_rules_of_its_provider(name: str, messages: Sequence[Message]) -> None:
+def test_every_history_keeps_the_rules_of_its_provider(name: str, history: str) -> None:
     model, check = RULES[name]
+    messages = HISTORIES[history]
     request = ModelRequest("Be brief.", tuple(messages), (TOOL,))
     body = json.loads(json.dumps(model.request_body(request)))
     check(body, {})
@@ -74,9 +73,10 @@ def test_every_history_keeps_the_rules_of_its_provider(name: str, messages: Sequ
 
 
 @EVERY
-def test_prompted_calls_keep_the_turns_of_a_chat_template(messages: Sequence[Message]) -> None:
+def test_prompted_calls_keep_the_turns_of_a_chat_template(history: str) -> None:
     model = at("http://localhost:11434/v1")
-    alternates(model.request_body(prompted(ModelRequest("", tuple(messages), (TOOL,)), constrained=True)), {})
+    request = ModelRequest("", tuple(HISTORIES[history]), (TOOL,))
+    alternates(model.request_body(prompted(request, constrained=True)), {})
 
 
 def test_a_missing_turn_is_the_smallest_and_stays_as_the_history_grows() -> None:

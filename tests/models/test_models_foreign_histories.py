@@ -44,7 +44,7 @@ MODELS: dict[str, HttpModel] = {
     "openai": OpenAIResponsesModel("gpt-5.4"),
     "openai-chat": OpenAIChatModel("m"),
 }
-ALL = pytest.mark.parametrize("name", list(MODELS))
+ALL = each_row("name", list(MODELS))
 
 
 def chat_call(call_id: str, arguments: str, name: str = "get_weather") -> dict[str, Any]:

@@ -32,7 +32,7 @@ from tests.wire.scene import SEARCH
 
 REQUEST = ModelRequest("", (user_message("hello"),), (SEARCH,))
 PROTOCOLS = ("messages", "responses", "chat")
-EACH = pytest.mark.parametrize("protocol", PROTOCOLS)
+EACH = each_row("protocol", PROTOCOLS)
 
 
 class RawServer(LoopbackServer):

@@ -21,9 +21,8 @@ from mcpagent.models.local.prompted_calls import prompted
 from tests.models.test_models_agent import MODELS, TOPICS, Worker, catalogue
 from tests.models.test_models_recordings import RECORDINGS, recorded
 from tests.simulator.server import Simulator
-from tests.tables import each_row
 from tests.wire.bounded import bounded
-from tests.wire.life import KINDS, Life
+from tests.wire.life import KINDS, Life, Step
 from tests.wire.lint import callable_unseen, unread
 
 NAMED = {
@@ -71,17 +70,22 @@ CAN = {
 }
 
 
-@each_row("can", list(CAN))
-@given(life=st.lists(st.tuples(st.sampled_from(KINDS), st.lists(st.integers(0, 4)).map(tuple)), max_size=10))
+LIVES = st.lists(st.tuples(st.sampled_from(KINDS), st.lists(st.integers(0, 4)).map(tuple)), max_size=10)
+DEFERRING = {
+    **{name: AnthropicModel("claude-x", capabilities=can) for name, can in CAN.items()},
+    "openai": OpenAIResponsesModel("m", capabilities=Capabilities("additional_tools", allowed_tools=True)),
+}
+
+
+@given(life=LIVES)
 @bounded
-def test_none_is_in_any_request_of_ours(can: str, life: list[tuple[str, tuple[int, ...]]]) -> None:
+def test_none_is_in_any_request_of_ours(life: list[Step]) -> None:
     lived = Life(Origin("anthropic"))
-    anthropic = AnthropicModel("claude-x", capabilities=CAN[can])
-    openai = OpenAIResponsesModel("m", capabilities=Capabilities("additional_tools", allowed_tools=True))
     for step in life:
         lived.live(step)
-        assert callable_unseen(anthropic.request_body(lived.request())) == []
-        assert callable_unseen(openai.request_body(lived.request())) == []
+        request = lived.request()
+        for name, model in DEFERRING.items():
+            assert callable_unseen(model.request_body(request)) == [], name
 
 
 MODES: dict[str, Callable[[ModelRequest], dict[str, Any]]] = {
@@ -96,17 +100,17 @@ MODES: dict[str, Callable[[ModelRequest], dict[str, Any]]] = {
 }
 
 
-@each_row("mode", list(MODES))
-@given(life=st.lists(st.tuples(st.sampled_from(KINDS), st.lists(st.integers(0, 4)).map(tuple)), max_size=10))
+@given(life=LIVES)
 @example([("found_elsewhere", (1,)), ("change", (1,)), ("remove", (1,)), ("add", (1,)), ("change_eager", (0,))])
 @bounded
-def test_what_can_be_called_was_read_as_it_is_now(mode: str, life: list[tuple[str, tuple[int, ...]]]) -> None:
+def test_what_can_be_called_was_read_as_it_is_now(life: list[Step]) -> None:
     """In every mode, after any change, and after what another provider's search found."""
     lived = Life(Origin("anthropic"))
     for step in life:
         lived.live(step)
         request = lived.request()
-        assert unread(MODES[mode](request), request.tools) == []
+        for mode, body in MODES.items():
+            assert unread(body(request), request.tools) == [], mode
 
 
 @pytest.mark.parametrize("model", ["anthropic", "openai"])

@@ -13,7 +13,6 @@ from functools import cache
 from itertools import pairwise
 from typing import Annotated, Any, Literal, TypeAlias, Union, get_args, get_origin, get_type_hints
 
-import pytest
 from pydantic import TypeAdapter
 
 from mcpagent.events import ignore
@@ -267,7 +266,8 @@ def request_of(name: str, messages: Sequence[Message], *, found: bool) -> ModelR
     return ModelRequest("You help.", tuple(messages), offered, deferred)
 
 
-def told(name: str, kind: Kind) -> list[Message]:
+@cache
+def told(name: str, kind: Kind) -> Sequence[Message]:
     """A question, the answer of this kind, saved and loaded, results for its calls and another question."""
     question = user_message("Rain?")
     answer = MODELS[name].read_answer(says(name, kind), request_of(name, [question], found=False)).message
@@ -306,11 +306,11 @@ def test_every_answer_can_be_followed_by_every_model(source: str, target: str) -
         assert searching == (not search_problem(MODELS[target], "auto", ()))
 
 
-@pytest.mark.parametrize("name", list(MODELS))
-@pytest.mark.parametrize("kind", ["tool search", "web search", "several calls", "words", "refusal", "cut call"])
+WHOLE: tuple[Kind, ...] = ("tool search", "web search", "several calls", "words", "refusal", "cut call")
+
+
+@each_row("name, kind", [(name, kind) for name in MODELS for kind in WHOLE if kind in kinds_of(name)])
 def test_a_whole_answer_goes_back_as_it_came(name: str, kind: Kind) -> None:
-    if kind not in kinds_of(name):
-        pytest.skip("this model searches no tools")
     answer, body = says(name, kind), moved(name, told(name, kind))
     match MODELS[name].protocol:
         case "messages":

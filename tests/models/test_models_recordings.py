@@ -7,7 +7,8 @@ for these tests after the same formats, are always used.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -100,11 +101,23 @@ OWN: dict[str, dict[str, Any]] = {
 }
 
 
-def recorded() -> Iterator[tuple[str, str, list[dict[str, Any]]]]:
-    """Each recording: its name, the protocol it is in, and its exchanges."""
-    yaml = pytest.importorskip("yaml", reason="PyYAML reads the recordings; pip install pyyaml")
+def recorded() -> Sequence[tuple[str, str, list[dict[str, Any]]]]:
+    """Return for each recording its name, the protocol it is in, and its exchanges, which nobody may change."""
+    pytest.importorskip("yaml", reason="PyYAML reads the recordings; pip install pyyaml")
+    return _read_recordings()
+
+
+@cache
+def _read_recordings() -> Sequence[tuple[str, str, list[dict[str, Any]]]]:
+    return list(_recordings())
+
+
+def _recordings() -> Iterator[tuple[str, str, list[dict[str, Any]]]]:
+    import yaml
+
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the one in C is ten times as fast
     for path in sorted(RECORDINGS.glob("*.yaml")):
-        exchanges = yaml.safe_load(path.read_text(encoding="utf-8"))["interactions"]
+        exchanges = yaml.load(path.read_text(encoding="utf-8"), loader)["interactions"]
         for protocol, part in (("messages", "/messages"), ("responses", "/responses"), ("chat", "/chat/completions")):
             own = [exchange for exchange in exchanges if part in exchange["request"]["uri"]]
             if own:

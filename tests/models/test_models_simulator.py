@@ -44,7 +44,7 @@ def made(name: str, simulator: Simulator, **more: Any) -> HttpModel:
     return makers()[name](simulator.url, api_key="k", sleep=Waits(), **more)
 
 
-ALL = pytest.mark.parametrize("name", list(makers()))
+ALL = each_row("name", list(makers()))
 
 
 def discovers(view: View) -> Sequence[Said]:

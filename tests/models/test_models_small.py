@@ -152,7 +152,7 @@ def listing(answer: bytes, status: int = 200) -> Iterator[tuple[str, list[str]]]
             """Says nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = Thread(target=server.serve_forever)
+    thread = Thread(target=server.serve_forever, args=(0.01,))  # how often it looks whether it is to end
     thread.start()
     try:
         yield f"http://127.0.0.1:{server.server_port}/v1", asked
