@@ -13,8 +13,8 @@ from mcpagent import Agent, Compaction, Recorder, Replay, RunOptions, SessionSto
 from mcpagent.events import ConversationCompacted, Event
 from mcpagent.models import FallbackModel
 from tests.compaction.windowed import SUMMARISE
+from tests.models.output_ways.test_asked_output import MODELS
 from tests.output.held import filled
-from tests.output.test_output_wire import MODELS
 from tests.output.used_types import City
 from tests.simulator.server import Fault, Simulator
 from tests.simulator.values import Said, View

@@ -15,7 +15,7 @@ from mcpagent.large_results.querying import query
 from mcpagent.large_results.reading_ranges import read_range
 from mcpagent.large_results.searching import search
 from mcpagent.models.scripted import Reply
-from tests.large_results.test_set_aside import READERS, call, last_result, names
+from tests.large_results.test_setting_aside import READERS, call, last_result, names
 from tests.terminal.process import ROOT
 
 

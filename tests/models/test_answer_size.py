@@ -22,7 +22,7 @@ from mcpagent.errors import ModelError
 from mcpagent.events import ignore
 from mcpagent.models import ModelSettings
 from mcpagent.models.answer_size import MOST_AT_ONCE, MOST_OF_AN_ERROR, MOST_STREAMED, AnswerSize
-from tests.models.test_models_hostile_answers import EACH, REQUEST, RawServer, answer, made, stream, whole
+from tests.models.test_http_model_hostile_answers import EACH, REQUEST, RawServer, answer, made, stream, whole
 from tests.servers.loopback import LoopbackServer, request_body
 from tests.tables import each_row
 

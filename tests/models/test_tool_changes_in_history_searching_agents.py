@@ -16,7 +16,7 @@ from mcpagent.events import Event, Notice, ToolsLoaded, ToolsSearched
 from mcpagent.models import AnthropicModel, FallbackModel, Model, OpenAIChatModel, OpenAIResponsesModel, ScriptedModel
 from mcpagent.models.capabilities import Capabilities
 from mcpagent.models.http_model import HttpModel
-from tests.models.test_models_agent import catalogue
+from tests.models.test_tool_changes_in_history_agents import catalogue
 from tests.simulator.server import Simulator
 from tests.simulator.values import PROVIDER_SEARCH, Said, View
 from tests.tables import each_row

@@ -30,7 +30,7 @@ from mcpagent.models.foreign_histories import read_history
 from mcpagent.tool_search.search_options import definition_tokens
 from mcpagent.window.estimates import DEFINITION_SHARE, IMAGE_TOKENS, message_tokens, text_tokens
 from tests.compaction.windowed import WindowedModel, asks_then_tells
-from tests.models.test_models_recordings import RECORDINGS, recorded
+from tests.models.test_http_model_recordings import RECORDINGS, recorded
 from tests.tables import each_row
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from mcpagent import Agent, ToolSearch
-from tests.large_results.test_set_aside import get_log, get_small
-from tests.models.test_models_agent import MODELS
+from tests.large_results.test_setting_aside import get_log, get_small
+from tests.models.test_tool_changes_in_history_agents import MODELS
 from tests.simulator.server import Simulator
 from tests.simulator.values import Said, View
 

@@ -32,7 +32,7 @@ from mcpagent.messages import (
 from mcpagent.models import AnthropicModel, ModelRequest, OpenAIChatModel, OpenAIResponsesModel
 from mcpagent.models.foreign_histories import read_history
 from mcpagent.models.http_model import HttpModel
-from tests.models.test_models_recordings import RECORDINGS, recorded
+from tests.models.test_http_model_recordings import RECORDINGS, recorded
 from tests.tables import each_row
 from tests.wire.bounded import bounded
 from tests.wire.scene import PNG

@@ -17,7 +17,7 @@ from mcpagent.events import ignore
 from mcpagent.messages import Message, Origin, Text, ToolCall, ToolDefinition, ToolResult, user_message
 from mcpagent.models import ModelRequest, OpenAIChatModel, resolve_model
 from mcpagent.models.openai.gemini_schema import gemini_schema
-from tests.models.test_models_simulator import SYSTEM, discovers, talk
+from tests.models.test_http_model_simulator import SYSTEM, discovers, talk
 from tests.simulator.gemini_rules import UNSIGNED, _check_schema
 from tests.simulator.server import Simulator
 from tests.tables import each_row
@@ -26,7 +26,7 @@ from tests.wire.life import Life, numbered
 from tests.wire.provider import PlayedProvider, Waits, chat_stream
 from tests.wire.scene import SEARCH, WEATHER
 
-SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
+SHARED = Path(__file__).resolve().parents[4] / "shared" / "data"
 RECORDING = SHARED / "cassettes" / "test_tool_availability_portability_matrix[R2-T5-local-search].yaml"
 
 

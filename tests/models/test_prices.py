@@ -14,7 +14,7 @@ from mcpagent.models import AnthropicModel, FallbackModel, ModelRequest, OpenAIC
 from mcpagent.models.base import ModelResponse, search_cost
 from mcpagent.models.prices import context_window, dollars_for
 from mcpagent.tool_search.search_options import paying_tokens
-from tests.models.test_models_agent import catalogue
+from tests.models.test_tool_changes_in_history_agents import catalogue
 from tests.scenes import session_tools
 from tests.tables import each_row
 from tests.wire.provider import PlayedProvider, anthropic_stream, chat_stream, text_block, tool_block

@@ -65,7 +65,7 @@ from mcpagent.tool_search.catalog import Catalogs, Listing
 from mcpagent.tool_search.search_options import ToolSearch
 from mcpagent.tools import Tool, ToolOutput
 from mcpagent.toolsets.sources import AnyTools
-from tests.models.test_models_settings import params_of
+from tests.models.test_model_settings import params_of
 from tests.simulator.server import Fault, Simulator
 from tests.simulator.values import CITED, PAGE, PROVIDER_RUN, PROVIDER_SEARCH, Said, View
 from tests.tables import each_row

@@ -18,8 +18,8 @@ from mcpagent.messages import Origin
 from mcpagent.models import AnthropicModel, ModelRequest, OpenAIChatModel, OpenAIResponsesModel
 from mcpagent.models.capabilities import Capabilities
 from mcpagent.models.local.prompted_calls import prompted
-from tests.models.test_models_agent import MODELS, TOPICS, Worker, catalogue
-from tests.models.test_models_recordings import RECORDINGS, recorded
+from tests.models.test_http_model_recordings import RECORDINGS, recorded
+from tests.models.test_tool_changes_in_history_agents import MODELS, TOPICS, Worker, catalogue
 from tests.simulator.server import Simulator
 from tests.wire.bounded import bounded
 from tests.wire.life import KINDS, Life, Step
