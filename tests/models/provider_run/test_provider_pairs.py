@@ -15,7 +15,7 @@ from mcpagent.messages import Origin, Part, ProviderBlock, Text, ToolCall, ToolR
 from mcpagent.models import AnthropicModel, ModelRequest, OpenAIChatModel, OpenAIResponsesModel
 from mcpagent.models.http_model import HttpModel
 from mcpagent.models.provider_run.provider_calls import calls_to_come
-from tests.models.provider_run.test_provider_tools import MCP
+from tests.models.provider_run.test_provider_tool_forms import MCP
 from tests.simulator.anthropic_rules import check
 from tests.tables import each_row
 from tests.wire.provider import PlayedProvider, anthropic_stream, text_block, tool_block
