@@ -22,7 +22,16 @@ from mcpagent.errors import ModelError
 from mcpagent.events import ignore
 from mcpagent.models import ModelSettings
 from mcpagent.models.answer_size import MOST_AT_ONCE, MOST_OF_AN_ERROR, MOST_STREAMED, AnswerSize
-from tests.models.test_http_model_hostile_answers import EACH, REQUEST, RawServer, answer, made, stream, whole
+from tests.models.test_http_model_hostile_answers import (
+    EACH,
+    PROTOCOLS,
+    REQUEST,
+    RawServer,
+    answer,
+    made,
+    stream,
+    whole,
+)
 from tests.servers.loopback import LoopbackServer, request_body
 from tests.tables import each_row
 
@@ -116,8 +125,14 @@ async def test_an_endless_stream_of_text_is_left(protocol: str) -> None:
 
 
 @pytest.mark.slow
-@EACH
-@pytest.mark.parametrize("what", ["a line", "comments", "json", "packed"])
+@pytest.mark.parametrize(
+    ("what", "protocol"),
+    [
+        *((what, protocol) for what in ("a line", "json", "packed") for protocol in PROTOCOLS),
+        ("comments", "messages"),
+        ("comments", "chat"),  # the same SDK reads comments of Responses
+    ],
+)
 async def test_what_brings_no_event_is_left_sooner(protocol: str, what: str) -> None:
     kind = "application/json" if what == "json" else "text/event-stream"
     comments = what == "comments"

@@ -14,7 +14,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mcpagent import Agent, ToolSearch
@@ -227,7 +227,7 @@ def test_the_call_of_a_lost_servers_tool_is_answered(name: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", list(PATHS))
 @given(steps=st.lists(made, max_size=8))
-@bounded
+@settings(bounded, max_examples=25)
 def test_in_any_life_every_request_begins_with_the_bytes_of_the_one_before(name: str, steps: list[Step]) -> None:
     only_grows(name, steps)
 
@@ -246,7 +246,7 @@ def only_grows(name: str, steps: list[Step]) -> None:
 @pytest.mark.slow
 @given(steps=st.lists(moving, max_size=8))
 @example([Step("search", (0,), "gpt"), Step("search", (1,), "sonnet"), Step("call", (0, 1), "gpt")])
-@bounded
+@settings(bounded, max_examples=25)
 def test_a_conversation_moves_between_providers(steps: list[Step]) -> None:
     sent, offered = asyncio.run(live([*steps, *(Step("talk", (), name) for name in PATHS)]))
     for name in PATHS:

@@ -15,7 +15,6 @@ from mcpagent.messages import user_message
 from mcpagent.models import ModelRequest, OpenAIChatModel
 from mcpagent.models.local.textual_calls import calls_in, may_be_all_call
 from mcpagent.models.local.textual_forms import FORMS
-from tests.speed import within
 from tests.tables import each_row
 from tests.wire.bounded import bounded
 from tests.wire.provider import PlayedProvider, chat_stream, failed
@@ -219,7 +218,7 @@ def test_long_hostile_answers_cost_little(filler: str) -> None:
     begun = time.process_time()
     for form in FORMS:
         calls_in(form.begins + filler * (150_000 // len(filler)), TOOLS)
-    assert within(time.process_time() - begun, 20)
+    assert time.process_time() - begun < 20  # of which it takes a hundredth
 
 
 @each_row(
