@@ -35,7 +35,7 @@ from mcpagent.mcp.transports.bytes_to_messages import FLOOD_BYTES, Junk, Message
 from mcpagent.models.base import ModelRequest
 from mcpagent.models.foreign_histories import read_history
 from mcpagent.toolsets.validation import verdict
-from tests.models.test_models_foreign_histories import MODELS
+from tests.models.test_foreign_histories import MODELS
 from tests.speed import within
 
 pytestmark = [pytest.mark.attack, pytest.mark.slow, pytest.mark.timeout(300)]

@@ -117,12 +117,12 @@ BAD_INPUTS: dict[str, BadInput] = {
             "config/test_config.test_more_servers_than_anybody_has",
         ),
     ),
-    "B22": BadInput("a model nobody knows", ("models/test_models_resolve.test_names_that_mean_nothing",)),
+    "B22": BadInput("a model nobody knows", ("models/test_resolve.test_names_that_mean_nothing",)),
     "B23": BadInput(
         "a key that is missing, empty or broken",
         (
-            "models/test_models_resolve.test_missing_and_broken_keys",
-            "models/test_models_resolve.test_a_named_key_variable_must_be_set",
+            "models/test_resolve.test_missing_and_broken_keys",
+            "models/test_resolve.test_a_named_key_variable_must_be_set",
         ),
     ),
     "B24": BadInput(
@@ -155,8 +155,8 @@ BAD_INPUTS: dict[str, BadInput] = {
     "B29": BadInput(
         "arguments of a call that are no object, or cut",
         (
-            "models/test_models_wire.test_arguments_are_one_object_or_malformed",
-            "models/test_models_wire.test_arguments_made_to_break_a_parser",
+            "models/test_wire_values.test_arguments_are_one_object_or_malformed",
+            "models/test_wire_values.test_arguments_made_to_break_a_parser",
             "run/test_agent.test_every_failure_goes_back_to_the_model_in_words",
         ),
     ),

@@ -45,9 +45,12 @@ def unread(body: Mapping[str, Any], offered: Iterable[ToolDefinition]) -> list[s
     return [
         tool.name
         for tool in offered
-        if json.dumps((tool.name, tool.description, tool.parameters)) not in read
-        and not any(as_text(tool) in text for text in words)
+        if json.dumps((tool.name, tool.description, tool.parameters)) not in read and not _is_in(as_text(tool), words)
     ]
+
+
+def _is_in(told: str, texts: Iterable[str]) -> bool:
+    return any(told in text for text in texts)
 
 
 def _read(body: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
