@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 
 import pytest
 from hypothesis import given, settings
@@ -31,7 +32,9 @@ TOOLS = {
 }
 
 
+@cache
 def index(strategy: RankingName = "bm25") -> ToolIndex:
+    """Only searched by tests."""
     found = ToolIndex(strategy, examples=lambda _tool: ())
     found.replace("main", [ToolDefinition(name, said, {}, "main") for name, said in TOOLS.items()])
     return found
@@ -74,6 +77,11 @@ def test_the_table_holds_what_people_say_for_one_another_at_a_computer() -> None
     ],
 )
 def test_so_a_tool_without_examples_is_found_by_them(query: str, name: str) -> None:
+    assert of_usual_words().search(query).names[:1] == (name,)
+
+
+@cache
+def of_usual_words() -> ToolIndex:
     tools = {
         "create_directory": "Create a new directory",
         "create_issue": "Create an issue",
@@ -84,7 +92,7 @@ def test_so_a_tool_without_examples_is_found_by_them(query: str, name: str) -> N
     }
     found = ToolIndex("bm25", examples=lambda _tool: ())
     found.replace("main", [ToolDefinition(name, said, {}, "main") for name, said in tools.items()])
-    assert found.search(query).names[:1] == (name,)
+    return found
 
 
 def test_a_word_of_a_tool_counts_more_than_a_synonym() -> None:
@@ -143,17 +151,22 @@ def test_guesses_of_one_word_make_no_match_sure() -> None:
         assert found.search(query).confidence != "high", query
 
 
+@cache
+def with_customers(strategy: RankingName) -> ToolIndex:
+    found = ToolIndex(strategy, examples=lambda _tool: ())
+    found.replace("main", [ToolDefinition(name, said, {}, "main") for name, said in TOOLS.items()])
+    nouns = ("orders", "addresses", "contacts", "contracts", "notes", "visits", "prices", "offers")
+    about = "List the {} of the customers of a repository"
+    found.replace("other", [ToolDefinition(f"list_customer_{noun}", about.format(noun), {}, "other") for noun in nouns])
+    return found
+
+
 @each_row("joint", [", ", " and ", " or ", " + ", " / ", "; ", " and then ", "\n"])
 @each_row("strategy", ["bm25", "hybrid"])
 def test_each_of_several_needs_is_found_however_they_are_joined(joint: str, strategy: RankingName) -> None:
     if strategy == "hybrid":
         pytest.importorskip("wordllama")
-    many = index(strategy)
-    others = [
-        ToolDefinition(f"list_customer_{noun}", f"List the {noun} of the customers of a repository", {}, "other")
-        for noun in ("orders", "addresses", "contacts", "contracts", "notes", "visits", "prices", "offers")
-    ]
-    many.replace("other", others)
+    many = with_customers(strategy)
     asked = joint.join(["current weather", "translate a text", "list the notes of the customers"])
     assert {"current_weather", "translate_text", "list_customer_notes"} <= set(many.search(asked).names)
 
@@ -187,7 +200,7 @@ PLAIN_CLAUSE_END = r"(?<=[\w\"')])[.!?;]+\s+|\n+|,?\s+(?:and then|then|and also|
 PLAIN_JOINT = r"(?<=[\w\"')])[.!?;]+\s+|\n+|,?\s+(?:and then|then|and also|also|and|or|plus)\s+|,\s+|\s+[+&/]\s+"
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.lists(st.sampled_from(JOINTS), max_size=14).map("".join))
 def test_a_text_is_parted_as_by_the_patterns_that_are_easier_to_read(text: str) -> None:
     assert CLAUSE_END.split(text) == re.split(PLAIN_CLAUSE_END, text, flags=re.IGNORECASE)
@@ -197,7 +210,7 @@ def test_a_text_is_parted_as_by_the_patterns_that_are_easier_to_read(text: str) 
 SPELLED = st.text("abc", min_size=3, max_size=9)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.lists(SPELLED, max_size=30, unique=True), st.text("abcd", min_size=4, max_size=9))
 def test_a_typo_is_looked_for_among_all_words_with_its_first_or_its_last_letter(known: list[str], word: str) -> None:
     spelling = Spelling()

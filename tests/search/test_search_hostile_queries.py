@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+from functools import cache
 
 import pytest
 
@@ -32,7 +33,9 @@ GOOD = [
 ]
 
 
+@cache
 def thousand_tools() -> ToolIndex:
+    """Only searched by tests."""
     index = ToolIndex("bm25")
     tools = [ToolDefinition(f"tool_{number}", "Applies a patch to aaa", {}, "main") for number in range(1_000)]
     index.replace("main", [*tools, ToolDefinition("create_issue", "Create an issue", {}, "main")])

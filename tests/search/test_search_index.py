@@ -108,9 +108,10 @@ def test_a_name_that_two_servers_share_gives_both() -> None:
 
 
 def test_six_names_at_once_are_the_first_six() -> None:
+    index = index_of()
     names = ["get_weather", "send_message", "read_file", "searchDocs", "list_channels", "create_folder"]
     for separator in (", ", " ", "|", "\n", " and ", " or ", " + ", "; "):
-        assert index_of().search(separator.join(names)).names[:6] == tuple(names)
+        assert index.search(separator.join(names)).names[:6] == tuple(names)
 
 
 @each_row("query", ["get weather and send message", "get weather, and send message", "Get Weather + send message"])

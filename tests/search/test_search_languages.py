@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,11 @@ TOOLS = [
 ]
 
 needs_the_model = pytest.mark.skipif(not has_multilingual_model(), reason="needs mcpagent[multilingual]")
+
+
+@cache
+def office() -> ToolIndex:
+    return index_of(*TOOLS)
 
 
 def index_of(*tools: ToolDefinition, cache_folder: Path | None = None) -> ToolIndex:
@@ -62,7 +68,7 @@ def test_nearly_all_of_them_are_found() -> None:
     ],
 )
 def test_a_few_words_of_another_language_find_the_tool(query: str, name: str) -> None:
-    assert index_of(*TOOLS).search(query).names[:1] == (name,)
+    assert office().search(query).names[:1] == (name,)
 
 
 @needs_the_model
@@ -72,7 +78,7 @@ def test_vectors_are_kept_on_disk_and_the_same_texts_give_the_same_scores(tmp_pa
 
     first = told(index_of(*TOOLS, cache_folder=tmp_path))
     assert list(tmp_path.rglob("*")), "nothing was kept"
-    assert told(index_of(*reversed(TOOLS), cache_folder=tmp_path)) == first == told(index_of(*TOOLS))
+    assert told(index_of(*reversed(TOOLS), cache_folder=tmp_path)) == first == told(office())
 
 
 @needs_the_model

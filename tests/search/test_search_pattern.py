@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from functools import cache
 
 from mcpagent.messages import ToolDefinition
 from mcpagent.search import ToolIndex
@@ -13,16 +14,18 @@ from tests.speed import within
 from tests.tables import each_row
 
 
-def index_with(text: str) -> ToolIndex:
+@cache
+def tools_that_say(text: str) -> ToolIndex:
+    """A thousand of them, for tests that only search."""
     index = ToolIndex("bm25")
     index.replace("main", [ToolDefinition(f"tool_{number}", text, {}, "main") for number in range(1000)])
+    index.search("warm up .* the engine")
     return index
 
 
 @each_row("pattern, text", HOSTILE_PATTERNS)
 async def test_a_hostile_pattern_is_answered_in_time_and_never_holds_the_loop(pattern: str, text: str) -> None:
-    index = index_with(text)
-    index.search("warm up .* the engine")
+    index = tools_that_say(text)
     longest_hold = 0.0
     answered = False
 
@@ -46,7 +49,8 @@ async def test_a_hostile_pattern_is_answered_in_time_and_never_holds_the_loop(pa
 
 
 def test_a_slow_pattern_is_searched_as_words_and_says_so() -> None:
-    index = index_with(A_END)
+    index = ToolIndex("bm25")
+    index.replace("main", [ToolDefinition(f"tool_{number}", A_END, {}, "main") for number in range(9)])
     index.replace("other", [ToolDefinition("apply_patch", "Apply a patch", {}, "other")])
     result = index.search("(a+)+$|patch (a|aa)+$")
     assert any("searched for its words" in note for note in result.notes)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import pytest
 
 from mcpagent.messages import ToolDefinition
@@ -100,14 +102,20 @@ ODD = [
 ]
 
 
+@cache
+def everyday(strategy: str) -> ToolIndex:
+    """Only searched by tests."""
+    index = ToolIndex(strategy)  # type: ignore[arg-type]
+    index.replace("all", [*TOOLS, *EVERYDAY])
+    return index
+
+
 @each_row("strategy", STRATEGIES)
 @each_row("request_, prefix", ODD)
 def test_what_is_worded_oddly_is_shown_and_marked_if_weak(strategy: str, request_: str, prefix: str) -> None:
     if strategy == "hybrid":
         pytest.importorskip("wordllama")
-    index = ToolIndex(strategy)  # type: ignore[arg-type]
-    index.replace("all", [*TOOLS, *EVERYDAY])
-    result = index.search(request_)
+    result = everyday(strategy).search(request_)
     assert any(name.startswith(prefix) for name in result.names), result.names
     assert result.confidence == ("high" if result.strength >= result.least else "low")
     assert all(match.score > 0 for match in result.matches)
@@ -116,12 +124,17 @@ def test_what_is_worded_oddly_is_shown_and_marked_if_weak(strategy: str, request
 SUMS = ("2+2", "2 ** 8", "2**8", "(3+4)*5", "1.5*2", "what is 3*4?", "10/2", "7-3", "√2", "100 / 7 =")
 
 
+@cache
+def everyday_and_numbers() -> ToolIndex:
+    numbered = ToolDefinition("make_22", "Version 2222 of 3334, 77-34 and 105 to 10/2: makes 1.55552 of 3444", {}, "v")
+    index = ToolIndex("bm25")
+    index.replace("all", [*TOOLS, *EVERYDAY, numbered])
+    return index
+
+
 @each_row("sum_", SUMS)
 def test_a_sum_is_reckoned_and_no_pattern(sum_: str) -> None:
-    index = ToolIndex("bm25")
-    numbered = ToolDefinition("make_22", "Version 2222 of 3334, 77-34 and 105 to 10/2: makes 1.55552 of 3444", {}, "v")
-    index.replace("all", [*TOOLS, *EVERYDAY, numbered])
-    result = index.search(sum_)
+    result = everyday_and_numbers().search(sum_)
     assert (result.names[0], result.how, result.error) == ("calc__evaluate", "ranked", "")
 
 
@@ -131,8 +144,7 @@ def test_a_date_or_a_number_is_no_sum(said: str) -> None:
 
 
 def test_weak_matches_are_shown_and_not_counted() -> None:
-    index = ToolIndex("bm25")
-    index.replace("all", [*TOOLS, *EVERYDAY])
+    index = everyday("bm25")
     weak = index.search("who owns the workspace of Berlin and the moon", 2)
     assert weak.confidence == "low"
     assert (weak.found, len(weak.matches)) == (0, 2)
@@ -140,8 +152,7 @@ def test_weak_matches_are_shown_and_not_counted() -> None:
 
 
 def test_in_a_list_of_queries_the_weak_ones_are_named() -> None:
-    index = ToolIndex("bm25")
-    index.replace("all", [*TOOLS, *EVERYDAY])
+    index = everyday("bm25")
     weak = "who owns the workspace of Berlin and the moon"
     both = index.search(["share the image", weak])
     assert both.confidence == "high"
@@ -151,8 +162,7 @@ def test_in_a_list_of_queries_the_weak_ones_are_named() -> None:
 
 
 def test_in_a_list_of_queries_only_what_fits_is_counted() -> None:
-    index = ToolIndex("bm25")
-    index.replace("all", [*TOOLS, *EVERYDAY])
+    index = everyday("bm25")
     weak, other = "who owns the workspace of Berlin and the moon", "the account of a stranger on the moon"
     neither = index.search([weak, other], 8)
     assert (neither.confidence, neither.found, len(neither.matches)) == ("low", 0, 8)
