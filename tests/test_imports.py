@@ -11,11 +11,8 @@ from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import cast
 
-from tests.tables import each_row
-
-PACKAGE = Path(__file__).resolve().parents[1] / "mcpagent"
+from tests.package import MODULES, PACKAGE, nodes, tree
 
 ORDER = (
     "errors",
@@ -82,18 +79,6 @@ def room_of(module: str) -> str:
     """The root module or folder; the folders of `cli` are rooms of their own."""
     steps = module.removeprefix("mcpagent.").split(".")
     return "/".join(steps[:2]) if steps[0] == "cli" and len(steps) > 2 else steps[0]
-
-
-MODULES: dict[str, Path] = {
-    ".".join(("mcpagent", *path.relative_to(PACKAGE).with_suffix("").parts)).removesuffix(".__init__"): path
-    for path in sorted(PACKAGE.rglob("*.py"))
-}
-
-
-@cache
-def nodes(path: Path) -> tuple[ast.AST, ...]:
-    """All that a file consists of: its `ast.Module`, and what is inside."""
-    return tuple(ast.walk(ast.parse(path.read_text("utf-8"))))
 
 
 @cache
@@ -200,7 +185,7 @@ def test_a_function_has_a_name_of_its_own() -> None:
     named = Counter(
         node.name
         for path in paths
-        for node in cast("ast.Module", nodes(path)[0]).body
+        for node in tree(path).body
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not node.name.startswith("_")
     )
     assert {name for name, count in named.items() if count > 1} <= SAID_TWICE
@@ -236,29 +221,26 @@ def loaded_by(code: str) -> set[str]:
     return set(json.loads(done.stdout.splitlines()[-1]))
 
 
-@each_row(
-    "code",
-    [
-        "import mcpagent",
-        "from mcpagent import Agent",
-        "from mcpagent import Agent; Agent('offline')",
-        "from mcpagent import Agent, Tracing; Agent('offline', wrappers=[Tracing(), Tracing(file='trace.jsonl')])",
-        "from mcpagent import *",
-    ],
-)
-def test_importing_loads_no_heavy_package(code: str) -> None:
+def test_importing_loads_no_heavy_package() -> None:
+    """One process for all of it: what is not loaded at its end was loaded by no line of it."""
+    code = (
+        "import mcpagent\n"
+        "from mcpagent import *\n"
+        "Agent('offline')\n"
+        "Agent('offline', wrappers=[Tracing(), Tracing(file='trace.jsonl')])\n"
+    )
     assert not loaded_by(code) & set(HEAVY)
 
 
-@each_row("arguments", [["--help"], ["--version"], ["tools", "search", "--help"]])
-def test_help_loads_no_heavy_package(arguments: list[str]) -> None:
+def test_help_loads_no_heavy_package() -> None:
     code = (
         "import sys\n"
-        f"sys.argv = ['mcpagent', *{arguments!r}]\n"
         "from mcpagent.cli import main\n"
-        "try:\n"
-        "    main()\n"
-        "except SystemExit as end:\n"
-        "    assert not end.code, end.code\n"
+        "for words in ['--help'], ['--version'], ['tools', 'search', '--help']:\n"
+        "    sys.argv = ['mcpagent', *words]\n"
+        "    try:\n"
+        "        main()\n"
+        "    except SystemExit as end:\n"
+        "        assert not end.code, end.code\n"
     )
     assert not loaded_by(code) & set(HEAVY)
