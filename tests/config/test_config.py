@@ -432,7 +432,7 @@ JSON = st.recursive(
 
 
 @given(st.binary(max_size=200) | st.builds(lambda value: json.dumps({"mcpServers": value}).encode(), JSON))
-@settings(deadline=None)
+@settings(max_examples=60)
 def test_any_file_loads_or_is_one_printable_line(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
     file = tmp_path_factory.getbasetemp() / "any.json"
     file.write_bytes(content)
@@ -449,7 +449,7 @@ def test_any_file_loads_or_is_one_printable_line(tmp_path_factory: pytest.TempPa
         st.from_regex(r"[a-z]{1,8}", fullmatch=True), st.lists(st.text(max_size=10), max_size=3), min_size=1, max_size=4
     )
 )
-@settings(deadline=None)
+@settings(max_examples=60)
 def test_comments_and_trailing_commas_change_nothing(
     tmp_path_factory: pytest.TempPathFactory, servers: dict[str, list[str]]
 ) -> None:

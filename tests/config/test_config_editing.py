@@ -118,7 +118,7 @@ def comment_texts(text: str) -> list[str]:
     return [re.sub(r"\s+", " ", found).strip() for found in told(text)]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(data=st.data(), value=OBJECT, key=st.sampled_from(["a", "b", "new", "//"]), inner=st.booleans(), new=JSON)
 def test_setting_a_value_sets_it_and_nothing_else(
     data: st.DataObject, value: dict[str, Any], key: str, inner: bool, new: Any
@@ -139,7 +139,7 @@ def test_setting_a_value_sets_it_and_nothing_else(
         assert comment_texts(after) == comment_texts(text)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(data=st.data(), value=OBJECT, key=st.sampled_from(["a", "b", "new", "//"]), inner=st.booleans())
 def test_removing_a_value_removes_it_and_nothing_else(
     data: st.DataObject, value: dict[str, Any], key: str, inner: bool

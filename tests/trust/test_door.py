@@ -145,17 +145,18 @@ def test_what_reaches_a_server_where_nobody_can_be_asked(said: str, door: str, t
         assert f"denied: {WISHES[wish][3]} (" in err
 
 
-@each_row("wish", sorted(ALL))
-def test_the_flag_that_is_named_lets_just_that_through(wish: str, tmp_path: Path) -> None:
+def test_the_flag_that_is_named_lets_just_that_through(tmp_path: Path) -> None:
     log = tmp_path / "received"
-    server = over_stdio("web", log)
-    _, err = ask(tmp_path, server, wishes())
-    [line] = [part for part in err.split("denied: ") if part.startswith(f"{WISHES[wish][3]} (")]
-    flag, rule = shlex.split(line.partition("allow it with ")[2])[:2]
-    assert flag == "--allow"
-    assert reached(log) == set()
-    ask(tmp_path, server, wishes(), allow=(rule,))
-    assert reached(log) == {wish}
+    with over_http("web", log) as server:
+        _, err = ask(tmp_path, server, wishes())
+        assert reached(log) == set()
+        for wish in ALL:
+            [line] = [part for part in err.split("denied: ") if part.startswith(f"{WISHES[wish][3]} (")]
+            flag, rule = shlex.split(line.partition("allow it with ")[2])[:2]
+            assert flag == "--allow"
+            ask(tmp_path, server, wishes(), allow=(rule,))
+            assert reached(log) == {wish}
+            log.unlink()
 
 
 async def test_a_library_is_asked_about_what_is_wanted_of_which_server(tmp_path: Path) -> None:
@@ -246,20 +247,20 @@ NAMES = ("push", "Push", "pu\u200bsh", "push\u00a0", "push.", "ｐｕｓｈ", "p
 @each_row("rules", [{"deny": ("web.push",)}, {"deny": ("push",)}, {"approval": {"push": "deny"}}])
 def test_what_denies_a_tool_denies_what_could_pass_for_it(rules: dict[str, Any], tmp_path: Path) -> None:
     log = tmp_path / "received"
-    server = over_stdio("web", log, NAMES)
-    if "approval" in rules:
-        server = replace(server, approval=(("push", "deny"),))
-        rules = {}
-    offered = asyncio.run(_offered(server))
-    ask(tmp_path, server, [call(name, f"c{at}") for at, name in enumerate(offered)], approve="all", **rules)
+    with over_http("web", log, NAMES) as server:
+        if "approval" in rules:
+            server = replace(server, approval=(("push", "deny"),))
+            rules = {}
+        offered = asyncio.run(_offered(server))
+        ask(tmp_path, server, [call(name, f"c{at}") for at, name in enumerate(offered)], approve="all", **rules)
     assert received(log) == [("tools/call", "pull")]
 
 
 def test_what_allows_a_tool_allows_no_other(tmp_path: Path) -> None:
     log = tmp_path / "received"
-    server = over_stdio("web", log, NAMES)
-    offered = asyncio.run(_offered(server))
-    ask(tmp_path, server, [call(name, f"c{at}") for at, name in enumerate(offered)], allow=("web.push",))
+    with over_http("web", log, NAMES) as server:
+        offered = asyncio.run(_offered(server))
+        ask(tmp_path, server, [call(name, f"c{at}") for at, name in enumerate(offered)], allow=("web.push",))
     assert received(log) == [("tools/call", "push")]
 
 
@@ -275,7 +276,8 @@ async def _offered(server: ServerConfig) -> list[str]:
 async def test_what_is_disabled_stays_so_in_another_spelling(
     options: dict[str, Any], expected: list[str], tmp_path: Path
 ) -> None:
-    assert await _offered(over_stdio("web", tmp_path / "received", NAMES, **options)) == expected
+    with over_http("web", tmp_path / "received", NAMES, **options) as server:
+        assert await _offered(server) == expected
 
 
 @pytest.mark.slow
