@@ -232,7 +232,7 @@ def programs(draw: st.DrawFn) -> tuple[str, int]:
     return source, source[: source.rindex("1 / 0")].count("\n") + 1
 
 
-@settings(max_examples=80)
+@settings(max_examples=50)
 @given(programs())
 def test_which_statement_runs_is_known_at_any_line(one: tuple[str, int]) -> None:
     """Run by another interpreter: what is fed fails where the program does, in the statement that it tells."""

@@ -192,20 +192,29 @@ HOSTILE_RESULTS: list[tuple[ToolOutput, str, str]] = [
 ]
 
 
-@each_row("output, program, words", HOSTILE_RESULTS)
-async def test_what_a_tool_gives_is_data(output: ToolOutput, program: str, words: str) -> None:
+async def test_what_a_tool_gives_is_data() -> None:
+    """In one conversation: whatever was given, the variables of the program that asked for it are there after it."""
+    left = iter([output for output, _, _ in HOSTILE_RESULTS])
+
     async def run(_arguments: dict[str, Any]) -> ToolOutput:
-        return output
+        return next(left)
 
     give = Tool(ToolDefinition("give", "Give.", {"type": "object"}, original_name="give"), run)
     search = ToolCall("", "search_tools", {"query": "select:give"})
-    code = ToolCall("", "run_code", {"code": f"from tools.functions import give\nkept = 1\n{program}"})
-    model = ScriptedModel([search, code, ToolCall("", "run_code", {"code": "kept"}), "done"])
-    async with Agent(model, tools=[give], with_code_mode=True) as agent:
+    programs = [
+        code
+        for number, (_, program, _) in enumerate(HOSTILE_RESULTS)
+        for code in (f"from tools.functions import give\nkept = {number}\n{program}", "kept")
+    ]
+    model = ScriptedModel([search, *(ToolCall("", "run_code", {"code": code}) for code in programs), "done"])
+    options = RunOptions(limits=Limits(turns=1_000))
+    async with Agent(model, tools=[give], with_code_mode=True, options=options) as agent:
         await agent.ask("go")
-        _, ran, after = [one.text for message in agent.messages for one in message.tool_results]
-    assert words in ran
-    assert after == "1"
+        _, *results = [one.text for message in agent.messages for one in message.tool_results]
+    for number, (_, program, words) in enumerate(HOSTILE_RESULTS):
+        assert words in results[2 * number], program
+        assert results[2 * number + 1] == str(number), program
+    assert next(left, None) is None
 
 
 async def test_a_run_that_is_cancelled_amid_gather_ends_its_calls_and_keeps_the_variables() -> None:

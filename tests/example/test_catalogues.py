@@ -11,6 +11,7 @@ import random
 import re
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from mcpagent.models.scripted import ScriptedModel
 from mcpagent.prompt.builder import category_line, system_prompt, tool_search_section
 from mcpagent.tool_search.search_options import ToolSearch
 from mcpagent.tool_search.search_tools import tool_search_tools
+from mcpagent.tool_search.session_tools import SessionTools
 from mcpagent.tools import Tool, ToolOutput
 from tests.scenes import offered, results, session_tools
 
@@ -163,6 +165,7 @@ async def test_every_tool_is_found_added_and_called_on_its_own_server(
     model = ScriptedModel([*script, "done"])
     async with Agent(model, mcp_config=config, with_tool_search_mode=True) as agent:
         assert await agent.ask("call everything") == "done"
+        assert tokens_of(model.requests[0]) < FIRST_REQUEST_TOKENS < agent.tools.tokens(known) / 50
     assert offered(model.requests[-1])[2:] == names
     answers = {result.call_id: result for result in results(model.requests[-1].messages)}
     for name, tool in known.items():
@@ -177,48 +180,58 @@ def _schema_of(catalogues: dict[str, dict[str, Any]], tool: ToolDefinition) -> A
     return next(item["inputSchema"] for item in listed if item["name"] == tool.original_name)
 
 
-async def test_the_first_request_is_small(config: dict[str, Any]) -> None:
-    model = ScriptedModel(["hello"])
-    async with Agent(model, mcp_config=config, with_tool_search_mode=True) as agent:
-        await agent.ask("hello")
-        known = agent.tools.tokens(agent.known_tools)
-    request = model.requests[0]
+def tokens_of(request: ModelRequest) -> float:
     shown = [
         {"name": tool.name, "description": tool.description, "parameters": tool.parameters} for tool in request.tools
     ]
-    tokens = (len(json.dumps(shown)) + len(request.system)) / 4
-    assert tokens < FIRST_REQUEST_TOKENS < known / 50
+    return (len(json.dumps(shown)) + len(request.system)) / 4
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("orders", [50, pytest.param(1_000, marks=pytest.mark.slow)])
-def test_any_order_of_connecting_gives_the_same_bytes(catalogues: dict[str, dict[str, Any]], orders: int) -> None:
+def test_the_first_request_is_small(catalogues: dict[str, dict[str, Any]]) -> None:
+    """Of a session over the catalogues themselves: the servers are started where every tool of them is called."""
+    catalog, request = offer(tools_in(catalogues), catalogues)
+    known = catalog.tokens(catalog.names.values())
+    assert tokens_of(request) < FIRST_REQUEST_TOKENS < known / 50
+
+
+def tools_in(catalogues: dict[str, dict[str, Any]]) -> list[Tool]:
     async def run(arguments: dict[str, Any]) -> ToolOutput:
         return ToolOutput(())
 
-    tools = [
+    return [
         Tool(ToolDefinition(tool["name"], tool.get("description", ""), tool["inputSchema"], server, tool["name"]), run)
         for server, item in catalogues.items()
         for tool in item["tools"]
     ]
+
+
+def offer(
+    tools: list[Tool], catalogues: dict[str, dict[str, Any]], pinned: Sequence[str] = (), adds: bool = False
+) -> tuple[SessionTools, ModelRequest]:
+    """A session's tools and its first request; with `adds`, after ten of the tools were added."""
     descriptions = {server: str(item.get("instructions") or "") for server, item in catalogues.items()}
+    conversation = Conversation()
+    catalog = session_tools(tools, ToolSearch(), pinned=pinned, descriptions=descriptions, conversation=conversation)
+    catalog.virtual = tool_search_tools(catalog)
+    lines = [category_line(item.name, item.description, item.tools) for item in catalog.categories()]
+    if adds:
+        conversation.note([ToolsChanged(added=catalog.definitions(tuple(catalog.deferred)[::120]))])
+    return catalog, ModelRequest(
+        system_prompt("", tool_search_section(lines)),
+        (user_message("hello"),),
+        tuple(tool.definition for tool in catalog.offer()),
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("orders", [50, 1_000])
+def test_any_order_of_connecting_gives_the_same_bytes(catalogues: dict[str, dict[str, Any]], orders: int) -> None:
+    tools = tools_in(catalogues)
 
     def request() -> tuple[bytes, dict[Any, str]]:
         """The request after ten tools were added, as bytes; and all names."""
-        conversation = Conversation()
-        catalog = session_tools(
-            tools, ToolSearch(), pinned=["search"], descriptions=descriptions, conversation=conversation
-        )
-        catalog.virtual = tool_search_tools(catalog)
-        lines = [category_line(item.name, item.description, item.tools) for item in catalog.categories()]
-        conversation.note([ToolsChanged(added=catalog.definitions(tuple(catalog.deferred)[::120]))])
-        offer = catalog.offer()
-        model_request = ModelRequest(
-            system_prompt("", tool_search_section(lines)),
-            (user_message("hello"),),
-            tuple(tool.definition for tool in offer),
-        )
-        return json.dumps(AnthropicModel("claude-sonnet-4-6").request_body(model_request)).encode(), dict(catalog.names)
+        catalog, first = offer(tools, catalogues, pinned=["search"], adds=True)
+        return json.dumps(AnthropicModel("claude-sonnet-4-6").request_body(first)).encode(), dict(catalog.names)
 
     expected = request()
     order = random.Random(7)

@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -344,6 +345,7 @@ def test_encodings_round_trip(sample: str) -> None:
 
 
 @given(st.from_regex(r"[A-Z0-9]{1,6}( [A-Z0-9]{1,6}){0,3}", fullmatch=True))
+@settings(max_examples=50)
 def test_morse_round_trips(sample: str) -> None:
     assert text.from_morse_code(text.to_morse_code(sample)) == sample
 
@@ -483,10 +485,15 @@ def test_system_tells_no_names(folder: Path) -> None:
     ],
 )
 def test_everyday_questions_find_their_tool_by_words_alone(query: str, name: str) -> None:
+    assert name in [match.tool.name for match in searched().search(query).matches]
+
+
+@cache
+def searched() -> ToolIndex:
     tools = [
         ToolDefinition(tool.name, tool.description or "", tool.input_schema, "demo", tool.name)
         for tool in asyncio.run(build_server().list_tools())
     ]
     index = ToolIndex("bm25")
     index.replace("demo", tools)
-    assert name in [match.tool.name for match in index.search(query).matches]
+    return index

@@ -169,7 +169,7 @@ def refusal(response: httpx2.Response) -> str:
     return str(document["error"])
 
 
-@each_row("connect", [in_process, over_loopback])
+@pytest.mark.parametrize("connect", [over_loopback, pytest.param(in_process, marks=pytest.mark.slow)])
 async def test_three_users_are_answered_side_by_side_and_nothing_of_theirs_mixes(connect: Any) -> None:
     model = SideBySide(PLANS)
     app = make_app(make_agent(model))

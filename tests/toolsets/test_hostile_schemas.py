@@ -17,19 +17,21 @@ from mcpagent.toolsets.validation import Verdict, verdict, verdict_beside
 from tests.scenes import call
 from tests.speed import within
 from tests.tables import each_row
-from tests.toolsets.hostile_schemas import ATTACKS, LONG, bomb
+from tests.toolsets.hostile_schemas import ATTACKS, LONG, NESTED, bomb
 
-OF_50_MB = [name for name in ATTACKS if name.startswith("50 MB of")]
+LARGE = [name for name in ATTACKS if name.startswith("50 MB of")] + ["an enum of a million"]
+MORE_PATTERNS = [f"pattern {pattern}" for pattern in NESTED[1:]]
+"""Each ends at the limit of time for patterns, as the first does."""
 
 
-@each_row("name", [name for name in ATTACKS if name not in OF_50_MB])
+@each_row("name", [name for name in ATTACKS if name not in (*LARGE, *MORE_PATTERNS)])
 async def test_a_hostile_schema_is_answered_in_time_and_never_holds_the_loop(name: str) -> None:
     await check_time(name)
 
 
 @pytest.mark.slow
-@each_row("name", OF_50_MB)
-async def test_nor_does_one_of_50_megabytes(name: str) -> None:
+@each_row("name", [*LARGE, *MORE_PATTERNS])
+async def test_nor_does_a_large_one_or_another_pattern(name: str) -> None:
     await check_time(name)
 
 
