@@ -1,4 +1,5 @@
-"""The tree: a total reading order without circles, names that stand once, folders of bounded size, a light start."""
+"""The tree: a total reading order without circles, names that stand once, folders of bounded size, few places that
+listen or open databases, a light start."""
 
 from __future__ import annotations
 
@@ -209,6 +210,52 @@ def test_folders_are_small() -> None:
     files = Counter(path.parent for path in MODULES.values() if path.name != "__init__.py" or path.parent == PACKAGE)
     assert files.pop(PACKAGE) <= MOST_AT_ROOT
     assert {folder.name: count for folder, count in files.items() if count > MOST_IN_FOLDER} == {}
+
+
+LISTENS = {"start_server", "start_unix_server", "create_server", "create_unix_server", "bind", "HTTPServer"}
+SERVES = {"http.server", "socketserver", "uvicorn", "starlette", "fastapi", "aiohttp", "flask", "xmlrpc"}
+
+
+def test_nothing_of_ours_listens_but_the_page_of_a_sign_in() -> None:
+    """Threats of an HTTP server have to be looked at again by whoever adds one."""
+    found = {
+        f"{path.relative_to(PACKAGE).as_posix()}: {name}"
+        for path in MODULES.values()
+        for node in nodes(path)
+        for name in _serving(node)
+    }
+    assert found == {"mcp/auth/oauth.py: start_server('127.0.0.1')"}
+
+
+def _serving(node: ast.AST) -> Iterator[str]:
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in LISTENS:
+        owner = node.func.value
+        if isinstance(owner, ast.Name) and owner.id == "definition":  # `Definition.bind`, which binds tools
+            return
+        if isinstance(owner, ast.Attribute) and owner.attr == "definition":
+            return
+        if ast.unparse(owner).startswith("signature("):  # binds arguments
+            return
+        yield f"{node.func.attr}({', '.join(ast.unparse(item) for item in node.args[1:2])})"
+    modules = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+    modules += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+    yield from (module for module in modules if module in SERVES or module.split(".")[0] in SERVES)
+
+
+def test_databases_are_opened_in_these_places() -> None:
+    """A database that is locked, full or no database has to be looked at by whoever adds one."""
+    opens = {
+        path.relative_to(PACKAGE).as_posix()
+        for path in MODULES.values()
+        for node in nodes(path)
+        if isinstance(node, ast.Attribute) and ast.unparse(node) == "sqlite3.connect"
+    }
+    assert opens == {
+        "durable/database.py",
+        "search/learning.py",
+        "search/meaning/vector_cache.py",
+        "sessions/sqlite.py",
+    }
 
 
 LOADED = "import json, sys; print(json.dumps(sorted({name.split('.')[0] for name in sys.modules})))"

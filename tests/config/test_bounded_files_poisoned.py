@@ -29,8 +29,8 @@ from mcpagent.models.local.server_traits import ServerTraits, TraitCache
 from mcpagent.search.learning import SearchHistory
 from mcpagent.search.uses import Uses
 from mcpagent.trust.trust_store import TrustStore
-from tests.search.test_search_embedding import CountingEmbedder, index_with
-from tests.search.test_search_saved import QUERIES, answers, index_in
+from tests.search.meaning.test_embedding import CountingEmbedder, index_with
+from tests.search.test_saved import QUERIES, answers, index_in
 from tests.tables import each_row
 from tests.terminal.process import SMALL_SERVER
 

@@ -26,10 +26,10 @@ from mcpagent.mcp.lists.pins import PinStore
 from mcpagent.messages import ToolDefinition
 from mcpagent.search.learning import SearchHistory
 from tests.chat.test_cli_chat_commands import answer, scene
+from tests.config.test_bounded_files_planted import ONLY_ROOT, SOMEBODY
 from tests.tables import each_row
 from tests.terminal.process import ROOT, environment, run
 from tests.trust.canary import fifo
-from tests.trust.test_planted_files import ONLY_ROOT, SOMEBODY
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="written for POSIX")
 
@@ -187,7 +187,7 @@ def write(kind: str, who: str, number: int, folder: Path) -> None:
 PROGRAM = """
 import sqlite3, sys
 from pathlib import Path
-from tests.trust.test_written_files import write
+from tests.config.test_file_changes_attacked import write
 
 kind, who, folder, count = sys.argv[1], sys.argv[2], Path(sys.argv[3]), int(sys.argv[4])
 for number in range(count):

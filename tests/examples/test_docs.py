@@ -37,7 +37,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 NOT_RUN = {
-    ("README.md", "python3 examples/tool_search/run.py"): "tests/example/test_example.py, slow lane",
+    ("README.md", "python3 examples/tool_search/run.py"): "tests/examples/test_tool_search.py, slow lane",
     (
         "README.md",
         "python3 -m venv .venv && .venv/bin/pip install -e '.[test]' && .venv/bin/pytest -n 3 -m 'not slow'",
@@ -281,7 +281,7 @@ def test_every_block_says_what_it_is() -> None:
         assert all(fence != "```" for fence in fences[::2]), f"{page.name}: a block without a kind"
 
 
-@each_row("page", PAGES)
+@each_row("page", [*PAGES, *(ROOT / name for name in ("CONTRIBUTING.md", "AGENTS.md", "SECURITY.md"))])
 def test_links_lead_somewhere(page: Path) -> None:
     words = re.sub(r"(?ms)^```.*?^```", "", page.read_text("utf-8"))
     for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", words):

@@ -30,7 +30,7 @@ from mcpagent.models.local.server_traits import ServerTraits, TraitCache
 from mcpagent.search.learning import SearchHistory
 from mcpagent.trust.descriptions import Description, Fact
 from mcpagent.trust.trust_store import TrustStore
-from tests.search.test_search_saved import answers, index_in
+from tests.search.test_saved import answers, index_in
 from tests.trust.canary import PYTHON, Canary
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="written for POSIX permissions")

@@ -15,7 +15,7 @@ from mcpagent.messages import ToolDefinition
 from mcpagent.search import SearchHistory, SearchResult, ToolIndex
 from mcpagent.search.result import RankingName
 from mcpagent.search.shared import MOST_LEFT, SharedIndex
-from tests.search.test_search_properties import tools_numbered
+from tests.search.test_index_properties import tools_numbered
 
 ABOUT = {"main": "everyday office work", "side": "Heavy machinery and cranes"}
 MAIN = tools_numbered(range(1))

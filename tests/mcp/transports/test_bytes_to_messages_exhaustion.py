@@ -15,7 +15,7 @@ import pytest
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform == "win32", reason="needs the resource module")]
 
-SERVER = Path(__file__).resolve().parents[1] / "servers" / "exhausting.py"
+SERVER = Path(__file__).resolve().parents[2] / "servers" / "exhausting.py"
 MOST_MEGABYTES = 300
 
 CLIENT = """
