@@ -25,6 +25,18 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--seeds", choices=("quarter", "all"), default="quarter", help="how many of the kills and random inputs to try"
+    )
+
+
+@pytest.fixture(scope="session")
+def share_of_seeds(pytestconfig: pytest.Config) -> float:
+    """What part of the kills and random inputs of `tests/attack` is tried: 0.25, or 1 with `--seeds all`."""
+    return 1.0 if pytestconfig.getoption("--seeds") == "all" else 0.25
+
+
 @pytest.fixture(scope="session")
 def anyio_backend() -> str:
     return "asyncio"
