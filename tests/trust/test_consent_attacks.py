@@ -24,7 +24,7 @@ from mcpagent.cards.reading import load_card
 from mcpagent.cards.teams import read_team
 from mcpagent.cli.frame.configuration import load_configuration
 from mcpagent.cli.may_run.project_trust import ask_trust
-from mcpagent.errors import ServerError
+from mcpagent.errors import ConfigError, ServerError
 from mcpagent.mcp.transports.stdio import StdioTransport
 from tests.tables import each_row
 from tests.terminal.process import environment, on_a_terminal, run
@@ -149,36 +149,40 @@ def test_a_script_that_changed_after_the_yes(canary: Canary, tmp_path: Path) -> 
     assert canary.words == {"changed"}
 
 
-@each_row(
-    "entry",
-    [
-        {"command": "env", "args": ["python3", "./tool/server.py"]},
-        {"command": PYTHON, "args": ["-m", "tool.server"]},
-        {"command": PYTHON, "args": ["-mtool.server"]},
-        {"command": PYTHON, "args": ["server.py"], "cwd": "tool"},
-        {"command": "./tool/server.py"},
-        {"command": "tool/../tool/server.py"},
-        {"command": "bash", "args": ["-c", "exec ./tool/server.py"]},
-        {"command": "server.py", "env": {"PATH": "${workspaceFolder}/tool:${PATH}"}},
-        {"command": PYTHON, "args": ["${SCRIPT}"]},
-        {"command": PYTHON, "args": ["-um", "tool.server"]},
-        {"command": PYTHON, "args": ["-c", "import os, runpy; runpy.run_module('tool.server', run_name='__main__')"]},
-        {"command": "bash", "args": ["-c", 'exec "$PWD/tool/server.py"']},
-        {"command": "bash", "args": ["-c", "exec ./tool/ser*.py"]},
-        {"command": "bash", "args": ["-c", 'exec ./tool/ser""ver.py']},
-    ],
-)
-def test_whatever_names_the_script_binds_it(entry: dict[str, Any], canary: Canary, tmp_path: Path) -> None:
-    """The changed script is not started, the one that was looked at is."""
+NAMED = [
+    {"command": "env", "args": ["python3", "./tool/server.py"]},
+    {"command": PYTHON, "args": ["-m", "tool.server"]},
+    {"command": PYTHON, "args": ["-mtool.server"]},
+    {"command": PYTHON, "args": ["server.py"], "cwd": "tool"},
+    {"command": "./tool/server.py"},
+    {"command": "tool/../tool/server.py"},
+    {"command": "bash", "args": ["-c", "exec ./tool/server.py"]},
+    {"command": "server.py", "env": {"PATH": "${workspaceFolder}/tool:${PATH}"}},
+    {"command": PYTHON, "args": ["${SCRIPT}"]},
+    {"command": PYTHON, "args": ["-um", "tool.server"]},
+    {"command": PYTHON, "args": ["-c", "import os, runpy; runpy.run_module('tool.server', run_name='__main__')"]},
+    {"command": "bash", "args": ["-c", 'exec "$PWD/tool/server.py"']},
+    {"command": "bash", "args": ["-c", "exec ./tool/ser*.py"]},
+    {"command": "bash", "args": ["-c", 'exec ./tool/ser""ver.py']},
+]
+"""Entries that name the script `tool/server.py`, each in its own way."""
+
+
+def test_whatever_names_the_script_binds_it(canary: Canary, tmp_path: Path) -> None:
+    """The changed script is not started, the one that was looked at is; each entry has a script of its own."""
     work = tmp_path / "work"
-    project(work, tool=entry)
-    env = {"SCRIPT": "tool/server.py"}
-    canary.command(work / "tool" / "server.py", "good")
+    texts = {f"tool{number}": json.dumps(entry).replace("tool", f"tool{number}") for number, entry in enumerate(NAMED)}
+    project(work, **{name: json.loads(text) for name, text in texts.items()})
+    [by_variable] = [name for name, text in texts.items() if "${SCRIPT}" in text]
+    env = {"SCRIPT": f"{by_variable}/server.py"}
+    for name in texts:
+        canary.command(work / name / "server.py", f"good-{name}")
     shown = "\n".join(canary.yes(work, env=env))
-    assert "tool/server.py" in shown
+    assert [name for name in texts if f"{name}/server.py" not in shown] == []
     assert canary.run(work, env=env)[0] == 0
-    assert canary.words == {"good"}
-    canary.command(work / "tool" / "server.py", "evil")
+    assert canary.words == {f"good-{name}" for name in texts}
+    for name in texts:
+        canary.command(work / name / "server.py", f"evil-{name}")
     canary.refused(work, env=env)
 
 
@@ -301,9 +305,18 @@ def test_one_thing_by_two_names_is_an_error(entry: str, said: str, canary: Canar
     canary.yes(tmp_path / "work")
     text = entry.replace("%s", str(program))
     (tmp_path / "work" / ".mcp.json").write_text(f'{{"mcpServers": {{"tool": {text}}}}}')
+    with pytest.raises(ConfigError) as caught:
+        load_configuration(canary.options(tmp_path / "work", trust_project=True))
+    assert said in str(caught.value)
+    assert ".mcp.json:1:" in str(caught.value)
+    assert str(caught.value).isprintable()
+
+
+def test_what_has_two_names_ends_the_command_and_starts_nothing(canary: Canary, tmp_path: Path) -> None:
+    program = canary.command(tmp_path / "work" / "server.py", "evil")
+    project(tmp_path / "work", tool={"cmd": str(program), "command": "sh"})
     code, told = canary.run(tmp_path / "work", "tools", "list", "--trust-project")
     assert code == 3
-    assert said in told
     assert ".mcp.json:1:" in told
     assert told.count("\n") == 1
     assert canary.words == set()
