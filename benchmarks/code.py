@@ -116,7 +116,7 @@ async def longest_holds() -> list[tuple[float, str]]:
     from mcpagent.code_mode.code_options import CodeMode
     from mcpagent.code_mode.program_source import ProgramError
     from tests.code_mode.hostile_programs import ESCAPES, FLOODS
-    from tests.code_mode.test_hostile_programs import outcome
+    from tests.code_mode.test_sandbox_hostile import outcome
 
     longest = 0.0
 

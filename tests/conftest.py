@@ -30,6 +30,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--first-rows", action="store_true", help="run each table of cases with its first row: a quick look"
     )
+    parser.addoption(
+        "--seeds", choices=("quarter", "all"), default="quarter", help="how many of the kills and random inputs to try"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -50,6 +53,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.fixture(scope="session")
+def share_of_seeds(pytestconfig: pytest.Config) -> float:
+    """What part of the kills and random inputs of `tests/attack` is tried: 0.25, or 1 with `--seeds all`."""
+    return 1.0 if pytestconfig.getoption("--seeds") == "all" else 0.25
+
+
+@pytest.fixture(scope="session")
 def anyio_backend() -> str:
     return "asyncio"
 
@@ -67,9 +76,13 @@ def nothing_old_is_looked_at_again() -> Iterator[None]:
     """Keeps the collector off what is loaded by now: it took half a second of whatever a test measured.
 
     What a module left open is told at its end: else some test of another module would fail for it.
+    `gc.get_freeze_count` walks through every frozen object, some 30 ms here, and the package calls it whenever an index
+    changes, only to learn whether there are any.
     """
     gc.freeze()
-    yield
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(gc, "get_freeze_count", lambda: 1)
+        yield
     gc.collect()
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 
-PACKAGE = Path(__file__).resolve().parents[1] / "mcpagent"
+from tests.package import MODULES, nodes, tree
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 Classes = Mapping[str, ast.ClassDef]
@@ -41,14 +40,13 @@ def is_told_by_a_base(owner: ast.ClassDef, name: str, classes: Classes) -> bool:
 
 
 def test_every_public_name_has_a_docstring() -> None:
-    trees = {path.relative_to(PACKAGE).as_posix(): ast.parse(path.read_text("utf-8")) for path in PACKAGE.rglob("*.py")}
-    found = [node for tree in trees.values() for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+    found = [node for path in MODULES.values() for node in nodes(path) if isinstance(node, ast.ClassDef)]
     classes = {node.name: node for node in found}
-    silent = [module for module, tree in trees.items() if not ast.get_docstring(tree)]
+    silent = [module for module, path in MODULES.items() if not ast.get_docstring(tree(path))]
     silent += [
         f"{module}: {name}"
-        for module, tree in trees.items()
-        for name, node in public(tree.body, classes)
+        for module, path in MODULES.items()
+        for name, node in public(tree(path).body, classes)
         if not ast.get_docstring(node)
     ]
     assert silent == []

@@ -1,4 +1,5 @@
-"""The tree: a total reading order without circles, names that stand once, folders of bounded size, a light start."""
+"""The tree: a total reading order without circles, names that stand once, folders of bounded size, few places that
+listen or open databases, a light start."""
 
 from __future__ import annotations
 
@@ -11,11 +12,8 @@ from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import cast
 
-from tests.tables import each_row
-
-PACKAGE = Path(__file__).resolve().parents[1] / "mcpagent"
+from tests.package import MODULES, PACKAGE, nodes, tree
 
 ORDER = (
     "errors",
@@ -82,18 +80,6 @@ def room_of(module: str) -> str:
     """The root module or folder; the folders of `cli` are rooms of their own."""
     steps = module.removeprefix("mcpagent.").split(".")
     return "/".join(steps[:2]) if steps[0] == "cli" and len(steps) > 2 else steps[0]
-
-
-MODULES: dict[str, Path] = {
-    ".".join(("mcpagent", *path.relative_to(PACKAGE).with_suffix("").parts)).removesuffix(".__init__"): path
-    for path in sorted(PACKAGE.rglob("*.py"))
-}
-
-
-@cache
-def nodes(path: Path) -> tuple[ast.AST, ...]:
-    """All that a file consists of: its `ast.Module`, and what is inside."""
-    return tuple(ast.walk(ast.parse(path.read_text("utf-8"))))
 
 
 @cache
@@ -200,7 +186,7 @@ def test_a_function_has_a_name_of_its_own() -> None:
     named = Counter(
         node.name
         for path in paths
-        for node in cast("ast.Module", nodes(path)[0]).body
+        for node in tree(path).body
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not node.name.startswith("_")
     )
     assert {name for name, count in named.items() if count > 1} <= SAID_TWICE
@@ -226,6 +212,52 @@ def test_folders_are_small() -> None:
     assert {folder.name: count for folder, count in files.items() if count > MOST_IN_FOLDER} == {}
 
 
+LISTENS = {"start_server", "start_unix_server", "create_server", "create_unix_server", "bind", "HTTPServer"}
+SERVES = {"http.server", "socketserver", "uvicorn", "starlette", "fastapi", "aiohttp", "flask", "xmlrpc"}
+
+
+def test_nothing_of_ours_listens_but_the_page_of_a_sign_in() -> None:
+    """Threats of an HTTP server have to be looked at again by whoever adds one."""
+    found = {
+        f"{path.relative_to(PACKAGE).as_posix()}: {name}"
+        for path in MODULES.values()
+        for node in nodes(path)
+        for name in _serving(node)
+    }
+    assert found == {"mcp/auth/oauth.py: start_server('127.0.0.1')"}
+
+
+def _serving(node: ast.AST) -> Iterator[str]:
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in LISTENS:
+        owner = node.func.value
+        if isinstance(owner, ast.Name) and owner.id == "definition":  # `Definition.bind`, which binds tools
+            return
+        if isinstance(owner, ast.Attribute) and owner.attr == "definition":
+            return
+        if ast.unparse(owner).startswith("signature("):  # binds arguments
+            return
+        yield f"{node.func.attr}({', '.join(ast.unparse(item) for item in node.args[1:2])})"
+    modules = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+    modules += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+    yield from (module for module in modules if module in SERVES or module.split(".")[0] in SERVES)
+
+
+def test_databases_are_opened_in_these_places() -> None:
+    """A database that is locked, full or no database has to be looked at by whoever adds one."""
+    opens = {
+        path.relative_to(PACKAGE).as_posix()
+        for path in MODULES.values()
+        for node in nodes(path)
+        if isinstance(node, ast.Attribute) and ast.unparse(node) == "sqlite3.connect"
+    }
+    assert opens == {
+        "durable/database.py",
+        "search/learning.py",
+        "search/meaning/vector_cache.py",
+        "sessions/sqlite.py",
+    }
+
+
 LOADED = "import json, sys; print(json.dumps(sorted({name.split('.')[0] for name in sys.modules})))"
 
 
@@ -236,29 +268,26 @@ def loaded_by(code: str) -> set[str]:
     return set(json.loads(done.stdout.splitlines()[-1]))
 
 
-@each_row(
-    "code",
-    [
-        "import mcpagent",
-        "from mcpagent import Agent",
-        "from mcpagent import Agent; Agent('offline')",
-        "from mcpagent import Agent, Tracing; Agent('offline', wrappers=[Tracing(), Tracing(file='trace.jsonl')])",
-        "from mcpagent import *",
-    ],
-)
-def test_importing_loads_no_heavy_package(code: str) -> None:
+def test_importing_loads_no_heavy_package() -> None:
+    """One process for all of it: what is not loaded at its end was loaded by no line of it."""
+    code = (
+        "import mcpagent\n"
+        "from mcpagent import *\n"
+        "Agent('offline')\n"
+        "Agent('offline', wrappers=[Tracing(), Tracing(file='trace.jsonl')])\n"
+    )
     assert not loaded_by(code) & set(HEAVY)
 
 
-@each_row("arguments", [["--help"], ["--version"], ["tools", "search", "--help"]])
-def test_help_loads_no_heavy_package(arguments: list[str]) -> None:
+def test_help_loads_no_heavy_package() -> None:
     code = (
         "import sys\n"
-        f"sys.argv = ['mcpagent', *{arguments!r}]\n"
         "from mcpagent.cli import main\n"
-        "try:\n"
-        "    main()\n"
-        "except SystemExit as end:\n"
-        "    assert not end.code, end.code\n"
+        "for words in ['--help'], ['--version'], ['tools', 'search', '--help']:\n"
+        "    sys.argv = ['mcpagent', *words]\n"
+        "    try:\n"
+        "        main()\n"
+        "    except SystemExit as end:\n"
+        "        assert not end.code, end.code\n"
     )
     assert not loaded_by(code) & set(HEAVY)

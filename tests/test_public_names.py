@@ -12,10 +12,12 @@ from pathlib import Path
 import pytest
 
 import mcpagent
+from tests.package import MODULES, tree
 from tests.tables import each_row
 
 ROOT = Path(__file__).resolve().parents[1]
 GUIDES = "\n".join(page.read_text("utf-8") for page in sorted((ROOT / "docs").glob("*.md")))
+WORDS = frozenset(re.findall(r"\w+", GUIDES))
 NAMES = mcpagent.__all__
 
 FILLERS = frozenset("a an and as at be by for from in is it of on one or that the this to with".split())  # noqa: SIM905
@@ -38,11 +40,11 @@ def test_the_names_are_sorted_classes_first() -> None:
 
 def test_type_checkers_and_python_are_told_the_same_names() -> None:
     """The first read the imports, the other the table of late names."""
-    tree = ast.parse((ROOT / "mcpagent" / "__init__.py").read_text("utf-8"))
-    [typed] = [node for node in tree.body if isinstance(node, ast.If)]
+    door = tree(MODULES["mcpagent"])
+    [typed] = [node for node in door.body if isinstance(node, ast.If)]
     imported = {alias.name for node in typed.body if isinstance(node, ast.ImportFrom) for alias in node.names}
     assert imported == set(NAMES)
-    [table] = [node for node in ast.walk(tree) if isinstance(node, ast.Dict)]
+    [table] = [node for node in ast.walk(door) if isinstance(node, ast.Dict)]
     late = [name for names in table.values for name in ast.literal_eval(names)]
     assert sorted(late, key=kind_and_name) == NAMES
 
@@ -52,7 +54,7 @@ def test_a_name_resolves_says_what_it_adds_and_stands_in_a_guide(name: str) -> N
     words = re.findall(r"[a-z]+", docstring(name).lower())
     own = {part.lower() for part in re.findall(r"[A-Z]?[a-z]+", name)}
     assert len({word for word in words if word not in FILLERS and word.rstrip("s") not in own}) >= 3, words
-    assert re.search(rf"\b{name}\b", GUIDES), f"no page of docs/ has {name}"
+    assert name in WORDS, f"no page of docs/ has {name}"
 
 
 def test_a_dotted_name_in_a_guide_leads_somewhere() -> None:
@@ -72,9 +74,8 @@ def docstring(name: str) -> str:
 
 def alias_docstring(name: str) -> str:
     """The string that stands below a type alias, which Python does not keep."""
-    for path in sorted((ROOT / "mcpagent").rglob("*.py")):
-        body = ast.parse(path.read_text("utf-8")).body
-        for node, below in pairwise(body):
+    for path in MODULES.values():
+        for node, below in pairwise(tree(path).body):
             if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.target.id == name:
                 is_text = isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant)
                 return str(below.value.value) if is_text else ""  # type: ignore[attr-defined]

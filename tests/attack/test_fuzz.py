@@ -1,4 +1,6 @@
-"""Random input of seven kinds, about five minutes in all: a valid value or an error of one line, in bounded time.
+"""Random input of seven kinds: a valid value or an error of one line, in bounded time.
+
+About five minutes in all with `--seeds all`, else a quarter of that.
 
 Each target is given examples until its time is over, 200 after each seed: 0, 1 and so on, the same in each run as far
 as it comes, or from `--hypothesis-seed=SEED` on. What fails is printed by Hypothesis, with its seed. It is not made
@@ -49,12 +51,12 @@ MOST_SECONDS = 1.0
 class Fuzz:
     """Runs one target until its time is over, and counts its examples."""
 
-    def __init__(self, first: int) -> None:
+    def __init__(self, first: int, seconds: float) -> None:
         self.examples = 0
-        self._seed = first
+        self._seed, self._seconds = first, seconds
 
     def run(self, strategy: st.SearchStrategy[Any], check: Callable[[Any], None]) -> None:
-        end = time.monotonic() + SECONDS
+        end = time.monotonic() + self._seconds
 
         def timed(value: Any) -> None:
             self.examples += 1
@@ -84,9 +86,9 @@ class Fuzz:
 
 
 @pytest.fixture
-def fuzz(request: pytest.FixtureRequest) -> Any:
+def fuzz(request: pytest.FixtureRequest, share_of_seeds: float) -> Any:
     given_seed = request.config.getoption("--hypothesis-seed", default=None)
-    made = Fuzz(int(given_seed or 0))
+    made = Fuzz(int(given_seed or 0), SECONDS * share_of_seeds)
     yield made
     print(f"{request.node.name}: {made.examples} examples")
     assert made.examples >= EXAMPLES

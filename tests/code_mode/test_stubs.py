@@ -21,8 +21,8 @@ from mcpagent.messages import ToolDefinition
 from mcpagent.models import ModelRequest
 from mcpagent.tools import Tool, ToolOutput
 from tests.code_mode.values import some_arguments
-from tests.example.test_catalogues import REAL, made_catalogues
 from tests.tables import each_row
+from tests.tool_search.test_catalog_real_servers import REAL, made_catalogues
 
 pytestmark = pytest.mark.anyio
 

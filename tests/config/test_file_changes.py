@@ -140,7 +140,7 @@ def test_two_processes_that_change_one_file_lose_nothing(tmp_path: Path) -> None
         "    with alone_with(path):\n"
         "        write_whole(path, str(int(path.read_text()) + 1 if path.exists() else 1))\n"
     )
-    workers = [subprocess.Popen([sys.executable, "-c", code, str(counter)]) for _ in range(3)]
-    assert [worker.wait(timeout=100) for worker in workers] == [0, 0, 0]
-    assert counter.read_text() == "120"
+    workers = [subprocess.Popen([sys.executable, "-c", code, str(counter)]) for _ in range(2)]
+    assert [worker.wait(timeout=100) for worker in workers] == [0, 0]
+    assert counter.read_text() == "80"
     assert os.listdir(counter.parent) == ["counter"]

@@ -42,7 +42,7 @@ def test_deep_and_huge_arguments_are_refused() -> None:
         deep = {"a": deep}
     assert "deeper than 64" in argument_problem({"type": "object"}, deep)
     assert "larger than" in argument_problem({"type": "object"}, {"a": "x" * 1_048_577})
-    assert "larger than" in argument_problem({"type": "object"}, dict.fromkeys(map(str, range(1_000_000))))
+    assert "larger than" in argument_problem({"type": "object"}, dict.fromkeys(map(str, range(150_000))))
 
 
 def test_a_hostile_pattern_costs_no_time_and_a_property_called_pattern_is_kept() -> None:
