@@ -24,25 +24,6 @@ OF_NO_MODULE = {
 }
 """Folders and files that mirror nothing, and what they are about instead."""
 
-NOT_YET_MOVED = frozenset(
-    [
-        "mcp",
-        "cli",
-        "chat",
-        "models",
-        "offline",
-        "run",
-        "sessions",
-        "limits",
-        "durable",
-        "recording",
-        "tracing",
-        "output",
-        "compaction",
-        "large_results",
-    ]
-)
-
 
 def test_a_file_of_tests_is_named_after_the_module_or_folder_that_it_is_about() -> None:
     files = [path.relative_to(TESTS) for path in sorted(TESTS.rglob("test_*.py"))]
@@ -51,7 +32,7 @@ def test_a_file_of_tests_is_named_after_the_module_or_folder_that_it_is_about() 
 
 
 def _is_named_after_one(file: Path) -> bool:
-    if file.parts[0] in OF_NO_MODULE or file.parts[0] in NOT_YET_MOVED:
+    if file.parts[0] in OF_NO_MODULE:
         return True
     words = file.stem.removeprefix("test_").split("_")
     names = ["_".join(words[:count]) for count in range(1, len(words) + 1)]
