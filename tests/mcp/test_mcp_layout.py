@@ -7,8 +7,9 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.package import MODULES, PACKAGE
 from tests.tables import each_row
-from tests.test_imports import MODULES, PACKAGE, imported
+from tests.test_imports import imported
 
 OURS = {name: path for name, path in MODULES.items() if name.startswith("mcpagent.mcp")}
 MOST_FILES = 20
