@@ -45,11 +45,17 @@ def thousand_tools() -> ToolIndex:
 
 @each_row("pattern", [*COSTLY_TO_COMPILE, *BOUNDED_BY_THEMSELVES])
 def test_compiling_costs_little_whatever_the_pattern(pattern: str) -> None:
-    compiled("warm.*up")
-    started = time.thread_time()
-    with contextlib.suppress(PatternError):
-        compiled(pattern)
-    assert within(time.thread_time() - started, 0.02)
+    """Tried three times before it counts as too long: something else may disturb one measurement."""
+    for _ in range(3):
+        compiled.cache_clear()
+        compiled("warm.*up")
+        started = time.thread_time()
+        with contextlib.suppress(PatternError):
+            compiled(pattern)
+        took = time.thread_time() - started
+        if is_short := within(took, 0.02):
+            break
+    assert is_short, took
 
 
 @each_row("pattern", COSTLY_TO_COMPILE)

@@ -50,9 +50,9 @@ def test_a_hostile_pattern_costs_no_time_and_a_property_called_pattern_is_kept()
         "type": "object",
         "properties": {"text": {"type": "string", "pattern": "(a+)+$"}, "pattern": {"type": "integer"}},
     }
-    started = time.monotonic()
+    started = time.thread_time()
     assert argument_problem(schema, {"text": "a" * 5_000 + "!"}) == ""
-    assert within(time.monotonic() - started, 5, time.monotonic)
+    assert within(time.thread_time() - started, 5)
     assert "pattern: 'x'" in argument_problem(schema, {"pattern": "x"})
 
 
@@ -72,9 +72,9 @@ def test_a_schema_that_is_broken_checks_nothing(schema: dict[str, Any]) -> None:
 def test_references_that_multiply_cost_bounded_time() -> None:
     levels = {f"a{n}": {"allOf": [{"$ref": f"#/$defs/a{n + 1}"}, {"$ref": f"#/$defs/a{n + 1}"}]} for n in range(40)}
     schema = {"type": "object", "properties": {"x": {"$ref": "#/$defs/a0"}}, "$defs": {**levels, "a40": {}}}
-    started = time.monotonic()
+    started = time.thread_time()
     assert argument_problem(schema, {"x": 1}) == ""
-    assert within(time.monotonic() - started, 10, time.monotonic)
+    assert within(time.thread_time() - started, 10)
 
 
 _json = st.recursive(

@@ -6,6 +6,7 @@ import asyncio
 import subprocess
 import sys
 import time
+from typing import Any
 
 import pytest
 
@@ -35,9 +36,24 @@ async def test_nor_does_a_large_one_or_another_pattern(name: str) -> None:
     await check_time(name)
 
 
+TRIES = 3
+"""Of each measurement, before it counts as too long: something else may disturb one of them."""
+
+
 async def check_time(name: str) -> None:
     schema, value = ATTACKS[name]()
     verdict({"properties": {"x": {"pattern": "warm.*up"}}}, {"x": ""})
+    for _ in range(TRIES):
+        found, took, longest_hold = await measured(schema, value)
+        if is_short := within(took, 1.2) and within(longest_hold, 0.05):
+            break
+    assert is_short, (took, longest_hold)
+    assert len(found.problem) < 3_000
+    assert len(found.unchecked) < 200
+
+
+async def measured(schema: dict[str, Any], value: dict[str, Any]) -> tuple[Verdict, float, float]:
+    """The verdict, the CPU seconds that it took, and the longest that it held the loop."""
     longest_hold = 0.0
     answered = False
 
@@ -55,10 +71,7 @@ async def check_time(name: str) -> None:
     took = time.process_time() - started
     answered = True
     await watcher
-    assert within(took, 1.2), took
-    assert within(longest_hold, 0.05), longest_hold
-    assert len(found.problem) < 3_000
-    assert len(found.unchecked) < 200
+    return found, took, longest_hold
 
 
 @each_row(
