@@ -1,8 +1,6 @@
-"""Tests mirror the package: those of `mcpagent/search/ranking.py` are in `tests/search/test_ranking.py`.
+"""Tests mirror the package: those of `mcpagent/search/pattern.py` are in `tests/search/test_pattern.py`.
 
-`test_ranking_speed.py` beside it has one aspect of them. A folder of the package counts as a module does:
-`tests/test_session_ids.py` is about `mcpagent/session.py`, `tests/search/test_meaning_on_disk.py` about all of
-`mcpagent/search/meaning/`.
+`test_pattern_<aspect>.py` is about one aspect of the same module. A folder of the package counts as a module.
 """
 
 from __future__ import annotations
