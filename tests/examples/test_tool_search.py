@@ -83,7 +83,9 @@ def made(name: str, home: Path) -> None:
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("example")
+    """Return the folder of environments, the one that `.ci/wheel` uses, too, if CI names it."""
+    named = os.environ.get("MCPAGENT_EXAMPLE_HOME")
+    return Path(named) if named else tmp_path_factory.mktemp("example")
 
 
 @pytest.mark.slow
