@@ -31,6 +31,7 @@ MOST_FAILURES = {"0.1.16": 1, "0.2.0-alpha.12": 0}
 
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.conformance,
     pytest.mark.skipif(
         not SUITES or not NODE, reason='no suite is installed; eval "$(.ci/conformance FOLDER)" does it'
     ),
