@@ -11,8 +11,8 @@ import pytest
 from mcpagent.cli.app import run
 from mcpagent.config.user_folders import own_folders
 from tests.tables import each_row
-from tests.terminal.process import run as run_process
 from tests.terminal.small_model import small_model
+from tests.terminal.warm import run as run_process
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="written for POSIX permissions")
 

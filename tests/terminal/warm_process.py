@@ -66,11 +66,11 @@ def serve(control: socket.socket) -> list[str] | None:
     signal.set_wakeup_fd(wake)
     states: dict[int, int] = {}
     while True:
-        ready, _, _ = select.select([control, woken], [], [])
+        ready, _, _ = select.select([control.fileno(), woken], [], [])
         if woken in ready:
             os.read(woken, 65_536)
             _report_the_ended(states)
-        if control in ready:
+        if control.fileno() in ready:
             message, descriptors, _, _ = socket.recv_fds(control, 1 << 20, 4)
             if not message:
                 return None

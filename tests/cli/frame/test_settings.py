@@ -17,7 +17,7 @@ from mcpagent.cli.frame.settings import ONE_RUN_ONLY, PROJECT_KEYS, default_map,
 from mcpagent.errors import ConfigError
 from tests.tables import each_row
 from tests.terminal.process import environment, server_option
-from tests.terminal.process import run as run_process
+from tests.terminal.warm import run as run_process
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="written for POSIX terminals")
 
