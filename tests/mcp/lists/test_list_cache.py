@@ -338,9 +338,10 @@ async def test_fifty_known_servers_cost_little_and_start_nothing(tmp_path: Path,
         return time.process_time() - used
 
     before = processes().keys()
+    to_parse = min(parsed() for _ in range(3))  # not within what watches the event loop: this holds it
     async with nothing_left():
         runs = [await opened() for _ in range(3)]
-        assert min(seconds for _, seconds in runs) < 20 * min(parsed() for _ in range(3))
+        assert min(seconds for _, seconds in runs) < 20 * to_parse
         servers = runs[0][0]
         assert {status.state for status in servers.statuses.values()} == {"cached"}
         assert processes(str(tmp_path)).keys() <= before  # a database of other tests is there
