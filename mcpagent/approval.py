@@ -177,18 +177,20 @@ def outdated_words(tool: str) -> str:
 
 def call_fingerprint(call: ToolCall, definition: ToolDefinition, place: int = 0) -> str:
     """SHA-256 over the call, its place and everything that says what it would do, as canonical JSON."""
+    source, name, _ = definition.key
     bound = [
         place,
         call.id,
         call.arguments,
         definition.name,
         definition.kind,
-        definition.server,
-        definition.original_name,
+        source,
+        name,
         definition.title,
         definition.description,
         definition.parameters,
         definition.read_only,
+        *filter(None, [definition.listed]),
     ]
     text = json.dumps(bound, sort_keys=True, separators=(",", ":"), default=str)
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()

@@ -70,7 +70,7 @@ def _folded(parts: Iterable[Part], before: Discovery) -> Discovery:
             discovered.update((name, discovered.pop(name)) for name in part.used if name in discovered)
             continue
         if isinstance(part, ToolsShown):
-            known = dict(zip(part.names, part.keys, strict=False))
+            known = {name: key.offered_as(name) for name, key in zip(part.names, part.keys, strict=False)}
             shown.update(known)
             keys.update((name, key) for name, key in known.items() if name not in keys)
             continue

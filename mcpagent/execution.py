@@ -327,7 +327,7 @@ def _unknown(name: str, tools: SessionTools) -> str:
     near = tools.near(name)
     shown = safe_line(name, 80)
     hint = f" Did you mean {', '.join(near)}?" if near else ""
-    lost = tools.lost_server(name)
+    lost = tools.lost_source(name)
     down = [
         f' Server "{server}" is not connected: {reason}'
         for server, reason in tools.unavailable.items()

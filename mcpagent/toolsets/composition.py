@@ -58,7 +58,7 @@ class Composed:
 
     def __init__(
         self,
-        sources: Sequence[ToolSource],
+        sources: Sequence[Toolset],
         label: str,
         change: ToolsChange | None = None,
         *,
@@ -67,7 +67,7 @@ class Composed:
         defers: bool = False,
     ) -> None:
         self.label = label
-        self._sources = tuple(as_toolset(source) for source in sources)
+        self._sources = tuple(sources)
         self.defers = defers or any(_defers(source) for source in self._sources)
         self._change = change
         self._is_pure = is_pure
@@ -133,7 +133,11 @@ def as_toolset(source: ToolSource) -> Toolset:
         raise ConfigError(
             f"tools: expected toolsets, McpServer values or lists of functions, got {type(source).__name__}{hint}"
         )
-    return source  # type: ignore[return-value]  # the protocol was checked
+    toolset: Toolset = source  # type: ignore[assignment]  # the protocol was checked
+    identity = getattr(toolset, "id", "")
+    if not (isinstance(identity, str) and identity):
+        return toolset
+    return Composed((toolset,), toolset_label(toolset), lambda tools: tool_algebra.identified(tools, identity))
 
 
 def _of_server(server: ServerConfig) -> Composed:
@@ -174,7 +178,7 @@ def toolset_label(toolset: object) -> str:
 def combined(*sources: ToolSource) -> Composed:
     """The tools of all, in the order given. A name that two have is an error that names both, but for two MCP servers:
     their tools are two, offered as `server__tool`."""
-    return Composed(sources, "combined(...)")
+    return Composed(tuple(map(as_toolset, sources)), "combined(...)")
 
 
 def prefixed(source: ToolSource, prefix: str) -> Composed:
@@ -236,10 +240,10 @@ def filtered(source: ToolSource, predicate: Filter) -> Composed:
             answer = asking.about(context, definition)  # a coroutine for each of many tools would take as long again
             if not (answer if isinstance(answer, bool) else await asking.settled(definition, answer)):
                 continue
-            held = guards.get(key := (definition.server, definition.name))
+            held = guards.get(place := tool_algebra.place_of(tool))
             if held is None or held[0] is not tool:
                 [guard] = tool_algebra.rechecked([tool], asking.allowed)
-                held = guards[key] = (tool, guard)
+                held = guards[place] = (tool, guard)
             kept.append(held[1])
         return kept
 
@@ -313,8 +317,14 @@ class ExternalToolset(Toolset):
 
     known = Known.ALL
 
-    def __init__(self, definitions: Iterable[ToolDefinition], *, label: str = "external tools") -> None:
-        self.label = label
+    def __init__(
+        self,
+        definitions: Iterable[ToolDefinition],
+        *,
+        label: str = "external tools",
+        id: str = "",  # noqa: A002 - as FunctionToolset has it
+    ) -> None:
+        self.label, self.id = label, id
         kinds = (Iterable, "a list of ToolDefinition")
         expect("external", definitions, *kinds, holds=lambda given: not isinstance(given, str | bytes | Mapping))
         definitions = list(definitions)
@@ -331,9 +341,9 @@ class ExternalToolset(Toolset):
         return self._tools
 
 
-def external(definitions: Iterable[ToolDefinition]) -> ExternalToolset:
+def external(definitions: Iterable[ToolDefinition], *, id: str = "") -> ExternalToolset:  # noqa: A002
     """Tools that are known by definition only and answered by the caller."""
-    return ExternalToolset(definitions)
+    return ExternalToolset(definitions, id=id)
 
 
 async def _never(_arguments: dict[str, Any]) -> ToolOutput:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
@@ -24,7 +25,7 @@ from mcpagent.toolsets.composition import ToolSource, as_toolset, expects_deferr
 from mcpagent.toolsets.functions import function_tool
 from mcpagent.toolsets.prompt_and_resource_tools import server_content_tools
 from mcpagent.toolsets.selection import Selection
-from mcpagent.toolsets.tool_algebra import ApprovalPredicate, approval_required, deferred_as_configured
+from mcpagent.toolsets.tool_algebra import ApprovalPredicate, approval_required, deferred_as_configured, told_apart
 from mcpagent.toolsets.tool_algebra import combined as combined_lists
 
 if TYPE_CHECKING:
@@ -228,7 +229,7 @@ class ToolSources:
         before = held[1] if held is not None else Listing()
         told = (before.descriptions, before.unavailable, before.expects_deferred, before.connecting)
         if held is None or now != told:
-            all_tools = before.tools if held is not None else tuple(tool for part in parts for tool in part)
+            all_tools = before.tools if held is not None else tuple(told_apart(list(chain.from_iterable(parts))))
             held = (parts, Listing(all_tools, *now))
             _keep(self._listings, key, held)
         return held[1]

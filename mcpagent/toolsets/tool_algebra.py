@@ -18,7 +18,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from mcpagent.config import ServerConfig
 from mcpagent.errors import ConfigError
-from mcpagent.messages import ToolDefinition, ToolKey, json_copy
+from mcpagent.messages import ToolDefinition, json_copy
 from mcpagent.python.argument_checks import expect_kind
 from mcpagent.run import RunContext, run_context
 from mcpagent.text.safe_text import listed, safe_line
@@ -38,9 +38,30 @@ async def awaited(value: _T | Awaitable[_T]) -> _T:
     return await value if inspect.isawaitable(value) else value
 
 
-def key_of(tool: Tool) -> ToolKey:
-    """What distinguishes this tool from all others: its server and the name it is listed under."""
-    return ToolKey(tool.definition.server, tool.name)
+def place_of(tool: Tool) -> tuple[str | None, str]:
+    """Return the ID of the tool's source and the name under which it is listed: no two tools of an agent have both."""
+    return tool.definition.key.source, tool.name
+
+
+def identified(tools: Iterable[Tool], source: str) -> list[Tool]:
+    """Return the tools with this source ID. Those of servers, and those that have one already, keep theirs."""
+    return [
+        tool if tool.definition.key.source else replace(tool, definition=replace(tool.definition, source=source))
+        for tool in tools
+    ]
+
+
+def told_apart(tools: Sequence[Tool]) -> Sequence[Tool]:
+    """Return tools with an identity each: one that its source lists twice is identified by the listed name as well."""
+    definitions = [tool.definition for tool in tools]
+    names = [(one.server or one.source, one.original_name or one.name) for one in definitions]
+    twice = {name for name, count in Counter(names).items() if count > 1 and name[0]}
+    if not twice:
+        return tools
+    return [
+        replace(tool, definition=replace(tool.definition, listed=tool.name)) if name in twice else tool
+        for tool, name in zip(tools, names, strict=True)
+    ]
 
 
 def with_name(tool: Tool, name: str) -> Tool:
@@ -67,9 +88,9 @@ def renamed(tools: Iterable[Tool], names: Mapping[str, str]) -> list[Tool]:
         twice = next(old for old, count in Counter(names.values()).items() if count > 1)
         raise ConfigError(f'renamed: "{twice}" is given two new names; keep one')
     result = [with_name(tool, new_names[tool.name]) if tool.name in new_names else tool for tool in tools]
-    for key, count in Counter(key_of(tool) for tool in result).items():
+    for (_, name), count in Counter(map(place_of, result)).items():
         if count > 1:
-            raise ConfigError(f'renamed: two tools would be named "{key.name}"; choose another name')
+            raise ConfigError(f'renamed: two tools would be named "{name}"; choose another name')
     return result
 
 
@@ -176,14 +197,17 @@ def redefined(
 
     Raises `ConfigError` for a definition that belongs to no tool, or comes twice: nothing is added or renamed here.
     """
-    by_key = {(tool.definition.server, tool.definition.name): tool for tool in tools}
+    listed = {place_of(tool): tool for tool in tools}
     result: list[Tool] = []
     expect_kind("prepared: what the function gave", definitions, Iterable[ToolDefinition])
     for definition in definitions:
-        tool = by_key.pop((definition.server, definition.name), None)
+        tool = listed.pop((definition.key.source, definition.name), None)
         if tool is None:
             name = safe_line(definition.name, 60)
             raise ConfigError(f'prepared: "{name}" is none of the given tools; change or drop them, but add none')
+        same = tool.definition
+        if definition.key != same.key:  # the code stays, so the identity does
+            definition = replace(definition, original_name=same.original_name, source=same.source, listed=same.listed)
         result.append(change(tool, definition))
     return result
 
@@ -191,14 +215,14 @@ def redefined(
 def combined(lists: Sequence[tuple[str, Sequence[Tool]]]) -> list[Tool]:
     """All tools of the labelled lists, in order; raises `ConfigError` that names both if two have one name."""
     result = [tool for _, tools in lists for tool in tools]
-    if len({(tool.definition.server, tool.definition.name) for tool in result}) == len(result):
+    if len(set(map(place_of, result))) == len(result):
         return result
-    owner: dict[ToolKey, str] = {}
+    owner: dict[tuple[str | None, str], str] = {}
     for label, tools in lists:
         for tool in tools:
-            key = key_of(tool)
-            if key in owner:
-                both = f"in {owner[key]} and in {label}" if owner[key] != label else f"twice in {label}"
-                raise ConfigError(f'tool "{key.name}": defined {both}; rename one, or use prefixed(...)')
-            owner[key] = label
-    raise AssertionError("two tools have one key")
+            place = place_of(tool)
+            if place in owner:
+                both = f"in {owner[place]} and in {label}" if owner[place] != label else f"twice in {label}"
+                raise ConfigError(f'tool "{tool.name}": defined {both}; rename one, or use prefixed(...)')
+            owner[place] = label
+    raise AssertionError("two tools have one place")
