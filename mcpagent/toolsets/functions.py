@@ -17,7 +17,7 @@ from mcpagent.run import RunContext, run_context
 from mcpagent.tool_search.unique_names import expect_legal_name
 from mcpagent.tools import Run, Tool, ToolOutput, ToolReturn, Toolset, expect_timeout, usable_tool
 from mcpagent.toolsets.function_results import first_items, tool_output
-from mcpagent.toolsets.tool_algebra import ApprovalPredicate, approval_required, combined, place_of
+from mcpagent.toolsets.listed_tools import ApprovalPredicate, listed_place, put_together, with_approval
 from mcpagent.toolsets.unmatched_names import Known
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def function_tool(
     )
     if approval is False:
         return tool
-    return approval_required([tool], None if approval is True else approval)[0]
+    return with_approval([tool], None if approval is True else approval)[0]
 
 
 def _underlying(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -237,7 +237,7 @@ class FunctionToolset(Toolset):
             "category": category,
         }
         self._label = label
-        self._tools: dict[tuple[str | None, str], Tool] = {}
+        self._tools: dict[tuple[str, str], Tool] = {}
         for function in functions:
             self.add(function)
 
@@ -259,9 +259,10 @@ class FunctionToolset(Toolset):
             tool = usable_tool(function)
         else:
             tool = function_tool(cast("Callable[..., Any]", function), **{**self._defaults, **options})
-        if place_of(tool) in self._tools:
-            combined([(self.label, [tool, tool])])  # raises, with the words that say so everywhere
-        self._tools[place_of(tool)] = tool
+        place = listed_place(tool.definition)
+        if place in self._tools:
+            put_together([(self.label, [tool, tool])])  # raises, with the words that say so everywhere
+        self._tools[place] = tool
 
     async def tools(self) -> list[Tool]:
         """In the order in which they were added."""
