@@ -236,8 +236,8 @@ class Memory:
             memory.context, memory.modules = tuple(variables["context"]), tuple(variables["modules"])
             memory.lost = variables.get("lost", "")
             for source, name, *listed, module, function in variables["imported"]:
-                key = ToolKey(source, name, *listed).offered_as(name)
-                memory.imports({key: ImportPlace(module, function)})
+                tool_key = ToolKey(source, name, *listed).offered_as(name)
+                memory.imports({tool_key: ImportPlace(module, function)})
             for tool, place in memory.imported.items():
                 memory.places.give(tool, place)
         if underway := found.get("underway"):

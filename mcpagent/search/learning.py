@@ -189,10 +189,14 @@ def _written(tool: ToolKey) -> str:
 def _read(text: str) -> ToolKey:
     """Read a key; a bare name was written before keys were, and can be trusted for a function of that name alone."""
     try:
-        source, name, listed = json.loads(text)
-        return ToolKey(source, name, listed)
-    except (ValueError, TypeError):
-        return ToolKey(None, text, text)
+        fields = json.loads(text)
+    except ValueError:
+        fields = None
+    match fields:
+        case [str() | None as source, str(name), str(listed)]:
+            return ToolKey(source, name, listed)
+        case _:
+            return ToolKey(None, text, text)
 
 
 def remembered_words(query: str) -> frozenset[str]:

@@ -401,7 +401,8 @@ class ExternalToolset(Toolset):
 
 
 def external(definitions: Iterable[ToolDefinition], *, id: str = "") -> ExternalToolset:  # noqa: A002
-    """Tools that are known by definition only and answered by the caller."""
+    """Tools that are known by definition only and answered by the caller; `id` identifies them, as a toolset's own."""
+    expect("external: id", id, str, "a text")
     return ExternalToolset(definitions, id=id)
 
 

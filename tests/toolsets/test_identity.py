@@ -12,28 +12,46 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 from random import Random
 from typing import Any, TypeAlias, TypeVar
 
 import pytest
 
-from mcpagent import Agent, ConfigError, FunctionToolset, Tool, ToolDefinition, ToolOutput, ToolSearch, dump_messages
+from mcpagent import (
+    Agent,
+    CallsPendingError,
+    ConfigError,
+    FunctionToolset,
+    Tool,
+    ToolDefinition,
+    ToolOutput,
+    ToolSearch,
+    dump_messages,
+)
+from mcpagent.approval import call_fingerprint
 from mcpagent.code_mode.code_options import CodeMode
-from mcpagent.messages import ToolCall, ToolResult, load_messages
+from mcpagent.config.rule_names import forbids, permits, rule_of
+from mcpagent.messages import ToolCall, ToolKey, ToolResult, load_messages
 from mcpagent.models.scripted import ScriptedModel
 from mcpagent.run import RunContext
+from mcpagent.search import SearchHistory, ToolIndex
 from mcpagent.session import Session
+from mcpagent.sessions.standing import KnownTools
+from mcpagent.toolsets.approval_policy import ApprovalPolicy
 from mcpagent.toolsets.composition import (
     approval_required,
     combined,
     dynamic,
+    external,
     filtered,
     prefixed,
     prepared,
     renamed,
     wrapped,
 )
-from tests.scenes import offered, results
+from tests.scenes import call, offered, results
+from tests.tables import each_row
 
 NAMES = ("read", "delete", "list_all", "write")
 SCHEMA: dict[str, Any] = {"type": "object", "properties": {}}
@@ -392,3 +410,193 @@ async def test_a_few_stacks_run_the_tool_that_is_meant() -> None:
 @pytest.mark.parametrize("part", range(10))
 async def test_150_stacks_run_the_tool_that_is_meant(part: int) -> None:
     await check(15, programs=15, seed=10_000 * part)
+
+
+# -- single rules -----------------------------------------------------------------------------------------------------
+
+
+def deletes(what: str, ran: Ran) -> Callable[[], str]:
+    def delete() -> str:
+        """Deletes it."""
+        ran.append(what)
+        return f"deleted {what}"
+
+    return delete
+
+
+async def history_with(tools: Any, *names: str) -> list[Any]:
+    """A history, as JSON, in which tools of these names were found and added."""
+    script: list[Any] = [[ToolCall("a", "add_tool", {"tool_names": [*names]})], "added"]
+    async with Agent(Growing(script), tools=[tools], tool_search=ToolSearch()) as agent:
+        session = agent.session()
+        await session.ask("find")
+        assert list(session.discovered_tools) == [*names]
+        return dump_messages(session.messages)
+
+
+async def test_another_function_of_that_name_is_neither_offered_nor_run_and_a_person_sees_which_one_runs() -> None:
+    ran: Ran = []
+    history = await history_with(renamed([deletes("draft", ran)], {"delete_draft": "delete"}), "delete_draft")
+    account = renamed([deletes("account", ran)], {"delete_account": "delete"})
+    model = ScriptedModel([call("delete_draft"), call("delete"), "none", call("delete_account"), "done"])
+    async with Agent(model, tools=[account], tool_search=BY_NAME, approval=ApprovalPolicy(required=True)) as agent:
+        session = agent.session(messages=load_messages(history))
+        await session.ask("delete the draft")
+        draft, bare = results(session.messages)[-2:]
+        assert draft.text.startswith('There is no tool "delete_draft"')
+        assert (draft.error, bare.error, ran) == ("unknown_tool", "unknown_tool", [])
+        with pytest.raises(CallsPendingError) as waiting:
+            await session.ask("delete the account")
+        [request] = waiting.value.requests
+        assert request.tool == "delete_account"
+        await session.resume([request.approve()])
+    assert ran == ["account"]
+    assert all("delete_draft" not in offered(request) for request in model.requests)
+
+
+@each_row(
+    "now, runs",
+    [
+        (lambda drafts, _: [drafts], "draft"),
+        (lambda drafts, _: [prefixed(drafts, "my")], "draft"),
+        (lambda drafts, accounts: [prefixed(drafts, "my"), renamed(accounts, {"delete_draft": "delete"})], "draft"),
+        (lambda _, accounts: [renamed(accounts, {"delete_draft": "delete"})], ""),
+    ],
+)
+async def test_a_toolset_with_an_id_keeps_its_tools_under_any_name(now: Callable[..., list[Any]], runs: str) -> None:
+    ran: Ran = []
+    drafts = FunctionToolset([deletes("draft", ran)], id="drafts")
+    accounts = FunctionToolset([deletes("account", ran)], id="accounts")
+    history = await history_with(renamed(drafts, {"delete_draft": "delete"}), "delete_draft")
+    model = ScriptedModel([call("delete_draft"), "done"])
+    async with Agent(model, tools=now(drafts, accounts), tool_search=BY_NAME) as agent:
+        session = agent.session(messages=load_messages(history))
+        await session.ask("go on")
+        assert [name for name in session.discovered_tools if name == "delete_draft"] == ["delete_draft"] * bool(runs)
+    assert ran == ([runs] if runs else [])
+
+
+async def test_what_a_caller_runs_has_an_id_too() -> None:
+    [tool] = await combined(external([ToolDefinition("ask", "", SCHEMA)], id="person")).tools()
+    assert tool.definition.key == ToolKey("person", "ask")
+
+
+def old(history: list[Any]) -> list[Any]:
+    """The history as it was stored before keys had a source: by server and original name."""
+    parts = [part for message in history for part in message["parts"]]
+    for part in parts:
+        for definition in part.get("added", ()):
+            del definition["source"], definition["listed"]
+        if "keys" in part:
+            part["keys"] = [key[:2] for key in part["keys"]]
+    return history
+
+
+OLD = Leaf(1, ("read",))
+OLD_SERVER = Leaf(2, ("read",), server="fs")
+
+
+@each_row("is_shown", [True, False])
+@each_row(
+    "before, now, name, is_known",
+    [
+        (OLD, OLD, "read", True),
+        (OLD_SERVER, OLD_SERVER, "read", True),
+        (OLD_SERVER, Operation("prefix", (OLD_SERVER,), "a"), "read", True),
+        (Operation("prefix", (OLD,), "a"), Operation("prefix", (OLD,), "a"), "a_read", True),
+        (Operation("prefix", (OLD,), "a"), Operation("prefix", (OLD,), "b"), "a_read", False),
+        (Operation("prefix", (OLD,), "a"), OLD, "a_read", False),
+        (OLD, Operation("prefix", (OLD,), "a"), "read", False),
+        (OLD, replace(OLD, identity="crm"), "read", False),
+        (OLD, OLD_SERVER, "read", False),
+        (OLD_SERVER, replace(OLD_SERVER, server="db"), "read", False),
+    ],
+)
+async def test_an_old_history_means_a_tool_only_if_that_is_certain(
+    before: Stack, now: Stack, name: str, is_known: bool, is_shown: bool
+) -> None:
+    ran: Ran = []
+    history = old(await history_with(await built(before, []), name))
+    if is_shown:
+        script: list[Any] = [[ToolCall("s", "search_tools", {"query": f"select:{name}"})], "seen"]
+        async with Agent(Growing(script), tools=[await built(before, [])], tool_search=ToolSearch()) as agent:
+            await agent.ask("look")
+            history = old(dump_messages(agent.messages))
+    async with Agent(ScriptedModel([call(name), "done"]), tools=[await built(now, ran)], tool_search=BY_NAME) as agent:
+        session = agent.session(messages=load_messages(history))
+        await session.ask("go on")
+        assert (name in session.tools.known) == is_known
+    assert bool(ran) == is_known
+
+
+async def test_a_function_that_gave_way_to_a_name_of_the_history_is_found_again() -> None:
+    """The history has the plain name for a server's tool, so the function has a longer one in this conversation."""
+    ran: Ran = []
+    history = await history_with(await built(OLD_SERVER, []), "read")
+    name = ""
+    for number in range(2):
+        script: list[Any] = ["hello"]
+        async with Agent(Growing(script), tools=[await built(OLD, ran)], tool_search=BY_NAME) as agent:
+            session = agent.session(messages=load_messages(history))
+            await session.ask("hello")
+            [known] = session.tools.known
+            assert known == (name or known) != "read"
+            [result] = await asked(session, [ToolCall("c", known, {})], script)
+            assert (result.text, len(ran)) == (OLD.token("read"), number + 1)
+            name, history = known, dump_messages(session.messages)
+
+
+def test_which_tools_were_known_is_stored_by_source() -> None:
+    keys = {ToolKey("fs", "read"), ToolKey("fs", "read", "a_read"), ToolKey(None, "read", "read")}
+    keys |= {ToolKey(None, "read", "b_read"), ToolKey("crm", "read")}
+    data = json.loads(json.dumps(KnownTools(keys=frozenset(keys)).to_json()))
+    assert KnownTools.from_json(data) == KnownTools(keys=frozenset(keys))
+    before = KnownTools.from_json({"": ["add"], "fs": ["read"]})
+    assert before == KnownTools(keys=frozenset({ToolKey(None, "add", "add"), ToolKey("fs", "read")}))
+
+
+def test_an_answer_is_for_the_tool_of_one_source() -> None:
+    asked_for = ToolDefinition("delete", "Deletes it.", SCHEMA, original_name="delete", source="drafts")
+    waiting = ToolCall("1", "delete", {})
+    answers = {
+        call_fingerprint(waiting, replace(asked_for, **change))
+        for change in ({}, {"source": ""}, {"source": "accounts"}, {"original_name": "drop"}, {"listed": "other"})
+    }
+    assert len(answers) == 5
+
+
+@each_row(
+    "rule, tool, is_permitted",
+    [
+        ("delete", ToolDefinition("delete_account", "", {}, original_name="delete"), False),
+        ("delete_account", ToolDefinition("delete_account", "", {}, original_name="delete"), True),
+        ("crm.delete", ToolDefinition("delete_account", "", {}, original_name="delete", source="crm"), True),
+        ("delete", ToolDefinition("delete", "", {}, original_name="delete", source="crm"), False),
+        ("drafts.delete", ToolDefinition("delete", "", {}, original_name="delete", source="crm"), False),
+    ],
+)
+def test_a_rule_permits_the_tool_of_one_identity(rule: str, tool: ToolDefinition, is_permitted: bool) -> None:
+    assert permits(rule, tool) is is_permitted
+    assert permits(rule_of(tool), tool)
+    assert forbids("delete", tool)
+
+
+async def test_preparing_a_definition_changes_no_identity() -> None:
+    source = prepared(
+        FunctionToolset([deletes("draft", [])], id="drafts"),
+        lambda context, found: [replace(one, original_name="other", title="New") for one in found],
+    )
+    with RunContext(None, run_id="r").entered():
+        [tool] = await source.tools()
+    assert (tool.definition.key, tool.definition.title) == (ToolKey("drafts", "delete"), "New")
+
+
+def test_what_served_a_query_is_learned_of_one_source(tmp_path: Path) -> None:
+    history = SearchHistory(tmp_path / "history.sqlite3")
+    servers = ("mail", "archive", "tickets")
+    tools = [ToolDefinition(f"{one}__erase", "Erase it.", SCHEMA, one, "erase") for one in servers]
+    history.record("shred the papers", [], [tools[2].key])
+    index = ToolIndex("bm25", history=SearchHistory(history.path))
+    index.replace("all", tools)
+    assert index.search("shred the papers").names == ("tickets__erase",)
+    assert [use.tool for use in history.uses()] == [ToolKey("tickets", "erase")]
