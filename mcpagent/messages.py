@@ -63,7 +63,7 @@ class ToolKey(NamedTuple):
         return self.listed if self.source is None else f"{self.source}.{self.name}"
 
     def offered_as(self, name: str) -> ToolKey:
-        """Complete a key that was stored before keys had `listed`, by the name that was stored beside it."""
+        """Complete a key that was stored before keys had `listed`, by the offered name that was stored with it."""
         return self if self.source is not None or self.listed else self._replace(listed=name)
 
 
@@ -74,7 +74,7 @@ class ToolDefinition:
     `name` is the offered name (unique in a conversation, `^[a-zA-Z0-9_-]{1,64}$`). `parameters` is the input JSON
     Schema as its server gave it, unless something hides in it (`mcp/lists/shown_tools.py`). `server` is the configured
     server's name, None for a local function; `original_name` is what that server calls the tool. `read_only` is the
-    server's own claim, so a hint only. `source` is the ID of a local function's toolset, "" if it has none. `listed` is
+    server's own claim, so a hint only. `source` is the ID of a local function's toolset, else "". `listed` is
     the name under which its toolset lists a tool, if that identifies it and is not the offered name.
     """
 
@@ -93,9 +93,8 @@ class ToolDefinition:
     @property
     def key(self) -> ToolKey:
         """The tool's identity, which stays the same under any offered name."""
-        source = self.server or self.source or None
-        listed = self.listed if source is not None or self.listed else self.name
-        return ToolKey(source, self.original_name or self.name, listed)
+        key = ToolKey(self.server or self.source or None, self.original_name or self.name, self.listed)
+        return key.offered_as(self.name)
 
     @property
     def kind(self) -> RequestKind:
@@ -269,6 +268,11 @@ class ToolsShown:
     keys: tuple[ToolKey, ...] = ()
     type: Literal["tools_shown"] = "tools_shown"
 
+    @property
+    def tools(self) -> dict[str, ToolKey]:
+        """The identity of each tool, by offered name."""
+        return {name: key.offered_as(name) for name, key in zip(self.names, self.keys, strict=False)}
+
 
 @dataclass(frozen=True, slots=True)
 class ToolsChanged:
@@ -285,6 +289,11 @@ class ToolsChanged:
     joined: tuple[str, ...] = ()
     lost: tuple[str, ...] = ()
     type: Literal["tools_changed"] = "tools_changed"
+
+    @property
+    def tools(self) -> dict[str, ToolKey]:
+        """The identity of each tool that was added, by offered name."""
+        return {tool.name: tool.key for tool in self.added}
 
 
 @dataclass(frozen=True, slots=True)

@@ -106,10 +106,10 @@ def _of(source: str | None) -> str:
 
 @dataclass(slots=True)
 class Places:
-    """The place of each tool of a conversation: its offered name, in its source's module. It stays once it is given."""
+    """The place of each tool of a conversation: its offered name, in its source's module. A place never changes."""
 
     by_key: dict[ToolKey, ImportPlace] = field(default_factory=dict[ToolKey, ImportPlace])
-    _modules: dict[str, str] = field(default_factory=dict[str, str])
+    _modules: dict[str, str] = field(default_factory=lambda: {_of(None): OWN_FUNCTIONS})
     _functions: dict[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
     _added: object = None
 
@@ -138,8 +138,7 @@ class Places:
                 new.setdefault(_of(key.source), {})[key] = tool.name
         if not new:
             return
-        own = {_of(None): OWN_FUNCTIONS}
-        self._modules |= identifiers([*self._modules, *new], own | self._modules, MODULES)
+        self._modules |= identifiers(new, self._modules, MODULES)
         for source, names in new.items():
             module = self._modules[source]
             taken = self.functions_in(module)

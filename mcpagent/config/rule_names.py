@@ -42,7 +42,7 @@ def permits(rule: str, tool: ToolDefinition, servers: Collection[str] = ()) -> b
     """
     if rule == "*":
         return True
-    source = tool.key.source
+    source, own, _ = tool.key
     if source is None:
         return permits_of_server(rule, tool) or _is_exactly(rule, tool.name)
     known = {source, *servers}
@@ -51,7 +51,7 @@ def permits(rule: str, tool: ToolDefinition, servers: Collection[str] = ()) -> b
         server, kind, pattern = max(named, key=lambda reading: len(reading[0]))
         return server in ("*", source) and _permits(kind, pattern, tool)
     owner = max((server for server in known if rule.startswith(f"{server}__")), key=len, default=None)
-    is_plain = tool.kind == "tool" and tool.key.name.isascii() and tool.key.name.translate(_JOINTS).isalnum()
+    is_plain = tool.kind == "tool" and own.isascii() and own.translate(_JOINTS).isalnum()
     return owner == source and is_plain and _is_exactly(rule, tool.name)
 
 
@@ -66,12 +66,12 @@ def forbids(rule: str, tool: ToolDefinition) -> bool:
     if rule == "*":
         return True
     readings = list(_readings(rule))
-    source = tool.key.source
+    source, own, _ = tool.key
     if source is None or not readings:
-        return any(_is_among(rule, _could_be(form)) for form in (tool.key.name, tool.name, tool.key.label))
+        return any(_is_among(rule, _could_be(form)) for form in (own, tool.name, tool.key.label))
     # Once for all readings: a server may have names of a megabyte.
-    owner, names = {source, _folded(source)}, _could_be(tool.key.name)
-    return _folded(rule) == _folded(tool.key.name) or any(
+    owner, names = {source, _folded(source)}, _could_be(own)
+    return _folded(rule) == _folded(own) or any(
         _is_among(server, owner) and _is_among(pattern, names)
         for server, kind, pattern in readings
         if kind in ("tool", tool.kind)

@@ -8,7 +8,7 @@ import json
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -90,7 +90,7 @@ def served_queries(parts: Iterable[Part], since: int = 0) -> dict[str, Served]:
                 query, tool = found
                 queries.setdefault(query, Served()).called[tool] = None
         elif isinstance(part, ToolsShown | ToolsChanged) and result is not None:
-            named = _named(part)
+            named = part.tools
             if query := asked.get(result.call_id, ""):
                 found_by.update((name, (query, tool)) for name, tool in named.items())
             elif result.name == "add_tool" and place >= since:
@@ -98,12 +98,6 @@ def served_queries(parts: Iterable[Part], since: int = 0) -> dict[str, Served]:
                     query, tool = found_by[name]
                     queries.setdefault(query, Served()).added[tool] = None
     return queries
-
-
-def _named(part: ToolsShown | ToolsChanged) -> dict[str, ToolKey]:
-    if isinstance(part, ToolsChanged):
-        return {tool.name: tool.key for tool in part.added}
-    return {name: key.offered_as(name) for name, key in zip(part.names, part.keys, strict=False)}
 
 
 def _query_of(call: ToolCall) -> str:
@@ -130,7 +124,7 @@ class SearchHistory:
         if not words or not added | called:
             return
         rows = [
-            (" ".join(sorted(words)), _written(tool), query[:_MAX_QUERY], tool in added, tool in called, self.clock())
+            (" ".join(sorted(words)), json.dumps(tool), query[:_MAX_QUERY], tool in added, tool in called, self.clock())
             for tool in sorted(added | called, key=str)
         ]
         with closing(self._open()) as connection, connection:
@@ -182,21 +176,13 @@ class SearchHistory:
         return connection
 
 
-def _written(tool: ToolKey) -> str:
-    return json.dumps(tool)
-
-
 def _read(text: str) -> ToolKey:
     """Read a key; a bare name was written before keys were, and can be trusted for a function of that name alone."""
-    try:
-        fields = json.loads(text)
-    except ValueError:
-        fields = None
-    match fields:
-        case [str() | None as source, str(name), str(listed)]:
-            return ToolKey(source, name, listed)
-        case _:
-            return ToolKey(None, text, text)
+    with suppress(ValueError):
+        match json.loads(text):
+            case [str() | None as source, str(name), str(listed)]:
+                return ToolKey(source, name, listed)
+    return ToolKey(None, text, text)
 
 
 def remembered_words(query: str) -> frozenset[str]:

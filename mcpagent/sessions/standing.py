@@ -72,7 +72,7 @@ class KnownTools:
             return None
         found: dict[str, list[str | list[str]]] = {}
         for key in sorted(self.keys, key=str):
-            is_plain = key == ToolKey(key.source, key.name).offered_as(key.name)
+            is_plain = key == _known_key(key.source or "", key.name)
             found.setdefault(key.source or "", []).append(key.name if is_plain else [key.name, key.listed])
         return found
 
@@ -81,12 +81,12 @@ class KnownTools:
         """Read the result of `to_json`."""
         if data is None:
             return None
-        keys: set[ToolKey] = set()
-        for source, entries in data.items():
-            for entry in entries:
-                name, listed = (entry, "") if isinstance(entry, str) else entry
-                keys.add(ToolKey(source or None, str(name), str(listed)).offered_as(str(name)))
-        return cls(keys=frozenset(keys))
+        return cls(keys=frozenset(_known_key(source, entry) for source in data for entry in data[source]))
+
+
+def _known_key(source: str, entry: str | Sequence[str]) -> ToolKey:
+    name, listed = (entry, "") if isinstance(entry, str) else entry
+    return ToolKey(source or None, name, listed).offered_as(name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,7 @@ from typing import Any
 
 from mcpagent.messages import Part, ToolDefinition, ToolKey, ToolsChanged
 from mcpagent.models.tool_changes_in_history import READER_NAMES
-from mcpagent.tool_search.catalog import Catalog, Listing, Naming, Shared
-from mcpagent.tool_search.search_options import ToolSearch
+from mcpagent.tool_search.catalog import Listing
 from mcpagent.tools import Tool, ToolOutput
 
 _OWN = frozenset(ToolKey(None, name, name) for name in READER_NAMES)
@@ -72,20 +71,6 @@ def listing_as_begun(
     else:
         tools_then = tuple(tools)
     return replace(now, tools=tools_then, descriptions=descriptions, connecting=tuple(connecting))
-
-
-def catalog_as_begun(
-    then: Listing,
-    told: Iterable[ToolDefinition],
-    search: ToolSearch,
-    *,
-    listed: tuple[Tool, ...],
-    shared: Shared,
-    others: Sequence[Catalog] = (),
-) -> Catalog:
-    """A catalogue of that listing in which what the model was told of has the names that it had."""
-    names = {definition.key: definition.name for definition in told}
-    return Catalog(then, search, listed=listed, after=Naming.of({}, names), others=others, shared=shared)
 
 
 def _only_named(key: ToolKey) -> ToolDefinition:

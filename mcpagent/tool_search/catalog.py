@@ -1,7 +1,7 @@
 """The tools of one agent: by key, by offered name, and in the search index. All its sessions share them.
 
-A tool is identified by its key and offered under a name that is unique, and stays once it is given. What a session is
-offered of them is in `session_tools.py`.
+A tool is identified by its key and offered under a unique name, which stays. The tools that a session is offered are in
+`session_tools.py`.
 """
 
 from __future__ import annotations
@@ -59,12 +59,11 @@ class Naming:
     @classmethod
     def of(cls, tools: Mapping[ToolKey, Tool], names: Mapping[ToolKey, str], order: Iterable[str] = ()) -> Naming:
         """`order` names tools that were offered before: they keep their place, and newcomers come last, by name."""
-        listed = listed_names(tools)
         by_name = {names[key]: tool for key, tool in tools.items()}
         placed = dict.fromkeys(name for name in order if name in by_name)
         in_order = [*placed, *sorted(by_name.keys() - placed.keys())]
         known = dict(zip(in_order, map(_renamed, map(by_name.__getitem__, in_order), in_order), strict=True))
-        return cls(names, known, NameMap(names, names if listed == names else listed, known))
+        return cls(names, known, NameMap(names, listed_names(tools)))
 
     def has(self, key: ToolKey) -> bool:
         """Return whether the tool is there now."""
@@ -359,17 +358,12 @@ def _renamed(tool: Tool, name: str) -> Tool:
 def _by_key(listed: Sequence[Tool], shared: Shared) -> dict[ToolKey, Tool]:
     keys = shared.keys_of(listed)
     by_key = dict(zip(keys, listed, strict=True))
-    functions = {tool.name for tool in listed if tool.definition.server is None}
-    for name in sorted(shared.reserved):
-        if name in functions:
-            why = (
-                "code mode has a tool of this name, or the provider runs one"
-                if name in shared.taken
-                else "the name is reserved for readers of large results"
-                if name in READER_NAMES
-                else "the name is reserved for tool search"
-            )
-            raise ConfigError(f'tool "{name}": {why}; rename the function')
+    functions = {tool.definition.name for tool in listed if tool.definition.server is None}
+    for name in sorted(shared.reserved & functions):
+        reasons = dict.fromkeys(READER_NAMES, "the name is reserved for readers of large results")
+        reasons |= dict.fromkeys(shared.taken, "code mode has a tool of this name, or the provider runs one")
+        why = reasons.get(name, "the name is reserved for tool search")
+        raise ConfigError(f'tool "{name}": {why}; rename the function')
     if len(by_key) < len(listed):
         key = next(key for key, count in Counter(keys).items() if count > 1)
         where = f'source "{key.source}"' if key.source is not None else "the agent's own tools"

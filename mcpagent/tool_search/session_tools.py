@@ -1,7 +1,7 @@
 """The tools of one session: which of the agent's catalogue it is offered, which it has to search for, and more added.
 
 A *deferred* tool is known and hidden; a *discovered* one was added and is offered; a *pinned* one is offered from the
-first request on. What is discovered is not kept here: it is a fold over the conversation, by the tools' keys.
+first request on. Discovery is not stored here: it is a fold over the conversation, by the tools' keys.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ class SessionTools:
         """The catalogue's own names, unless the history has others: a name it knows means what it meant there."""
         shared, meant = self._shared, self.conversation.discovery.keys
         theirs = {key: name for name, key in meant.items() if shared.has(key)}
-        lost = {name for name, key in meant.items() if not shared.has(key)}
+        lost = meant.keys() - theirs.values()
         if lost.isdisjoint(shared.known) and all(shared.names[key] == name for key, name in theirs.items()):
             return shared
         sticky = {key: name for key, name in shared.names.items() if name not in meant and key not in theirs} | theirs
@@ -392,12 +392,9 @@ class SessionTools:
 
     def lost_source(self, name: str) -> str:
         """The ID of the source that had the tool of this offered name earlier in the conversation; "" if none had."""
-        if name in self.known:
-            return ""
-        key = self.conversation.discovery.keys.get(name)
-        if key is not None:
-            return key.source or ""
-        return next((key.source or "" for key, given in self.names.items() if given == name), "")
+        keys = {given: key for key, given in self.names.items()} | dict(self.conversation.discovery.keys)
+        key = keys.get(name) if name not in self.known else None
+        return (key.source or "") if key is not None else ""
 
     def near(self, name: str, limit: int = 3) -> tuple[str, ...]:
         """Offered names like this one, for "did you mean"."""

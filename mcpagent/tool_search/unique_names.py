@@ -47,8 +47,8 @@ def _prefixed(key: ToolKey, listed: str) -> str:
 
 
 def _hashed(key: ToolKey, listed: str, digits: int) -> str:
-    told = [key.source or "", key.name] + ([key.listed] if key.listed not in ("", key.name) else [])
-    digest = hashlib.sha256("\0".join(told).encode(errors="surrogatepass")).hexdigest()[:digits]
+    told = "\0".join((key.source or "", key.name, key.listed))
+    digest = hashlib.sha256(told.encode(errors="surrogatepass")).hexdigest()[:digits]
     base = _prefixed(key, listed) or "tool"
     return f"{base[: MAX_NAME_LENGTH - digits - 1]}_{digest}"
 
@@ -125,13 +125,10 @@ class NameMap:
     `tool`, `source__tool`, `source.tool` in any case and separator style, if they mean exactly one tool.
     """
 
-    def __init__(
-        self, names: Mapping[ToolKey, str], listed: Mapping[ToolKey, str], offered: Collection[str] | None = None
-    ) -> None:
-        """`offered` has the offered names of all that are listed, if there is such a collection already."""
+    def __init__(self, names: Mapping[ToolKey, str], listed: Mapping[ToolKey, str]) -> None:
         self._names = names
         self._listed = listed
-        self._offered = offered if offered is not None else frozenset(names[key] for key in listed)
+        self._offered = frozenset(map(names.__getitem__, listed))
 
     @cached_property
     def _forms(self) -> Mapping[str, set[str]]:

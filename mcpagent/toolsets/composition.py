@@ -1,7 +1,7 @@
 """Toolsets made of toolsets: prefixed, renamed, filtered ... whenever the inner ones are listed.
 
-What the operations take as a toolset may also be an `McpServer`, or a list of functions and tools. All give a
-`Composed`, which enters what it is made of in order and leaves it in reverse.
+Each operation accepts a toolset, an `McpServer`, or a list of functions and tools, and returns a `Composed`. That
+enters its sources in order and leaves them in reverse.
 """
 
 from __future__ import annotations
@@ -298,7 +298,6 @@ def filtered(source: ToolSource, predicate: Filter) -> Composed:
 def prepared(source: ToolSource, prepare: Prepare) -> Composed:
     """Tools whose definitions `prepare(context, definitions)` changes or drops before each request; it adds none."""
     expect_function("prepared", prepare, "context", "definitions")
-    expect("prepared", prepare, Callable, "a function (context, definitions)")
     made: dict[str, list[tuple[Tool, Tool]]] = {}
 
     def redefined(tool: Tool, definition: ToolDefinition) -> Tool:
@@ -371,39 +370,21 @@ def _composed(
     return Composed((toolset,), f"{what} of {toolset_label(toolset)}", change, is_pure=is_pure, named=named)
 
 
-class ExternalToolset(Toolset):
-    """Tools that the caller runs: the model's calls end the run, and `Agent.resume` takes their results."""
+def external(definitions: Iterable[ToolDefinition], *, id: str = "") -> FunctionToolset:  # noqa: A002
+    """Tools that are known by definition only: the model's calls end the run, and `Agent.resume` takes their results.
 
-    known = Known.ALL
-
-    def __init__(
-        self,
-        definitions: Iterable[ToolDefinition],
-        *,
-        label: str = "external tools",
-        id: str = "",  # noqa: A002 - as FunctionToolset has it
-    ) -> None:
-        self.label, self.id = label, id
-        kinds = (Iterable, "a list of ToolDefinition")
-        expect("external", definitions, *kinds, holds=lambda given: not isinstance(given, str | bytes | Mapping))
-        definitions = list(definitions)
-        for item in definitions:
-            expect("external", item, ToolDefinition, "ToolDefinition values")
-            expect_fields(item, f"external: ToolDefinition {str(item.name)!r:.60}")
-        self._tools = [
-            Tool(replace(item, original_name=item.original_name or item.name), _never, external=True, deferred=False)
-            for item in definitions
-        ]
-
-    async def tools(self) -> list[Tool]:
-        """Always the same, none hidden."""
-        return self._tools
-
-
-def external(definitions: Iterable[ToolDefinition], *, id: str = "") -> ExternalToolset:  # noqa: A002
-    """Tools that are known by definition only and answered by the caller; `id` identifies them, as a toolset's own."""
+    `id` identifies them, as a `FunctionToolset` has it.
+    """
     expect("external: id", id, str, "a text")
-    return ExternalToolset(definitions, id=id)
+    kinds = (Iterable, "a list of ToolDefinition")
+    expect("external", definitions, *kinds, holds=lambda given: not isinstance(given, str | bytes | Mapping))
+    tools: list[Tool] = []
+    for item in definitions:
+        expect("external", item, ToolDefinition, "ToolDefinition values")
+        expect_fields(item, f"external: ToolDefinition {str(item.name)!r:.60}")
+        definition = replace(item, original_name=item.original_name or item.name)
+        tools.append(Tool(definition, _never, external=True, deferred=False))
+    return FunctionToolset(tools, label="external tools", id=id)
 
 
 async def _never(_arguments: dict[str, Any]) -> ToolOutput:
@@ -416,8 +397,8 @@ class DynamicToolset(Toolset):
     What it gives is entered then, and left when the run ends; None means no tools. Between runs there are none.
     """
 
-    def __init__(self, factory: Factory, *, per_step: bool = False, label: str = "") -> None:
-        self.label = label or f"dynamic({getattr(factory, '__name__', 'factory')})"
+    def __init__(self, factory: Factory, *, per_step: bool = False) -> None:
+        self.label = f"dynamic({getattr(factory, '__name__', 'factory')})"
         self._factory = factory
         self._per_step = per_step
         self._lists: list[tuple[tuple[FunctionLike | Tool, ...], FunctionToolset]] = []

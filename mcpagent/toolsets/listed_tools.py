@@ -1,7 +1,7 @@
 """Bound tools as a toolset lists them: told apart, put together, hidden, or in need of approval.
 
-A tool's code stays bound to the name that its own server or function has, so whatever is done to the name or the
-definition, a call reaches the same code. Definitions are never changed in place.
+A tool's code is bound to the name in its own server or function. So a call reaches the same code under any name and
+definition. Definitions are never changed in place.
 """
 
 from __future__ import annotations
@@ -55,41 +55,35 @@ def identified(tools: Iterable[Tool], source: str) -> list[Tool]:
     ]
 
 
-def told_apart(tools: Sequence[Tool]) -> Sequence[Tool]:
+def told_apart(tools: Sequence[Tool]) -> list[Tool]:
     """Return tools with an identity each: one that its source lists twice is identified by the listed name as well."""
     definitions = [tool.definition for tool in tools]
     names = [(one.server or one.source, one.original_name or one.name) for one in definitions]
-    twice = {name for name, count in Counter(names).items() if count > 1 and name[0]}
-    if not twice:
-        return tools
+    count = Counter(names)
     return [
-        replace(tool, definition=replace(tool.definition, listed=tool.name)) if name in twice else tool
+        replace(tool, definition=replace(tool.definition, listed=tool.name)) if name[0] and count[name] > 1 else tool
         for tool, name in zip(tools, names, strict=True)
     ]
 
 
 def put_together(lists: Sequence[tuple[str, Sequence[Tool]]]) -> list[Tool]:
     """All tools of the labelled lists, in order; raises `ConfigError` that names both if two have one name."""
-    result = [tool for _, tools in lists for tool in tools]
-    definitions = [tool.definition for tool in result]
-    if len({(one.server or one.source, one.name) for one in definitions}) == len(result):  # no calls: they are many
-        return result
     owner: dict[tuple[str, str], str] = {}
     for label, tools in lists:
         for tool in tools:
-            place = listed_place(tool.definition)
+            place = (tool.definition.server or tool.definition.source, tool.definition.name)  # no call: they are many
             if place in owner:
                 both = f"in {owner[place]} and in {label}" if owner[place] != label else f"twice in {label}"
                 raise ConfigError(f'tool "{tool.name}": defined {both}; rename one, or use prefixed(...)')
             owner[place] = label
-    raise AssertionError("two tools have one place")
+    return [tool for _, tools in lists for tool in tools]
 
 
 # -- hidden until they are found --------------------------------------------------------------------------------------
 
 
 def list_of_names(names: bool | Collection[str], place: str) -> Collection[str]:
-    """The names themselves, none if all or no tools are meant. Raises `ConfigError` for a single text."""
+    """Return the names, or () for True and False. Raises `ConfigError` for a single text."""
     if isinstance(names, str):
         raise ConfigError(f'{place}: expected True or a list of names, got a string; write ["{safe_line(names, 60)}"]')
     expect_kind(f"{place}: names", names, bool | Collection[str])
@@ -115,9 +109,9 @@ def hidden_by(tools: Sequence[Tool], server: ServerConfig) -> list[Tool]:
 
 
 def with_approval(tools: Iterable[Tool], predicate: ApprovalPredicate | None = None) -> list[Tool]:
-    """Tools of which each call has to be approved, or those calls for which the predicate says so.
+    """Return the tools so that each call needs approval, or each call for which the predicate holds.
 
-    The predicate sees the definition as it is here, whatever is done to the name further out. A tool that needed
+    The predicate gets the definition of this list, under any name that outer operations give. A tool that needed
     approval before still does.
     """
     return [replace(tool, approval=_also(tool, predicate)) for tool in tools]
@@ -127,9 +121,7 @@ def _also(tool: Tool, predicate: ApprovalPredicate | None) -> Callable[..., bool
     earlier = tool.approval
 
     async def needed(arguments: dict[str, Any]) -> bool:
-        if earlier is not None and await awaited(earlier(arguments)):
-            return True
-        if predicate is None:
+        if predicate is None or (earlier is not None and await awaited(earlier(arguments))):
             return True
         return bool(await awaited(predicate(run_context(), tool.asked(arguments), json_copy(arguments))))
 

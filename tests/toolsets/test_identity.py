@@ -558,11 +558,9 @@ def test_which_tools_were_known_is_stored_by_source() -> None:
 def test_an_answer_is_for_the_tool_of_one_source() -> None:
     asked_for = ToolDefinition("delete", "Deletes it.", SCHEMA, original_name="delete", source="drafts")
     waiting = ToolCall("1", "delete", {})
-    answers = {
-        call_fingerprint(waiting, replace(asked_for, **change))
-        for change in ({}, {"source": ""}, {"source": "accounts"}, {"original_name": "drop"}, {"listed": "other"})
-    }
-    assert len(answers) == 5
+    others = [replace(asked_for, source=source) for source in ("", "accounts")]
+    others += [replace(asked_for, original_name="drop"), replace(asked_for, listed="other")]
+    assert len({call_fingerprint(waiting, one) for one in (asked_for, *others)}) == 5
 
 
 @each_row(

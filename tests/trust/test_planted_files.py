@@ -25,7 +25,7 @@ from mcpagent.mcp.auth.sign_ins import SignIn, TokenStorage
 from mcpagent.mcp.lists.list_cache import CachedServer, ListCache
 from mcpagent.mcp.lists.pins import PinStore
 from mcpagent.mcp.transports.server_log import append_bounded
-from mcpagent.messages import ToolDefinition, ToolKey
+from mcpagent.messages import ToolDefinition
 from mcpagent.models.local.server_traits import ServerTraits, TraitCache
 from mcpagent.search.learning import SearchHistory
 from mcpagent.trust.descriptions import Description, Fact
@@ -114,11 +114,8 @@ def learned(environ: Mapping[str, str]) -> SearchHistory:
     return SearchHistory(state_folder(environ) / "searches.sqlite3")
 
 
-PUSH = ToolKey("git", "push")
-
-
 def write_learned(environ: Mapping[str, str]) -> Path:
-    learned(environ).record("push the branch", [PUSH], [PUSH])
+    learned(environ).record("push the branch", [PUSH.key], [PUSH.key])
     return learned(environ).path
 
 
