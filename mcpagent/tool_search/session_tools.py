@@ -17,6 +17,7 @@ from mcpagent.errors import ConfigError
 from mcpagent.messages import ToolDefinition, ToolKey, ToolsChanged, ToolsShown
 from mcpagent.models.base import ToolLimits
 from mcpagent.models.prices import LEAST_SEARCH_COST, MOST_SEARCH_COST
+from mcpagent.search.words import name_key
 from mcpagent.text.globs import fits
 from mcpagent.tool_search.catalog import Catalog, Listing, Naming, category_of, listed_names
 from mcpagent.tool_search.search_options import PREFETCHED, PREFETCHED_CHEAP, ToolSearch, paying_tokens
@@ -385,16 +386,18 @@ class SessionTools:
                 return tool
         if name in self.later and self.is_offered(name):
             return self.later[name]
-        if name not in self.known and name in self.conversation.discovery.keys:
+        if name in self.known:
+            return self.known[name]
+        lost = self.conversation.discovery.keys.keys() - self.known.keys()
+        if name_key(name) in map(name_key, lost):
             return None  # the history's own name for a tool that is not there: no other one may pass for it
-        resolved = self._naming.resolver.resolve(name)
-        return self.known[resolved] if resolved is not None else None
+        return self.known.get(self._naming.resolver.resolve(name) or "")
 
-    def lost_source(self, name: str) -> str:
-        """The ID of the source that had the tool of this offered name earlier in the conversation; "" if none had."""
+    def lost_source(self, name: str) -> str | None:
+        """Return the ID of the source that had the tool of this offered name earlier in the conversation, if any had."""
         keys = {given: key for key, given in self.names.items()} | dict(self.conversation.discovery.keys)
         key = keys.get(name) if name not in self.known else None
-        return (key.source or "") if key is not None else ""
+        return key.source if key is not None else None
 
     def near(self, name: str, limit: int = 3) -> tuple[str, ...]:
         """Offered names like this one, for "did you mean"."""

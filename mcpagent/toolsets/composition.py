@@ -375,7 +375,6 @@ def external(definitions: Iterable[ToolDefinition], *, id: str = "") -> Function
 
     `id` identifies them, as a `FunctionToolset` has it.
     """
-    expect("external: id", id, str, "a text")
     kinds = (Iterable, "a list of ToolDefinition")
     expect("external", definitions, *kinds, holds=lambda given: not isinstance(given, str | bytes | Mapping))
     tools: list[Tool] = []

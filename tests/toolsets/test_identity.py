@@ -476,6 +476,19 @@ async def test_a_toolset_with_an_id_keeps_its_tools_under_any_name(now: Callable
     assert ran == ([runs] if runs else [])
 
 
+@each_row("written", ["delete_draft", "Delete-Draft", "deleteDraft"])
+async def test_a_lost_name_stays_lost_in_any_spelling(written: str) -> None:
+    ran: Ran = []
+    history = await history_with(FunctionToolset([deletes("draft", ran)], id="drafts"), "delete")
+    again = renamed([deletes("other", ran)], {"delete_draft": "delete"})
+    history += await history_with(renamed([deletes("draft", ran)], {"delete_draft": "delete"}), "delete_draft")
+    other = renamed(FunctionToolset([deletes("account", ran)], id="accounts"), {"delete_draft": "delete"})
+    for tools, runs in ((again, ["other"]), (other, ["other"])):
+        async with Agent(ScriptedModel([call(written), "done"]), tools=[tools], tool_search=BY_NAME) as agent:
+            await agent.session(messages=load_messages(history)).ask("go on")
+        assert ran == runs
+
+
 async def test_what_a_caller_runs_has_an_id_too() -> None:
     [tool] = await combined(external([ToolDefinition("ask", "", SCHEMA)], id="person")).tools()
     assert tool.definition.key == ToolKey("person", "ask")
