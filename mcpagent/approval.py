@@ -177,15 +177,13 @@ def outdated_words(tool: str) -> str:
 
 def call_fingerprint(call: ToolCall, definition: ToolDefinition, place: int = 0) -> str:
     """SHA-256 over the call, its place and everything that says what it would do, as canonical JSON."""
-    source, name, _ = definition.key
     bound = [
         place,
         call.id,
         call.arguments,
         definition.name,
         definition.kind,
-        source,
-        name,
+        *definition.key[:2],
         definition.title,
         definition.description,
         definition.parameters,

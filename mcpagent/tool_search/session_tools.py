@@ -394,7 +394,7 @@ class SessionTools:
         return self.known.get(self._naming.resolver.resolve(name) or "")
 
     def lost_source(self, name: str) -> str | None:
-        """Return the ID of the source that had the tool of this offered name earlier in the conversation, if any had."""
+        """Return the ID of the source that had the tool of this offered name earlier in the conversation."""
         keys = {given: key for key, given in self.names.items()} | dict(self.conversation.discovery.keys)
         key = keys.get(name) if name not in self.known else None
         return key.source if key is not None else None

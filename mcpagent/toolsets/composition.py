@@ -146,9 +146,9 @@ def as_toolset(source: ToolSource) -> Toolset:
         )
     toolset: Toolset = source  # type: ignore[assignment]  # the protocol was checked
     identity = getattr(toolset, "id", "")
-    if not (isinstance(identity, str) and identity):
-        return toolset
-    return Composed((toolset,), toolset_label(toolset), lambda tools: identified(tools, identity))
+    if isinstance(identity, str) and identity:
+        return Composed((toolset,), toolset_label(toolset), lambda tools: identified(tools, identity))
+    return toolset
 
 
 def _of_server(server: ServerConfig) -> Composed:
