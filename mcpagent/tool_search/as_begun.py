@@ -20,10 +20,8 @@ def told_last(offered: Sequence[ToolDefinition], parts: Iterable[Part]) -> dict[
     told = {definition.key: definition for definition in offered}
     for part in parts:
         if isinstance(part, ToolsChanged):
-            keys = {definition.name: key for key, definition in told.items()}
-            for name in part.removed:
-                told.pop(keys.get(name, ToolKey(None, "")), None)
-            told.update((definition.key, definition) for definition in part.added)
+            told = {key: definition for key, definition in told.items() if definition.name not in part.removed}
+            told |= {definition.key: definition for definition in part.added}
     return {key: definition for key, definition in told.items() if key not in _OWN}
 
 
