@@ -72,7 +72,8 @@ def measured(folder: Path, strategy: str, uses: int) -> tuple[str, int, float, f
     with tempfile.TemporaryDirectory() as kept:
         history = SearchHistory(Path(kept) / "history.sqlite3")
         for row in split.recorded:
-            history.record(row["query"], row["relevant"], row["relevant"])
+            relevant = [tool.key for tool in tools if tool.name in row["relevant"]]
+            history.record(row["query"], relevant, relevant)
         shares = []
         for known in (None, history):
             index = ToolIndex(strategy, history=known)  # type: ignore[arg-type]  # one of the two choices

@@ -52,8 +52,8 @@ from mcpagent.tools import Tool, ToolOutput, usable_tool
 from mcpagent.toolsets.agent_tools import agent_tool
 from mcpagent.toolsets.approval_policy import ApprovalPolicy
 from mcpagent.toolsets.functions import function_tool
+from mcpagent.toolsets.listed_tools import ApprovalPredicate
 from mcpagent.toolsets.sources import AnyTools, McpConfig, expect_config, sources_of
-from mcpagent.toolsets.tool_algebra import ApprovalPredicate
 
 if TYPE_CHECKING:
     from mcpagent.cards.card import AgentCard

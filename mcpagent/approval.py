@@ -183,12 +183,12 @@ def call_fingerprint(call: ToolCall, definition: ToolDefinition, place: int = 0)
         call.arguments,
         definition.name,
         definition.kind,
-        definition.server,
-        definition.original_name,
+        *definition.key[:2],
         definition.title,
         definition.description,
         definition.parameters,
         definition.read_only,
+        *filter(None, [definition.listed]),
     ]
     text = json.dumps(bound, sort_keys=True, separators=(",", ":"), default=str)
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()

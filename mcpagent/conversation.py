@@ -70,11 +70,10 @@ def _folded(parts: Iterable[Part], before: Discovery) -> Discovery:
             discovered.update((name, discovered.pop(name)) for name in part.used if name in discovered)
             continue
         if isinstance(part, ToolsShown):
-            known = dict(zip(part.names, part.keys, strict=False))
-            shown.update(known)
-            keys.update((name, key) for name, key in known.items() if name not in keys)
+            shown.update(part.tools)
+            keys = part.tools | keys
             continue
-        added = {tool.name: tool.key for tool in part.added}
+        added = part.tools
         for name in part.removed:
             discovered.pop(name, None)
         discovered.update(dict.fromkeys(added))
@@ -84,8 +83,7 @@ def _folded(parts: Iterable[Part], before: Discovery) -> Discovery:
         lost.update(part.lost)
         for gone in (removed, lost):
             gone.difference_update(added)
-        keys.update((tool.name, tool.key) for _, tool in part.was if tool.name not in keys)
-        keys.update(added)
+        keys = {tool.name: tool.key for _, tool in part.was} | keys | added
     return Discovery(tuple(discovered), frozenset(shown), frozenset(removed), frozenset(lost), keys)
 
 

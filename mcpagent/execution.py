@@ -328,7 +328,7 @@ def _unknown(name: str, tools: SessionTools) -> str:
     near = tools.near(name)
     shown = safe_line(name, 80)
     hint = f" Did you mean {', '.join(near)}?" if near else ""
-    lost = tools.lost_server(name)
+    lost = tools.lost_source(name)
     down = [
         f' Server "{server}" is not connected: {reason}'
         for server, reason in tools.unavailable.items()
@@ -340,7 +340,7 @@ def _unknown(name: str, tools: SessionTools) -> str:
     ]
     how = "Search for tools" if tools.provider_searches else "Use search_tools to find tools"
     search = f" {how}." if tools.searching else ""
-    gone = f' any more: the server "{safe_line(lost, 60)}" no longer has it' if lost else ""
+    gone = f' any more: its source "{safe_line(lost, 60)}" no longer has it' if lost else ""
     so_far = " so far" if tools.listing.connecting else ""
     return f'There is no tool "{shown}"{so_far}{gone}.{hint}{"".join(down)}{search}'
 

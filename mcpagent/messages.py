@@ -42,10 +42,29 @@ RequestKind: TypeAlias = Literal["tool", "prompt", "resource"]
 
 
 class ToolKey(NamedTuple):
-    """What identifies a tool: the configured server (None: a local function) and the name that server gave it."""
+    """The identity of a tool: the ID of its source, and the name that the source itself has for it.
 
-    server: str | None
+    A server's ID is its name, a toolset has the ID that it was given. A tool without a source ID (None) is identified
+    by `listed` as well, the name under which its toolset lists it. So is one that its source lists twice.
+    """
+
+    source: str | None
     name: str
+    listed: str = ""
+
+    @property
+    def own_name(self) -> str:
+        """The name that rules use: the source's own; without a source ID, the one that is listed."""
+        return self.name if self.source is not None else self.listed
+
+    @property
+    def label(self) -> str:
+        """The own name behind the source ID, if there is one."""
+        return self.listed if self.source is None else f"{self.source}.{self.name}"
+
+    def offered_as(self, name: str) -> ToolKey:
+        """Complete a key that was stored before keys had `listed`, by the offered name that was stored with it."""
+        return self if self.source is not None or self.listed else self._replace(listed=name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +74,8 @@ class ToolDefinition:
     `name` is the offered name (unique in a conversation, `^[a-zA-Z0-9_-]{1,64}$`). `parameters` is the input JSON
     Schema as its server gave it, unless something hides in it (`mcp/lists/shown_tools.py`). `server` is the configured
     server's name, None for a local function; `original_name` is what that server calls the tool. `read_only` is the
-    server's own claim, so a hint only.
+    server's own claim, so a hint only. `source` is the ID of a local function's toolset, else "". `listed` is
+    the name under which its toolset lists a tool, if that identifies it and is not the offered name.
     """
 
     name: str
@@ -67,11 +87,14 @@ class ToolDefinition:
     category: str = ""
     read_only: bool | None = None
     tags: tuple[str, ...] = ()
+    source: str = ""
+    listed: str = ""
 
     @property
     def key(self) -> ToolKey:
-        """What it is, whatever it is offered as: its server, and that server's own name for it."""
-        return ToolKey(self.server, self.original_name or self.name)
+        """The tool's identity, which stays the same under any offered name."""
+        key = ToolKey(self.server or self.source or None, self.original_name or self.name, self.listed)
+        return key.offered_as(self.name)
 
     @property
     def kind(self) -> RequestKind:
@@ -245,6 +268,11 @@ class ToolsShown:
     keys: tuple[ToolKey, ...] = ()
     type: Literal["tools_shown"] = "tools_shown"
 
+    @property
+    def tools(self) -> dict[str, ToolKey]:
+        """The identity of each tool, by offered name."""
+        return {name: key.offered_as(name) for name, key in zip(self.names, self.keys, strict=False)}
+
 
 @dataclass(frozen=True, slots=True)
 class ToolsChanged:
@@ -261,6 +289,11 @@ class ToolsChanged:
     joined: tuple[str, ...] = ()
     lost: tuple[str, ...] = ()
     type: Literal["tools_changed"] = "tools_changed"
+
+    @property
+    def tools(self) -> dict[str, ToolKey]:
+        """The identity of each tool that was added, by offered name."""
+        return {tool.name: tool.key for tool in self.added}
 
 
 @dataclass(frozen=True, slots=True)

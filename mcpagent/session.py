@@ -70,8 +70,8 @@ from mcpagent.sessions.store import SessionStore
 from mcpagent.text.safe_text import safe_line
 from mcpagent.tool_context import StateChannel, ToolContext
 from mcpagent.tool_search.announcing import announce
-from mcpagent.tool_search.as_begun import catalog_as_begun, listing_as_begun, told_last
-from mcpagent.tool_search.catalog import Catalog, Listing
+from mcpagent.tool_search.as_begun import listing_as_begun, told_last
+from mcpagent.tool_search.catalog import Catalog, Listing, Naming
 from mcpagent.tool_search.noted_uses import note_uses
 from mcpagent.tool_search.search_options import ToolSearch
 from mcpagent.tool_search.search_tools import tool_search_tools
@@ -724,7 +724,8 @@ class Session(WaysToAsk[Deps]):
             tools.listing = then
         else:
             shared = self._owner.catalogs.shared
-            self._held = catalog_as_begun(then, told.values(), now.search, listed=self._listed, shared=shared)
+            known = Naming.of({}, {key: definition.name for key, definition in told.items()})
+            self._held = Catalog(then, now.search, listed=self._listed, after=known, shared=shared)
             tools.begin(self._held)
         tools.pinned = tuple(tool.name for tool in offered)
 

@@ -158,7 +158,8 @@ class Toolset(Protocol):
     """A source of bound tools with a life of its own: entered before it lists, left when the agent closes.
 
     A class that has nothing to enter derives from this one and has `tools` alone. That is asked before every request
-    to the model; `run_context()` says for which run.
+    to the model; `run_context()` says for which run. If a toolset has an `id`, a text, its tools are identified by that
+    and their original names, whatever they are renamed to.
     """
 
     async def tools(self) -> list[Tool]:

@@ -20,6 +20,7 @@ from mcpagent.models.scripted import ScriptedModel
 from mcpagent.run import RunContext
 from mcpagent.toolsets.approval_policy import ApprovalPolicy
 from mcpagent.toolsets.composition import approval_required, external, prefixed
+from mcpagent.toolsets.listed_tools import with_approval
 from tests.scenes import CountedTools, call, offered, results
 from tests.tables import each_row
 
@@ -414,8 +415,6 @@ async def test_results_that_came_later_are_in_one_turn_in_call_order() -> None:
 
 def test_tools_that_need_approval_still_do_when_approval_is_asked_for_again() -> None:
     tool = Tool(COLOUR, run=None)  # type: ignore[arg-type]
-    from mcpagent.toolsets.tool_algebra import approval_required as required
-
-    [twice] = required(required([tool]), lambda context, definition, arguments: False)
+    [twice] = with_approval(with_approval([tool]), lambda context, definition, arguments: False)
     assert twice.approval is not None
     assert asyncio.run(twice.approval({})) is True  # type: ignore[arg-type]

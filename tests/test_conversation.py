@@ -45,7 +45,7 @@ def test_discovery_is_in_order_and_forgets_what_was_removed() -> None:
         Message("tool", (ToolsChanged((tool("a"), tool("b"))),)),
     ]
     assert fold_discovery(history[:1]).discovered == ("b", "a")
-    keys = {name: ToolKey(None, name) for name in "bac"}
+    keys = {name: ToolKey(None, name, name) for name in "bac"}
     assert fold_discovery(history[:2]) == Discovery(("a",), frozenset("abc"), frozenset("b"), keys=keys)
     assert fold_discovery(history) == Discovery(("a", "b"), frozenset("abc"), frozenset(), keys=keys)
 

@@ -175,13 +175,12 @@ def test_a_name_stands_once() -> None:
 
 
 SAID_TWICE = {
-    *("prefixed", "renamed", "deferred", "approval_required", "wrapped", "combined"),  # of tools, and of toolsets
     "main",  # of programs: the command, and what starts a server
 }
 
 
 def test_a_function_has_a_name_of_its_own() -> None:
-    """But for the operations on toolsets, what each provider's adapter does in its own way, and programs."""
+    """But for what each provider's adapter does in its own way, and programs."""
     paths = [path for path in MODULES.values() if path.parent.name not in ("anthropic", "openai")]
     named = Counter(
         node.name

@@ -361,7 +361,7 @@ async def test_another_servers_tool_of_that_name_is_neither_offered_nor_run(plai
         assert "search" not in offered(model.requests[0])
         refused = results(session.messages)[-1]
         assert refused.error == "unknown_tool"
-        assert 'the server "A" no longer has it' in refused.text
+        assert 'its source "A" no longer has it' in refused.text
         assert other.ran == []
         # Under its own name it can be found and used.
         await session.ask("B's then")

@@ -16,7 +16,7 @@ from mcpagent.tools import Tool
 MAX_IDENTIFIER = 60
 
 OWN_FUNCTIONS = "functions"
-"""The module of tools that no server brings."""
+"""The module of tools without a source ID."""
 
 TYPE_WORDS = frozenset({"Any", "Literal", "NotRequired", "TypedDict", "bool", "dict", "float", "int", "list", "str"})
 """What stubs are written with: no function and no field may take the place of these."""
@@ -54,17 +54,20 @@ def identifier(name: str) -> str:
 
 
 def identifiers(
-    names: Iterable[str], given: Mapping[str, str] | None = None, reserved: frozenset[str] = frozenset()
+    names: Iterable[str],
+    given: Mapping[str, str] | None = None,
+    reserved: frozenset[str] = frozenset(),
+    taken: Iterable[str] = (),
 ) -> dict[str, str]:
     """Each name's own identifier, whatever the order of the names; of those that clash, all but an exact one get a
-    hash. `given` ones stay; what would be a `reserved` word ends in `_`."""
+    hash. `given` ones stay, no new one is among those `taken`; what would be a `reserved` word ends in `_`."""
     given = given or {}
     wanted = dict.fromkeys(names)
     found = {name: given[name] for name in wanted if name in given}
     left = [name for name in wanted if name not in found]
     plain_names = {name: _free(identifier(name), reserved) for name in left}
     holders = Counter(plain_names.values())
-    used = set(given.values())
+    used = {*given.values(), *taken}
     exact = [name for name in left if plain_names[name] == name and name not in used]
     found.update((name, name) for name in exact)
     used.update(exact)
@@ -96,35 +99,29 @@ class ImportPlace:
         return f"{self.module}.{self.function}"
 
 
-def _of(server: str | None) -> str:
-    """A server may be called as our own module is: the mark before that keeps the two apart."""
-    return f"\0{OWN_FUNCTIONS}" if server is None else server
+def _of(source: str | None) -> str:
+    """A source may be called as our own module is: the mark before that keeps the two apart."""
+    return f"\0{OWN_FUNCTIONS}" if source is None else source
 
 
 @dataclass(slots=True)
 class Places:
-    """The place of each tool of a conversation. One that was given stays, whatever joins later."""
+    """The place of each tool of a conversation: its offered name, in its source's module. A place never changes."""
 
     by_key: dict[ToolKey, ImportPlace] = field(default_factory=dict[ToolKey, ImportPlace])
-    _modules: dict[str, str] = field(default_factory=dict[str, str])
-    _functions: dict[str, dict[str, str]] = field(default_factory=dict[str, dict[str, str]])
-    _in_module: dict[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
+    _modules: dict[str, str] = field(default_factory=lambda: {_of(None): OWN_FUNCTIONS})
+    _functions: dict[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
     _added: object = None
 
     def functions_in(self, module: str) -> frozenset[str]:
         """The names of all functions of a module."""
-        if module not in self._in_module:
-            servers = [server for server, name in self._modules.items() if name == module]
-            names = (name for server in servers for name in self._functions.get(server, {}).values())
-            self._in_module[module] = frozenset(names)
-        return self._in_module[module]
+        return self._functions.get(module, frozenset())
 
     def give(self, key: ToolKey, place: ImportPlace) -> None:
         """The place that this tool had in another process, before it gets one here."""
-        server = _of(key.server)
         self.by_key[key] = place
-        self._modules[server] = place.module
-        self._functions[server] = {**self._functions.get(server, {}), key.name: place.function}
+        self._modules[_of(key.source)] = place.module
+        self._functions[place.module] = self.functions_in(place.module) | {place.function}
 
     def add_known(self, known: Mapping[str, Tool]) -> None:
         """`add` for all tools of a conversation; nothing if they are the very same ones as the last time."""
@@ -134,19 +131,18 @@ class Places:
 
     def add(self, tools: Iterable[ToolDefinition]) -> None:
         """Gives all of these a place, unless they have one."""
-        new: dict[str, list[ToolKey]] = {}
+        new: dict[str, dict[ToolKey, str]] = {}
         for tool in tools:
-            if tool.key not in self.by_key:
-                new.setdefault(_of(tool.server), []).append(tool.key)
+            key = tool.key
+            if key not in self.by_key:
+                new.setdefault(_of(key.source), {})[key] = tool.name
         if not new:
             return
-        self._in_module.clear()
-        own = {_of(None): OWN_FUNCTIONS}
-        self._modules |= identifiers([*self._modules, *new], own | self._modules, MODULES)
-        for server, keys in new.items():
-            known = self._functions.get(server, {})
-            names = self._functions[server] = known | identifiers(
-                [*known, *(key.name for key in keys)], known, BUILTINS
-            )
-            for key in keys:
-                self.by_key[key] = ImportPlace(self._modules[server], names[key.name])
+        self._modules |= identifiers(new, self._modules, MODULES)
+        for source, names in new.items():
+            module = self._modules[source]
+            taken = self.functions_in(module)
+            functions = identifiers(names.values(), reserved=BUILTINS, taken=taken)
+            self._functions[module] = taken.union(functions.values())
+            for key, name in names.items():
+                self.by_key[key] = ImportPlace(module, functions[name])

@@ -234,8 +234,9 @@ class Memory:
             memory.state = base64.b64decode(variables["state"])
             memory.context, memory.modules = tuple(variables["context"]), tuple(variables["modules"])
             memory.lost = variables.get("lost", "")
-            for server, name, module, function in variables["imported"]:
-                memory.imports({ToolKey(server, name): ImportPlace(module, function)})
+            for source, name, *listed, module, function in variables["imported"]:
+                tool_key = ToolKey(source, name, *listed).offered_as(name)
+                memory.imports({tool_key: ImportPlace(module, function)})
             for tool, place in memory.imported.items():
                 memory.places.give(tool, place)
         if underway := found.get("underway"):

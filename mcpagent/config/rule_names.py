@@ -27,11 +27,11 @@ _MOST_READINGS = 64
 
 
 def rule_of(tool: ToolDefinition) -> str:
-    """The server and what is asked of it, as a rule without patterns names it; of one's own code the name alone."""
-    name = tool.key.name
-    if not tool.server:
-        return name
-    return f"{tool.server}.{name}" if tool.kind == "tool" else f"{SIGNS[tool.kind]}{tool.server}:{name}"
+    """The source and what is asked of it, as a rule without patterns names it; without a source ID the name alone."""
+    key = tool.key
+    if tool.kind == "tool" or key.source is None:
+        return key.label
+    return f"{SIGNS[tool.kind]}{key.source}:{key.name}"
 
 
 def permits(rule: str, tool: ToolDefinition, servers: Collection[str] = ()) -> bool:
@@ -42,16 +42,17 @@ def permits(rule: str, tool: ToolDefinition, servers: Collection[str] = ()) -> b
     """
     if rule == "*":
         return True
-    if tool.server is None:
+    source, own, _ = tool.key
+    if source is None:
         return permits_of_server(rule, tool) or _is_exactly(rule, tool.name)
-    known = {tool.server, *servers}
+    known = {source, *servers}
     named = [reading for reading in _readings(rule) if reading[0] in {"*", *known}]
     if named:
         server, kind, pattern = max(named, key=lambda reading: len(reading[0]))
-        return server in ("*", tool.server) and _permits(kind, pattern, tool)
+        return server in ("*", source) and _permits(kind, pattern, tool)
     owner = max((server for server in known if rule.startswith(f"{server}__")), key=len, default=None)
-    is_plain = tool.kind == "tool" and tool.key.name.isascii() and tool.key.name.translate(_JOINTS).isalnum()
-    return owner == tool.server and is_plain and _is_exactly(rule, tool.name)
+    is_plain = tool.kind == "tool" and own.isascii() and own.translate(_JOINTS).isalnum()
+    return owner == source and is_plain and _is_exactly(rule, tool.name)
 
 
 _JOINTS = str.maketrans("", "", "_-")
@@ -65,12 +66,12 @@ def forbids(rule: str, tool: ToolDefinition) -> bool:
     if rule == "*":
         return True
     readings = list(_readings(rule))
-    if tool.server is None or not readings:
-        label = f"{tool.server}.{tool.key.name}" if tool.server else tool.key.name
-        return any(_is_among(rule, _could_be(form)) for form in (tool.key.name, tool.name, label))
+    source, own, _ = tool.key
+    if source is None or not readings:
+        return any(_is_among(rule, _could_be(form)) for form in (own, tool.name, tool.key.label))
     # Once for all readings: a server may have names of a megabyte.
-    owner, names = {tool.server, _folded(tool.server)}, _could_be(tool.key.name)
-    return _folded(rule) == _folded(tool.key.name) or any(
+    owner, names = {source, _folded(source)}, _could_be(own)
+    return _folded(rule) == _folded(own) or any(
         _is_among(server, owner) and _is_among(pattern, names)
         for server, kind, pattern in readings
         if kind in ("tool", tool.kind)
@@ -107,7 +108,7 @@ def _readings(rule: str) -> Iterator[tuple[str, RequestKind, str]]:
 
 
 def _permits(kind: RequestKind, pattern: str, tool: ToolDefinition) -> bool:
-    name = tool.key.name
+    name = tool.key.own_name
     if pattern == "*" and kind in ("tool", tool.kind):
         return True
     if kind != tool.kind:

@@ -334,8 +334,8 @@ class ToolIndex:
             return {}
         found = {
             number: favour
-            for name, favour in favours.items()
-            for number in self._held.named.offered(name)
+            for key, favour in favours.items()
+            for number in self._held.named.identified(key)
             if only is None or number in only
         }
         return dict(islice(found.items(), MOST_RAISED))

@@ -4,16 +4,17 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from mcpagent.config.bounded_files import check_own
 from mcpagent.config.file_changes import make_private
-from mcpagent.messages import Part, Text, ToolCall, ToolResult, ToolsChanged, ToolsShown
+from mcpagent.messages import Part, Text, ToolCall, ToolKey, ToolResult, ToolsChanged, ToolsShown
 from mcpagent.search.words import terms, written_words
 
 _SCHEMA = """
@@ -49,7 +50,7 @@ class Use:
     """How often a tool was added and called successfully after a query; `last_seconds` is Unix time."""
 
     query: str
-    tool: str
+    tool: ToolKey
     added: int
     called: int
     last_seconds: float
@@ -64,8 +65,8 @@ class Use:
 class Served:
     """What one query led to: which of the tools it found were added, and which were called without an error."""
 
-    added: dict[str, None] = field(default_factory=dict[str, None])
-    called: dict[str, None] = field(default_factory=dict[str, None])
+    added: dict[ToolKey, None] = field(default_factory=dict[ToolKey, None])
+    called: dict[ToolKey, None] = field(default_factory=dict[ToolKey, None])
 
 
 def served_queries(parts: Iterable[Part], since: int = 0) -> dict[str, Served]:
@@ -74,7 +75,7 @@ def served_queries(parts: Iterable[Part], since: int = 0) -> dict[str, Served]:
     A tool counts for the last search that found it.
     """
     asked: dict[str, str] = {}
-    found_by: dict[str, str] = {}
+    found_by: dict[str, tuple[str, ToolKey]] = {}
     queries: dict[str, Served] = {}
     result: ToolResult | None = None
     for place, part in enumerate(parts):
@@ -84,16 +85,18 @@ def served_queries(parts: Iterable[Part], since: int = 0) -> dict[str, Served]:
             asked[part.id] = _query_of(part)
         elif isinstance(part, ToolResult):
             result = part
-            query = found_by.get(part.name)
-            if query is not None and part.error is None and place >= since:
-                queries.setdefault(query, Served()).called[part.name] = None
+            found = found_by.get(part.name)
+            if found is not None and part.error is None and place >= since:
+                query, tool = found
+                queries.setdefault(query, Served()).called[tool] = None
         elif isinstance(part, ToolsShown | ToolsChanged) and result is not None:
-            names = part.names if isinstance(part, ToolsShown) else [tool.name for tool in part.added]
-            if query := asked.get(result.call_id):
-                found_by.update(dict.fromkeys(names, query))
+            named = part.tools
+            if query := asked.get(result.call_id, ""):
+                found_by.update((name, (query, tool)) for name, tool in named.items())
             elif result.name == "add_tool" and place >= since:
-                for name in filter(found_by.__contains__, names):
-                    queries.setdefault(found_by[name], Served()).added[name] = None
+                for name in filter(found_by.__contains__, named):
+                    query, tool = found_by[name]
+                    queries.setdefault(query, Served()).added[tool] = None
     return queries
 
 
@@ -114,15 +117,15 @@ class SearchHistory:
         self.changes = 0
         """How often this object has changed the file."""
 
-    def record(self, query: str, added: Iterable[str], called: Iterable[str]) -> None:
+    def record(self, query: str, added: Iterable[ToolKey], called: Iterable[ToolKey]) -> None:
         """Notes which tools were added after the query, and which of all were called without an error."""
         words = remembered_words(query)
         added, called = set(added), set(called)
         if not words or not added | called:
             return
         rows = [
-            (" ".join(sorted(words)), tool, query[:_MAX_QUERY], tool in added, tool in called, self.clock())
-            for tool in sorted(added | called)
+            (" ".join(sorted(words)), json.dumps(tool), query[:_MAX_QUERY], tool in added, tool in called, self.clock())
+            for tool in sorted(added | called, key=str)
         ]
         with closing(self._open()) as connection, connection:
             connection.executemany(
@@ -148,7 +151,7 @@ class SearchHistory:
                 f" WHERE {_IS_A_USE} ORDER BY last_seconds DESC, tool LIMIT ?",
                 (_MAX_ROWS,),
             )
-            return [Use(*row) for row in rows]
+            return [Use(query, _read(tool), *counts) for query, tool, *counts in rows]
 
     def clear(self) -> int:
         """Forgets everything; gives how many rows there were."""
@@ -171,6 +174,15 @@ class SearchHistory:
             connection.close()
             raise
         return connection
+
+
+def _read(text: str) -> ToolKey:
+    """Read a key; a bare name was written before keys were, and can be trusted for a function of that name alone."""
+    with suppress(ValueError):
+        match json.loads(text):
+            case [str() | None as source, str(name), str(listed)]:
+                return ToolKey(source, name, listed)
+    return ToolKey(None, text, text)
 
 
 def remembered_words(query: str) -> frozenset[str]:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from itertools import chain, repeat
 
-from mcpagent.messages import ToolDefinition
+from mcpagent.messages import ToolDefinition, ToolKey
 from mcpagent.search.fields import local_name
 from mcpagent.search.query import MAX_QUERY, mentioned_names
 from mcpagent.search.words import name_key
@@ -88,9 +88,9 @@ class Named:
         numbers = (number for number in self.numbers(key) if server is None or tools[number].server == server)
         return sorted(numbers, key=lambda number: (name_key(tools[number].name) != key, tools[number].name))
 
-    def offered(self, name: str) -> list[int]:
-        """The tools that are offered by just this name: one, mostly."""
-        return [number for number in self.numbers(name_key(name)) if self.tools[number].name == name]
+    def identified(self, key: ToolKey) -> list[int]:
+        """The tools with this identity: one, unless several owners have it."""
+        return [number for number in self.numbers(name_key(key.name)) if self.tools[number].key == key]
 
     def mentioned(self, text: str, server: str | None) -> dict[int, str]:
         """The tools named in the text, and how; those written just so before those that only share the letters."""

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
+from mcpagent.messages import ToolKey
 from mcpagent.search.learning import SearchHistory, remembered_words
 from mcpagent.search.meaning.embedding import EmbeddingError, unit_rows
 
@@ -34,7 +35,7 @@ _UNLIKE, _ALIKE = 0.25, 0.75
 class _Use(NamedTuple):
     words: frozenset[str]
     query: str
-    tool: str
+    tool: ToolKey
     worth: float
 
 
@@ -45,14 +46,14 @@ class Uses:
         self._history = history
         self._read_at = -1
         self._uses: tuple[_Use, ...] = ()
-        self._worth: dict[str, dict[str, float]] = {}
+        self._worth: dict[str, dict[ToolKey, float]] = {}
         self._embedded: dict[str, Matrix] = {}
         self._centred_at = -1
-        self._centres: tuple[list[str], Matrix] | None = None
+        self._centres: tuple[list[ToolKey], Matrix] | None = None
         self._lock = threading.Lock()
 
-    def scores(self, text: str, rarity: Callable[[str], float], vectors: Vectors | None) -> dict[str, float]:
-        """By tool name, above 0 to 1, the highest first: how much was asked before that is like the text, after which
+    def scores(self, text: str, rarity: Callable[[str], float], vectors: Vectors | None) -> dict[ToolKey, float]:
+        """By tool, above 0 to 1, the highest first: how much was asked before that is like the text, after which
         the tool was called. `rarity` is that of a term.
 
         Raises `sqlite3.Error` or `OSError` if the history cannot be read.
@@ -66,7 +67,7 @@ class Uses:
         else:
             both = {tool: (words.get(tool, 0.0) + meaning.get(tool, 0.0)) / 2 for tool in words.keys() | meaning.keys()}
             found = {tool: min(share / _BY_BOTH, 1.0) for tool, share in both.items()}
-        return dict(sorted(found.items(), key=lambda one: (-one[1], one[0])))
+        return dict(sorted(found.items(), key=lambda one: (-one[1], str(one[0]))))
 
     def _read(self) -> None:
         if self._read_at == self._history.changes:
@@ -76,23 +77,23 @@ class Uses:
             _Use(remembered_words(use.query), use.query, use.tool, use.worth(now)) for use in self._history.uses()
         )
         self._read_at = self._history.changes
-        worth: defaultdict[str, defaultdict[str, float]] = defaultdict(lambda: defaultdict(float))
+        worth: defaultdict[str, defaultdict[ToolKey, float]] = defaultdict(lambda: defaultdict(float))
         for use in self._uses:
             for word in use.words:
                 worth[word][use.tool] += use.worth
         self._worth = {word: dict(tools) for word, tools in worth.items()}
 
-    def _by_words(self, text: str, rarity: Callable[[str], float]) -> dict[str, float]:
+    def _by_words(self, text: str, rarity: Callable[[str], float]) -> dict[ToolKey, float]:
         """The share of the text's words, by rarity, that were searched before each tool was called."""
         rarities = {word: rarity(word) for word in sorted(remembered_words(text))}
         whole = sum(rarities.values()) or 1.0
-        found: defaultdict[str, float] = defaultdict(float)
+        found: defaultdict[ToolKey, float] = defaultdict(float)
         for word, rare in rarities.items():
             for tool, worth in self._worth.get(word, {}).items():
                 found[tool] += rare / whole * worth / (worth + _ONCE)
         return found
 
-    def _by_meaning(self, text: str, vectors: Vectors) -> Mapping[str, float] | None:
+    def _by_meaning(self, text: str, vectors: Vectors) -> Mapping[ToolKey, float] | None:
         """How near the text is to the mean of what was searched before each tool was called; None without vectors."""
         import numpy as np
 
@@ -117,8 +118,8 @@ class Uses:
         new = list(dict.fromkeys(use.query for use in uses if use.query not in known))
         known |= zip(new, vectors.query_vectors(new), strict=True) if new else ()
         self._embedded = {use.query: known[use.query] for use in uses}
-        rows: dict[str, Matrix] = {}
-        worths: defaultdict[str, float] = defaultdict(float)
+        rows: dict[ToolKey, Matrix] = {}
+        worths: defaultdict[ToolKey, float] = defaultdict(float)
         for use in uses:
             rows[use.tool] = rows.get(use.tool, np.float32(0)) + known[use.query] * np.float32(use.worth)
             worths[use.tool] += use.worth

@@ -66,21 +66,27 @@ class KnownTools:
 
     __hash__ = None  # type: ignore[assignment]
 
-    def to_json(self) -> dict[str, list[str]] | None:
-        """Names by server, "" for functions; None if there are too many."""
+    def to_json(self) -> dict[str, list[str | list[str]]] | None:
+        """Names by source ID ("": none), with the listed name if that is another; None if there are too many."""
         if len(self._tools) > MAX_KNOWN:
             return None
-        found: dict[str, list[str]] = {}
+        found: dict[str, list[str | list[str]]] = {}
         for key in sorted(self.keys, key=str):
-            found.setdefault(key.server or "", []).append(key.name)
+            is_plain = key == _known_key(key.source or "", key.name)
+            found.setdefault(key.source or "", []).append(key.name if is_plain else [key.name, key.listed])
         return found
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Sequence[str]] | None) -> KnownTools | None:
-        """What `to_json` gave."""
+    def from_json(cls, data: Mapping[str, Sequence[str | Sequence[str]]] | None) -> KnownTools | None:
+        """Read the result of `to_json`."""
         if data is None:
             return None
-        return cls(keys=frozenset(ToolKey(server or None, str(name)) for server in data for name in data[server]))
+        return cls(keys=frozenset(_known_key(source, entry) for source in data for entry in data[source]))
+
+
+def _known_key(source: str, entry: str | Sequence[str]) -> ToolKey:
+    name, listed = (entry, "") if isinstance(entry, str) else entry
+    return ToolKey(source or None, name, listed).offered_as(name)
 
 
 @dataclass(frozen=True, slots=True)

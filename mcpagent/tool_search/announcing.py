@@ -12,7 +12,7 @@ from mcpagent.messages import ToolDefinition, ToolsChanged
 from mcpagent.models.tool_changes_in_history import places_of
 from mcpagent.prompt.builder import category_line
 from mcpagent.text.safe_text import listed, safe_line
-from mcpagent.tool_search.catalog import Listing
+from mcpagent.tool_search.catalog import Listing, listed_names
 from mcpagent.tool_search.search_options import ToolSearch, eager_tool_warnings
 from mcpagent.tool_search.session_tools import SessionTools, ToolsUpdate
 from mcpagent.tool_search.unique_names import collision_warnings
@@ -59,7 +59,7 @@ def _failed_lines(before: Listing, now: Listing) -> list[str]:
 def _change_lines(update: ToolsUpdate, before: Listing, tools: SessionTools, offered: Collection[str]) -> list[str]:
     """One line for each server that has connected or whose tools changed, and some for all other tools."""
     now = tools.listing
-    owner = {name: key.server for key, name in tools.names.items()}
+    owner = {name: key.source for key, name in tools.names.items()}
     lines: list[str] = []
     for server in sorted({*before.descriptions, *now.descriptions}):
         theirs = {
@@ -67,7 +67,7 @@ def _change_lines(update: ToolsUpdate, before: Listing, tools: SessionTools, off
             for what, names in (("new", update.new), ("gone", update.gone), ("changed", update.changed))
         }
         if server not in before.descriptions:
-            count = sum(key.server == server for key in tools.catalog.tools)
+            count = sum(tool.definition.server == server for tool in now.tools)
             line = category_line(server, now.descriptions[server], count).removeprefix("- ")
             usable = theirs["new"]
             if tools.searching or len(usable) == count:
@@ -101,7 +101,7 @@ def start_warnings(tools: SessionTools, search: ToolSearch) -> Iterator[str]:
         if tool.definition.server is not None:
             by_server.setdefault(tool.definition.server, []).append(tool.definition.original_name)
     yield from eager_tool_warnings(search.eager_tools, by_server)
-    yield from collision_warnings(tools.names)
+    yield from collision_warnings(tools.names, listed_names(tools.catalog.tools))
     for name in tools.unknown_pins:
         near = ", ".join(tools.near(name))
         yield f'pre_discovered_tools: no tool "{name}"' + (f"; did you mean {near}?" if near else "")

@@ -8,11 +8,10 @@ from typing import Any
 
 from mcpagent.messages import Part, ToolDefinition, ToolKey, ToolsChanged
 from mcpagent.models.tool_changes_in_history import READER_NAMES
-from mcpagent.tool_search.catalog import Catalog, Listing, Naming, Shared
-from mcpagent.tool_search.search_options import ToolSearch
+from mcpagent.tool_search.catalog import Listing
 from mcpagent.tools import Tool, ToolOutput
 
-_OWN = frozenset(ToolKey(None, name) for name in READER_NAMES)
+_OWN = frozenset(ToolKey(None, name, name) for name in READER_NAMES)
 """Tools of the runtime's own, which no catalogue has."""
 
 
@@ -21,10 +20,8 @@ def told_last(offered: Sequence[ToolDefinition], parts: Iterable[Part]) -> dict[
     told = {definition.key: definition for definition in offered}
     for part in parts:
         if isinstance(part, ToolsChanged):
-            keys = {definition.name: key for key, definition in told.items()}
-            for name in part.removed:
-                told.pop(keys.get(name, ToolKey(None, "")), None)
-            told.update((definition.key, definition) for definition in part.added)
+            told = {key: definition for key, definition in told.items() if definition.name not in part.removed}
+            told |= {definition.key: definition for definition in part.added}
     return {key: definition for key, definition in told.items() if key not in _OWN}
 
 
@@ -56,7 +53,7 @@ def listing_as_begun(
     for tool in now.tools:
         key = tool.definition.key
         if (was := then.pop(key, None)) is not None:
-            same = replace(was, name=tool.definition.name)
+            same = replace(was, name=tool.definition.name, listed=tool.definition.listed)
             tools.append(tool if same == tool.definition else replace(tool, definition=same))
         elif key in lost:
             continue
@@ -66,8 +63,7 @@ def listing_as_begun(
             and (_was_there(key, descriptions) if known is None else key in known)
         ):
             tools.append(tool)
-    names = {(tool.definition.server, tool.definition.name) for tool in tools}
-    tools += [Tool(was, _gone) for was in then.values() if (was.server, was.name) not in names]
+    tools += [Tool(was, _gone) for was in then.values()]
     if len(tools) == len(now.tools) and all(one is two for one, two in zip(tools, now.tools, strict=True)):
         tools_then: tuple[Tool, ...] = now.tools
     else:
@@ -75,32 +71,14 @@ def listing_as_begun(
     return replace(now, tools=tools_then, descriptions=descriptions, connecting=tuple(connecting))
 
 
-def catalog_as_begun(
-    then: Listing,
-    told: Iterable[ToolDefinition],
-    search: ToolSearch,
-    *,
-    listed: tuple[Tool, ...],
-    shared: Shared,
-    others: Sequence[Catalog] = (),
-) -> Catalog:
-    """A catalogue of that listing in which what the model was told of has the names that it had."""
-    by_key = {definition.key: definition.name for definition in told}
-    names = {
-        ToolKey(tool.definition.server, tool.definition.name): by_key[tool.definition.key]
-        for tool in then.tools
-        if tool.definition.key in by_key
-    }
-    return Catalog(then, search, listed=listed, after=Naming.of({}, names), others=others, shared=shared)
-
-
 def _only_named(key: ToolKey) -> ToolDefinition:
     """Of a tool that is gone, and was not told of: nothing but its name."""
-    return ToolDefinition(key.name, "", {}, server=key.server, original_name=key.name)
+    name = key.listed or key.name
+    return ToolDefinition(name, "", {}, original_name=key.name, source=key.source or "", listed=key.listed)
 
 
 def _was_there(key: ToolKey, descriptions: Mapping[str, str]) -> bool:
-    return key.server is None or key.server in descriptions
+    return key.source is None or key.source in descriptions
 
 
 async def _gone(arguments: dict[str, Any]) -> ToolOutput:  # noqa: ARG001 - as every tool

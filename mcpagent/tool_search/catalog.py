@@ -1,7 +1,7 @@
 """The tools of one agent: by key, by offered name, and in the search index. All its sessions share them.
 
-A tool is known by its key (server, the name it is listed under) and offered under a name that is unique, and stays once
-it is given. What a session is offered of them is in `session_tools.py`.
+A tool is identified by its key and offered under a unique name, which stays. The tools that a session is offered are in
+`session_tools.py`.
 """
 
 from __future__ import annotations
@@ -59,20 +59,23 @@ class Naming:
     @classmethod
     def of(cls, tools: Mapping[ToolKey, Tool], names: Mapping[ToolKey, str], order: Iterable[str] = ()) -> Naming:
         """`order` names tools that were offered before: they keep their place, and newcomers come last, by name."""
-        by_key = dict(zip(tools, map(names.__getitem__, tools), strict=True)) if len(names) > len(tools) else names
-        by_name = {by_key[key]: tool for key, tool in tools.items()}
+        by_name = {names[key]: tool for key, tool in tools.items()}
         placed = dict.fromkeys(name for name in order if name in by_name)
         in_order = [*placed, *sorted(by_name.keys() - placed.keys())]
         known = dict(zip(in_order, map(_renamed, map(by_name.__getitem__, in_order), in_order), strict=True))
-        return cls(names, known, NameMap(by_key, known))
+        return cls(names, known, NameMap(names, listed_names(tools)))
+
+    def has(self, key: ToolKey) -> bool:
+        """Return whether the tool is there now."""
+        return self.names.get(key) in self.known
 
     def plain(self) -> dict[str, Tool]:
         """`known` as a dict, which is quicker to go through."""
         return {**self.known.maps[1], **self.known.maps[0]} if isinstance(self.known, ChainMap) else dict(self.known)
 
-    def is_as_new(self, tools: Iterable[ToolKey], reserved: frozenset[str]) -> bool:
+    def is_as_new(self, tools: Mapping[ToolKey, Tool], reserved: frozenset[str]) -> bool:
         """Whether these tools would have the same names and places if there had been none before."""
-        new = offered_names(tools, reserved=reserved)
+        new = offered_names(listed_names(tools), reserved=reserved)
         return [*self.known] == sorted(self.known) and all(self.names[key] == name for key, name in new.items())
 
     def goes_on_from(self, before: Naming) -> bool:
@@ -88,14 +91,9 @@ class Naming:
         )
 
 
-class _Keys(dict[tuple[str | None, str], ToolKey]):
-    """The key of each server and name, one value for all."""
-
-    def __missing__(self, pair: tuple[str | None, str]) -> ToolKey:
-        if len(self) >= MOST_COUNTED:
-            self.clear()
-        key = self[pair] = ToolKey(*pair)
-        return key
+def listed_names(tools: Mapping[ToolKey, Tool]) -> dict[ToolKey, str]:
+    """Return the name under which each of the tools is listed."""
+    return {key: tool.definition.name for key, tool in tools.items()}
 
 
 class Shared:
@@ -108,7 +106,7 @@ class Shared:
         self.reserved = RESERVED_NAMES | {SUBMIT_TOOL} | taken
         self._index: SharedIndex | None = None
         self._tokens: dict[str, list[tuple[ToolDefinition, int]]] = {}
-        self.keys = _Keys()
+        self._keys: dict[tuple[str | None, ...], ToolKey] = {}
         self.seen_results: dict[ToolKey, str] = {}
         self.counted = 0
         """How many definitions were counted."""
@@ -128,6 +126,17 @@ class Shared:
                 examples=examples_from(search.examples),
             )
         return self._index
+
+    def keys_of(self, tools: Iterable[Tool]) -> list[ToolKey]:
+        """Return the tools' keys, the same values for all catalogues: a thousand of these would have a million."""
+        if len(self._keys) >= MOST_COUNTED:
+            self._keys.clear()
+        keys: list[ToolKey] = []
+        for tool in tools:
+            it = tool.definition
+            told = (it.server, it.source, it.original_name, it.listed, it.name)
+            keys.append(self._keys.get(told) or self._keys.setdefault(told, it.key))
+        return keys
 
     def drop(self, catalog: Catalog) -> None:
         """Its tools are others now."""
@@ -175,7 +184,6 @@ class Catalog:
         self.naming = after or Naming.of({}, {})
         self._total: tuple[Mapping[str, Tool], int] | None = None
         self._categories: tuple[Mapping[str, Tool], Mapping[str, int]] | None = None
-        self._by_origin: Mapping[ToolKey, tuple[ToolKey, ...]] | None = None
         self._twin: Catalog | None = None
         self.is_grown = False
         """Whether a new one of the same listing would have other names or places."""
@@ -209,12 +217,11 @@ class Catalog:
 
     def _build(self, listed: Sequence[Tool]) -> None:
         tools = _by_key(listed, self._of_all)
-        offered = offered_names(tools, sticky=self.naming.names, reserved=self.reserved)
+        offered = offered_names(listed_names(tools), sticky=self.naming.names, reserved=self.reserved)
         names = {**self.naming.names, **offered} if self.naming.names else offered
         self._listed_now = listed
         named_before, self.naming = self.naming, Naming.of(tools, names, self.naming.known)
         self.is_grown = bool(named_before.names) and not self.naming.is_as_new(tools, self.reserved)
-        self._by_origin = None
         self._of_all.drop(self)
 
     def _is_like(self, other: Catalog, listed: Sequence[Tool]) -> bool:
@@ -252,20 +259,6 @@ class Catalog:
     def is_twin(self) -> bool:
         """Whether names and index are another catalogue's."""
         return self._twin is not None
-
-    def matching(self, key: ToolKey, name: str) -> ToolKey | None:
-        """The tool that a history means: by its server and that server's own name for it, else by the name too."""
-        keys = self._of_origin(key)
-        if len(keys) == 1:
-            return keys[0]
-        return next((one for one in keys if name in (one.name, self.naming.names[one])), None)
-
-    def _of_origin(self, key: ToolKey) -> tuple[ToolKey, ...]:
-        if self._twin is not None:
-            return self._twin._of_origin(key)
-        if self._by_origin is None:
-            self._by_origin = _by_origin(self.tools)
-        return self._by_origin.get(key, ())
 
     def tokens(self, tool: Tool) -> int:
         """Estimated tokens of the tool's definition on the wire; counted once."""
@@ -356,33 +349,26 @@ def _are_same(one: tuple[Tool, ...], other: tuple[Tool, ...]) -> bool:
 
 
 def _renamed(tool: Tool, name: str) -> Tool:
-    return tool if tool.definition.name == name else replace(tool, definition=replace(tool.definition, name=name))
+    definition = tool.definition
+    if definition.name == name:
+        return tool
+    return replace(tool, definition=replace(definition, name=name, listed=definition.key.listed))
 
 
 def _by_key(listed: Sequence[Tool], shared: Shared) -> dict[ToolKey, Tool]:
-    """Known keys are used again: a thousand catalogues of a thousand tools have a million of them."""
-    definitions, known = [tool.definition for tool in listed], shared.keys
-    keys = [known[definition.server, definition.name] for definition in definitions]
+    keys = shared.keys_of(listed)
     by_key = dict(zip(keys, listed, strict=True))
-    for name in sorted(shared.reserved):
-        if ToolKey(None, name) in by_key:
-            if name in shared.taken:
-                why = "code mode has a tool of this name, or the provider runs one"
-            elif name in READER_NAMES:
-                why = "the name is reserved for readers of large results"
-            else:
-                why = "the name is reserved for tool search"
-            raise ConfigError(f'tool "{name}": {why}; rename the function')
+    functions = {tool.definition.name for tool in listed if tool.definition.server is None}
+    for name in sorted(shared.reserved & functions):
+        if name in shared.taken:
+            why = "code mode has a tool of this name, or the provider runs one"
+        elif name in READER_NAMES:
+            why = "the name is reserved for readers of large results"
+        else:
+            why = "the name is reserved for tool search"
+        raise ConfigError(f'tool "{name}": {why}; rename the function')
     if len(by_key) < len(listed):
         key = next(key for key, count in Counter(keys).items() if count > 1)
-        where = f'server "{key.server}"' if key.server is not None else "the agent's own tools"
+        where = f'source "{key.source}"' if key.source is not None else "the agent's own tools"
         raise ConfigError(f'tool "{key.name}": defined twice in {where}; rename one of them')
     return by_key
-
-
-def _by_origin(tools: Mapping[ToolKey, Tool]) -> dict[ToolKey, tuple[ToolKey, ...]]:
-    found: dict[ToolKey, tuple[ToolKey, ...]] = {}
-    for key, tool in tools.items():
-        origin = tool.definition.key
-        found[origin] = (*found.get(origin, ()), key)
-    return found

@@ -1,7 +1,7 @@
 """The tools of one session: which of the agent's catalogue it is offered, which it has to search for, and more added.
 
 A *deferred* tool is known and hidden; a *discovered* one was added and is offered; a *pinned* one is offered from the
-first request on. What is discovered is not kept here: it is a fold over the conversation, by server and original name.
+first request on. Discovery is not stored here: it is a fold over the conversation, by the tools' keys.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from mcpagent.errors import ConfigError
 from mcpagent.messages import ToolDefinition, ToolKey, ToolsChanged, ToolsShown
 from mcpagent.models.base import ToolLimits
 from mcpagent.models.prices import LEAST_SEARCH_COST, MOST_SEARCH_COST
+from mcpagent.search.words import name_key
 from mcpagent.text.globs import fits
-from mcpagent.tool_search.catalog import Catalog, Listing, Naming, category_of
+from mcpagent.tool_search.catalog import Catalog, Listing, Naming, category_of, listed_names
 from mcpagent.tool_search.search_options import PREFETCHED, PREFETCHED_CHEAP, ToolSearch, paying_tokens
 from mcpagent.tool_search.unique_names import offered_names
 from mcpagent.tool_search.what_fits import MOST_OF_WINDOW, Room
@@ -153,17 +154,15 @@ class SessionTools:
 
     def _named(self, order: Iterable[str]) -> Naming:
         """The catalogue's own names, unless the history has others: a name it knows means what it meant there."""
-        shared, keys = self._shared, self.conversation.discovery.keys
-        meant = {name: self.catalog.matching(key, name) for name, key in keys.items()}
-        theirs = {key: name for name, key in meant.items() if key is not None}
-        wanted = all(shared.names[key] == name for key, name in theirs.items())
-        if wanted and not any(name in shared.known for name, key in meant.items() if key is None):
+        shared, meant = self._shared, self.conversation.discovery.keys
+        theirs = {key: name for name, key in meant.items() if shared.has(key)}
+        lost = meant.keys() - theirs.values()
+        if lost.isdisjoint(shared.known) and all(shared.names[key] == name for key, name in theirs.items()):
             return shared
         sticky = {key: name for key, name in shared.names.items() if name not in meant and key not in theirs} | theirs
-        lost = {name for name, key in meant.items() if key is None}
         tools = self.catalog.tools
-        names = {**sticky, **offered_names(tools, sticky=sticky, reserved=self.catalog.reserved | lost)}
-        return Naming.of(tools, names, order)
+        new = offered_names(listed_names(tools), sticky=sticky, reserved=self.catalog.reserved | lost)
+        return Naming.of(tools, {**sticky, **new}, order)
 
     def refresh(self) -> ToolsUpdate | None:
         """Takes the catalogue as it is now; None if nothing is different. The owner says so in the conversation."""
@@ -396,19 +395,18 @@ class SessionTools:
         if name in self.later and self.is_offered(name):
             return self.later[name]
         known = self._naming.known
-        if name not in known and name in self.conversation.discovery.keys:
+        if name in known:
+            return known[name]
+        lost = self.conversation.discovery.keys.keys() - known.keys()
+        if name_key(name) in map(name_key, lost):
             return None  # the history's own name for a tool that is not there: no other one may pass for it
-        resolved = self._naming.resolver.resolve(name)
-        return known[resolved] if resolved is not None else None
+        return known.get(self._naming.resolver.resolve(name) or "")
 
-    def lost_server(self, name: str) -> str:
-        """The server that had the tool of this offered name earlier in the conversation; "" if none had."""
-        if name in self.known:
-            return ""
-        key = self.conversation.discovery.keys.get(name)
-        if key is not None:
-            return key.server or ""
-        return next((key.server or "" for key, given in self.names.items() if given == name), "")
+    def lost_source(self, name: str) -> str | None:
+        """Return the ID of the source that had the tool of this offered name earlier in the conversation."""
+        keys = {given: key for key, given in self.names.items()} | dict(self.conversation.discovery.keys)
+        key = keys.get(name) if name not in self.known else None
+        return key.source if key is not None else None
 
     def near(self, name: str, limit: int = 3) -> tuple[str, ...]:
         """Offered names like this one, for "did you mean"."""

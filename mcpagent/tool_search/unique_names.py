@@ -1,7 +1,7 @@
 """The names tools are offered under: legal, unique, and the same whatever order servers connect in.
 
-A tool is known by its key (server, original name). It is offered under its plain name if no other tool has that
-name, else as `server__tool`, else with a hash. Calls are resolved through the map, never by splitting a name.
+A tool is identified by its key, and its toolset lists it under a name. It is offered under that name if no other tool
+has it, else as `source__tool`, else with a hash. Calls are resolved through the map, never by splitting a name.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from functools import cached_property
 
 from mcpagent.errors import ConfigError
@@ -42,37 +42,43 @@ def _are_legal(names: Collection[str]) -> bool:
     return all(0 < length <= MAX_NAME_LENGTH for length in map(len, names)) and not _ILLEGAL.search("-".join(names))
 
 
-def _prefixed(key: ToolKey) -> str:
-    return legal_name(f"{key.server}__{key.name}" if key.server is not None else key.name)
+def _prefixed(key: ToolKey, listed: str) -> str:
+    return legal_name(f"{key.source}__{listed}" if key.source is not None else listed)
 
 
-def _hashed(key: ToolKey, digits: int) -> str:
-    digest = hashlib.sha256(f"{key.server or ''}\0{key.name}".encode(errors="surrogatepass")).hexdigest()[:digits]
-    base = _prefixed(key) or "tool"
+def _hashed(key: ToolKey, listed: str, digits: int) -> str:
+    told = "\0".join((key.source or "", key.name, key.listed))
+    digest = hashlib.sha256(told.encode(errors="surrogatepass")).hexdigest()[:digits]
+    base = _prefixed(key, listed) or "tool"
     return f"{base[: MAX_NAME_LENGTH - digits - 1]}_{digest}"
 
 
 def offered_names(
-    keys: Iterable[ToolKey],
+    listed: Mapping[ToolKey, str],
     *,
     sticky: Mapping[ToolKey, str] | None = None,
     reserved: Collection[str] = frozenset(),
 ) -> dict[ToolKey, str]:
-    """Maps every key to a name matching `^[a-zA-Z0-9_-]{1,64}$`; injective and independent of the order of `keys`.
+    """Maps every key to a name matching `^[a-zA-Z0-9_-]{1,64}$`; injective and independent of the order of the keys.
 
-    `sticky` holds names given earlier in the conversation: they stay, and newcomers that would share a plain name
-    take the longer form. `reserved` names are never given to a tool.
+    `listed` has the name under which the toolset of each tool lists it. `sticky` holds names given earlier in the
+    conversation: they stay, and newcomers that would share a plain name take the longer form. `reserved` names are
+    never given to a tool.
     """
     sticky = sticky or {}
-    wanted = set(keys)
-    plain = {key[1]: key for key in wanted}  # an index is quicker than a name, and these are many
-    if not sticky and len(plain) == len(wanted) and plain.keys().isdisjoint(reserved) and _are_legal(plain):
-        return {key: name for name, key in plain.items()}
-    names = {key: name for key, name in sticky.items() if key in wanted}
+    plain = set(listed.values())
+    if not sticky and len(plain) == len(listed) and plain.isdisjoint(reserved) and _are_legal(plain):
+        return dict(listed)
+    names = {key: name for key, name in sticky.items() if key in listed}
     used = set(reserved) | set(sticky.values())
-    legal = {key: legal_name(key.name) for key in wanted | sticky.keys()}
-    plain_holders = Counter(legal.values())
-    left = sorted(wanted - names.keys(), key=lambda key: (key.server is not None, key.server or "", key.name))
+    legal = {key: legal_name(name) for key, name in listed.items()}
+    gone = [legal_name(key.listed or key.name) for key in sticky if key not in listed]
+    plain_holders = Counter([*legal.values(), *gone])
+    left = sorted(
+        listed.keys() - names.keys(),
+        key=lambda key: (key.source is not None, key.source or "", listed[key], key[1:]),
+    )
+    forms = {key: _prefixed(key, listed[key]) for key in left}
 
     def give(key: ToolKey, name: str, alone: bool) -> bool:
         if alone and 0 < len(name) <= MAX_NAME_LENGTH and name not in used:
@@ -81,30 +87,31 @@ def offered_names(
         return key in names
 
     def is_alone(key: ToolKey) -> bool:
-        return plain_holders[legal[key]] == 1 or key.server is None
+        return plain_holders[legal[key]] == 1 or key.source is None
 
     left = [key for key in left if not give(key, legal[key], is_alone(key))]
-    holders = Counter(map(_prefixed, left))
-    left = [key for key in left if not give(key, _prefixed(key), holders[_prefixed(key)] == 1)]
+    holders = Counter(forms[key] for key in left)
+    left = [key for key in left if not give(key, forms[key], holders[forms[key]] == 1)]
     for key in left:
         digits = _HASH_DIGITS
-        while not give(key, _hashed(key, digits), alone=True):
+        while not give(key, _hashed(key, listed[key], digits), alone=True):
             digits += 1
     return names
 
 
-def collision_warnings(names: Mapping[ToolKey, str]) -> list[str]:
-    """One line for each group of tools whose `server__tool` forms are the same, so that they got a hash."""
+def collision_warnings(names: Mapping[ToolKey, str], listed: Mapping[ToolKey, str]) -> list[str]:
+    """One line for each group of tools whose `source__tool` forms are the same, so that they got a hash."""
     groups: dict[str, list[ToolKey]] = defaultdict(list)
-    for key, name in names.items():
-        if name not in (legal_name(key.name), _prefixed(key)):
-            groups[_prefixed(key)].append(key)
+    for key, plain in listed.items():
+        form = _prefixed(key, plain)
+        if names[key] not in (legal_name(plain), form):
+            groups[form].append(key)
     lines: list[str] = []
     for form in sorted(groups):
-        members = sorted(groups[form], key=lambda key: (key.server or "", key.name))
+        members = sorted(groups[form], key=lambda key: (key.source or "", listed[key]))
         if len(members) > 1:
             shown = members[:_SHOWN_MEMBERS]
-            keys = ", ".join(f"{(key.server or '', key.name[: 2 * MAX_NAME_LENGTH])}" for key in shown)
+            keys = ", ".join(f"{(key.source or '', listed[key][: 2 * MAX_NAME_LENGTH])}" for key in shown)
             offered = ", ".join(names[key] for key in shown)
             more = f", and {len(members) - len(shown)} more" if len(members) > len(shown) else ""
             lines.append(f"Tool names collide after namespacing: {form} <- {keys}; exposed as {offered}{more}")
@@ -114,22 +121,22 @@ def collision_warnings(names: Mapping[ToolKey, str]) -> list[str]:
 class NameMap:
     """Finds the offered name that a model or a person meant.
 
-    Built from offered name by key; an exact offered name always wins, then the forms `tool`, `server__tool`,
-    `server.tool` in any case and separator style, if they mean exactly one tool.
+    Built from the offered and the `listed` name of each tool; an exact offered name always wins, then the forms
+    `tool`, `source__tool`, `source.tool` in any case and separator style, if they mean exactly one tool.
     """
 
-    def __init__(self, offered: Mapping[ToolKey, str], names: Collection[str] | None = None) -> None:
-        """`names` are the offered ones, if there is a collection of them already."""
-        self._by_key = offered
-        self._offered = names if names is not None else frozenset(offered.values())
+    def __init__(self, names: Mapping[ToolKey, str], listed: Mapping[ToolKey, str]) -> None:
+        self._names = names
+        self._listed = listed
+        self._offered = frozenset(map(names.__getitem__, listed))
 
     @cached_property
     def _forms(self) -> Mapping[str, set[str]]:
         forms: dict[str, set[str]] = defaultdict(set)
-        for key, name in self._by_key.items():
-            own = (key.name, f"{key.server or ''}{key.name}") if len(key.name) <= LONGEST_KEYED else ()
-            for form in (name, *own):
-                forms[name_key(form)].add(name)
+        for key, plain in self._listed.items():
+            own = (plain, f"{key.source or ''}{plain}") if len(plain) <= LONGEST_KEYED else ()
+            for form in (self._names[key], *own):
+                forms[name_key(form)].add(self._names[key])
         return forms
 
     def resolve(self, name: str) -> str | None:

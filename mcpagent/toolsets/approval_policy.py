@@ -8,7 +8,7 @@ from types import NoneType
 
 from mcpagent.approval import OnApproval
 from mcpagent.python.argument_checks import expect, expect_function
-from mcpagent.toolsets.tool_algebra import ApprovalPredicate
+from mcpagent.toolsets.listed_tools import ApprovalPredicate
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,14 +1,14 @@
-"""Toolsets made of toolsets: each operation of `tool_algebra`, applied whenever the inner ones are listed.
+"""Toolsets made of toolsets: prefixed, renamed, filtered ... whenever the inner ones are listed.
 
-What the operations take as a toolset may also be an `McpServer`, or a list of functions and tools. All give a
-`Composed`, which enters what it is made of in order and leaves it in reverse. These are the operations that users
-import; those of the same names in `tool_algebra.py` are what each of them does to a list of tools.
+Each operation accepts a toolset, an `McpServer`, or a list of functions and tools, and returns a `Composed`. That
+enters its sources in order and leaves them in reverse.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -20,20 +20,34 @@ from typing import Any, TypeAlias
 from mcpagent.config import ServerConfig
 from mcpagent.errors import ConfigError
 from mcpagent.messages import ToolDefinition
-from mcpagent.python.argument_checks import expect, expect_fields, expect_function
+from mcpagent.python.argument_checks import expect, expect_fields, expect_function, expect_kind
 from mcpagent.run import RunContext, current_run, run_context
 from mcpagent.text.safe_text import safe_line
-from mcpagent.tools import Tool, ToolOutput, Toolset, usable_tools
-from mcpagent.toolsets import tool_algebra
+from mcpagent.tool_search.unique_names import legal_name
+from mcpagent.tools import Run, Tool, ToolOutput, Toolset, usable_tools
 from mcpagent.toolsets.functions import FunctionLike, FunctionToolset
+from mcpagent.toolsets.listed_tools import (
+    ApprovalPredicate,
+    awaited,
+    hidden,
+    hidden_by,
+    identified,
+    list_of_names,
+    listed_place,
+    put_together,
+    with_approval,
+    with_name,
+)
 from mcpagent.toolsets.server_source import ServerSource
-from mcpagent.toolsets.tool_algebra import ApprovalPredicate, Around, awaited
 from mcpagent.toolsets.unmatched_names import Known, NamedTools
 
 logger = logging.getLogger("mcpagent")
 
 ToolSource: TypeAlias = Toolset | ServerConfig | Sequence[FunctionLike | Tool]
 """What can be composed: a toolset, an `McpServer`, or a list of functions and tools."""
+
+Around: TypeAlias = Callable[[ToolDefinition, dict[str, Any], Run], Awaitable[ToolOutput]]
+"""Code around each call: gets the definition, the arguments and what to call with them, and gives the output."""
 
 ToolsChange: TypeAlias = Callable[[list[Tool]], "list[Tool] | Awaitable[list[Tool]]"]
 Filter: TypeAlias = Callable[[RunContext[Any], ToolDefinition], "bool | Awaitable[bool]"]
@@ -58,7 +72,7 @@ class Composed:
 
     def __init__(
         self,
-        sources: Sequence[ToolSource],
+        sources: Sequence[Toolset],
         label: str,
         change: ToolsChange | None = None,
         *,
@@ -67,7 +81,7 @@ class Composed:
         defers: bool = False,
     ) -> None:
         self.label = label
-        self._sources = tuple(as_toolset(source) for source in sources)
+        self._sources = tuple(sources)
         self.defers = defers or any(_defers(source) for source in self._sources)
         self._change = change
         self._is_pure = is_pure
@@ -79,10 +93,7 @@ class Composed:
 
     async def tools(self) -> list[Tool]:
         """The changed tools of all sources. Raises `ConfigError` for names that clash, or that no tool has."""
-        lists = [
-            (label := toolset_label(source), usable_tools(label, await source.tools())) for source in self._sources
-        ]
-        tools = tool_algebra.combined(lists)
+        tools = put_together([await labelled_tools(source) for source in self._sources])
         if self._named is not None:
             self._named.check(tools, self._known_of_sources)
         if self._change is None:
@@ -133,16 +144,20 @@ def as_toolset(source: ToolSource) -> Toolset:
         raise ConfigError(
             f"tools: expected toolsets, McpServer values or lists of functions, got {type(source).__name__}{hint}"
         )
-    return source  # type: ignore[return-value]  # the protocol was checked
+    toolset: Toolset = source  # type: ignore[assignment]  # the protocol was checked
+    identity = getattr(toolset, "id", "")
+    if isinstance(identity, str) and identity:
+        return Composed((toolset,), toolset_label(toolset), lambda tools: identified(tools, identity))
+    return toolset
 
 
 def _of_server(server: ServerConfig) -> Composed:
     place = f'server "{server.name}": defer_loading'
-    names = tool_algebra.list_of_names(server.defer_loading or False, place)
+    names = list_of_names(server.defer_loading or False, place)
     return Composed(
         (ServerSource(server),),
         f'server "{server.name}"',
-        lambda tools: tool_algebra.deferred_by(tools, server),
+        lambda tools: hidden_by(tools, server),
         named=NamedTools(names, place, is_error=True),
         defers=bool(server.defer_loading),
     )
@@ -171,23 +186,49 @@ def toolset_label(toolset: object) -> str:
     return str(getattr(toolset, "label", type(toolset).__name__))
 
 
+async def labelled_tools(toolset: Toolset) -> tuple[str, list[Tool]]:
+    """Return what the toolset lists now, behind its label; raises `ConfigError` if that is anything but tools."""
+    label = toolset_label(toolset)
+    return label, usable_tools(label, await toolset.tools())
+
+
 def combined(*sources: ToolSource) -> Composed:
     """The tools of all, in the order given. A name that two have is an error that names both, but for two MCP servers:
     their tools are two, offered as `server__tool`."""
-    return Composed(sources, "combined(...)")
+    return Composed(tuple(map(as_toolset, sources)), "combined(...)")
 
 
 def prefixed(source: ToolSource, prefix: str) -> Composed:
     """Each tool as `prefix_name`."""
     expect("prefixed", prefix, str, 'a text such as "github"')
-    return _composed(source, f'prefixed("{prefix}")', lambda tools: tool_algebra.prefixed(tools, prefix))
+
+    def change(tools: list[Tool]) -> list[Tool]:
+        return [with_name(tool, f"{prefix}_{legal_name(tool.name)}") for tool in tools]
+
+    return _composed(source, f'prefixed("{prefix}")', change)
 
 
 def renamed(source: ToolSource, names: Mapping[str, str]) -> Composed:
-    """Tools under new names, given as new name -> old name; the others stay. An unknown old name is warned of once."""
+    """Tools under new names, given as new name -> old name; the others stay. An unknown old name is warned of once.
+
+    Two names may be swapped. Raises `ConfigError` for two new names of one tool, and lists none if two tools would have
+    one name.
+    """
     expect("renamed", names, Mapping, "new names to old ones as a dict", holds=_are_texts)
-    named = NamedTools(tuple(names.values()), "renamed", is_error=False)
-    return _composed(source, "renamed(...)", lambda tools: tool_algebra.renamed(tools, names), named=named)
+    new_names = {old: new for new, old in names.items()}
+    for old, count in Counter(names.values()).items():
+        if count > 1:
+            raise ConfigError(f'renamed: "{old}" is given two new names; keep one')
+
+    def change(tools: list[Tool]) -> list[Tool]:
+        result = [with_name(tool, new_names[tool.name]) if tool.name in new_names else tool for tool in tools]
+        for (_, name), count in Counter(listed_place(tool.definition) for tool in result).items():
+            if count > 1:
+                raise ConfigError(f'renamed: two tools would be named "{name}"; choose another name')
+        return result
+
+    named = NamedTools(tuple(new_names), "renamed", is_error=False)
+    return _composed(source, "renamed(...)", change, named=named)
 
 
 class _Asking:
@@ -209,8 +250,17 @@ class _Asking:
         except Exception as error:  # noqa: BLE001 - as above
             return self._hidden(definition, error)
 
-    async def allowed(self, definition: ToolDefinition) -> bool:
-        return await self.settled(definition, self.about(run_context(), definition))
+    def guarded(self, tool: Tool) -> Tool:
+        """The tool, asked about again at each call; one that is not allowed is not run."""
+
+        async def run(arguments: dict[str, Any]) -> ToolOutput:
+            context, definition = run_context(), tool.definition
+            if await self.settled(definition, self.about(context, definition)):
+                return await tool.run(arguments)
+            text = f'"{context.tool_name or definition.name}" is not available now, so it was not run.'
+            return ToolOutput.of_text(text, error="denied")
+
+        return replace(tool, run=run)
 
     def _hidden(self, definition: ToolDefinition, error: Exception) -> bool:
         if definition.name not in self._warned:
@@ -226,7 +276,7 @@ def filtered(source: ToolSource, predicate: Filter) -> Composed:
     """
     expect_function("filtered", predicate, "context", "definition")
     asking = _Asking(predicate)
-    guards: dict[tuple[str | None, str], tuple[Tool, Tool]] = {}
+    guards: dict[tuple[str, str], tuple[Tool, Tool]] = {}
 
     async def change(tools: list[Tool]) -> list[Tool]:
         kept: list[Tool] = []
@@ -236,10 +286,9 @@ def filtered(source: ToolSource, predicate: Filter) -> Composed:
             answer = asking.about(context, definition)  # a coroutine for each of many tools would take as long again
             if not (answer if isinstance(answer, bool) else await asking.settled(definition, answer)):
                 continue
-            held = guards.get(key := (definition.server, definition.name))
+            held = guards.get(place := listed_place(definition))
             if held is None or held[0] is not tool:
-                [guard] = tool_algebra.rechecked([tool], asking.allowed)
-                held = guards[key] = (tool, guard)
+                held = guards[place] = (tool, asking.guarded(tool))
             kept.append(held[1])
         return kept
 
@@ -249,13 +298,15 @@ def filtered(source: ToolSource, predicate: Filter) -> Composed:
 def prepared(source: ToolSource, prepare: Prepare) -> Composed:
     """Tools whose definitions `prepare(context, definitions)` changes or drops before each request; it adds none."""
     expect_function("prepared", prepare, "context", "definitions")
-    expect("prepared", prepare, Callable, "a function (context, definitions)")
     made: dict[str, list[tuple[Tool, Tool]]] = {}
 
     def redefined(tool: Tool, definition: ToolDefinition) -> Tool:
         """The same value for the same definition: what is worked out for a tool is found by it again."""
-        if definition is tool.definition:
+        same = tool.definition
+        if definition is same:
             return tool
+        if definition.key != same.key:  # the code stays, so the identity does
+            definition = replace(definition, original_name=same.original_name, listed=same.listed)
         held = made.get(tool.name, [])
         for one, other in held:
             if one is tool and other.definition == definition:
@@ -266,7 +317,16 @@ def prepared(source: ToolSource, prepare: Prepare) -> Composed:
 
     async def change(tools: list[Tool]) -> list[Tool]:
         definitions = await awaited(prepare(run_context(), [tool.definition for tool in tools]))
-        return tool_algebra.redefined(tools, definitions, redefined)
+        expect_kind("prepared: what the function gave", definitions, Iterable[ToolDefinition])
+        listed = {listed_place(tool.definition): tool for tool in tools}
+        result: list[Tool] = []
+        for definition in definitions:
+            tool = listed.pop(listed_place(definition), None)
+            if tool is None:
+                name = safe_line(definition.name, 60)
+                raise ConfigError(f'prepared: "{name}" is none of the given tools; change or drop them, but add none')
+            result.append(redefined(tool, definition))
+        return result
 
     return _composed(source, "prepared(...)", change, is_pure=False)
 
@@ -275,7 +335,7 @@ def approval_required(source: ToolSource, predicate: ApprovalPredicate | None = 
     """Tools whose calls need approval: all, or those for which `predicate(context, definition, arguments)` holds."""
     if predicate is not None:
         expect_function("approval_required", predicate, "context", "definition", "arguments")
-    return _composed(source, "approval_required(...)", lambda tools: tool_algebra.approval_required(tools, predicate))
+    return _composed(source, "approval_required(...)", lambda tools: with_approval(tools, predicate))
 
 
 def deferred(source: ToolSource, names: bool | Collection[str] = True) -> Composed:
@@ -285,16 +345,18 @@ def deferred(source: ToolSource, names: bool | Collection[str] = True) -> Compos
     """
     toolset = as_toolset(source)
     place = f"deferred(...) of {toolset_label(toolset)}"
-    named = NamedTools(tool_algebra.list_of_names(names, place), place, is_error=True)
-    return Composed(
-        (toolset,), place, lambda tools: tool_algebra.deferred(tools, names), named=named, defers=bool(names)
-    )
+    named = NamedTools(list_of_names(names, place), place, is_error=True)
+    return Composed((toolset,), place, lambda tools: hidden(tools, names), named=named, defers=bool(names))
 
 
 def wrapped(source: ToolSource, around: Around) -> Composed:
     """Tools whose calls go through `await around(definition, arguments, run)`, which calls `await run(arguments)`."""
     expect_function("wrapped", around, "definition", "arguments", "run")
-    return _composed(source, "wrapped(...)", lambda tools: tool_algebra.wrapped(tools, around))
+
+    def wrap(tool: Tool) -> Tool:
+        return replace(tool, run=lambda arguments: around(tool.definition, arguments, tool.run))
+
+    return _composed(source, "wrapped(...)", lambda tools: list(map(wrap, tools)))
 
 
 def _are_texts(names: Mapping[Any, Any]) -> bool:
@@ -308,32 +370,20 @@ def _composed(
     return Composed((toolset,), f"{what} of {toolset_label(toolset)}", change, is_pure=is_pure, named=named)
 
 
-class ExternalToolset(Toolset):
-    """Tools that the caller runs: the model's calls end the run, and `Agent.resume` takes their results."""
+def external(definitions: Iterable[ToolDefinition], *, id: str = "") -> FunctionToolset:  # noqa: A002
+    """Tools that are known by definition only: the model's calls end the run, and `Agent.resume` takes their results.
 
-    known = Known.ALL
-
-    def __init__(self, definitions: Iterable[ToolDefinition], *, label: str = "external tools") -> None:
-        self.label = label
-        kinds = (Iterable, "a list of ToolDefinition")
-        expect("external", definitions, *kinds, holds=lambda given: not isinstance(given, str | bytes | Mapping))
-        definitions = list(definitions)
-        for item in definitions:
-            expect("external", item, ToolDefinition, "ToolDefinition values")
-            expect_fields(item, f"external: ToolDefinition {str(item.name)!r:.60}")
-        self._tools = [
-            Tool(replace(item, original_name=item.original_name or item.name), _never, external=True, deferred=False)
-            for item in definitions
-        ]
-
-    async def tools(self) -> list[Tool]:
-        """Always the same, none hidden."""
-        return self._tools
-
-
-def external(definitions: Iterable[ToolDefinition]) -> ExternalToolset:
-    """Tools that are known by definition only and answered by the caller."""
-    return ExternalToolset(definitions)
+    `id` identifies them, as a `FunctionToolset` has it.
+    """
+    kinds = (Iterable, "a list of ToolDefinition")
+    expect("external", definitions, *kinds, holds=lambda given: not isinstance(given, str | bytes | Mapping))
+    tools: list[Tool] = []
+    for item in definitions:
+        expect("external", item, ToolDefinition, "ToolDefinition values")
+        expect_fields(item, f"external: ToolDefinition {str(item.name)!r:.60}")
+        definition = replace(item, original_name=item.original_name or item.name)
+        tools.append(Tool(definition, _never, external=True, deferred=False))
+    return FunctionToolset(tools, label="external tools", id=id)
 
 
 async def _never(_arguments: dict[str, Any]) -> ToolOutput:
@@ -346,8 +396,8 @@ class DynamicToolset(Toolset):
     What it gives is entered then, and left when the run ends; None means no tools. Between runs there are none.
     """
 
-    def __init__(self, factory: Factory, *, per_step: bool = False, label: str = "") -> None:
-        self.label = label or f"dynamic({getattr(factory, '__name__', 'factory')})"
+    def __init__(self, factory: Factory, *, per_step: bool = False) -> None:
+        self.label = f"dynamic({getattr(factory, '__name__', 'factory')})"
         self._factory = factory
         self._per_step = per_step
         self._lists: list[tuple[tuple[FunctionLike | Tool, ...], FunctionToolset]] = []
@@ -368,7 +418,7 @@ class DynamicToolset(Toolset):
             self._made[context.run_id] = await self._make(context)
             context.exits.callback(self._made.pop, context.run_id, None)
         toolset = self._made[context.run_id]
-        return usable_tools(toolset_label(toolset), await toolset.tools()) if toolset is not None else []
+        return (await labelled_tools(toolset))[1] if toolset is not None else []
 
     async def _make(self, context: RunContext[Any]) -> Toolset | None:
         try:

@@ -11,13 +11,13 @@ from types import CodeType, NoneType
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast, get_origin, get_type_hints
 
 from mcpagent.errors import ConfigError
-from mcpagent.messages import ToolDefinition, ToolKey
+from mcpagent.messages import ToolDefinition
 from mcpagent.python.argument_checks import checked, expect, expect_arguments, expect_options
 from mcpagent.run import RunContext, run_context
 from mcpagent.tool_search.unique_names import expect_legal_name
 from mcpagent.tools import Run, Tool, ToolOutput, ToolReturn, Toolset, expect_timeout, usable_tool
 from mcpagent.toolsets.function_results import first_items, tool_output
-from mcpagent.toolsets.tool_algebra import ApprovalPredicate, approval_required, combined, key_of
+from mcpagent.toolsets.listed_tools import ApprovalPredicate, listed_place, put_together, with_approval
 from mcpagent.toolsets.unmatched_names import Known
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def function_tool(
     )
     if approval is False:
         return tool
-    return approval_required([tool], None if approval is True else approval)[0]
+    return with_approval([tool], None if approval is True else approval)[0]
 
 
 def _underlying(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -211,7 +211,8 @@ class FunctionToolset(Toolset):
 
     `defer_loading`, `approval` and `read_only` apply to every function in it (see `function_tool`); a `Tool` keeps its
     own.
-    `label` names it in errors. Raises `ConfigError` for a name that comes twice.
+    `id` identifies its tools, whatever they are renamed to. `label` names it in errors. Raises `ConfigError` for a name
+    that comes twice.
     """
 
     known = Known.ALL
@@ -226,7 +227,9 @@ class FunctionToolset(Toolset):
         read_only: bool | None = None,
         category: str = "",
         label: str = "",
+        id: str = "",  # noqa: A002 - the word for it
     ) -> None:
+        self.id = id
         self._defaults: dict[str, Any] = {
             "defer_loading": defer_loading,
             "approval": approval,
@@ -234,14 +237,14 @@ class FunctionToolset(Toolset):
             "category": category,
         }
         self._label = label
-        self._tools: dict[ToolKey, Tool] = {}
+        self._tools: dict[tuple[str, str], Tool] = {}
         for function in functions:
             self.add(function)
 
     @property
     def label(self) -> str:
         """What errors call it; without a name of its own, after its first functions."""
-        names = ", ".join(key.name for key in islice(self._tools, 3))
+        names = ", ".join(name for _, name in islice(self._tools, 3))
         return self._label or f"FunctionToolset({names}{', ...' if len(self._tools) > 3 else ''})"
 
     @property
@@ -256,9 +259,10 @@ class FunctionToolset(Toolset):
             tool = usable_tool(function)
         else:
             tool = function_tool(cast("Callable[..., Any]", function), **{**self._defaults, **options})
-        if key_of(tool) in self._tools:
-            combined([(self.label, [tool, tool])])  # raises, with the words that say so everywhere
-        self._tools[key_of(tool)] = tool
+        place = listed_place(tool.definition)
+        if place in self._tools:
+            put_together([(self.label, [tool, tool])])  # raises, with the words that say so everywhere
+        self._tools[place] = tool
 
     async def tools(self) -> list[Tool]:
         """In the order in which they were added."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from itertools import chain
 from operator import is_
 from pathlib import Path
 from types import NoneType
@@ -20,13 +21,20 @@ from mcpagent.models.provider_run.provider_tools import ProviderTool
 from mcpagent.python.argument_checks import expect
 from mcpagent.text.safe_text import safe_line
 from mcpagent.tool_search.catalog import Listing
-from mcpagent.tools import Tool, usable_tool, usable_tools
-from mcpagent.toolsets.composition import ToolSource, as_toolset, expects_deferred, toolset_label
+from mcpagent.tools import Tool, usable_tool
+from mcpagent.toolsets.composition import ToolSource, as_toolset, expects_deferred, labelled_tools
 from mcpagent.toolsets.functions import function_tool
+from mcpagent.toolsets.listed_tools import (
+    ApprovalPredicate,
+    hidden_by,
+    list_of_names,
+    put_together,
+    told_apart,
+    with_approval,
+)
 from mcpagent.toolsets.prompt_and_resource_tools import server_content_tools
 from mcpagent.toolsets.selection import Selection
-from mcpagent.toolsets.tool_algebra import ApprovalPredicate, approval_required, deferred_as_configured
-from mcpagent.toolsets.tool_algebra import combined as combined_lists
+from mcpagent.toolsets.unmatched_names import unknown_name_line, unknown_names
 
 if TYPE_CHECKING:
     from mcpagent.mcp.link import ServerLink
@@ -203,13 +211,13 @@ class ToolSources:
 
     async def from_toolsets(self) -> tuple[Tool, ...]:
         """What the toolsets have now, in the run that is current. Raises `ConfigError` when two tools clash."""
-        lists = [(label := toolset_label(given), usable_tools(label, await given.tools())) for given in self._toolsets]
+        lists = [await labelled_tools(given) for given in self._toolsets]
         if (lists, self.functions) != self._last[:2]:
             functions = list(self.functions)
             key = (*(id(tool) for _, tools in lists for tool in tools), 0, *map(id, functions))
             held = self._combined.get(key)
             if held is None:
-                together = combined_lists([*lists, ("the agent's own functions", functions)])
+                together = put_together([*lists, ("the agent's own functions", functions)])
                 held = (functions, tuple(together[: len(together) - len(functions)]))
                 _keep(self._combined, key, held)
             self._last = (lists, functions, held[1])
@@ -243,7 +251,7 @@ class ToolSources:
         before = held[1] if held is not None else Listing()
         told = (before.descriptions, before.unavailable, before.expects_deferred, before.connecting)
         if held is None or now != told:
-            all_tools = before.tools if held is not None else tuple(tool for part in parts for tool in part)
+            all_tools = before.tools if held is not None else tuple(told_apart(list(chain.from_iterable(parts))))
             held = (tuple(parts), Listing(all_tools, *now))
             _keep(self._listings, key, held)
         return held[1]
@@ -270,7 +278,7 @@ class ToolSources:
     def _with_approval(self, tools: list[Tool]) -> list[Tool]:
         if self._approval is False:
             return list(tools)
-        return approval_required(tools, None if self._approval is True else self._approval)
+        return with_approval(tools, None if self._approval is True else self._approval)
 
     def _usable(self, toolset: ServerLink) -> list[Tool] | None:
         """The server's tools; None, and one warning, when its own settings do not fit what it lists."""
@@ -286,8 +294,15 @@ class ToolSources:
         return tools
 
     def _of_server(self, toolset: ServerLink) -> list[Tool]:
-        name, given = f"server {toolset.config.name}", toolset.bound_tools()
-        return self._approved(name, given, lambda: self._selection.of(deferred_as_configured(given, toolset.config)))
+        server, given = toolset.config, toolset.bound_tools()
+
+        def selected() -> list[Tool]:
+            place = f'server "{server.name}": defer_loading'
+            for unknown in unknown_names(given, list_of_names(server.defer_loading or False, place)):
+                raise ConfigError(f"{place}: {unknown_name_line(given, unknown)}")
+            return self._selection.of(hidden_by(given, server))
+
+        return self._approved(f"server {server.name}", given, selected)
 
     @property
     def connected(self) -> list[ServerLink]:

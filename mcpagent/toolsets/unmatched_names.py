@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from difflib import get_close_matches
 from enum import IntEnum
 
 from mcpagent.errors import ConfigError
 from mcpagent.run import run_context
+from mcpagent.text.safe_text import listed, safe_line
 from mcpagent.tools import Tool
-from mcpagent.toolsets.tool_algebra import unknown_name_line, unknown_names
 
 logger = logging.getLogger("mcpagent")
 
@@ -20,6 +21,20 @@ class Known(IntEnum):
     NOTHING = 0
     NOW = 1
     ALL = 2
+
+
+def unknown_names(tools: Iterable[Tool], names: Iterable[str]) -> list[str]:
+    """Those of `names` that no tool has."""
+    known = {tool.name for tool in tools}
+    return [name for name in names if name not in known]
+
+
+def unknown_name_line(tools: Iterable[Tool], name: str) -> str:
+    """That no tool has this name, with the nearest and the known ones."""
+    known = [tool.name for tool in tools]
+    near = get_close_matches(name, known, n=1)
+    hint = f' (did you mean "{near[0]}"?)' if near else ""
+    return f'no tool "{safe_line(name, 60)}"{hint}; known: {listed(known)}'
 
 
 class NamedTools:

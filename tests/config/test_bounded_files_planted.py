@@ -116,7 +116,7 @@ def learned(environ: Mapping[str, str]) -> SearchHistory:
 
 
 def write_learned(environ: Mapping[str, str]) -> Path:
-    learned(environ).record("push the branch", ["push"], ["push"])
+    learned(environ).record("push the branch", [PUSH.key], [PUSH.key])
     return learned(environ).path
 
 

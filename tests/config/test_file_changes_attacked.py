@@ -23,7 +23,7 @@ from mcpagent.config.file_changes import write_whole
 from mcpagent.errors import ConfigError, InputError
 from mcpagent.mcp.lists.list_cache import CachedServer, ListCache
 from mcpagent.mcp.lists.pins import PinStore
-from mcpagent.messages import ToolDefinition
+from mcpagent.messages import ToolDefinition, ToolKey
 from mcpagent.search.learning import SearchHistory
 from tests.cli.chat.slash.test_slash_table import answer, scene
 from tests.config.test_bounded_files_planted import ONLY_ROOT, SOMEBODY
@@ -173,7 +173,7 @@ def write(kind: str, who: str, number: int, folder: Path) -> None:
     name = f"{who}{number}"
     match kind:
         case "learned":
-            SearchHistory(folder / "s.sqlite3").record(f"{who} words {number}", [], [name])
+            SearchHistory(folder / "s.sqlite3").record(f"{who} words {number}", [], [ToolKey("git", name)])
         case "typed":
             KeptHistory(str(folder / "history")).store_string(name)
         case "pins":
@@ -216,7 +216,7 @@ def found(kind: str, folder: Path, whos: Sequence[str], count: int) -> set[str]:
     """What of all that was written is there, by who wrote it and its number."""
     names = [f"{who}{number}" for who in whos for number in range(count)]
     if kind == "learned":
-        return {use.tool for use in SearchHistory(folder / "s.sqlite3").uses()}
+        return {use.tool.name for use in SearchHistory(folder / "s.sqlite3").uses()}
     if kind == "typed":
         return set(KeptHistory(str(folder / "history")).load_history_strings())
     if kind == "pins":

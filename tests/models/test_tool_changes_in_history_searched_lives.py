@@ -220,7 +220,7 @@ def test_no_request_rewrites_the_one_before(name: str, life: str) -> None:
 def test_the_call_of_a_lost_servers_tool_is_answered(name: str) -> None:
     sent, _ = asyncio.run(live([Step("lose", (1,)), Step("search", (1,))], only=name))
     answered = json.dumps(history(sent[-1][1])[-2:])
-    assert 'There is no tool \\"tool_1\\" any more: the server \\"s\\" no longer has it.' in answered
+    assert 'There is no tool \\"tool_1\\" any more: its source \\"s\\" no longer has it.' in answered
     assert "Your tools have changed; gone: tool_1." in answered
 
 

@@ -180,7 +180,7 @@ CALLS: dict[str, tuple[Callable[..., Any], Any, dict[str, Any]]] = {
     "approval_required": (composition.approval_required, composition.approval_required, TOOLS),
     "deferred": (composition.deferred, composition.deferred, TOOLS),
     "wrapped": (composition.wrapped, composition.wrapped, TOOLS | {"around": lambda *_: None}),
-    "external": (composition.external, composition.external, {}),
+    "external": (composition.external, composition.external, {"definitions": []}),
     "dynamic": (composition.dynamic, composition.dynamic, {"factory": lambda _: None}),
     "ToolContext": (ToolContext, ToolContext, {}),
     "ToolContext.register": (some_context().register, ToolContext.register, {"namespace": "n", "state": Notes()}),
@@ -281,7 +281,8 @@ TAKEN: Mapping[str, str] = {
         "name=None x; description=None x; category=x; timeout_seconds=None 5; defer_loading=None True; "
         "approval=True; read_only=None True; safe_to_repeat=None True; large_result_tokens=None 5"
     ),
-    "FunctionToolset": "functions=[]; defer_loading=None True; approval=True; read_only=None True; category=x; label=x",
+    "FunctionToolset": "functions=[]; defer_loading=None True; approval=True; read_only=None True; category=x; label=x"
+    "; id=x",
     "prefixed": "source=[]; prefix=x",
     "renamed": "source=[]; names={}",
     "filtered": "source=[]",
@@ -289,7 +290,7 @@ TAKEN: Mapping[str, str] = {
     "approval_required": "source=[]; predicate=None",
     "deferred": "source=[]; names=True []",
     "wrapped": "source=[]",
-    "external": "definitions=[]",
+    "external": "definitions=[]; id=x",
     "dynamic": "per_step=True",
     "ToolContext": "state_key=None x",
     "ToolContext.restore_state_snapshot": "data={}; untrusted=True",

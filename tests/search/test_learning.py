@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from mcpagent.events import Event, Notice
-from mcpagent.messages import Part, Text, ToolCall, ToolDefinition, ToolResult, ToolsChanged, ToolsShown
+from mcpagent.messages import Part, Text, ToolCall, ToolDefinition, ToolKey, ToolResult, ToolsChanged, ToolsShown
 from mcpagent.models.scripted import ScriptedModel
 from mcpagent.search import SearchHistory, ToolIndex
 from mcpagent.search.learning import HALF_LIFE_SECONDS, served_queries
@@ -31,6 +31,11 @@ def catalogue() -> list[ToolDefinition]:
     ]
 
 
+def keys(*names: str) -> list[ToolKey]:
+    """The tools of these names in the catalogue."""
+    return [ToolKey("main", name) for name in names]
+
+
 def index_with(history: SearchHistory | None, strategy: RankingName = "bm25") -> ToolIndex:
     index = ToolIndex(strategy, history=history)
     index.replace("main", catalogue())
@@ -45,7 +50,7 @@ def test_repeated_needs_find_their_tool_first_and_others_stay(tmp_path: Path) ->
     others = {query: before.search(query).names for query in other_queries}
     first_before = sum(before.search(need).names[:1] == (tool,) for need, tool in needs.items())
     for need, tool in needs.items():
-        history.record(need, added=[tool], called=[tool])
+        history.record(need, added=keys(tool), called=keys(tool))
     after = index_with(history)
     first_after = sum(after.search(need + " please").names[:1] == (tool,) for need, tool in needs.items())
     assert first_before < first_after == len(needs)
@@ -55,20 +60,21 @@ def test_repeated_needs_find_their_tool_first_and_others_stay(tmp_path: Path) ->
 
 
 def favoured(history: SearchHistory, text: str) -> dict[str, float]:
-    return Uses(history).scores(text, lambda _term: 1.0, None)
+    scores = Uses(history).scores(text, lambda _term: 1.0, None)
+    return {key.name: score for key, score in scores.items()}
 
 
 def test_a_tool_only_added_counts_less_than_one_called(tmp_path: Path) -> None:
     history = SearchHistory(tmp_path / "history.sqlite3")
-    history.record("rid of paper", added=["delete_invoice", "list_invoice"], called=["delete_invoice"])
+    history.record("rid of paper", added=keys("delete_invoice", "list_invoice"), called=keys("delete_invoice"))
     favours = favoured(history, "rid of paper")
     assert favours["delete_invoice"] > favours["list_invoice"] > 0
 
 
 def test_unlike_queries_are_not_touched(tmp_path: Path) -> None:
     history = SearchHistory(tmp_path / "history.sqlite3")
-    history.record("rid of paper", added=[], called=["delete_invoice"])
-    history.record("tear up the contract", added=[], called=["close_contract"])
+    history.record("rid of paper", added=[], called=keys("delete_invoice"))
+    history.record("tear up the contract", added=[], called=keys("close_contract"))
     assert favoured(history, "photos of the town at night") == favoured(history, "") == {}
     faint = favoured(history, "paper aeroplanes over the town at night")
     meant = favoured(history, "get rid of the paper")
@@ -77,7 +83,7 @@ def test_unlike_queries_are_not_touched(tmp_path: Path) -> None:
 
 def test_reasons_say_that_it_was_learned(tmp_path: Path) -> None:
     history = SearchHistory(tmp_path / "history.sqlite3")
-    history.record("rid of old paper", added=[], called=["delete_invoice"])
+    history.record("rid of old paper", added=[], called=keys("delete_invoice"))
     (first, *_) = index_with(history).search("rid of old paper").matches
     assert first.tool.name == "delete_invoice"
     assert any(reason.field == "history" for reason in first.reasons)
@@ -86,10 +92,10 @@ def test_reasons_say_that_it_was_learned(tmp_path: Path) -> None:
 def test_uses_are_shown_counted_and_cleared(tmp_path: Path) -> None:
     history = SearchHistory(tmp_path / "deep" / "history.sqlite3")
     assert history.uses() == []
-    history.record("rid of old paper", added=["delete_invoice"], called=[])
-    history.record("old paper, rid of", added=["delete_invoice"], called=["delete_invoice"])
+    history.record("rid of old paper", added=keys("delete_invoice"), called=[])
+    history.record("old paper, rid of", added=keys("delete_invoice"), called=keys("delete_invoice"))
     (use,) = SearchHistory(tmp_path / "deep" / "history.sqlite3").uses()
-    assert (use.tool, use.added, use.called) == ("delete_invoice", 2, 1)
+    assert (use.tool, use.added, use.called) == (ToolKey("main", "delete_invoice"), 2, 1)
     assert history.clear() == 1
     assert (history.uses(), favoured(history, "rid of old paper")) == ([], {})
 
@@ -104,7 +110,7 @@ def test_a_broken_file_costs_nothing_but_a_note(tmp_path: Path) -> None:
 
 def test_a_query_too_long_to_be_ours_is_not_read(tmp_path: Path) -> None:
     history = SearchHistory(tmp_path / "history.sqlite3")
-    history.record("rid of old paper", [], ["close_ticket"])
+    history.record("rid of old paper", [], keys("close_ticket"))
     with closing(sqlite3.connect(history.path)) as connection, connection:
         connection.execute("UPDATE uses SET query = ?", ("rid of old paper " * 1000,))
     assert history.uses() == []
@@ -112,14 +118,14 @@ def test_a_query_too_long_to_be_ours_is_not_read(tmp_path: Path) -> None:
 
 def test_a_forgotten_tool_is_not_found_again(tmp_path: Path) -> None:
     history = SearchHistory(tmp_path / "history.sqlite3")
-    history.record("rid of old paper", added=[], called=["no_such_tool"])
+    history.record("rid of old paper", added=[], called=keys("no_such_tool"))
     assert "no_such_tool" not in index_with(history).search("rid of old paper").names
 
 
 @each_row("query", ["", "the of and", "\0" * 50, "x" * 10_000])
 def test_any_query_can_be_recorded(tmp_path: Path, query: str) -> None:
     history = SearchHistory(tmp_path / "history.sqlite3")
-    history.record(query, added=["a"], called=["a"])
+    history.record(query, added=keys("a"), called=keys("a"))
     assert isinstance(favoured(history, query), dict)
 
 
@@ -136,7 +142,7 @@ class Clock:
 def test_what_was_not_used_for_long_fades(tmp_path: Path) -> None:
     clock = Clock()
     path = tmp_path / "history.sqlite3"
-    SearchHistory(path, clock=clock).record("rid of old paper", added=[], called=["delete_invoice"])
+    SearchHistory(path, clock=clock).record("rid of old paper", added=[], called=keys("delete_invoice"))
     strengths = []
     for _ in range(6):
         strengths.append(favoured(SearchHistory(path, clock=clock), "rid of old paper")["delete_invoice"])
@@ -148,7 +154,7 @@ def test_what_was_not_used_for_long_fades(tmp_path: Path) -> None:
 def test_much_use_is_capped(tmp_path: Path) -> None:
     history = SearchHistory(tmp_path / "history.sqlite3")
     for _ in range(50):
-        history.record("paper stuff", added=[], called=["delete_invoice"])
+        history.record("paper stuff", added=[], called=keys("delete_invoice"))
     assert favoured(history, "paper stuff") == {"delete_invoice": 1.0}
     assert favoured(history, "paper in the drawer upstairs")["delete_invoice"] < 1
 
@@ -159,7 +165,7 @@ def test_at_most_three_tools_are_raised_by_one_search(tmp_path: Path, strategy: 
         pytest.importorskip("wordllama")
     history = SearchHistory(tmp_path / "history.sqlite3")
     for kind in KINDS:
-        history.record("tidy up the office", added=[], called=[f"close_{kind}"])
+        history.record("tidy up the office", added=[], called=keys(f"close_{kind}"))
     matches = index_with(history, strategy).search("tidy up the office").matches
     learned = [match for match in matches if any(reason.field == "history" for reason in match.reasons)]
     assert len(learned) == MOST_RAISED
@@ -175,14 +181,14 @@ def test_no_use_stands_above_a_name(tmp_path: Path, strategy: RankingName, query
         pytest.importorskip("wordllama")
     history = SearchHistory(tmp_path / "history.sqlite3")
     for _ in range(20):
-        history.record(query, added=[], called=["delete_contract", "list_branch", "close_ticket"])
+        history.record(query, added=[], called=keys("delete_contract", "list_branch", "close_ticket"))
     assert index_with(history, strategy).search(query).names[0] == "create_invoice"
 
 
 def test_other_words_of_the_same_meaning_are_raised_too(tmp_path: Path) -> None:
     pytest.importorskip("wordllama")
     history = SearchHistory(tmp_path / "history.sqlite3")
-    history.record("dispose of a vehicle", added=[], called=["delete_contract"])
+    history.record("dispose of a vehicle", added=[], called=keys("delete_contract"))
     asked = "get rid of the car"
     assert favoured(history, asked) == {}
     assert index_with(None, "hybrid").search(asked).names[:1] != ("delete_contract",)
@@ -192,7 +198,7 @@ def test_other_words_of_the_same_meaning_are_raised_too(tmp_path: Path) -> None:
 
 def test_something_like_it_does_not_make_a_weak_match_sure(tmp_path: Path) -> None:
     history = SearchHistory(tmp_path / "history.sqlite3")
-    history.record("tidy up the office before the party", added=[], called=["delete_invoice"])
+    history.record("tidy up the office before the party", added=[], called=keys("delete_invoice"))
     index = index_with(history)
     assert index.search("book a table at the office canteen").confidence != "high"
     assert index.search("tidy up the office before the party").confidence == "high"
@@ -205,10 +211,13 @@ def test_an_embedder_that_fails_costs_only_the_meaning(tmp_path: Path) -> None:
         raise OSError("no route")
 
     history = SearchHistory(tmp_path / "history.sqlite3")
-    history.record("rid of old paper", added=[], called=["delete_invoice"])
+    history.record("rid of old paper", added=[], called=keys("delete_invoice"))
     index = ToolIndex("hybrid", embedder=failing, history=history)
     index.replace("main", catalogue())
     assert index.search("rid of old paper").names[0] == "delete_invoice"
+
+
+FOUND = ("delete_invoice", "list_invoice", "close_ticket")
 
 
 def parts_of_a_search() -> list[Part]:
@@ -216,7 +225,7 @@ def parts_of_a_search() -> list[Part]:
     return [
         ToolCall("1", "search_tools", {"query": "rid of old paper"}),
         ToolResult("1", "search_tools", answer),
-        ToolsShown(("delete_invoice", "list_invoice", "close_ticket")),
+        ToolsShown(FOUND, tuple(keys(*FOUND))),
         ToolCall("2", "add_tool", {"tool_names": ["delete_invoice", "close_ticket"]}),
         ToolResult("2", "add_tool", answer),
         ToolsChanged(added=tuple(tool for tool in catalogue() if tool.name in ("delete_invoice", "close_ticket"))),
@@ -234,12 +243,12 @@ def test_a_conversation_shows_what_a_search_led_to() -> None:
     (query, served), *rest = served_queries(parts).items()
     assert (query, list(served.added), list(served.called), rest) == (
         "rid of old paper",
-        ["delete_invoice", "close_ticket"],
-        ["delete_invoice"],
+        keys("delete_invoice", "close_ticket"),
+        keys("delete_invoice"),
         [],
     )
     later = served_queries(parts, since=6)["rid of old paper"]
-    assert (list(later.added), list(later.called)) == ([], ["delete_invoice"])
+    assert (list(later.added), list(later.called)) == ([], keys("delete_invoice"))
     assert served_queries(parts, since=len(parts)) == {}
 
 
@@ -279,7 +288,7 @@ async def test_an_agent_with_a_history_learns_from_each_answer_once(tmp_path: Pa
         await agent.ask("go")
         await agent.ask("again")
         assert [(use.query, use.tool, use.added, use.called) for use in history.uses()] == [
-            ("fetch the notes", "open_notes", 1, 1)
+            ("fetch the notes", ToolKey("files", "open_notes"), 1, 1)
         ]
         assert (await agent.search("fetch the notes")).names[0] == "open_notes"
 

@@ -159,7 +159,7 @@ def test_the_saved_index_is_read_for_all(tmp_path: Path) -> None:
 def test_what_served_before_is_raised_for_each_who_has_it(tmp_path: Path) -> None:
     history = SearchHistory(tmp_path / "history.db")
     served = TOOLS[-1].name
-    history.record("marmalade", [served], [served])
+    history.record("marmalade", [TOOLS[-1].key], [TOOLS[-1].key])
     together, me, other = SharedIndex("bm25", cache_folder=None, history=history), Owner(), Owner()
     assert together.of(me, TOOLS, ABOUT).search("marmalade").names[:1] == (served,)
     assert served not in together.of(other, TOOLS[:9], ABOUT).search("marmalade").names

@@ -3,6 +3,7 @@
 import random
 import re
 import time
+from collections.abc import Iterable
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -15,6 +16,12 @@ from tests.reference_work import reference_seconds
 LEGAL = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 RESERVED = frozenset({"search_tools", "add_tool"})
 
+
+def listed(keys: Iterable[ToolKey]) -> dict[ToolKey, str]:
+    """Each tool listed under the name that its source has for it."""
+    return {key: key.name for key in keys}
+
+
 _servers = st.one_of(st.none(), st.text(max_size=40))
 _tools = st.one_of(
     st.text(max_size=90),
@@ -26,7 +33,7 @@ _keys = st.sets(st.builds(ToolKey, _servers, _tools), max_size=20)
 @settings(max_examples=60)
 @given(_keys)
 def test_names_are_injective_and_legal(keys: set[ToolKey]) -> None:
-    names = offered_names(keys, reserved=RESERVED)
+    names = offered_names(listed(keys), reserved=RESERVED)
     assert names.keys() == keys
     assert len(set(names.values())) == len(keys)
     assert all(LEGAL.fullmatch(name) for name in names.values())
@@ -38,14 +45,15 @@ def test_names_are_injective_and_legal(keys: set[ToolKey]) -> None:
 def test_the_order_of_tools_changes_nothing(keys: set[ToolKey], order: random.Random) -> None:
     shuffled = list(keys)
     order.shuffle(shuffled)
-    assert offered_names(shuffled, reserved=RESERVED) == offered_names(sorted(keys, key=str), reserved=RESERVED)
+    in_order = offered_names(listed(sorted(keys, key=str)), reserved=RESERVED)
+    assert offered_names(listed(shuffled), reserved=RESERVED) == in_order
 
 
 @settings(max_examples=50)
 @given(_keys, _keys)
 def test_a_newcomer_never_renames_what_was_offered(first: set[ToolKey], later: set[ToolKey]) -> None:
-    before = offered_names(first, reserved=RESERVED)
-    after = offered_names(first | later, sticky=before, reserved=RESERVED)
+    before = offered_names(listed(first), reserved=RESERVED)
+    after = offered_names(listed(first | later), sticky=before, reserved=RESERVED)
     assert {key: after[key] for key in first} == before
     assert len(set(after.values())) == len(after)
     assert all(LEGAL.fullmatch(name) for name in after.values())
@@ -54,14 +62,14 @@ def test_a_newcomer_never_renames_what_was_offered(first: set[ToolKey], later: s
 @settings(max_examples=50)
 @given(_keys)
 def test_every_offered_name_resolves_to_itself(keys: set[ToolKey]) -> None:
-    names = offered_names(keys)
-    resolver = NameMap(names)
+    names = offered_names(listed(keys))
+    resolver = NameMap(names, listed(names))
     assert all(resolver.resolve(name) == name for name in names.values())
 
 
 def test_a_plain_name_where_unique_else_the_servers_prefix() -> None:
     keys = [ToolKey("github", "search"), ToolKey("gitlab", "search"), ToolKey("github", "get_issue")]
-    assert offered_names(keys) == {
+    assert offered_names(listed(keys)) == {
         ToolKey("github", "search"): "github__search",
         ToolKey("gitlab", "search"): "gitlab__search",
         ToolKey("github", "get_issue"): "get_issue",
@@ -69,34 +77,33 @@ def test_a_plain_name_where_unique_else_the_servers_prefix() -> None:
 
 
 def test_a_local_function_keeps_its_plain_name() -> None:
-    names = offered_names([ToolKey(None, "search"), ToolKey("github", "search")])
+    names = offered_names(listed([ToolKey(None, "search"), ToolKey("github", "search")]))
     assert names == {ToolKey(None, "search"): "search", ToolKey("github", "search"): "github__search"}
 
 
 def test_prefixes_that_collide_all_get_a_hash() -> None:
     keys = [ToolKey("a", "b__c"), ToolKey("a__b", "c"), ToolKey("x", "b__c"), ToolKey("y", "c")]
-    names = offered_names(keys)
+    names = offered_names(listed(keys))
     assert names[ToolKey("a", "b__c")].startswith("a__b__c_")
     assert names[ToolKey("a__b", "c")].startswith("a__b__c_")
     assert names[ToolKey("x", "b__c")] == "x__b__c"
 
 
 def test_a_collision_is_told_once_with_all_its_members() -> None:
-    names = offered_names([ToolKey("a", "b__c"), ToolKey("a__b", "c"), ToolKey("x", "b__c"), ToolKey("y", "c")])
+    names = offered_names(listed([ToolKey("a", "b__c"), ToolKey("a__b", "c"), ToolKey("x", "b__c"), ToolKey("y", "c")]))
     first, second = names[ToolKey("a", "b__c")], names[ToolKey("a__b", "c")]
-    assert collision_warnings(names) == [
+    assert collision_warnings(names, listed(names)) == [
         f"Tool names collide after namespacing: a__b__c <- ('a', 'b__c'), ('a__b', 'c'); exposed as {first}, {second}"
     ]
 
 
 def test_forms_in_other_styles_resolve_where_they_mean_one_tool() -> None:
-    resolver = NameMap(
-        {
-            ToolKey("weather", "get_weather"): "get_weather",
-            ToolKey("a", "search"): "a__search",
-            ToolKey("b", "search"): "b__search",
-        }
-    )
+    names = {
+        ToolKey("weather", "get_weather"): "get_weather",
+        ToolKey("a", "search"): "a__search",
+        ToolKey("b", "search"): "b__search",
+    }
+    resolver = NameMap(names, listed(names))
     for form in ("get_weather", "GetWeather", "get-weather", "weather__get_weather", "weather.get_weather"):
         assert resolver.resolve(form) == "get_weather"
     assert resolver.resolve("a.search") == "a__search"
@@ -115,8 +122,8 @@ def test_folding_is_idempotent(name: str) -> None:
 def test_names_without_end_are_found_by_what_they_are_offered_as_alone() -> None:
     keys = [ToolKey("s", "a" + "\u200b" * length) for length in range(0, 3_000, 10)]
     keys.append(ToolKey("s", "b" * 100_000))
-    names = offered_names(keys)
-    found = NameMap(names)
+    names = offered_names(listed(keys))
+    found = NameMap(names, listed(names))
     started = time.thread_time()
     assert found.resolve("go") is None
     assert time.thread_time() - started < 60 * reference_seconds()

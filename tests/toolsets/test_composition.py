@@ -29,7 +29,7 @@ from mcpagent.toolsets.composition import (
     wrapped,
 )
 from mcpagent.toolsets.functions import FunctionToolset
-from mcpagent.toolsets.tool_algebra import key_of
+from mcpagent.toolsets.listed_tools import listed_place
 from tests.scenes import CountedTools, call, offered, results
 from tests.tables import each_row
 from tests.test_loop_cost import Counted
@@ -192,7 +192,7 @@ async def test_any_stack_reaches_each_leaf_under_its_own_name(operations: list[t
         for operation, value in operations:
             toolset = APPLY[operation](toolset, value, [tool.name for tool in await toolset.tools()])
         tools = await toolset.tools()
-        assert len({key_of(tool) for tool in tools}) == len(tools)
+        assert len({listed_place(tool.definition) for tool in tools}) == len(tools)
         for tool in tools:
             await tool.run({"path": tool.name})
     mine = [

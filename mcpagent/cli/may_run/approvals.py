@@ -89,7 +89,7 @@ def label_of(tool: ToolDefinition | None, name: str = "", limit: int = 140) -> s
     """
     if tool is None:
         return safe_line(name, 80)
-    own, rule = tool.key.name, rule_of(tool)
+    own, rule = tool.key.own_name, rule_of(tool)
     shown = visible(own, "")
     is_plain = shown == own and (tool.kind != "tool" or _PLAIN_NAME.fullmatch(own)) and " " not in own
     quoted = visible(own.replace("\\", "\\\\").replace('"', '\\"'), "")
@@ -99,7 +99,7 @@ def label_of(tool: ToolDefinition | None, name: str = "", limit: int = 140) -> s
 
 def allow_flag(tool: ToolDefinition) -> str:
     """The flag that allows just this, fit to be pasted into a shell: `?` is what cannot be; "" if it is too long."""
-    own = tool.key.name
+    own = tool.key.own_name
     named = rule_of(tool).removesuffix(own) + escape(own)
     shown = "".join(char if visible(char, "") == char else "?" for char in named)
     return f"--allow {shlex.quote(shown)}" if len(shown) <= MAX_FLAG else ""

@@ -119,7 +119,11 @@ def show_learned(options: Options, *, clear: bool) -> ExitCode:
         lines = [f"forgot {counted(len(uses), 'use')}"]
     elif not uses:
         lines = ["nothing learned yet: --learn, or MCPAGENT_LEARN=1, keeps which tools served which queries"]
-    document = {"file": str(history.path), "cleared": clear, "uses": [asdict(use) for use in uses]}
+    document = {
+        "file": str(history.path),
+        "cleared": clear,
+        "uses": [asdict(use) | {"tool": use.tool.label} for use in uses],
+    }
     terminal.report(options, document, *lines)
     return ExitCode.OK
 

@@ -132,11 +132,11 @@ def cost_line(tools: Sequence[ToolDefinition], everything: int) -> str:
 
 def learned_lines(uses: Sequence[Use], *, width: int, now: float) -> list[Text]:
     """One line for each tool and query: when, how often it was called and added, and the words."""
-    name_width = min(max((len(use.tool) for use in uses), default=0), NAME_WIDTH)
+    name_width = min(max((len(use.tool.label) for use in uses), default=0), NAME_WIDTH)
     lines = [Text(f"{'last':>8}  called  added  {column('tool', name_width)}  query", "dim")]
     for use in uses:
         when = f"{age(now - use.last_seconds):>8}"
-        name = column(safe_line(use.tool, name_width), name_width)
+        name = column(safe_line(use.tool.label, name_width), name_width)
         query = _fitting(use.query, width - name_width - 27)
         lines.append(Text.assemble(f"{when}  {use.called:>6}  {use.added:>5}  ", (name, "tool"), f"  {query}"))
     return lines

@@ -156,7 +156,7 @@ def _schemas(found: Any) -> dict[str, dict[str, Any]]:
 
 def _tool(item: dict[str, Any]) -> ToolDefinition:
     """As `_made`; of these there are thousands, and a session starts with them."""
-    tool = ToolDefinition(**item | {"tags": tuple(item["tags"])})
+    tool = ToolDefinition(**item | {"tags": tuple(item["tags"]), "source": "", "listed": ""})
     texts_fit = type(tool.name) is type(tool.description) is type(tool.original_name) is type(tool.title) is str
     others_fit = type(tool.category) is str and type(tool.parameters) is dict and type(tool.read_only) in _HINTS
     if not (texts_fit and others_fit and all(type(text) is str for text in (tool.server or "", *tool.tags))):

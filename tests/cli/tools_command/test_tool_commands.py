@@ -33,7 +33,7 @@ from mcpagent.cli.tools_command.tool_commands import (
 )
 from mcpagent.errors import InputError
 from mcpagent.events import Event
-from mcpagent.messages import ToolCall
+from mcpagent.messages import ToolCall, ToolKey
 from mcpagent.models import ScriptedModel
 from tests.mcp.lists.test_shown_tools import SERVER as SMUGGLER
 from tests.tables import each_row
@@ -113,16 +113,17 @@ def test_what_was_learned_is_shown_and_cleared(tmp_path: Path, out: Read) -> Non
     assert show_learned(chosen, clear=False) == ExitCode.OK
     assert "nothing learned yet" in out()
     assert not list((tmp_path / "home").rglob("*.sqlite3"))
-    search_history(chosen).record("who was the wisest of the city", added=["get_weather"], called=["get_weather"])
+    learned = [ToolKey("small", "get_weather")]
+    search_history(chosen).record("who was the wisest of the city", added=learned, called=learned)
     assert search_tools(replace(chosen, learn=True), "who was the wisest of the city", 5, explain=True) == ExitCode.OK
     assert "served such a query" in out()
     assert search_tools(chosen, "who was the wisest of the city", 5, explain=True) == ExitCode.OK
     assert re.search(r"weak matches \(odds [01]\.\d\d, sure from 4\)", out())
     assert show_learned(chosen, clear=False) == ExitCode.OK
-    assert re.search(r"s +1 +1 +get_weather +who was the wisest of the city", out())
+    assert re.search(r"s +1 +1 +small.get_weather +who was the wisest of the city", out())
     assert show_learned(as_json(chosen), clear=False) == ExitCode.OK
     (use,) = json.loads(out())["uses"]
-    assert (use["query"], use["tool"], use["called"]) == ("who was the wisest of the city", "get_weather", 1)
+    assert (use["query"], use["tool"], use["called"]) == ("who was the wisest of the city", "small.get_weather", 1)
     assert show_learned(chosen, clear=True) == ExitCode.OK
     assert out() == "forgot 1 use\n"
     assert search_history(chosen).uses() == []

@@ -1,0 +1,128 @@
+"""Bound tools as a toolset lists them: told apart, put together, hidden, or in need of approval.
+
+A tool's code is bound to the name in its own server or function. So a call reaches the same code under any name and
+definition. Definitions are never changed in place.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from dataclasses import replace
+from typing import Any, TypeAlias, TypeVar
+
+from mcpagent.config import ServerConfig
+from mcpagent.errors import ConfigError
+from mcpagent.messages import ToolDefinition, json_copy
+from mcpagent.python.argument_checks import expect_kind
+from mcpagent.run import RunContext, run_context
+from mcpagent.text.safe_text import safe_line
+from mcpagent.tool_search.unique_names import legal_name
+from mcpagent.tools import Tool
+
+_T = TypeVar("_T")
+
+ApprovalPredicate: TypeAlias = Callable[[RunContext[Any], ToolDefinition, dict[str, Any]], "bool | Awaitable[bool]"]
+
+
+async def awaited(value: _T | Awaitable[_T]) -> _T:
+    """The value, of a callable that may be sync or async."""
+    return await value if inspect.isawaitable(value) else value
+
+
+# -- names and identities ---------------------------------------------------------------------------------------------
+
+
+def listed_place(definition: ToolDefinition) -> tuple[str, str]:
+    """Return the ID of the tool's source and the name under which it is listed: no two tools of an agent have both."""
+    return definition.server or definition.source, definition.name
+
+
+def with_name(tool: Tool, name: str) -> Tool:
+    """The same tool under another name; raises `ConfigError` for one that a model could not call."""
+    if not name or legal_name(name) != name:
+        raise ConfigError(f'tool "{safe_line(name, 80)}": a name has only letters, digits, _ or -; choose another')
+    original = tool.definition.original_name or tool.name
+    return replace(tool, definition=replace(tool.definition, name=name, original_name=original))
+
+
+def identified(tools: Iterable[Tool], source: str) -> list[Tool]:
+    """Return the tools with this source ID. Those of servers, and those that have one already, keep theirs."""
+    return [
+        tool if tool.definition.key.source else replace(tool, definition=replace(tool.definition, source=source))
+        for tool in tools
+    ]
+
+
+def told_apart(tools: Sequence[Tool]) -> list[Tool]:
+    """Return tools with an identity each: one that its source lists twice is identified by the listed name as well."""
+    definitions = [tool.definition for tool in tools]
+    names = [(one.server or one.source, one.original_name or one.name) for one in definitions]
+    count = Counter(names)
+    return [
+        replace(tool, definition=replace(tool.definition, listed=tool.name)) if name[0] and count[name] > 1 else tool
+        for tool, name in zip(tools, names, strict=True)
+    ]
+
+
+def put_together(lists: Sequence[tuple[str, Sequence[Tool]]]) -> list[Tool]:
+    """All tools of the labelled lists, in order; raises `ConfigError` that names both if two have one name."""
+    owner: dict[tuple[str, str], str] = {}
+    for label, tools in lists:
+        for tool in tools:
+            place = (tool.definition.server or tool.definition.source, tool.definition.name)  # no call: they are many
+            if place in owner:
+                both = f"in {owner[place]} and in {label}" if owner[place] != label else f"twice in {label}"
+                raise ConfigError(f'tool "{tool.name}": defined {both}; rename one, or use prefixed(...)')
+            owner[place] = label
+    return [tool for _, tools in lists for tool in tools]
+
+
+# -- hidden until they are found --------------------------------------------------------------------------------------
+
+
+def list_of_names(names: bool | Collection[str], place: str) -> Collection[str]:
+    """Return the names, or () for True and False. Raises `ConfigError` for a single text."""
+    if isinstance(names, str):
+        raise ConfigError(f'{place}: expected True or a list of names, got a string; write ["{safe_line(names, 60)}"]')
+    expect_kind(f"{place}: names", names, bool | Collection[str])
+    return () if isinstance(names, bool) else names
+
+
+def hidden(tools: Iterable[Tool], names: bool | Collection[str]) -> list[Tool]:
+    """Tools marked as hidden until they are discovered: all, none, or those named and no other."""
+    if isinstance(names, bool):
+        return [replace(tool, deferred=names) for tool in tools]
+    return [replace(tool, deferred=tool.name in names) for tool in tools]
+
+
+def hidden_by(tools: Sequence[Tool], server: ServerConfig) -> list[Tool]:
+    """A server's tools with its `defer_loading` applied; what its `always_load` names stays offered."""
+    if server.defer_loading is None:
+        return list(tools)
+    marked = hidden(tools, server.defer_loading)
+    return [tool if tool.deferred is False else other for tool, other in zip(tools, marked, strict=True)]
+
+
+# -- approval ---------------------------------------------------------------------------------------------------------
+
+
+def with_approval(tools: Iterable[Tool], predicate: ApprovalPredicate | None = None) -> list[Tool]:
+    """Return the tools so that each call needs approval, or each call for which the predicate holds.
+
+    The predicate gets the definition of this list, under any name that outer operations give. A tool that needed
+    approval before still does.
+    """
+    return [replace(tool, approval=_also(tool, predicate)) for tool in tools]
+
+
+def _also(tool: Tool, predicate: ApprovalPredicate | None) -> Callable[..., bool | Awaitable[bool]]:
+    earlier = tool.approval
+
+    async def needed(arguments: dict[str, Any]) -> bool:
+        if predicate is None or (earlier is not None and await awaited(earlier(arguments))):
+            return True
+        return bool(await awaited(predicate(run_context(), tool.asked(arguments), json_copy(arguments))))
+
+    return needed
