@@ -255,8 +255,8 @@ class Agent(WaysToAsk[Deps]):
         finally:
             opened.add_done_callback(partial(self.store.release_opened, id))
 
-    def session_of_run(self, id: str, kept: KeptSession | None) -> Session[Deps]:  # noqa: A002
-        """Return the session as this process read it, for a worker, whose runs own it while they are unfinished."""
+    def session_as_of(self, id: str, kept: KeptSession | None) -> Session[Deps]:  # noqa: A002
+        """Return the session as this process has read it; the worker of a durable run opens it so."""
         return self._made(id, None, None, None, kept)
 
     @in_own_loop

@@ -123,9 +123,9 @@ class Tally:
     """What a run has used so far, with agents that it called; right also when it is cut short. `turns` are its own.
 
     `waited_seconds`: for servers that were connecting, with what agents waited that it called. `is_over`: it has come
-    to an end of its own, with an answer or with calls that wait (`pending`); `finished` is that end. `earlier` is what was taken for the same
-    question by a process that ended, which counts for the limits. `clock` has the seconds. `reached` is the limit that
-    ends it.
+    to an end of its own, with an answer or with calls that wait (`pending`); `finished` is that end. `earlier` is what
+    was taken for the same question by a process that ended, which counts for the limits. `clock` has the seconds.
+    `reached` is the limit that ends it.
     """
 
     spent: Spent = field(default_factory=Spent)

@@ -907,7 +907,7 @@ class Session(WaysToAsk[Deps]):
             self._keeper.release()
 
     def take_again(self, updated: float) -> bool:
-        """Takes the session back; False if another process wrote into it since, which the time of its last write says."""
+        """Takes the session back, if its last write is the last one of this process; returns whether it is."""
         if self._keeper is None or self._keeper.version != updated:
             return False
         self._keeper.keep_again()

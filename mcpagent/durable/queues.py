@@ -54,7 +54,7 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """`is_first`: no run of the session that was asked for earlier is unfinished; `waits`: it is in the waiting queue."""
+    """The turn of a run: whether no earlier run of its session is unfinished; whether it is in the waiting queue."""
 
     is_first: bool = False
     waits: bool = False

@@ -183,7 +183,7 @@ class Runner:
         owner = str(kept.values.get("durable") or "") if kept is not None else ""
         if owner not in ("", run) and await _is_unfinished(owner):
             return None
-        return self.agent.session_of_run(name, kept)
+        return self.agent.session_as_of(name, kept)
 
     async def _wait_for(self, name: str, run: str) -> None:
         """Waits until the session is free for this run, however long another process has it."""
@@ -238,7 +238,7 @@ class Runner:
         """Has the session answer, or resume if a worker that died began the run; the session stores the end."""
         session.durable_run = run
         try:
-            given = partial(self._resumed if resumes else self._given, session, request)
+            given = partial(self._resumed, session, request) if resumes else partial(self._given, request)
             await session.result_of(given)
         except Exception as error:
             session.fail(error)
@@ -247,7 +247,7 @@ class Runner:
             self._let_go(session)
             await written(self.store.flush())
 
-    def _given(self, session: Session[Any], request: RunRequest) -> Given:
+    def _given(self, request: RunRequest) -> Given:
         limits = self._limits_of(request)
         if request.answers:
             return Given(usable_answers(request.answers), limits=limits)

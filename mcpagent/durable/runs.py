@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import json
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from itertools import count
@@ -184,12 +183,13 @@ class DurableRuns:
             raise InputError("start: a durable run is asked with words alone")
         expect("start: user", user, str, "a name as text", error=InputError)
         words = "".join(part.text for part in parts if isinstance(part, Text))
-        run = uuid4().hex if run is None else _usable_run(run)
-        name = usable_id(owner_of(run, user) if session is None else session)
+        wanted = uuid4().hex if run is None else _usable_run(run)
+        name = usable_id(owner_of(wanted, user) if session is None else session)
         spec = wanted_output(output_type)
         output = {"title": spec.format.name, **spec.schema} if spec is not None else None
         given = limits.given() if limits is not None else None
-        return await self._enqueue(RunRequest(name, words, output=output, limits=given), user, run)
+        begun = await self._enqueue(RunRequest(name, words, output=output, limits=given), user, wanted)
+        return begun if run is None else await self.run(wanted, session=name, user=user)
 
     async def answer(self, answers: Sequence[CallAnswer], *, session: str, user: str = "") -> DurableRun:
         """Goes on with a run that ended with calls that wait, also days later and in another process.
@@ -227,7 +227,10 @@ class DurableRuns:
         return DurableRun(self, id, found)
 
     async def cancel(self, id: str, *, session: str | None = None, user: str | None = None) -> None:  # noqa: A002
-        """Ends a run before its next step, in whichever process; what it has sent is not taken back. Raises as `run`."""
+        """Ends a run before its next step, in whichever process; a request or call that was sent is not taken back.
+
+        Raises as `run` does.
+        """
         from dbos import DBOS
 
         run = await self.run(id, session=session, user=user)
@@ -295,8 +298,8 @@ class DurableRuns:
     ) -> AsyncIterator[None]:
         """Inside, runs can be started; with `works` this process does them too, and those of workers that died.
 
-        On leaving, runs under way have `stop_seconds` to end; another worker, or the next start, resumes the others. One
-        at a time in a process. Raises `ConfigError` if the agent keeps no sessions.
+        On leaving, runs under way have `stop_seconds` to end; another worker, or the next start, resumes the others.
+        One at a time in a process. Raises `ConfigError` if the agent keeps no sessions.
         """
         try:
             from dbos import DBOS
@@ -353,7 +356,9 @@ class DurableRuns:
             "executor_id": me,
             "log_level": "CRITICAL",
             "enable_otlp": False,
-            "notification_listener_polling_interval_sec": 60.0,  # nothing is told by notifications
+            # Neither notifications nor schedules are used, and looking for them takes CPU.
+            "notification_listener_polling_interval_sec": 60.0,
+            "scheduler_polling_interval_sec": 60.0,
         }
 
 

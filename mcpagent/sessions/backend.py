@@ -178,9 +178,9 @@ class SessionBackend(ABC):
     # -- holding ------------------------------------------------------------------------------------------------------
 
     def hold(self, session: str) -> float:
-        """Takes the session for this process, from a dead one too; gives the time of its last write, 0 if there is none.
+        """Takes the session for this process, from a dead one too; gives the time of its last write.
 
-        Raises `SessionBusyError` if another process has it.
+        That is 0 if there is no such session. Raises `SessionBusyError` if another process has it.
         """
         with self.transaction():
             found = self._holding(session)
@@ -335,7 +335,7 @@ class SessionBackend(ABC):
 
     def _note_run(self, session: str, run: str, column: str, value: object) -> None:
         self.execute(
-            f"INSERT INTO runs(session, id, {column}) VALUES(?, ?, ?)"  # noqa: S608 - names of ours
+            f"INSERT INTO runs(session, id, {column}) VALUES(?, ?, ?)"
             f" ON CONFLICT(session, id) DO UPDATE SET {column} = excluded.{column}",
             (session, run, value),
         )

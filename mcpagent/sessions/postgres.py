@@ -84,7 +84,7 @@ _RUNS = (
     """CREATE TABLE runs(
         session TEXT, id TEXT, is_cancelled INTEGER NOT NULL DEFAULT 0, ended TEXT, PRIMARY KEY(session, id))""",
 )
-"""Durable runs (`mcpagent.durable`), by the IDs of session and run: a run can be cancelled before its session exists."""
+"""Durable runs, by the IDs of session and run: a run can be cancelled before its session exists."""
 
 MIGRATIONS: Migrations = (_TABLES, _OUTPUTS, _RUNS)
 
