@@ -356,9 +356,8 @@ class DurableRuns:
             "executor_id": me,
             "log_level": "CRITICAL",
             "enable_otlp": False,
-            # Neither notifications nor schedules are used, and looking for them takes CPU.
-            "notification_listener_polling_interval_sec": 60.0,
-            "scheduler_polling_interval_sec": 60.0,
+            # Nothing here is a notification. Each look takes CPU, and the engine does not end in between.
+            "notification_listener_polling_interval_sec": 0.5,
         }
 
 
