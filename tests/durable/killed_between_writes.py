@@ -1,7 +1,7 @@
 """Workers that die at a write: `python -m tests.durable.killed_between_writes FOLDER`.
 
-A run of five calls makes so many writes of its session. For each of them, and each moment around it, a worker begins the
-run and dies there, and a second worker finishes it. Workers are forked from this process, so that nothing has to be
+A run of five calls makes so many writes of its session. For each of them, and each moment around it, a worker begins
+the run and dies there, and a second worker finishes it. Workers are forked from this process, so that nothing has to be
 imported again. The output is one JSON document: the writes of a whole run, and everything that went wrong.
 """
 
@@ -18,10 +18,9 @@ from typing import Any
 
 import dbos
 
-from mcpagent import Agent, ScriptedModel, SessionStore, ToolCall
+from mcpagent import Agent, ScriptedModel, SessionStore
 from mcpagent.conversation import UNKNOWN
 from mcpagent.durable import DurableRuns
-from mcpagent.models.base import ModelRequest
 from mcpagent.sessions.backend import Rows
 from mcpagent.toolsets.functions import function_tool
 from tests.durable.worker_program import PLACES, Outside
