@@ -149,7 +149,8 @@ class RunQueue:
 
 def owner_of(session: str, user: str) -> str:
     """Return a digest of the owner of a run, who may have any name: its user, or else its session."""
-    return hashlib.sha256((user or session).encode(errors="surrogatepass")).hexdigest()[:32]
+    owner = f"user {user}" if user else f"session {session}"
+    return hashlib.sha256(owner.encode(errors="surrogatepass")).hexdigest()[:32]
 
 
 def _order(status: WorkflowStatus) -> tuple[int, int, str]:
