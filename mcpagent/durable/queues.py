@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextvars import Context
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeAlias, TypeVar
 
 from mcpagent.sessions.store import SessionStore, written
 from mcpagent.text.safe_text import safe_line
@@ -22,6 +22,15 @@ VERSION = "mcpagent-2"
 """Of how a worker finds out what to do of a run: it works only on runs of its own version."""
 
 WORKFLOW_NAME = "mcpagent.run"
+
+State: TypeAlias = Literal["waiting", "running", "done", "failed", "cancelled"]
+_STATES: dict[str, State] = {
+    "ENQUEUED": "waiting",
+    "DELAYED": "waiting",
+    "PENDING": "running",
+    "SUCCESS": "done",
+    "CANCELLED": "cancelled",
+}
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -53,7 +62,7 @@ class Bounds:
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class RunTurn:
     """The turn of a run: whether no earlier run of its session is unfinished; whether it is in the waiting queue."""
 
     is_first: bool = False
@@ -108,7 +117,7 @@ class RunQueue:
             "attributes": {"asked": time.time_ns()},  # it knows the second, which is not enough for the order
         }
 
-    async def turn(self, session: str, run: str) -> Turn | None:
+    async def turn(self, session: str, run: str) -> RunTurn | None:
         """Return where the run stands among the unfinished runs of its session; None if it is not one of them."""
         from dbos import DBOS
 
@@ -126,8 +135,8 @@ class RunQueue:
         first = min(unfinished, key=_order, default=None)
         own = next((status for status in unfinished if status.workflow_id == run), None)
         if own is None or first is None:
-            return Turn() if len(unfinished) == MAX_COMPARED else None
-        return Turn(first is own, own.queue_name == self.waiting)
+            return RunTurn() if len(unfinished) == MAX_COMPARED else None
+        return RunTurn(first is own, own.queue_name == self.waiting)
 
     # -- who serves it ------------------------------------------------------------------------------------------------
 
@@ -145,6 +154,13 @@ class RunQueue:
         from dbos import DBOS
 
         await DBOS.delete_queue_async(self._seat(token))
+
+
+def state_of(status: WorkflowStatus) -> State:
+    """Return the state of a run that its session does not know."""
+    if str(status.status) == "PENDING" and str(status.queue_name).endswith("(waiting)"):
+        return "waiting"
+    return _STATES.get(str(status.status), "failed")
 
 
 def owner_of(session: str, user: str) -> str:

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 from mcpagent.agent import Agent
 from mcpagent.approval import CallAnswer, usable_answers
 from mcpagent.conversation import usable_prompt
-from mcpagent.durable.queues import VERSION, WORKFLOW_NAME, RunQueue, Turn, outside
+from mcpagent.durable.queues import VERSION, WORKFLOW_NAME, RunQueue, RunTurn, outside
 from mcpagent.errors import McpAgentError, SessionBusyError
 from mcpagent.limits.run_limits import KINDS, Limits
 from mcpagent.questions.given import Given, wanted_output
@@ -149,7 +149,7 @@ class Runner:
 
     # -- the session --------------------------------------------------------------------------------------------------
 
-    async def _taken(self, name: str, run: str, turn: Turn) -> Session[Any] | None:
+    async def _taken(self, name: str, run: str, turn: RunTurn) -> Session[Any] | None:
         """Return the session for this run; None while another process has it, or an earlier run waits for it.
 
         The session is taken once more than the `Session` does: `store.release` gives that back.

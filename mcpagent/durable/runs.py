@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager, suppress
 from itertools import count
 from pathlib import Path
 from types import NoneType
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from mcpagent.agent import Agent
@@ -25,7 +25,9 @@ from mcpagent.durable.queues import (
     WORKFLOW_NAME,
     Bounds,
     RunQueue,
+    State,
     owner_of,
+    state_of,
     unserved_words,
 )
 from mcpagent.durable.runner import Runner, RunRequest
@@ -49,15 +51,6 @@ ASK_ENGINE_SECONDS = 0.5
 """How often `result` asks the engine, while the session does not know the run."""
 
 _INSTALL = "durable runs need DBOS, which is not installed; pip install 'mcpagent[durable]' (docs/install.md)"
-
-State: TypeAlias = Literal["waiting", "running", "done", "failed", "cancelled"]
-_STATES: dict[str, State] = {
-    "ENQUEUED": "waiting",
-    "DELAYED": "waiting",
-    "PENDING": "running",
-    "SUCCESS": "done",
-    "CANCELLED": "cancelled",
-}
 
 
 class DurableRun:
@@ -95,7 +88,7 @@ class DurableRun:
         record = await self._runs.record_of(self)
         if record.ended is not None:
             return record.ended.state
-        return "running" if record.is_under_way else _state_of(await _status(self.id))
+        return "running" if record.is_under_way else state_of(await _status(self.id))
 
 
 class DurableRuns:
@@ -265,7 +258,7 @@ class DurableRuns:
                 ask_engine_at = loop.time() + ASK_ENGINE_SECONDS
                 status = await _found(run.id)
                 record = await self.record_of(run)  # it may have ended in between
-                if record.ended is None and (status is None or _state_of(status) not in ("waiting", "running")):
+                if record.ended is None and (status is None or state_of(status) not in ("waiting", "running")):
                     return _end_told_by_engine(run, status)
             await runner.is_freed_within(POLL_SECONDS)
 
@@ -398,12 +391,6 @@ def _end_told_by_engine(run: DurableRun, status: WorkflowStatus | None) -> RunEn
     return RunEnded(
         run.id, error=AgentStateError(f'run "{safe_line(run.id, 60)}", {gone}; there is no result any more')
     )
-
-
-def _state_of(status: WorkflowStatus) -> State:
-    if str(status.status) == "PENDING" and str(status.queue_name).endswith("(waiting)"):
-        return "waiting"
-    return _STATES.get(str(status.status), "failed")
 
 
 def _usable_run(run: object) -> str:

@@ -323,10 +323,21 @@ class SessionBackend(ABC):
         is_cancelled, ended = found[0] if found else (0, None)
         return RunRow(str(under_way[0][0]) if under_way else "", bool(is_cancelled), ended)
 
-    def cancel_run(self, session: str, run: str) -> None:
-        """Marks a run, which may not have begun, so that it ends before its next step."""
+    def cancel_run(self, session: str, run: str, under_way: str, ended: str) -> None:
+        """Marks a run, which may not have begun, so that it ends before its next step.
+
+        If no living process has the session, nothing takes that step: then the run ends here, with `ended`. `under_way`
+        is the run as the session names it while it is unfinished.
+        """
         with self.transaction():
             self._note_run(session, run, "is_cancelled", 1)
+            number, holder = self._holding(session) or (0, None)
+            if holder is not None and (holder.token == self.me.token or self.is_alive(holder)):
+                return
+            mine = "session = ? AND name = 'durable' AND value = ?"
+            if self.execute(f"SELECT 1 FROM kept_values WHERE {mine}", (number, under_way)):  # noqa: S608 - ours
+                self.execute(f"DELETE FROM kept_values WHERE {mine}", (number, under_way))  # noqa: S608 - ours
+                self._note_run(session, run, "ended", ended)
 
     def forget_run(self, session: str, run: str) -> None:
         """Deletes the end of a run."""

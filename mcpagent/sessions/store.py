@@ -14,13 +14,13 @@ from types import NoneType
 from typing import Any, Literal, TypeVar
 from uuid import uuid4
 
-from mcpagent.errors import InputError, SessionBusyError, SessionStoreError
+from mcpagent.errors import InputError, RunCancelledError, SessionBusyError, SessionStoreError
 from mcpagent.messages import Message, dump_messages, load_message
 from mcpagent.python.argument_checks import checked, expect, expect_kind
 from mcpagent.sessions.backend import MAX_FOUND, MessageRow, OutputRow, ReadRows, Rows, SessionBackend
 from mcpagent.sessions.kept import Found, Holder, KeptSession, SessionChange, SessionInfo
 from mcpagent.sessions.places import file_meant, is_address
-from mcpagent.sessions.run_ended import RunRecord, ended_from_json, ended_to_json
+from mcpagent.sessions.run_ended import RunEnded, RunRecord, ended_from_json, ended_to_json
 from mcpagent.sessions.standing import progress_to_json, steps_from_json, written_json
 from mcpagent.sessions.worker import Worker
 from mcpagent.text.known_secrets import known_values
@@ -164,7 +164,8 @@ class SessionStore:
 
     def cancel_run(self, session: str, run: str) -> Future[None]:
         """Ends a run before its next step, whichever process works on it, also if it has not begun."""
-        return self._do(lambda: self._backend.cancel_run(session, run))
+        ended = self.as_json(ended_to_json(RunEnded(run, error=RunCancelledError(run))))
+        return self._do(lambda: self._backend.cancel_run(session, run, self.as_json(run), ended))
 
     def forget_run(self, session: str, run: str) -> Future[None]:
         """Deletes the end of a run; its messages stay in the session."""
