@@ -21,7 +21,7 @@ from mcpagent.code_mode.program_tools import RUN_CODE
 from mcpagent.code_mode.sandbox import require_installed
 from mcpagent.conversation import usable_prompt
 from mcpagent.definition import Definition, Instructions, ModelChoice, Wrapper, expect_model
-from mcpagent.errors import AgentStateError, ConfigError, InputError
+from mcpagent.errors import AgentStateError, ConfigError, InputError, SessionBusyError
 from mcpagent.events import Emit, Event, Notice, SubagentEvent, guarded, ignore, log_warnings
 from mcpagent.limits.run_limits import Limits
 from mcpagent.loop import converse
@@ -216,7 +216,8 @@ class Agent(WaysToAsk[Deps]):
         what was spent is kept with it. It lives as long as somebody holds it. Where the agent keeps its sessions, an id
         that is known goes on where it was; reading it takes some milliseconds, in which the event loop stands
         (`open_session` does it beside it). Raises `AgentStateError` before the agent is started, `InputError` for
-        messages that cannot be read, and `SessionBusyError` if another process has the session.
+        messages that cannot be read, and `SessionBusyError` if another process has the session, or a durable run that
+        has not ended.
         """
         expect("limits", limits, (Limits, NoneType), "Limits(...)")
         if id is None or self.store is None:
@@ -255,10 +256,8 @@ class Agent(WaysToAsk[Deps]):
             opened.add_done_callback(partial(self.store.release_opened, id))
 
     def session_as_of(self, id: str, kept: KeptSession | None) -> Session[Deps]:  # noqa: A002
-        """The session as it was at some time, which this process holds; what was written since is written anew."""
-        session = self._made(id, None, None, None, kept)
-        session.write_anew()
-        return session
+        """Return the session as this process has read it; the worker of a durable run opens it so."""
+        return self._made(id, None, None, None, kept)
 
     @in_own_loop
     async def go_on_with(self, id: str) -> None:  # noqa: A002
@@ -286,6 +285,13 @@ class Agent(WaysToAsk[Deps]):
     ) -> Session[Deps]:
         if messages is not None and (found is not None or kept is not None):
             raise InputError(f'session "{safe_line(id, 60)}" has messages of its own; leave out messages=, or the id')
+        run = ""
+        if found is not None:
+            run = found.durable_run
+        elif kept is not None:
+            run = str(kept.values.get("durable") or "")
+        if run:
+            raise SessionBusyError(id, run=run)
         if found is None:
             return self._made(id, messages, deps, tool_context, kept)
         found.deps = deps if deps is not None else found.deps

@@ -103,12 +103,14 @@ NOT_KEPT = "This call was not run: its arguments hold a secret, which was not wr
 class CallProgress:
     """What is known of a call under way: it was sent, or has come to these parts (its result and what that brought).
 
-    `is_repeatable`: it does no harm to send it again. `blocks` are of a result that is still to be set aside.
+    `is_repeatable`: it does no harm to send it again. `blocks` are those of the result of a program's call. A call that
+    was sent `times_sent` times and has no result lost its process as often.
     """
 
     is_repeatable: bool = False
     parts: tuple[Part, ...] = ()
     blocks: tuple[BinaryBlock, ...] = ()
+    times_sent: int = 0
 
     @property
     def is_unknown(self) -> bool:
@@ -396,7 +398,9 @@ class Conversation:
         self._announced, self._steps = [*announced], [*steps]
         self._unanswered_prompt = unanswered_prompt and not self.open_calls
         calls = {call.id: call for call in self.open_calls}
-        self._progress = {call: known for call, known in progress.items() if call.rpartition(INNER)[0] in calls}
+        self._progress = {
+            call: known for call, known in progress.items() if call in calls or call.rpartition(INNER)[0] in calls
+        }
         results: list[Part] = []
         for call_id, known in progress.items():
             if (call := calls.get(call_id)) is None:

@@ -6,6 +6,7 @@
      |   +- CardError        an agent card cannot be used (cards/card.py)
      +- InputError           a prompt or an argument that cannot be used
      +- AgentStateError      used before it was started, after it was closed, or twice at once
+     |   +- RunCancelledError a durable run was cancelled
      +- ModelError           the provider failed: provider, status, whether a retry helps
      |   +- ContextOverflowError  the conversation no longer fits the model
      +- ServerError          an MCP server failed: server, phase, cause
@@ -13,7 +14,7 @@
      +- OutputError          an answer is not what `output_type` says: field by field
      +- CallsPendingError    a run ended because tool calls wait for an answer (approval.py)
      +- SessionStoreError    what is said cannot be kept: full disk, damaged file, database not reached
-         +- SessionBusyError another process has the session
+         +- SessionBusyError another process has the session, or an unfinished durable run
 
 What a *model* should read and react to is never raised: it is a `ToolResult` with an error kind.
 Each message is one line: where, what is wrong, what to do.
@@ -30,6 +31,11 @@ class McpAgentError(Exception):
     def __reduce__(self) -> tuple[Any, ...]:
         # Some are made with keywords, which pickle would leave out.
         return _made_again, (type(self), self.args, self.__dict__)
+
+
+def _shown(name: str) -> str:
+    """Return an ID for the text of an error: printable, at most 60 characters."""
+    return name if name.isprintable() and len(name) <= 60 else f"{name[:60]!r}"
 
 
 def _made_again(kind: type[McpAgentError], args: tuple[object, ...], fields: dict[str, Any]) -> McpAgentError:
@@ -52,6 +58,13 @@ class InputError(McpAgentError):
 
 class AgentStateError(McpAgentError):
     """The agent was used before it was started, after it was closed, or twice at once."""
+
+
+class RunCancelledError(AgentStateError):
+    """A durable run was cancelled. The results that it had by then are in its session."""
+
+    def __init__(self, run: str) -> None:
+        super().__init__(f'run "{_shown(run)}" was cancelled')
 
 
 class LimitError(McpAgentError):
@@ -100,17 +113,20 @@ class SessionStoreError(McpAgentError):
 
 
 class SessionBusyError(SessionStoreError):
-    """Another process has this session. `session` is its id, `holder` says who: `pid`, `host`, `since`."""
+    """This session is in use. `session` is its ID, `holder` the process that has it: `pid`, `host`, `since`.
 
-    def __init__(self, session: str, holder: Any) -> None:
-        shown = session if session.isprintable() and len(session) <= 60 else f"{session[:60]!r}"
-        super().__init__(
-            f'session "{shown}" is held by {holder}; end that one, or go on in a copy: mcpagent sessions fork'
-        )
-        self.session, self.holder = session, holder
+    With `run`, the session belongs to that durable run until it ends; a worker answers it.
+    """
+
+    def __init__(self, session: str, holder: Any = None, run: str = "") -> None:
+        text = f"is held by {holder}; end that one, or go on in a copy: mcpagent sessions fork"
+        if run:
+            text = f'belongs to durable run "{_shown(run)}"; wait for its end, or end it: mcpagent runs cancel'
+        super().__init__(f'session "{_shown(session)}" {text}')
+        self.session, self.holder, self.run = session, holder, run
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.session, self.holder)
+        return type(self), (self.session, self.holder, self.run)
 
 
 class ModelError(McpAgentError):

@@ -10,10 +10,11 @@ import contextlib
 import inspect
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from mcpagent.approval import (
     CallAnswer,
@@ -25,7 +26,7 @@ from mcpagent.approval import (
     refused_words,
 )
 from mcpagent.conversation import CANCELLED, INNER, CallProgress, Conversation, not_run
-from mcpagent.errors import ServerError, SessionStoreError
+from mcpagent.errors import RunCancelledError, ServerError, SessionStoreError
 from mcpagent.events import Notice, ToolCallFinished, ToolCallStarted, ToolsLoaded, ToolsRemoved
 from mcpagent.mcp.transports.beside_loop import beside_loop, is_large
 from mcpagent.messages import (
@@ -50,7 +51,10 @@ from mcpagent.tools import Tool, ToolOutput, usable_output
 from mcpagent.toolsets.validation import fitted, held_to_promise
 
 NOT_BEGUN = "This call was cancelled before it began, so it was not run."
-NOT_WRITTEN = "This call was not run: it could not be written down before."
+NOT_WRITTEN = "This call was not run: the run was cancelled, or the call could not be written down before."
+MOST_SENT = 3
+_LOST = '"{}" was not run again: the process that ran it died {} times. Go on without its result.'
+_resent: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
 _OVER_LIMIT = "This call was not run: the limit of {} is used up."
 _DECIDING: ContextVar[bool] = ContextVar("mcpagent_deciding", default=False)
 NOTHING_RETURNED = "(the tool returned nothing)"
@@ -113,17 +117,15 @@ async def run_calls(
     Ordered tools (search, add) run one after the other before later calls are judged; all others run at the same
     time. When cancelled, what was finished is kept, the rest is answered as cancelled, and the history is valid.
     """
-    batch, known = Batch(len(calls)), run.conversation.progress
+    batch = Batch(len(calls))
     try:
         async with asyncio.TaskGroup() as group:
             for position, call in enumerate(calls):
-                if (earlier := known.get(call.id)) is not None and earlier.parts:
-                    batch.parts[position] = await _as_kept(earlier, run)  # so it came in a process that ended
-                    run.conversation.note(change for change in earlier.parts if not isinstance(change, ToolResult))
-                    continue
                 admission = await admit(call, run)
                 run.conversation.note(admission.changes)
                 running = run_call(position, call, admission, run, batch, (answers or {}).get(call.id))
+                if _times_sent(call, run):
+                    running = _one_at_a_time(running)
                 if admission.tool is not None and not admission.tool.ordered:
                     group.create_task(running)
                 else:
@@ -202,12 +204,33 @@ async def _judged(
     tool = admission.tool
     if tool is None:
         return _refused(answer, call.name) or admission.refusal or ToolOutput(())
+    if _times_sent(call, run) >= MOST_SENT:
+        return ToolOutput.of_text(_LOST.format(safe_line(call.name, 80), MOST_SENT), error="failed")
     decision = await _decided(call, tool, run, answer)
     if isinstance(decision, Approved):
         decision = _within_limits(tool, run) or decision
     if isinstance(decision, Approved) and not await _is_kept(call, tool, run):
         return ToolOutput.of_text(NOT_WRITTEN, error="cancelled")
     return decision
+
+
+def _times_sent(call: ToolCall, run: RunContext[Any]) -> int:
+    """Return how often an open call was sent without a result: each time its process died."""
+    known = run.conversation.progress.get(call.id)
+    return known.times_sent if known is not None else 0
+
+
+async def _one_at_a_time(running: Coroutine[Any, Any, None]) -> None:
+    """Runs a call that was sent before, while no other such call runs in this process.
+
+    So if the process dies again, one call is to blame, and its neighbours are not.
+    """
+    lock = _resent.setdefault(asyncio.get_running_loop(), asyncio.Lock())
+    try:
+        async with lock:
+            await running
+    finally:
+        running.close()  # if it was cancelled before it began
 
 
 async def end_call(working: asyncio.Future[ToolOutput], tool: Tool, run: RunContext[Any], seconds: float) -> None:
@@ -241,7 +264,8 @@ async def run_inner_call(call: ToolCall, tool: Tool, run: RunContext[Any]) -> To
     problem = "" if tool.checks_arguments else await _problem(tool, call.arguments, run)
     admission = _refuse("invalid_arguments", _misfit(tool, problem)) if problem else Admission(tool)
     batch = Batch(1, parent=run.call_id)
-    await run_call(0, call, admission, run, batch, (run.answers or {}).get(call.id))
+    running = run_call(0, call, admission, run, batch, (run.answers or {}).get(call.id))
+    await (_one_at_a_time(running) if _times_sent(call, run) else running)
     return replace(batch.last, pending=batch.pending.get(0, ()))
 
 
@@ -250,32 +274,21 @@ def is_gone_on_with(call_id: str, run: RunContext[Any]) -> bool:
     return any(answered.startswith(f"{call_id}{INNER}") for answered in run.answers or ())
 
 
-async def _as_kept(known: CallProgress, run: RunContext[Any]) -> tuple[Part, ...]:
-    """What a call came to, large results set aside, which a durable run has as its tool gave them."""
-    parts: list[Part] = []
-    for part in known.parts:
-        if isinstance(part, ToolResult):
-            tool = run.tools.find(part.name)
-            tokens = tool.large_result_tokens if tool is not None else None
-            part = await run.large.set_aside(part, tokens=tokens, blocks=known.blocks)
-        parts.append(part)
-    return tuple(parts)
-
-
 async def _is_kept(call: ToolCall, tool: Tool, run: RunContext[Any]) -> bool:
     """Whether it is written down that the call is sent, with the answer that plans it.
 
     The runtime's own tools do nothing outside, so of these it is enough that they are planned.
     """
     if not run.tools.is_own(tool):
-        run.conversation.note_progress(call.id, CallProgress(tool.safe_to_repeat))
+        times_sent = _times_sent(call, run) + 1
+        run.conversation.note_progress(call.id, CallProgress(tool.safe_to_repeat, times_sent=times_sent))
     return await _is_written(run)
 
 
 async def _is_written(run: RunContext[Any]) -> bool:
     try:
         await run.keep()
-    except SessionStoreError:  # whoever writes next, the loop, ends the run for it
+    except (SessionStoreError, RunCancelledError):  # whoever writes next, the loop, ends the run for it
         return False
     return True
 

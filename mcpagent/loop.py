@@ -23,7 +23,7 @@ from mcpagent.events import (
 )
 from mcpagent.execution import run_calls
 from mcpagent.limits.repeats import REPEATS_TOLD, REPEATS_TOLD_SMALL, Repeats
-from mcpagent.messages import Message, Step, Text, ToolsChanged, user_message
+from mcpagent.messages import Message, Step, Text, ToolsChanged, Usage, user_message
 from mcpagent.models.base import ModelRequest, ModelResponse, OutputFormat, RequestUnderWay
 from mcpagent.models.output_ways.asked_output import told_form
 from mcpagent.output.last_answer import LastAnswer
@@ -65,10 +65,12 @@ async def converse(run: RunContext[Any], wanted: OutputSpec | None = None) -> Ru
                 await _settled(run)
                 pending, answer = await _begin(run), _last_answer(run)
                 while not pending:
-                    if (limit := run.must_answer()) is not None:
+                    response = _written_answer(run)
+                    if response is None and (limit := run.must_answer()) is not None:
                         await _forced_answer(run, f"You have used all {limit.allowed}.", last)
                         break
-                    if (response := await step(run, output=last.format)) is None:
+                    response = response or await step(run, output=last.format)
+                    if response is None:
                         continue
                     calls = response.message.tool_calls
                     if not calls and (note := await _objection(response, last, run, repeats)):
@@ -91,10 +93,18 @@ async def converse(run: RunContext[Any], wanted: OutputSpec | None = None) -> Ru
                     _deliver(run)
             run.tally.clock.stop()
             run.tally.is_over, run.tally.pending = True, pending
+            finished = run.tally.finished = _finished(run, last, stop, answer, time.monotonic() - started)
             await run.keep()
-        finished = _finished(run, last, stop, answer, time.monotonic() - started)
         run.emit(finished)
     return finished
+
+
+def _written_answer(run: RunContext[Any]) -> ModelResponse | None:
+    """Return the answer that an interrupted run had already, so that it is not asked for, and paid, again."""
+    last = run.conversation.messages[-1]
+    if last.role == "assistant" and not last.tool_calls:
+        return ModelResponse(last, Usage(), "end")
+    return None
 
 
 def _finished(run: RunContext[Any], last: LastAnswer, stop: StopReason, answer: str, seconds: float) -> RunFinished:
@@ -143,6 +153,8 @@ async def _settled(run: RunContext[Any]) -> None:
 async def _begin(run: RunContext[Any]) -> tuple[PendingCall, ...]:
     """Runs the calls that were answered, or not begun, or loads what the question finds; gives the calls that wait."""
     pending: tuple[PendingCall, ...] = ()
+    if _written_answer(run) is not None:
+        return pending
     if calls := run.conversation.open_calls:
         pending = (await run_calls(calls, run, run.answers)).pending
     elif run.conversation.has_unanswered_prompt:

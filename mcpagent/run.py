@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeAlias, cast
 from mcpagent.approval import CallAnswer, OnApproval, PendingCall
 from mcpagent.conversation import Conversation
 from mcpagent.errors import AgentStateError, LimitError, OutputProblem
-from mcpagent.events import LIMIT_STOPS, Emit, Event, LimitReached, Notice, StopReason, guarded, ignore
+from mcpagent.events import LIMIT_STOPS, Emit, Event, LimitReached, Notice, RunFinished, StopReason, guarded, ignore
 from mcpagent.large_results.setting_aside import LargeResults
 from mcpagent.limits.run_clock import RunClock
 from mcpagent.limits.run_limits import FIRM, NO_LIMITS, LimitKind, Limits, LimitScope, UsedUp, used_up
@@ -123,9 +123,9 @@ class Tally:
     """What a run has used so far, with agents that it called; right also when it is cut short. `turns` are its own.
 
     `waited_seconds`: for servers that were connecting, with what agents waited that it called. `is_over`: it has come
-    to an end of its own, with an answer or with calls that wait (`pending`). `earlier` is what was taken for the same
-    question by a process that ended, which counts for the limits. `clock` has the seconds. `reached` is the limit that
-    ends it.
+    to an end of its own, with an answer or with calls that wait (`pending`); `finished` is that end. `earlier` is what
+    was taken for the same question by a process that ended, which counts for the limits. `clock` has the seconds.
+    `reached` is the limit that ends it.
     """
 
     spent: Spent = field(default_factory=Spent)
@@ -133,6 +133,7 @@ class Tally:
     waited_seconds: float = 0.0
     is_over: bool = False
     pending: tuple[PendingCall, ...] = ()
+    finished: RunFinished | None = None
     earlier: Spent = field(default_factory=Spent)
     clock: RunClock = field(default_factory=RunClock)
     reached: LimitReached | None = None
@@ -212,9 +213,6 @@ class RunWatch:
     def asking(self, request: ModelRequest, model: Model) -> AbstractContextManager[Callable[[ModelResponse], None]]:  # noqa: ARG002
         """Around one request to the model, with all that is tried for it; it is to be given the answer."""
         return nullcontext(_take)
-
-    def replayed(self) -> None:
-        """The answer to the request under way is one that was given before, and is not asked for again."""
 
     def deciding(self, call: ToolCall) -> AbstractContextManager[None]:  # noqa: ARG002
         """Around the wait for whoever decides on a call."""

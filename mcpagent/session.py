@@ -6,7 +6,6 @@ import asyncio
 import inspect
 import time
 import weakref
-from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -19,7 +18,7 @@ from mcpagent.approval import CallsPendingError, PendingCall
 from mcpagent.code_mode.memory import Memory
 from mcpagent.code_mode.program_tools import program_tools
 from mcpagent.compaction.compacting import compact_now, sent_now
-from mcpagent.conversation import INNER, Conversation
+from mcpagent.conversation import Conversation
 from mcpagent.definition import Owner
 from mcpagent.errors import AgentStateError, InputError
 from mcpagent.events import (
@@ -56,16 +55,8 @@ from mcpagent.sessions.export.transcript import is_news
 from mcpagent.sessions.keeping import Keeper, kept_as, restored
 from mcpagent.sessions.kept import KeptSession, SessionInfo
 from mcpagent.sessions.kept_outputs import KeptOutputs
-from mcpagent.sessions.standing import (
-    Announced,
-    Beginning,
-    KnownTools,
-    Standing,
-    Told,
-    UnfinishedRun,
-    progress_from_json,
-    seconds_taken,
-)
+from mcpagent.sessions.run_ended import DurableResult, RunEnded
+from mcpagent.sessions.standing import Announced, Beginning, KnownTools, Standing, Told, UnfinishedRun
 from mcpagent.sessions.store import SessionStore
 from mcpagent.text.safe_text import safe_line
 from mcpagent.tool_context import StateChannel, ToolContext
@@ -102,6 +93,7 @@ class Session(WaysToAsk[Deps]):
         "__weakref__",
         "_begun",
         "_conversation",
+        "_durable_end",
         "_ended",
         "_given_length",
         "_given_system",
@@ -126,7 +118,6 @@ class Session(WaysToAsk[Deps]):
         "_pending",
         "_prompt_text",
         "_run",
-        "_seconds_before",
         "_section",
         "_shelf",
         "_spent",
@@ -138,7 +129,6 @@ class Session(WaysToAsk[Deps]):
         "_wants_instructions",
         "deps",
         "durable_run",
-        "goes_on_from",
         "id",
         "limits",
         "tool_context",
@@ -169,8 +159,8 @@ class Session(WaysToAsk[Deps]):
         self._keeper: Keeper | None = None
         self._large = self._with_nothing_aside()
         self._is_given_back = False
-        self.durable_run = self.goes_on_from = ""
-        self._seconds_before = 0.0
+        self.durable_run = standing.durable
+        self._durable_end: RunEnded | None = None
         self._info = kept.info if kept is not None else None
         self._made_at = time.time()
         self._spent = standing.spent
@@ -199,7 +189,8 @@ class Session(WaysToAsk[Deps]):
             for problem in self.tool_context.restore_namespaces(standing.state):
                 owner.warn(f'session "{safe_line(self.id, 60)}": {problem}')
         if store is not None:
-            self._keep_in(Keeper(store, self.id, length=len(kept.messages) if kept else 0, standing=standing))
+            length, version = (len(kept.messages), kept.info.updated) if kept is not None else (0, 0.0)
+            self._keep_in(Keeper(store, self.id, length=length, standing=standing, version=version))
 
     def __repr__(self) -> str:
         pending = len(self.pending)
@@ -227,17 +218,13 @@ class Session(WaysToAsk[Deps]):
             return self._answer(await converse(run, self._wanted(run, asked)), asked.spec)
 
     @in_own_loop
-    async def result_of(self, given: Callable[[], Given], before: Callable[[], None] | None = None) -> RunResult[Any]:
-        """What `run` gives. `before` is called in the run, before its first step."""
+    async def result_of(self, given: Callable[[], Given]) -> RunResult[Any]:
+        """What `run` gives."""
         asked = given()
         await self._left()
         earlier = len(self._conversation)
         with self._running(asked) as run:
-            wanted = self._wanted(run, asked)
-            if before is not None:
-                with run.entered():
-                    before()
-            return self._result(await converse(run, wanted), earlier, asked.spec)
+            return self._result(await converse(run, self._wanted(run, asked)), earlier, asked.spec)
 
     async def begin_task(
         self, given: Callable[[], Given], listener: Emit
@@ -349,13 +336,12 @@ class Session(WaysToAsk[Deps]):
             self._spent += unfinished.spent
             unfinished = UnfinishedRun(len(conversation) - 1)
             self._output = None
-        before = Spent(seconds=max(self._seconds_before - unfinished.spent.seconds, 0.0))
-        self._unfinished, self._seconds_before = None, 0.0
+        self._unfinished = None
         context = asked.tool_context if asked.tool_context is not None else self.tool_context
         run: RunContext[Any] = RunContext(
             asked.deps if asked.deps is not None else self.deps,
             context,
-            run_id=uuid4().hex,
+            run_id=self.durable_run or uuid4().hex,
             thread_id=self.id,
             prompt=self._prompt_text,
             conversation=conversation,
@@ -367,7 +353,7 @@ class Session(WaysToAsk[Deps]):
             refresh=lambda: self._list_again(run),
             keep=partial(self._keep, conversation) if self._keeper is not None else nothing_to_keep,
             begins_at=unfinished.begins_at,
-            tally=Tally(turns=unfinished.turns, earlier=unfinished.spent + before),
+            tally=Tally(turns=unfinished.turns, earlier=unfinished.spent),
             budget=SessionBudget(self.limits, self._spent),
             on_approval=self._owner.on_approval or (parent.on_approval if parent is not None else None),
             answers=given,
@@ -382,8 +368,12 @@ class Session(WaysToAsk[Deps]):
         run = self._watched(run, goes_on=given is not None)
         self._run, self._task, self._ended, self._is_closed = run, asyncio.current_task(), asyncio.Event(), False
         ended, earlier = self._ended, len(conversation)
+        failure: Exception | None = None
         try:
             yield run
+        except Exception as error:
+            failure = error
+            raise
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if not self._is_closed or task is None or task.uncancel():
@@ -395,6 +385,8 @@ class Session(WaysToAsk[Deps]):
             if self._run is run:
                 self._run = None
             self._owner.count(run.tally.taken)
+            if failure is not None:
+                self._fail_durable(failure)
             self._account(run, earlier)
             note_uses(conversation, earlier, self._tools.options, run.emit)
 
@@ -412,7 +404,22 @@ class Session(WaysToAsk[Deps]):
             if conversation.open_calls and conversation.place > earlier:
                 self._only_asked_wait = True  # its last calls were written down, and not begun
         self._output = self._output if self._is_wanted(run) else None
+        if tally.is_over:
+            self.durable_run = ""
         self._keep_soon()
+        self._durable_end = None
+
+    def _fail_durable(self, failure: Exception) -> None:
+        """Ends the durable run that is under way, if there is one, with this error."""
+        if self.durable_run:
+            self._durable_end = RunEnded.failed(self.durable_run, failure)
+            self.durable_run = ""
+
+    def fail(self, failure: Exception) -> None:
+        """Stores the error that ended a durable run before its first step; a second call does nothing."""
+        self._fail_durable(failure)
+        self._keep_soon()
+        self._durable_end = None
 
     def _with_nothing_aside(self) -> LargeResults:
         definition = self._owner.definition
@@ -421,7 +428,7 @@ class Session(WaysToAsk[Deps]):
 
     def _watched(self, run: RunContext[Any], *, goes_on: bool) -> RunContext[Any]:
         """The run with what stands beside it: the agent's own, or that of the agent which calls it."""
-        earlier, self.goes_on_from = self.goes_on_from or (self._trace if goes_on else ""), ""
+        earlier = self._trace if goes_on else ""
         watch = self._owner.definition.watch or (run.parent.watch.nested if run.parent is not None else None)
         return run.watched_by(watch(run, earlier)) if watch is not None else run
 
@@ -466,7 +473,8 @@ class Session(WaysToAsk[Deps]):
             waiting = {call_id: tool for call_id, tool in waiting.items() if call_id in asked}
         if foreign := [call_id for call_id in run.answers if call_id not in waiting]:
             raise InputError(f'resume: no call "{safe_line(foreign[0], 60)}" waits for an answer; see session.pending')
-        if not waiting and not _is_unfinished(run.conversation):
+        is_open = run.begins_at < len(run.conversation)
+        if not waiting and not _is_unfinished(run.conversation) and not is_open:
             raise InputError("resume: no call waits for an answer; ask instead")
         if missing := [(tool, call_id) for call_id, tool in waiting.items() if call_id not in run.answers]:
             named = ", ".join(f'"{safe_line(tool, 60)}" ({safe_line(call_id, 60)})' for tool, call_id in missing)
@@ -573,7 +581,7 @@ class Session(WaysToAsk[Deps]):
     @property
     def is_kept(self) -> bool:
         """Whether what is said here is written into the agent's store."""
-        return self._keeper is not None
+        return self._keeper is not None and not self._keeper.is_released
 
     @property
     def is_answering(self) -> bool:
@@ -847,10 +855,14 @@ class Session(WaysToAsk[Deps]):
     def _standing(self, run: RunContext[Any] | None) -> Standing:
         """What the session stands on now, in this run if one is under way."""
         listing, spent, pending, unfinished = self._tools.listing, self._spent, self._pending, self._unfinished
+        durable, ended = self.durable_run, self._durable_end
         if run is not None:
             so_far = run.tally.so_far
             if run.tally.is_over:
                 spent, pending = spent + so_far, run.tally.pending
+                if durable and run.tally.finished is not None:
+                    ended = RunEnded(durable, DurableResult.of(run.tally.finished, so_far))
+                durable = ""
             else:
                 unfinished = UnfinishedRun(run.begins_at, run.tally.turns, so_far)
         conversation = self._conversation
@@ -872,7 +884,8 @@ class Session(WaysToAsk[Deps]):
             spent=spent,
             run=unfinished,
             state=self.tool_context.dump_namespaces(),
-            durable=self.durable_run,
+            durable=durable,
+            ended=ended,
             trace=(run.watch.trace if run is not None else "") or self._trace,
             output=spec_to_json(wanted) if wanted is not None else None,
             programs=self._memory.to_json(self.id) if self._owner.definition.code_mode is not None else {},
@@ -884,29 +897,6 @@ class Session(WaysToAsk[Deps]):
         info = self._info or SessionInfo(self.id, "", self._made_at, 0.0)
         return kept_as(info, self._conversation, self._standing(self._run), model=self._owner.model.name)
 
-    def take_over(self, left: KeptSession) -> Counter[str]:
-        """Takes what a process that ended in the next run leaves, where the rest of that run is done again: the seconds
-        that it took, and what programs of code mode had come to.
-
-        Gives how many of their calls were made there and are not made again, by the call that runs the program.
-        """
-        self._seconds_before = seconds_taken(left.values)
-        self._memory.take(Memory.from_json(left.values.get("programs") or {}, self.id))
-        made, before = Counter[str](), self._conversation.progress
-        for call_id, data in left.calls.items():
-            if INNER not in call_id:
-                continue
-            progress = progress_from_json(data)
-            self._conversation.note_progress(call_id, progress)
-            if call_id not in before and (progress.parts or progress.is_unknown):
-                made[call_id.rpartition(INNER)[0]] += 1
-        return made
-
-    def write_anew(self) -> None:
-        """The next change is written as the whole session, whatever the store has of it."""
-        if self._keeper is not None:
-            self._keeper.write_anew()
-
     def stop_keeping(self) -> None:
         """Goes on in memory alone; what was said so far stays, and other processes can have it."""
         if self._run is None:
@@ -916,6 +906,19 @@ class Session(WaysToAsk[Deps]):
         keeper, self._keeper = self._keeper, None
         if keeper is not None:
             keeper.release()
+
+    def release(self) -> None:
+        """Lets other processes have the session until `take_again`."""
+        self._keep_soon()
+        if self._keeper is not None:
+            self._keeper.release()
+
+    def take_again(self, updated: float) -> bool:
+        """Takes the session back, if its last write is the last one of this process; returns whether it is."""
+        if self._keeper is None or self._keeper.version != updated:
+            return False
+        self._keeper.keep_again()
+        return True
 
     def give_back(self) -> None:
         """As closing the agent does: other processes can have the session, and this value of it has ended."""

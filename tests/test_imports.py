@@ -60,6 +60,7 @@ ORDER = (
     "cli/servers",
     "cli/chat",
     "cli/sessions_command",
+    "cli/runs_command",
     "cli/setup",
     "cli",
 )

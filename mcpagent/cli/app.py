@@ -28,6 +28,7 @@ from mcpagent.cli.frame.exit_codes import ExitCode, code_of_error
 from mcpagent.cli.help import MAX_WIDTH, TOP_LEVEL_HELP, command_help
 from mcpagent.cli.mcp_app import mcp_app
 from mcpagent.cli.routing import Grammar, UnknownCommandError, route
+from mcpagent.cli.runs_app import Database, runs_app
 from mcpagent.cli.sessions_app import sessions_app
 from mcpagent.cli.setup_app import approvals_app, cards_app, completion, config_app, doctor, keys_app
 from mcpagent.cli.tools_app import tools_app
@@ -86,14 +87,7 @@ def chat(options: opt.Options) -> int:
 @opt.taking([*_ASKING, *_TRUSTING, *_LIMITS, "session_db", "trace", "server_wait", *_TELLING])
 def worker(
     options: opt.Options,
-    database: Annotated[
-        str | None,
-        typer.Option(
-            "--database",
-            metavar="FILE|postgresql://...",
-            help="Where durable runs are. Default: runs.db in your data folder. Of PostgreSQL, sessions are there too.",
-        ),
-    ] = None,
+    database: Database = None,
     at_once: Annotated[int, typer.Option("--at-once", metavar="N", min=1, help="Runs at the same time, of all.")] = 10,
     per_user: Annotated[
         int | None, typer.Option("--per-user", metavar="N", min=1, help="Of those, one user's.")
@@ -161,6 +155,7 @@ app.add_typer(tools_app, name="tools")
 app.add_typer(mcp_app, name="mcp")
 app.add_typer(cards_app, name="cards")
 app.command()(worker)
+app.add_typer(runs_app, name="runs")
 app.command()(doctor)
 app.add_typer(config_app, name="config")
 app.add_typer(keys_app, name="keys")

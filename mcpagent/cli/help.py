@@ -29,6 +29,7 @@ Commands
   completion SHELL         for bash, zsh, fish or pwsh
   demo                     see how tool search works, offline, in under a minute
   worker                   does durable runs, also those of workers that died
+  runs list|show|cancel|delete|prune   the durable runs
 
 Common options (also as variables, MCPAGENT_MODEL for --model; mcpagent COMMAND --help tells more)
   -m, --model NAME         provider:model, e.g. anthropic:claude-sonnet-5-5, ollama:qwen3, offline

@@ -1,4 +1,4 @@
-"""Runs that outlive their process, on the engine DBOS (extra `durable`)."""
+"""Runs that outlive their process: the engine DBOS (extra `durable`) queues them, their sessions store them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from mcpagent.python import late_names
 
 if TYPE_CHECKING:
-    from mcpagent.durable.runs import DurableResult, DurableRun, DurableRuns
+    from mcpagent.durable.runs import DurableRun, DurableRuns
+    from mcpagent.sessions.run_ended import DurableResult
 
 __all__ = ["DurableResult", "DurableRun", "DurableRuns"]
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextvars import Context
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeAlias, TypeVar
 
 from mcpagent.sessions.store import SessionStore, written
 from mcpagent.text.safe_text import safe_line
@@ -18,10 +18,19 @@ from mcpagent.text.safe_text import safe_line
 if TYPE_CHECKING:
     from dbos import WorkflowStatus
 
-VERSION = "mcpagent-1"
-"""Of what a workflow does between its steps: a worker goes on only with runs of its own version."""
+VERSION = "mcpagent-2"
+"""Of how a worker finds out what to do of a run: it works only on runs of its own version."""
 
 WORKFLOW_NAME = "mcpagent.run"
+
+State: TypeAlias = Literal["waiting", "running", "done", "failed", "cancelled"]
+_STATES: dict[str, State] = {
+    "ENQUEUED": "waiting",
+    "DELAYED": "waiting",
+    "PENDING": "running",
+    "SUCCESS": "done",
+    "CANCELLED": "cancelled",
+}
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -30,6 +39,8 @@ _SEAT = re.compile(r"mcpagent worker ([0-9a-f]{32}) ([\w.-]{1,40}) (.{1,120})")
 """The name of a queue that has no runs: it says that a process serves one, and which."""
 
 POLL_SECONDS = 0.2
+WAITING_POLL_SECONDS = 1.0
+"""A poll of a queue takes milliseconds of CPU, and runs that wait for their session have time."""
 
 MAX_COMPARED = 100
 """Of so many runs of a session, the oldest, it is found out which was the first."""
@@ -48,6 +59,14 @@ class Bounds:
     at_once: int | None = None
     per_user: int | None = None
     per_minute: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunTurn:
+    """The turn of a run: whether no earlier run of its session is unfinished; whether it is in the waiting queue."""
+
+    is_first: bool = False
+    waits: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,26 +103,25 @@ class RunQueue:
             polling_interval_sec=POLL_SECONDS,
             on_conflict=how,
         )
-        await DBOS.register_queue_async(self.waiting, polling_interval_sec=POLL_SECONDS, on_conflict=how)
+        await DBOS.register_queue_async(self.waiting, polling_interval_sec=WAITING_POLL_SECONDS, on_conflict=how)
 
     def options(self, session: str, user: str, run: str) -> dict[str, Any]:
-        """What the engine is told of a run. Whose it is may be anything, so it is known by its digest."""
-        whose = hashlib.sha256((user or session).encode(errors="surrogatepass")).hexdigest()[:32]
+        """Return what the engine stores of a run beside its input."""
         return {
             "workflow_name": WORKFLOW_NAME,
             "queue_name": self.name,
             "app_version": VERSION,
             "workflow_id": run,
-            "queue_partition_key": whose,
+            "queue_partition_key": owner_of(session, user),
             "authenticated_user": session,  # the engine finds runs by this on both databases, by attributes on one only
             "attributes": {"asked": time.time_ns()},  # it knows the second, which is not enough for the order
         }
 
-    async def is_first(self, session: str, status: WorkflowStatus) -> bool:
-        """Whether no run of the session that was asked for earlier is still to be finished."""
+    async def turn(self, session: str, run: str) -> RunTurn | None:
+        """Return where the run stands among the unfinished runs of its session; None if it is not one of them."""
         from dbos import DBOS
 
-        waiting = await outside(
+        unfinished = await outside(
             DBOS.list_workflows,
             name=WORKFLOW_NAME,
             status=["ENQUEUED", "DELAYED", "PENDING"],
@@ -114,7 +132,11 @@ class RunQueue:
             load_input=False,
             load_output=False,
         )
-        return _order(status) <= min(map(_order, waiting), default=_order(status))
+        first = min(unfinished, key=_order, default=None)
+        own = next((status for status in unfinished if status.workflow_id == run), None)
+        if own is None or first is None:
+            return RunTurn() if len(unfinished) == MAX_COMPARED else None
+        return RunTurn(first is own, own.queue_name == self.waiting)
 
     # -- who serves it ------------------------------------------------------------------------------------------------
 
@@ -132,6 +154,19 @@ class RunQueue:
         from dbos import DBOS
 
         await DBOS.delete_queue_async(self._seat(token))
+
+
+def state_of(status: WorkflowStatus) -> State:
+    """Return the state of a run that its session does not know."""
+    if str(status.status) == "PENDING" and str(status.queue_name).endswith("(waiting)"):
+        return "waiting"
+    return _STATES.get(str(status.status), "failed")
+
+
+def owner_of(session: str, user: str) -> str:
+    """Return a digest of the owner of a run, who may have any name: its user, or else its session."""
+    owner = f"user {user}" if user else f"session {session}"
+    return hashlib.sha256(owner.encode(errors="surrogatepass")).hexdigest()[:32]
 
 
 def _order(status: WorkflowStatus) -> tuple[int, int, str]:

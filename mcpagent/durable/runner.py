@@ -1,56 +1,77 @@
-"""What a process does that serves durable runs: it does them, and takes over those of processes that died."""
+"""The work of a process that serves durable runs: it takes a session, and has it answer or resume."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import logging
+from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
+from typing import Any, NoReturn
 
 from mcpagent.agent import Agent
 from mcpagent.approval import CallAnswer, usable_answers
-from mcpagent.durable.queues import VERSION, WORKFLOW_NAME, RunQueue, outside
-from mcpagent.durable.steps import WORKFLOW, Workflow, storable_error
-from mcpagent.errors import AgentStateError, LimitError, OutputError, SessionBusyError, SessionStoreError
+from mcpagent.conversation import usable_prompt
+from mcpagent.durable.queues import VERSION, WORKFLOW_NAME, RunQueue, RunTurn, outside
+from mcpagent.errors import McpAgentError, SessionBusyError
 from mcpagent.limits.run_limits import KINDS, Limits
-from mcpagent.messages import Message, dump_messages, load_messages
 from mcpagent.questions.given import Given, wanted_output
-from mcpagent.run import RunResult
 from mcpagent.session import Session
-from mcpagent.sessions.kept import KeptSession, SessionInfo
-from mcpagent.sessions.standing import steps_from_json, steps_to_json, written_json
+from mcpagent.sessions.run_ended import RunEnded, ended_from_json, ended_to_json
 from mcpagent.sessions.store import SessionStore, written
 from mcpagent.text.safe_text import safe_line
 
-if TYPE_CHECKING:
-    from dbos import WorkflowStatus
-
 LOOK_SECONDS = 1.0
-"""So often a worker looks whether another one has died, and a run whether its session is free."""
+"""How often a worker looks for dead workers, and a waiting run for its session."""
 
 FIRST_LOOK_SECONDS = 0.1
-"""So soon a run looks for the first time, and after another run of this process has ended."""
+"""How soon a waiting run looks for the first time, and after another run of this process has ended."""
 
 TOLD_SECONDS = 600.0
-"""When a run has waited so long for a session that another process, such as a chat, has, the worker says so."""
+"""When a run has waited this long for a session that another process has, such as a chat, the worker reports it."""
 
-Taken: TypeAlias = "tuple[Session[Any], KeptSession | None]"
+MAX_OPEN = 32
+"""Sessions that a worker keeps in memory between their runs: reading a long one takes more than answering in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunRequest:
+    """The input of a run: a prompt, or answers to calls that wait; `output` is the JSON Schema of its answer."""
+
+    session: str
+    prompt: str = ""
+    answers: tuple[CallAnswer, ...] = ()
+    output: Mapping[str, Any] | None = None
+    limits: Mapping[str, Any] | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the input as plain JSON data."""
+        answers = [answer.to_json() for answer in self.answers]
+        given = {"prompt": self.prompt, "answers": answers, "output": self.output, "limits": self.limits}
+        return {"session": self.session} | {name: value for name, value in given.items() if value}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> RunRequest:
+        """Return the input that `to_json` wrote."""
+        answers = tuple(CallAnswer.from_json(answer) for answer in data.get("answers", ()))
+        return cls(data["session"], data.get("prompt", ""), answers, data.get("output"), data.get("limits"))
 
 
 class Runner:
-    """Does runs of one agent. `me` is the token of this process, by which others see that it is alive."""
+    """Works on the runs of one agent. `me` is the token of this process, by which others see that it is alive."""
 
     def __init__(self, agent: Agent[Any], store: SessionStore, queue: RunQueue, me: str) -> None:
         self.agent, self.store, self.queue, self.me = agent, store, queue, me
         self._active: set[asyncio.Task[Any]] = set()
         self._waiting: set[asyncio.Task[Any]] = set()
-        self._freed = asyncio.Event()
+        self._open: OrderedDict[str, Session[Any]] = OrderedDict()
+        self.freed = asyncio.Event()
+        """Set when a run of this process has ended."""
 
     async def end(self, seconds: float) -> None:
-        """Waits for the runs under way; what is left then is neither done nor failed, and somebody's to go on with."""
+        """Waits for the runs under way; those that are left are unfinished, and another worker resumes them."""
         for task in tuple(self._waiting):
             task.cancel()
         if self._active:
@@ -61,7 +82,7 @@ class Runner:
             await asyncio.wait(self._active, timeout=seconds)
 
     async def look(self) -> NoReturn:
-        """Takes over what dead workers had: the engine gives each run to one process alone."""
+        """Takes over the runs of dead workers: the engine gives each run to one process alone."""
         from dbos import DBOS
 
         while True:
@@ -76,222 +97,184 @@ class Runner:
                 logging.getLogger("mcpagent").warning("durable runs: %s", safe_line(str(error), 200))
             await asyncio.sleep(LOOK_SECONDS)
 
-    async def execute(self, data: str) -> str:
-        """What the workflow does: the same steps in each process."""
-        from dbos import DBOS
-
-        task, run = asyncio.current_task(), str(DBOS.workflow_id)
+    async def execute(self, run: str, data: str) -> None:
+        """Brings the run to its end, which its session stores. Raises `McpAgentError` if the run failed."""
+        task = asyncio.current_task()
         assert task is not None
         self._active.add(task)
-        workflow = Workflow(self.store, task)
-        token = WORKFLOW.set(workflow)
         try:
-            workflow.recorded = await _recorded(run)
-            return await self._whole(json.loads(data), run, workflow, task)
+            await self._work(RunRequest.from_json(json.loads(data)), run, task)
         except Exception as error:  # noqa: BLE001 - toolsets are other people's code
-            raise storable_error(error, self.store) from None
-        except asyncio.CancelledError:
-            if workflow.ended is None:
-                raise
-            task.uncancel()
-            raise workflow.ended from None
+            raise self._without_secrets(RunEnded.failed(run, error)) from None
         finally:
-            WORKFLOW.reset(token)
             self._active.discard(task)
-            self._freed.set()
+            self.freed.set()
 
-    async def _whole(self, request: dict[str, Any], run: str, workflow: Workflow, task: asyncio.Task[Any]) -> str:
-        from dbos import DBOS
-
-        name, status = str(request["session"]), await _status(run)
-        if _is_cancelled(status):  # it was given back while somebody cancelled it
-            await outside(DBOS.cancel_workflow, run)
-            raise asyncio.CancelledError
-        if status.queue_name == self.queue.waiting:
+    async def _work(self, request: RunRequest, run: str, task: asyncio.Task[Any]) -> None:
+        record = await written(self.store.run_record(request.session, run))
+        if record.ended is not None:  # the worker died before it could tell the engine
+            if record.ended.error is not None:
+                raise record.ended.error
+            return
+        turn = await self.queue.turn(request.session, run)
+        if turn is None or (record.is_cancelled and not record.is_under_way):
+            await self._leave_cancelled(run)
+        if turn.waits:
             self._waiting.add(task)
             try:
-                await self._wait_for(name, status)
+                await self._wait_for(request.session, run)
             finally:
                 self._waiting.discard(task)
-            await self._put_into(self.queue.name, run)
-        if (taken := await self._taken(name, status)) is None:
-            return await self._put_into(self.queue.waiting, run)
-        return await self._in_session(taken, name, run, request, workflow)
+            await self._put_into(self.queue.name, request.session, run)
+        session = await self._taken(request.session, run, turn)
+        if session is None:
+            await self._put_into(self.queue.waiting, request.session, run)
+        await self._answer(session, request, run, resumes=record.is_under_way)
 
-    async def _put_into(self, queue: str, run: str) -> NoReturn:
-        """The run is done later, from the beginning: it goes into this queue, and this execution of it ends."""
+    async def _put_into(self, queue: str, session: str, run: str) -> NoReturn:
+        """Puts the run into this queue, to be worked on later, and ends this execution of it."""
         from dbos import DBOS
 
-        if not _is_cancelled(await _status(run)):
-            await outside(DBOS.resume_workflow, run, queue_name=queue)
+        await outside(DBOS.resume_workflow, run, queue_name=queue)
+        if (await written(self.store.run_record(session, run))).is_cancelled:  # meanwhile
+            await self._leave_cancelled(run)
+        raise asyncio.CancelledError
+
+    async def _leave_cancelled(self, run: str) -> NoReturn:
+        """Ends a run that was cancelled before it began: its session has nothing of it."""
+        from dbos import DBOS
+
+        await outside(DBOS.cancel_workflow, run)
         raise asyncio.CancelledError
 
     # -- the session --------------------------------------------------------------------------------------------------
 
-    async def _taken(self, name: str, status: WorkflowStatus) -> Taken | None:
-        """The session for this run, and as it is now; None while somebody else has it, or an earlier run waits for it.
+    async def _taken(self, name: str, run: str, turn: RunTurn) -> Session[Any] | None:
+        """Return the session for this run; None while another process has it, or an earlier run waits for it.
 
-        It is taken once more than the session takes it: `store.release` gives that back.
+        The session is taken once more than the `Session` does: `store.release` gives that back.
         """
-        if not await self.queue.is_first(name, status):
+        if not turn.is_first:
             return None
         try:
-            now = await written(self.store.begin(name))
+            updated = await written(self.store.take(name))
         except SessionBusyError:
             return None
         try:
-            other = str((now.values.get("durable") if now is not None else None) or "")
-            if other in ("", status.workflow_id) or not await _is_under_way(other):
-                return self.agent.session_as_of(name, now), now
+            session = await self._opened(name, run, updated)
         except SessionBusyError:  # this process has it open, as a session of the agent
-            pass
+            session = None
         except BaseException:
             self.store.release(name)
             raise
-        self.store.release(name)
-        return None
+        if session is None:
+            self.store.release(name)
+        return session
 
-    async def _wait_for(self, name: str, status: WorkflowStatus) -> None:
-        """Waits until the session is free for this run, however long somebody else has it."""
+    async def _opened(self, name: str, run: str, updated: float) -> Session[Any] | None:
+        """Return the session as it was left in this process, or else as the store has it.
+
+        None if it belongs to another unfinished run.
+        """
+        session = self._open.pop(name, None)
+        if session is not None and session.take_again(updated):
+            return session
+        kept = await written(self.store.reading(name))
+        owner = str(kept.values.get("durable") or "") if kept is not None else ""
+        if owner not in ("", run) and await _is_unfinished(owner):
+            return None
+        return self.agent.session_as_of(name, kept)
+
+    async def _wait_for(self, name: str, run: str) -> None:
+        """Waits until the session is free for this run, however long another process has it."""
         loop = asyncio.get_running_loop()
-        begun, told, seconds = loop.time(), False, FIRST_LOOK_SECONDS
-        while (taken := await self._taken(name, status)) is None:
-            if loop.time() - begun > TOLD_SECONDS and not told:
-                told = True
+        begun, is_reported, seconds = loop.time(), False, FIRST_LOOK_SECONDS
+        while True:
+            turn = await self.queue.turn(name, run)
+            if turn is None:
+                await self._leave_cancelled(run)
+            session = await self._taken(name, run, turn)
+            if session is not None:
+                break
+            if loop.time() - begun > TOLD_SECONDS and not is_reported:
+                is_reported = True
                 who = await asyncio.to_thread(self._holder_of, name)
                 self.agent.warn(f'a durable run waits for session "{safe_line(name, 60)}", which {who} has')
             seconds = await self._until_freed(seconds)
-            if _is_cancelled(await _status(status.workflow_id)):
-                raise asyncio.CancelledError
-        taken[0].give_back()
-        self.store.release(name)
+        self._let_go(session)
+
+    def _let_go(self, session: Session[Any]) -> None:
+        """Lets other processes have the session; as long as none writes into it, it is as it is here."""
+        session.release()
+        self.store.release(session.id)
+        self._open[session.id] = session
+        if len(self._open) > MAX_OPEN:
+            self._open.popitem(last=False)
 
     async def _until_freed(self, seconds: float) -> float:
         """Waits so long, or until a run of this process has ended; gives how long to wait the next time."""
-        self._freed.clear()
-        try:
-            async with asyncio.timeout(seconds):
-                await self._freed.wait()
-        except TimeoutError:
+        if not await self.is_freed_within(seconds):
             return min(seconds * 1.5, LOOK_SECONDS)
         await asyncio.sleep(FIRST_LOOK_SECONDS)  # until the engine knows that it has ended, too
         return FIRST_LOOK_SECONDS
+
+    async def is_freed_within(self, seconds: float) -> bool:
+        """Waits so long; True as soon as a run of this process has ended."""
+        self.freed.clear()
+        try:
+            async with asyncio.timeout(seconds):
+                await self.freed.wait()
+        except TimeoutError:
+            return False
+        return True
 
     def _holder_of(self, name: str) -> str:
         holder = self.store.read(name).info.holder
         return str(holder) if holder is not None else "another run"
 
-    async def _in_session(self, taken: Taken, name: str, run: str, request: dict[str, Any], workflow: Workflow) -> str:
-        from dbos import DBOS, error
+    # -- the run ------------------------------------------------------------------------------------------------------
 
-        (session, now), store = taken, self.store
-
-        async def begin() -> str:
-            return written_json(_kept_to_json(now))
-
+    async def _answer(self, session: Session[Any], request: RunRequest, run: str, *, resumes: bool) -> None:
+        """Has the session answer, or resume if a worker that died began the run; the session stores the end."""
+        session.durable_run = run
         try:
-            begun = _kept_from_json(name, json.loads(await DBOS.run_step_async({"name": "begin"}, begin)))
-            if not _is_ours(now, begun, run):
-                text = f'session "{safe_line(name, 60)}" went on with something else after the worker of this run died'
-                raise SessionStoreError(f"{text}; the run is given up, nothing that was said is lost")
-            session.give_back()
-            session = self.agent.session_as_of(name, begun)
-            session.durable_run = run
-            if now is not None and now.values.get("durable") == run:  # a worker died in it
-                session.goes_on_from = str(now.values.get("trace") or "")
-                workflow.made = session.take_over(now)
-            if "answers" in request:
-                answers = [CallAnswer.from_json(answer) for answer in request["answers"]]
-                wanted = wanted_output(session.output_schema)
-                given = partial(Given, usable_answers(answers), wanted)
-                result = await session.result_of(given, before=lambda: workflow.reserve(session.open_calls))
-            else:
-                result = await session.run(
-                    str(request["prompt"]), output_type=request.get("output"), limits=self._limits_of(request)
-                )
-            session.durable_run = ""
-        except Exception:
-            session.durable_run = ""
+            given = partial(self._resumed, session, request) if resumes else partial(self._given, request)
+            await session.result_of(given)
+        except Exception as error:
+            session.fail(error)
             raise
-        except asyncio.CancelledError:
-            if isinstance(workflow.ended, error.DBOSWorkflowCancelledError):
-                session.durable_run = ""
-            raise
-        finally:  # who is cancelled otherwise leaves the session to whoever goes on
-            session.give_back()
-            store.release(name)
-        return store.as_json(_result_to_json(result))
+        finally:
+            self._let_go(session)
+            await written(self.store.flush())
 
-    def _limits_of(self, request: Mapping[str, Any]) -> Limits | None:
-        """Those that were asked for, as far as the worker's own allow it; None: its own."""
-        if not (asked := request.get("limits")):
+    def _given(self, request: RunRequest) -> Given:
+        limits = self._limits_of(request)
+        if request.answers:
+            return Given(usable_answers(request.answers), limits=limits)
+        return Given(usable_prompt(request.prompt), wanted_output(request.output), limits=limits)
+
+    def _resumed(self, session: Session[Any], request: RunRequest) -> Given:
+        """Return the answers to those calls that still wait for them: the others were made."""
+        waiting = {call.call_id for call in session.pending}
+        answers = [answer for answer in request.answers if answer.call_id in waiting]
+        return Given(usable_answers(answers), limits=self._limits_of(request))
+
+    def _limits_of(self, request: RunRequest) -> Limits | None:
+        """Return the limits of the run, as far as those of the worker's agent allow them; None: the agent's."""
+        if not request.limits:
             return None
-        return Limits(**{kind: asked.get(kind) for kind in KINDS}).within(self.agent.options.limits.of_run())
+        asked = Limits(**{kind: request.limits.get(kind) for kind in KINDS})
+        return asked.within(self.agent.options.limits.of_run())
+
+    def _without_secrets(self, ended: RunEnded) -> McpAgentError:
+        """Return the error that ended a run, as the engine may store it."""
+        error = ended_from_json(ended.run, json.loads(self.store.as_json(ended_to_json(ended)))).error
+        assert error is not None
+        return error
 
 
-async def _status(run: str) -> WorkflowStatus:
-    from dbos import DBOS
-
-    status = await outside(DBOS.get_workflow_status, run)
-    if status is None:
-        raise AgentStateError(f'run "{safe_line(run, 60)}" was deleted')
-    return status
-
-
-def _is_cancelled(status: WorkflowStatus) -> bool:
-    return status.status == "CANCELLED" or bool((status.attributes or {}).get("cancelled"))
-
-
-async def _recorded(run: str) -> dict[int, str]:
-    """What the steps of a run gave so far."""
-    from dbos import DBOS
-
-    steps = await outside(DBOS.list_workflow_steps, run)
-    return {step["function_id"]: step["output"] for step in steps if isinstance(step["output"], str)}
-
-
-async def _is_under_way(run: str) -> bool:
+async def _is_unfinished(run: str) -> bool:
     from dbos import DBOS
 
     status = await outside(DBOS.get_workflow_status, run)
     return status is not None and str(status.status) in ("ENQUEUED", "DELAYED", "PENDING")
-
-
-def _is_ours(now: KeptSession | None, begun: KeptSession | None, run: str) -> bool:
-    """Whether nobody but this run has written into the session since it began."""
-    if now is not None and now.values.get("durable") == run:
-        return True
-    return bool(_kept_to_json(now) == _kept_to_json(begun))
-
-
-def _kept_to_json(kept: KeptSession | None) -> Any:
-    if kept is None:
-        return None
-    return {
-        "messages": dump_messages(kept.messages),
-        "steps": {str(place): step for place, step in steps_to_json(kept.steps, 0).items()},
-        "calls": dict(kept.calls),
-        "values": dict(kept.values),
-    }
-
-
-def _kept_from_json(name: str, data: Any) -> KeptSession | None:
-    if data is None:
-        return None
-    messages: list[Message] = load_messages(data["messages"])
-    steps = steps_from_json({int(place): step for place, step in data["steps"].items()})
-    return KeptSession(SessionInfo(name, "", 0.0, 0.0), tuple(messages), steps, data["calls"], data["values"])
-
-
-def _result_to_json(result: RunResult) -> Any:
-    try:
-        output = {"output": result.output} if result.has_type else {}
-    except (LimitError, OutputError):
-        output = {"problems": [list(problem) for problem in result.problems]}
-    return {
-        **output,
-        "answer": result.answer,
-        "stop": result.stop,
-        "spent": asdict(result.spent),
-        "pending": [call.to_json() for call in result.pending],
-    }

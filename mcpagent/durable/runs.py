@@ -1,130 +1,110 @@
-"""`DurableRuns`: runs as workflows of DBOS, so that another process finishes what one began."""
+"""`DurableRuns`: runs in a queue of DBOS, so that another process finishes what one began."""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
-import json
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from types import NoneType
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from mcpagent.agent import Agent
-from mcpagent.approval import CallAnswer, PendingCall, usable_answers
+from mcpagent.approval import CallAnswer, usable_answers
 from mcpagent.conversation import usable_prompt
 from mcpagent.definition import Definition
 from mcpagent.durable.database import EngineConnection, EngineDatabase
-from mcpagent.durable.queues import VERSION, WORKFLOW_NAME, Bounds, RunQueue, unserved_words
-from mcpagent.durable.runner import Runner
-from mcpagent.durable.steps import in_steps
-from mcpagent.errors import AgentStateError, ConfigError, InputError, OutputProblem
-from mcpagent.events import StopReason
+from mcpagent.durable.queues import (
+    POLL_SECONDS,
+    VERSION,
+    WORKFLOW_NAME,
+    Bounds,
+    RunQueue,
+    State,
+    owner_of,
+    state_of,
+    unserved_words,
+)
+from mcpagent.durable.runner import Runner, RunRequest
+from mcpagent.errors import AgentStateError, ConfigError, InputError, RunCancelledError
 from mcpagent.limits.run_limits import Limits
-from mcpagent.messages import Spent, Text, Usage
+from mcpagent.messages import Text
 from mcpagent.python.argument_checks import checked, expect
 from mcpagent.questions.given import wanted_output
+from mcpagent.sessions.run_ended import DurableResult, RunEnded, RunRecord
 from mcpagent.sessions.standing import written_json
 from mcpagent.sessions.store import SessionStore, usable_id, written
 from mcpagent.text.safe_text import safe_line
 
 if TYPE_CHECKING:
-    from dbos import DBOSConfig, WorkflowHandleAsync, WorkflowStatus
+    from dbos import DBOSConfig, WorkflowStatus
 
 SERVED_SECONDS = 5.0
-"""So often whoever waits for a run looks whether anybody does those of its model."""
+"""How often `result` looks whether a worker does the runs of this model."""
+
+ASK_ENGINE_SECONDS = 0.5
+"""How often `result` asks the engine, while the session does not know the run."""
 
 _INSTALL = "durable runs need DBOS, which is not installed; pip install 'mcpagent[durable]' (docs/install.md)"
 
-State: TypeAlias = Literal["waiting", "running", "done", "failed", "cancelled"]
-_STATES: dict[str, State] = {
-    "ENQUEUED": "waiting",
-    "DELAYED": "waiting",
-    "PENDING": "running",
-    "SUCCESS": "done",
-    "CANCELLED": "cancelled",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class DurableResult:
-    """What a run came to; with the stop "calls_pending", `pending` wait for `DurableRuns.answer`.
-
-    `output` is the JSON data that the answer holds, where an `output_type` was given; None if it does not fit, which
-    `problems` tell.
-    """
-
-    answer: str
-    stop: StopReason
-    spent: Spent
-    pending: tuple[PendingCall, ...] = ()
-    output: Any = None
-    problems: tuple[OutputProblem, ...] = ()
-
-    @property
-    def usage(self) -> Usage:
-        """Tokens of the whole run, as the provider counted them, with those of agents that it called as tools."""
-        return self.spent.usage
-
 
 class DurableRun:
-    """One run, wherever it is done. `id` names it in every process."""
+    """One run, whichever process works on it. `id` names it, and `session` its session, in every process."""
 
-    def __init__(self, handle: WorkflowHandleAsync[str], unserved: Callable[[], Awaitable[None]]) -> None:
-        self._handle, self._unserved = handle, unserved
-        self.id = handle.workflow_id
+    def __init__(self, runs: DurableRuns, id: str, session: str) -> None:  # noqa: A002 - what everybody calls it
+        self._runs = runs
+        self.id, self.session = id, session
 
     async def result(self, timeout_seconds: float | None = None) -> DurableResult:
-        """What it came to, when it has; raises what ended it, and `TimeoutError` if that takes longer.
+        """Waits for the end of the run and returns its result; raises the error that ended it, or `TimeoutError`.
 
-        While no worker does the runs of its model it is waited for a bounded time, and then an `AgentStateError` says
-        so; the run goes on waiting for one.
+        While no worker does the runs of its model, `result` waits a bounded time and then raises an `AgentStateError`
+        that says so. The run still waits for a worker.
         """
-        from dbos import error
-
-        got = asyncio.ensure_future(self._handle.get_result(polling_interval_sec=0.2))
-        unserved = asyncio.ensure_future(self._unserved())
+        ended = asyncio.ensure_future(self._runs.end_of(self))
+        unserved = asyncio.ensure_future(self._runs.never_served(self))
         try:
             async with asyncio.timeout(timeout_seconds):
-                await asyncio.wait({got, unserved}, return_when=asyncio.FIRST_COMPLETED)
-            if not got.done():
+                await asyncio.wait({ended, unserved}, return_when=asyncio.FIRST_COMPLETED)
+            if not ended.done():
                 unserved.result()  # raises
-            data = json.loads(got.result())
-        except error.DBOSAwaitedWorkflowCancelledError:
-            raise AgentStateError(f'run "{safe_line(self.id, 60)}" was cancelled') from None
+            end = ended.result()
         finally:
-            for task in (got, unserved):
+            for task in (ended, unserved):
                 task.cancel()
-            await asyncio.wait({got, unserved})
-        spent = Spent(**{**data["spent"], "usage": Usage(**data["spent"]["usage"])})
-        pending = tuple(PendingCall.from_json(call) for call in data["pending"])
-        problems = tuple(OutputProblem(*problem) for problem in data.get("problems", ()))
-        return DurableResult(data["answer"], data["stop"], spent, pending, data.get("output"), problems)
+            await asyncio.wait({ended, unserved})
+        if end.error is not None:
+            raise end.error
+        assert end.result is not None
+        return end.result
 
     async def state(self) -> State:
         """ "waiting" for its turn or its session, "running", "done", "failed" or "cancelled"."""
-        return _state_of(await self._handle.get_status())
+        record = await self._runs.record_of(self)
+        if record.ended is not None:
+            return record.ended.state
+        return "running" if record.is_under_way else state_of(await _status(self.id))
 
 
 class DurableRuns:
-    """Runs that another process finishes if the one that began them dies: `Agent(..., wrappers=[durable])`.
+    """Runs that another process finishes if the one that began them dies.
 
         durable = DurableRuns("postgresql://...")
-        agent = Agent(..., wrappers=[durable], sessions=SessionStore("postgresql://..."))
+        agent = Agent(..., sessions=SessionStore("postgresql://..."))
         async with agent, durable.serving(agent):
             run = await durable.start("What is new?", session="ann")
             print((await run.result()).answer)
 
     `database` is that of the engine: a file (None: `runs.db` in the user's data folder), or a PostgreSQL database that
-    several workers share. Each request to the model and each call of a tool is a step of it: what is completed is not
-    done again, and a call of which nobody knows whether it ran is told to the model, not made again, unless its tool is
-    `safe_to_repeat`. The agent needs a store of sessions that all workers reach.
+    several workers share. The engine has the queue and gives each run to one worker; all else is in the session, so the
+    agent needs a store of sessions that all workers reach. A worker that takes a run over resumes its session: nothing
+    that was stored is done again, and a call whose outcome is unknown is reported to the model, not made again, unless
+    its tool is `safe_to_repeat`.
     `at_once` bounds how many runs a model answers at the same time, `per_user` how many of one user's, `per_minute` how
     many begin in a minute; the worker that starts last sets them for all. Whoever waits for a run is told when no
     worker has done those of its model for `unserved_seconds`. Raises `ConfigError` if the extra `durable` is not
@@ -168,8 +148,8 @@ class DurableRuns:
         return f"<DurableRuns {self.where}>"
 
     def __call__(self, definition: Definition) -> Definition:
-        """The agent with its requests and calls as steps."""
-        return in_steps(definition)
+        """Return the definition unchanged: `Agent(wrappers=[durable])` was needed once, and still works."""
+        return definition
 
     # -- for whoever asks ---------------------------------------------------------------------------------------------
 
@@ -185,9 +165,10 @@ class DurableRuns:
     ) -> DurableRun:
         """Begins a run of this session (None: a new one) as soon as it is its turn, in whichever worker.
 
-        `run` is its id: the same one given twice is one run. With an `output_type` the answer is data that fits its
-        JSON Schema; a worker has the schema alone, so validators of a type do not count. `limits` hold besides those of
-        the worker's agent. Raises `InputError` for an unusable prompt, id, type or limit.
+        `run` is its ID: the same one given twice is one run. It belongs to its session, and to the `user` if one is
+        named. With an `output_type` the answer is data that fits its JSON Schema; a worker has the schema alone, so
+        validators of a type do not count. `limits` hold besides those of the worker's agent. Raises `InputError` for an
+        unusable prompt, ID, type or limit, and for the ID of another owner's run.
         """
         expect("start: limits", limits, (Limits, NoneType), "Limits(...)", error=InputError)
         parts = usable_prompt(prompt)
@@ -195,12 +176,13 @@ class DurableRuns:
             raise InputError("start: a durable run is asked with words alone")
         expect("start: user", user, str, "a name as text", error=InputError)
         words = "".join(part.text for part in parts if isinstance(part, Text))
-        data: dict[str, Any] = {"session": usable_id(session or uuid4().hex), "prompt": words}
-        if (spec := wanted_output(output_type)) is not None:
-            data["output"] = {"title": spec.format.name, **spec.schema}
-        if limits is not None:
-            data["limits"] = limits.given()
-        return await self._enqueue(data, user, _usable_run(run) if run else uuid4().hex)
+        wanted = uuid4().hex if run is None else _usable_run(run)
+        name = usable_id(owner_of(wanted, user) if session is None else session)
+        spec = wanted_output(output_type)
+        output = {"title": spec.format.name, **spec.schema} if spec is not None else None
+        given = limits.given() if limits is not None else None
+        begun = await self._enqueue(RunRequest(name, words, output=output, limits=given), user, wanted)
+        return begun if run is None else await self.run(wanted, session=name, user=user)
 
     async def answer(self, answers: Sequence[CallAnswer], *, session: str, user: str = "") -> DurableRun:
         """Goes on with a run that ended with calls that wait, also days later and in another process.
@@ -211,69 +193,90 @@ class DurableRuns:
         expect("answer: user", user, str, "a name as text", error=InputError)
         if not given:
             raise InputError("answer: give an answer to each call that waits")
-        data = {"session": usable_id(session), "answers": [answer.to_json() for answer in given.values()]}
+        request = RunRequest(usable_id(session), answers=tuple(given.values()))
         store = self._require_serving().store
-        digest = hashlib.sha256(written_json(data).encode()).hexdigest()[:32]
+        digest = hashlib.sha256(written_json(request.to_json()).encode()).hexdigest()[:32]
         # What failed, or answered the same call before the conversation was taken back, is not what is answered now.
         for number in count(1):
-            once = f"answer-{digest}-{number}"
-            state = await self._state(once)
-            if state in (None, "waiting", "running") or (state == "done" and not _wait(store, session, given)):
-                return await self._enqueue(data, user, once)
+            run = DurableRun(self, f"answer-{digest}-{number}", session)
+            state = await run.state() if await _found(run.id) is not None else "waiting"
+            if state in ("waiting", "running") or (state == "done" and not _wait(store, session, given)):
+                return await self._enqueue(request, user, run.id)
         raise AssertionError
 
-    async def run(self, id: str) -> DurableRun:  # noqa: A002 - what everybody calls it
-        """The run of this id, begun in whichever process. Raises `InputError` if there is none."""
-        from dbos import DBOS
+    async def run(self, id: str, *, session: str | None = None, user: str | None = None) -> DurableRun:  # noqa: A002
+        """Return the run of this ID, begun in whichever process.
 
+        Raises `InputError` if there is none, and for a run of another session or user, where these are named.
+        """
         self._require_serving()
-        if await DBOS.get_workflow_status_async(_usable_run(id)) is None:
+        status = await _found(_usable_run(id))
+        if status is None:
             raise InputError(f'{self.where}: there is no run "{safe_line(id, 60)}"')
-        return self._known(await DBOS.retrieve_workflow_async(id))
+        found = str(status.authenticated_user)
+        is_users = user is None or status.queue_partition_key == owner_of(found, user)
+        if session not in (None, found) or not is_users:
+            raise InputError(f'run "{safe_line(id, 60)}" belongs to another owner; use the ID of a run of your own')
+        return DurableRun(self, id, found)
 
-    async def cancel(self, id: str) -> None:  # noqa: A002
-        """Ends a run before its next step, in whichever process; what it has sent is not taken back."""
+    async def cancel(self, id: str, *, session: str | None = None, user: str | None = None) -> None:  # noqa: A002
+        """Ends a run before its next step, in whichever process; a request or call that was sent is not taken back.
+
+        Raises as `run` does.
+        """
         from dbos import DBOS
 
-        await self.run(id)
-        # Also for a worker that gives it back at this very moment, to be done later.
-        await DBOS.update_workflow_attributes_async(id, {"cancelled": True}, merge=True)
+        run = await self.run(id, session=session, user=user)
+        await written(self._require_serving().store.cancel_run(run.session, id))
         await DBOS.cancel_workflow_async(id)
 
-    async def _state(self, id: str) -> State | None:  # noqa: A002
-        from dbos import DBOS
-
-        status = await DBOS.get_workflow_status_async(id)
-        return None if status is None else _state_of(status)
-
-    async def _enqueue(self, data: dict[str, Any], user: str, run: str) -> DurableRun:
+    async def _enqueue(self, request: RunRequest, user: str, run: str) -> DurableRun:
         from dbos import DBOS
 
         runner = self._require_serving()
-        options: Any = runner.queue.options(data["session"], user, run)
-        begun = await DBOS.enqueue_workflow_with_options_async(options, runner.store.as_json(data))
+        options: Any = runner.queue.options(request.session, user, run)
+        await DBOS.enqueue_workflow_with_options_async(options, runner.store.as_json(request.to_json()))
         if not self._works and (words := await unserved_words(runner.store, runner.queue.name, VERSION)):
             runner.agent.warn(f"{self.where}: {words}")
-        return self._known(begun)
+        return DurableRun(self, run, request.session)
 
-    def _known(self, handle: WorkflowHandleAsync[str]) -> DurableRun:
-        return DurableRun(handle, lambda: self._never_served(handle))
+    # -- what became of a run -----------------------------------------------------------------------------------------
 
-    async def _never_served(self, handle: WorkflowHandleAsync[str]) -> None:
-        """Raises `AgentStateError` when nobody has done runs like this one for long."""
+    async def record_of(self, run: DurableRun) -> RunRecord:
+        """Return the state of a run in its session, which decides over what the engine says."""
+        return await written(self._require_serving().store.run_record(run.session, run.id))
+
+    async def end_of(self, run: DurableRun) -> RunEnded:
+        """Waits for the end of a run. Raises the error of a run that ended before it began in its session."""
+        loop, runner = asyncio.get_running_loop(), self._require_serving()
+        ask_engine_at = loop.time() + ASK_ENGINE_SECONDS
+        while True:
+            record = await self.record_of(run)
+            if record.ended is not None:
+                return record.ended
+            if loop.time() > ask_engine_at and not record.is_under_way:
+                ask_engine_at = loop.time() + ASK_ENGINE_SECONDS
+                status = await _found(run.id)
+                record = await self.record_of(run)  # it may have ended in between
+                if record.ended is None and (status is None or state_of(status) not in ("waiting", "running")):
+                    return _end_told_by_engine(run, status)
+            await runner.is_freed_within(POLL_SECONDS)
+
+    async def never_served(self, run: DurableRun) -> None:
+        """Raises `AgentStateError` when no worker has done runs like this one for long."""
         loop = asyncio.get_running_loop()
         since, pause = loop.time(), min(SERVED_SECONDS, self._unserved_seconds)
         while True:
             await asyncio.sleep(pause)
             runner, words = self._require_serving(), ""
             with suppress(Exception):  # a database that is away may come back
-                status = await handle.get_status()
+                status = await _status(run.id)
                 if str(status.status) in ("ENQUEUED", "DELAYED"):
                     words = await unserved_words(runner.store, str(status.queue_name), str(status.app_version))
             if not words:
                 since = loop.time()
             elif loop.time() - since >= self._unserved_seconds:
-                raise AgentStateError(f'{self.where}: run "{safe_line(handle.workflow_id, 60)}" waits: {words}')
+                raise AgentStateError(f'{self.where}: run "{safe_line(run.id, 60)}" waits: {words}')
 
     def _require_serving(self) -> Runner:
         if self._runner is None:
@@ -288,9 +291,8 @@ class DurableRuns:
     ) -> AsyncIterator[None]:
         """Inside, runs can be started; with `works` this process does them too, and those of workers that died.
 
-        On leaving, runs under way have `stop_seconds` to end; what is left is gone on with by another worker, or by the
-        next start. One at a time in a process. Raises `ConfigError` if the agent was not made with these runs, or keeps
-        no sessions.
+        On leaving, runs under way have `stop_seconds` to end; another worker, or the next start, resumes the others.
+        One at a time in a process. Raises `ConfigError` if the agent keeps no sessions.
         """
         try:
             from dbos import DBOS
@@ -347,7 +349,8 @@ class DurableRuns:
             "executor_id": me,
             "log_level": "CRITICAL",
             "enable_otlp": False,
-            "notification_listener_polling_interval_sec": 0.2,
+            # Nothing here is a notification. Each look takes CPU, and the engine does not end in between.
+            "notification_listener_polling_interval_sec": 0.5,
         }
 
 
@@ -355,17 +358,39 @@ _SERVING: list[Runner | None] = [None]
 """Who does the runs of this process: the engine is one for all of it."""
 
 
-async def _workflow(data: str) -> str:
+async def _workflow(data: str) -> None:
+    from dbos import DBOS
+
     runner = _SERVING[0]
     if runner is None:
         raise AgentStateError("durable runs are not served any more")
-    return await runner.execute(data)
+    await runner.execute(str(DBOS.workflow_id), data)
 
 
-def _state_of(status: WorkflowStatus) -> State:
-    if str(status.status) == "PENDING" and str(status.queue_name).endswith("(waiting)"):
-        return "waiting"
-    return _STATES.get(str(status.status), "failed")
+async def _found(run: str) -> WorkflowStatus | None:
+    """Return what the engine knows of a run; None if it knows no such run."""
+    from dbos import DBOS
+
+    return await DBOS.get_workflow_status_async(run)
+
+
+async def _status(run: str) -> WorkflowStatus:
+    status = await _found(run)
+    if status is None:
+        raise AgentStateError(f'run "{safe_line(run, 60)}" was deleted')
+    return status
+
+
+def _end_told_by_engine(run: DurableRun, status: WorkflowStatus | None) -> RunEnded:
+    """Return the end of a run that its session does not have."""
+    if status is not None and status.status == "CANCELLED":
+        return RunEnded(run.id, error=RunCancelledError(run.id))
+    if status is not None and status.error is not None:
+        return RunEnded.failed(run.id, status.error)
+    gone = "or its session, was deleted"
+    return RunEnded(
+        run.id, error=AgentStateError(f'run "{safe_line(run.id, 60)}", {gone}; there is no result any more')
+    )
 
 
 def _usable_run(run: object) -> str:

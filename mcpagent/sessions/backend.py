@@ -11,7 +11,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypeAlias, TypeVar
 from uuid import uuid4
 
@@ -52,6 +52,8 @@ class Rows:
     values: Mapping[str, str | None]
     columns: Mapping[str, Any]
     title: str
+    ended: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The durable run that ends with this change, by its ID."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,15 @@ class OutputRow:
     tool: str
     output: str
     images: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunRow:
+    """A durable run as its session has it: the run under way in the session, as JSON; the end of this one, as JSON."""
+
+    under_way: str = ""
+    is_cancelled: bool = False
+    ended: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,12 +177,15 @@ class SessionBackend(ABC):
 
     # -- holding ------------------------------------------------------------------------------------------------------
 
-    def hold(self, session: str) -> None:
-        """Takes the session for this process, from a dead one too. Raises `SessionBusyError` if another has it."""
+    def hold(self, session: str) -> float:
+        """Takes the session for this process, from a dead one too; gives the time of its last write.
+
+        That is 0 if there is no such session. Raises `SessionBusyError` if another process has it.
+        """
         with self.transaction():
             found = self._holding(session)
             if found is None:
-                return
+                return 0.0
             number, holder = found
             is_mine = holder is not None and holder.token == self.me.token
             if holder is not None and not is_mine and self.is_alive(holder):
@@ -183,6 +197,7 @@ class SessionBackend(ABC):
                     "DELETE FROM holders WHERE token = ? AND NOT EXISTS (SELECT 1 FROM sessions WHERE holder = ?)",
                     (holder.token, holder.token),
                 )
+            return float(self.execute("SELECT updated FROM sessions WHERE number = ?", (number,))[0][0])
 
     def _holding(self, session: str) -> tuple[int, Holder | None] | None:
         """Number and holder of a session, which nobody else can take until this transaction ends."""
@@ -236,6 +251,8 @@ class SessionBackend(ABC):
             number = self._mine(session, is_begun=rows.keep > 0)
             with self.together():
                 self._write(number, rows)
+                for run, ended in rows.ended.items():
+                    self._note_run(session, run, "ended", ended)
 
     def _write(self, number: int, rows: Rows) -> None:
         self._forget_messages(number, rows.keep)
@@ -256,11 +273,10 @@ class SessionBackend(ABC):
                 self.execute("INSERT INTO kept_values(session, name, value) VALUES(?, ?, ?)", (number, name, value))
         if rows.title:
             self.execute("UPDATE sessions SET title = ? WHERE number = ? AND title = ''", (rows.title, number))
-        columns = {**rows.columns, "updated": time.time()}
-        names = ", ".join(f"{name} = ?" for name in columns)
+        names = ", ".join(f"{name} = ?" for name in rows.columns)
         self.execute(
             f"UPDATE sessions SET {names} WHERE number = ?",  # noqa: S608 - names of ours
-            (*columns.values(), number),
+            (*rows.columns.values(), number),
         )
 
     def add_message(self, number: int, place: int, row: MessageRow) -> None:
@@ -292,6 +308,48 @@ class SessionBackend(ABC):
                 f'{self.where}: session "{safe_line(session, 60)}" {taken}; what is said here is not kept any more'
             )
         return number
+
+    # -- durable runs -------------------------------------------------------------------------------------------------
+
+    def run_row(self, session: str, run: str) -> RunRow:
+        """The state of a run in its session; all of it unset if the session does not know the run."""
+        with self.transaction(writes=False):
+            found = self.execute("SELECT is_cancelled, ended FROM runs WHERE session = ? AND id = ?", (session, run))
+            under_way = self.execute(
+                "SELECT v.value FROM kept_values v JOIN sessions s ON s.number = v.session"
+                " WHERE s.id = ? AND v.name = 'durable'",
+                (session,),
+            )
+        is_cancelled, ended = found[0] if found else (0, None)
+        return RunRow(str(under_way[0][0]) if under_way else "", bool(is_cancelled), ended)
+
+    def cancel_run(self, session: str, run: str, under_way: str, ended: str) -> None:
+        """Marks a run, which may not have begun, so that it ends before its next step.
+
+        If no living process has the session, nothing takes that step: then the run ends here, with `ended`. `under_way`
+        is the run as the session names it while it is unfinished.
+        """
+        with self.transaction():
+            self._note_run(session, run, "is_cancelled", 1)
+            number, holder = self._holding(session) or (0, None)
+            if holder is not None and (holder.token == self.me.token or self.is_alive(holder)):
+                return
+            mine = "session = ? AND name = 'durable' AND value = ?"
+            if self.execute(f"SELECT 1 FROM kept_values WHERE {mine}", (number, under_way)):  # noqa: S608 - ours
+                self.execute(f"DELETE FROM kept_values WHERE {mine}", (number, under_way))  # noqa: S608 - ours
+                self._note_run(session, run, "ended", ended)
+
+    def forget_run(self, session: str, run: str) -> None:
+        """Deletes the end of a run."""
+        with self.transaction():
+            self.execute("DELETE FROM runs WHERE session = ? AND id = ?", (session, run))
+
+    def _note_run(self, session: str, run: str, column: str, value: object) -> None:
+        self.execute(
+            f"INSERT INTO runs(session, id, {column}) VALUES(?, ?, ?)"
+            f" ON CONFLICT(session, id) DO UPDATE SET {column} = excluded.{column}",
+            (session, run, value),
+        )
 
     # -- what was set aside -------------------------------------------------------------------------------------------
 
@@ -461,6 +519,7 @@ class SessionBackend(ABC):
             self._forget_messages(number, 0)
             for table in ("calls", "kept_values", "outputs"):
                 self.execute(f"DELETE FROM {table} WHERE session = ?", (number,))  # noqa: S608 - names of ours
+            self.execute("DELETE FROM runs WHERE session = ?", (session,))
             self.execute("DELETE FROM sessions WHERE number = ?", (number,))
         return True
 

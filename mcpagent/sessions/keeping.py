@@ -10,14 +10,14 @@ from dataclasses import fields, replace
 from typing import Any
 
 from mcpagent.conversation import CallProgress, Conversation
-from mcpagent.errors import InputError, SessionStoreError
+from mcpagent.errors import InputError, RunCancelledError, SessionStoreError
 from mcpagent.messages import Message, Spent
 from mcpagent.sessions.kept import KeptSession, SessionChange, SessionInfo
 from mcpagent.sessions.standing import Standing, progress_from_json, progress_to_json, steps_to_json, to_json
 from mcpagent.sessions.store import SessionStore, title_of, written
 from mcpagent.text.safe_text import safe_line
 
-_NAMES = tuple(item.name for item in fields(Standing))
+_NAMES = tuple(item.name for item in fields(Standing) if item.name != "ended")
 _NOTHING = Standing()
 
 
@@ -32,39 +32,50 @@ class Keeper:
     `SessionBusyError` if the session is kept by another one already.
     """
 
-    def __init__(self, store: SessionStore, session: str, *, length: int = 0, standing: Standing = _NOTHING) -> None:
+    def __init__(
+        self,
+        store: SessionStore,
+        session: str,
+        *,
+        length: int = 0,
+        standing: Standing = _NOTHING,
+        version: float = 0.0,
+    ) -> None:
         store.keep(session)
         self.store, self.session = store, session
-        self._is_released = False
+        self.is_released = False
         self._length = length
         self._is_new = length == 0
         self._standing: dict[str, Any] = {name: getattr(standing, name) for name in _NAMES}
         self._calls: Mapping[str, CallProgress] | None = None
         self._folder = _current_folder()
-        self._is_unsure = False
         self._failure: SessionStoreError | None = None
         self._attempt = 0
         """How often all was written anew."""
-
-    def write_anew(self) -> None:
-        """The store may have something else than is known here."""
-        self._is_unsure = True
+        self.version = version
+        """The time of the last write that was asked for: if the store has the same, nobody else wrote since."""
 
     async def write(self, conversation: Conversation, standing: Standing, *, model: str) -> None:
-        """Writes what is different, if anything is. Raises `SessionStoreError`; nothing is written then."""
+        """Writes what is different, if anything is. Raises `SessionStoreError`; nothing is written then.
+
+        Raises `RunCancelledError` after the write if its owner cancelled the durable run that goes on.
+        """
         future = self.write_soon(conversation, standing, model=model)
+        is_cancelled = False
         try:
             if future is not None:
-                await written(future)
+                is_cancelled = await written(future)
         except _EarlierWriteError:  # nobody waited for that one, and by now it may be possible
             future = self.write_soon(conversation, standing, model=model)
             if future is not None:
-                await written(future)
+                is_cancelled = await written(future)
+        if is_cancelled:
+            raise RunCancelledError(standing.durable)
 
-    def write_soon(self, conversation: Conversation, standing: Standing, *, model: str) -> Future[None] | None:
+    def write_soon(self, conversation: Conversation, standing: Standing, *, model: str) -> Future[bool] | None:
         """As `write`, beside whoever asks; None if nothing is different."""
-        if self._failure is not None or self._is_unsure:  # what was on its way is not there either
-            self._failure, self._is_unsure, self._attempt = None, False, self._attempt + 1
+        if self._failure is not None:  # what was on its way is not there either
+            self._failure, self._attempt = None, self._attempt + 1
             conversation_keep, changed = 0, set(_NAMES)
             is_less = only_calls = True
         else:
@@ -74,9 +85,9 @@ class Keeper:
             is_less = conversation_keep < self._length
         messages = tuple(conversation.messages[conversation_keep:])
         calls = _became_known(None if only_calls else self._calls, conversation.progress)
-        if not messages and not changed and not calls and not only_calls and not is_less:
+        if not (messages or changed or calls or only_calls or is_less or standing.ended):
             return None
-        if self._is_new and not len(conversation):
+        if self._is_new and not len(conversation) and standing.ended is None:
             return None  # nobody has said anything yet
         if standing.run is not None:
             changed.add("run")  # what differs in seconds alone is equal
@@ -94,7 +105,10 @@ class Keeper:
             tokens=spent.tokens,
             dollars=spent.dollars,
             cost_known=spent.cost_known,
+            run=standing.durable,
+            ended=standing.ended,
         )
+        self.version = change.updated
         self._standing = {name: getattr(standing, name) for name in _NAMES}
         self._calls, self._length, self._is_new = conversation.progress, len(conversation), False
         conversation.is_written()
@@ -113,11 +127,16 @@ class Keeper:
 
     def release(self) -> None:
         """Lets others have it, once all is written; a second call does nothing."""
-        if not self._is_released:
-            self._is_released = True
+        if not self.is_released:
+            self.is_released = True
             self.store.keep_no_more(self.session)
 
-    def _after(self, future: Future[None]) -> None:
+    def keep_again(self) -> None:
+        """Has the session again, in which nobody wrote since `release`. Raises as making a `Keeper` does."""
+        self.store.keep(self.session)
+        self.is_released = False
+
+    def _after(self, future: Future[bool]) -> None:
         error = future.exception() if not future.cancelled() else None
         if error is not None and self._failure is None:
             told = error if isinstance(error, SessionStoreError) else SessionStoreError(f"{self.store.where}: {error}")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from mcpagent.conversation import CallProgress
 from mcpagent.messages import Message, Step
+from mcpagent.sessions.run_ended import RunEnded
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,8 @@ class SessionChange:
     The first `keep` messages stay as they are, and `messages` are all that follow. `calls` is what became known
     of calls under way, by id, None for one that is over; `only_calls`: of all others nothing is known any more.
     `values` are by name, None for one that is gone.
-    `title` is used while there is none.
+    `title` is used while there is none. `run` is the durable run that goes on, `ended` the one that ends with this
+    change.
     """
 
     keep: int = 0
@@ -76,6 +79,9 @@ class SessionChange:
     tokens: int = 0
     dollars: float = 0.0
     cost_known: bool = True
+    updated: float = field(default_factory=time.time)
+    run: str = ""
+    ended: RunEnded | None = None
 
 
 @dataclass(frozen=True, slots=True)

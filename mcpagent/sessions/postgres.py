@@ -80,7 +80,13 @@ _OUTPUTS = (
 )
 """Results that were set aside (`mcpagent.large_results`)."""
 
-MIGRATIONS: Migrations = (_TABLES, _OUTPUTS)
+_RUNS = (
+    """CREATE TABLE runs(
+        session TEXT, id TEXT, is_cancelled INTEGER NOT NULL DEFAULT 0, ended TEXT, PRIMARY KEY(session, id))""",
+)
+"""Durable runs, by the IDs of session and run: a run can be cancelled before its session exists."""
+
+MIGRATIONS: Migrations = (_TABLES, _OUTPUTS, _RUNS)
 
 _MIGRATING = 0x6D637061
 """The advisory lock of whoever makes the tables: the number by which SQLite's files are known."""

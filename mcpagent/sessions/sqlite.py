@@ -60,7 +60,14 @@ _OUTPUTS = (
 )
 """Results that were set aside (`mcpagent.large_results`)."""
 
-MIGRATIONS: Migrations = (_TABLES, _OUTPUTS)
+_RUNS = (
+    """CREATE TABLE runs(
+        session TEXT, id TEXT, is_cancelled INTEGER NOT NULL DEFAULT 0, ended TEXT, PRIMARY KEY(session, id)
+        ) WITHOUT ROWID""",
+)
+"""Durable runs, by the IDs of session and run: a run can be cancelled before its session exists."""
+
+MIGRATIONS: Migrations = (_TABLES, _OUTPUTS, _RUNS)
 
 _of_other_processes: list[sqlite3.Connection] = []
 """What forks have copied: closing it here would do so for the process that has it (https://sqlite.org/howtocorrupt.html)."""

@@ -21,6 +21,7 @@ from mcpagent.messages import (
     dump_message,
     load_message,
 )
+from mcpagent.sessions.run_ended import RunEnded
 from mcpagent.tools import Tool
 
 
@@ -119,7 +120,7 @@ class Announced:
 class Standing:
     """All of it. `spent` is what earlier runs took, `state` the namespaces of the `ToolContext` as plain JSON data.
 
-    `durable` is the id of the durable run that writes it, which must not write over what others have said since.
+    `durable` is the ID of the durable run that owns the session until it ends; `ended` is one that ends now.
     `trace` names its last run in traces, for a run that goes on with it.
     `output` is what the answer of the run is to be, by its schema, while it is not over or its calls wait.
     `programs` is what code mode keeps (`code_mode/memory.py`).
@@ -133,6 +134,7 @@ class Standing:
     run: UnfinishedRun | None = None
     state: Mapping[str, Any] = field(default_factory=dict[str, Any])
     durable: str = ""
+    ended: RunEnded | None = None
     trace: str = ""
     output: Mapping[str, Any] | None = None
     programs: Mapping[str, Any] = field(default_factory=dict[str, Any])
@@ -161,12 +163,14 @@ def written_json(data: Any) -> str:
 
 def progress_to_json(progress: CallProgress) -> Any:
     """As a store keeps it."""
-    return {"is_repeatable": progress.is_repeatable, "parts": _parts_to_json(progress.parts)}
+    parts = _parts_to_json(progress.parts)
+    return {"is_repeatable": progress.is_repeatable, "parts": parts, "times_sent": progress.times_sent}
 
 
 def progress_from_json(data: Any) -> CallProgress:
     """What `progress_to_json` gave."""
-    return CallProgress(bool(data["is_repeatable"]), _parts_from_json(data["parts"]))
+    times_sent = int(data.get("times_sent", 1))
+    return CallProgress(bool(data["is_repeatable"]), _parts_from_json(data["parts"]), times_sent=times_sent)
 
 
 def steps_to_json(steps: Sequence[Step], first: int) -> dict[int, Any]:
@@ -234,12 +238,6 @@ def _beginning_from_json(data: Any) -> Beginning:
         changed.added,
         int(data["given_length"]),
     )
-
-
-def seconds_taken(values: Mapping[str, Any]) -> float:
-    """By the run that was under way when these were kept, for its question."""
-    run = values.get("run")
-    return _spent_from_json(run["spent"]).seconds if run else 0.0
 
 
 def _spent_from_json(data: Any) -> Spent:

@@ -14,12 +14,13 @@ from types import NoneType
 from typing import Any, Literal, TypeVar
 from uuid import uuid4
 
-from mcpagent.errors import InputError, SessionBusyError, SessionStoreError
+from mcpagent.errors import InputError, RunCancelledError, SessionBusyError, SessionStoreError
 from mcpagent.messages import Message, dump_messages, load_message
 from mcpagent.python.argument_checks import checked, expect, expect_kind
 from mcpagent.sessions.backend import MAX_FOUND, MessageRow, OutputRow, ReadRows, Rows, SessionBackend
 from mcpagent.sessions.kept import Found, Holder, KeptSession, SessionChange, SessionInfo
 from mcpagent.sessions.places import file_meant, is_address
+from mcpagent.sessions.run_ended import RunEnded, RunRecord, ended_from_json, ended_to_json
 from mcpagent.sessions.standing import progress_to_json, steps_from_json, written_json
 from mcpagent.sessions.worker import Worker
 from mcpagent.text.known_secrets import known_values
@@ -99,13 +100,30 @@ class SessionStore:
             self._backend.hold(session)
             self._users[session] += 1
             try:
-                rows = self._backend.read(session)
-                return _kept(rows, self.where) if rows is not None else None
+                return self._read(session)
             except BaseException:
                 self._let_go(session)
                 raise
 
         return self._do(work)
+
+    def take(self, session: str) -> Future[float]:
+        """As `begin`, without reading: gives the time of the last write, 0 if there is no such session."""
+
+        def work() -> float:
+            updated = self._backend.hold(session)
+            self._users[session] += 1
+            return updated
+
+        return self._do(work)
+
+    def reading(self, session: str) -> Future[KeptSession | None]:
+        """As `read`, in the background; None if there is no such session."""
+        return self._do(lambda: self._read(session))
+
+    def _read(self, session: str) -> KeptSession | None:
+        rows = self._backend.read(session)
+        return _kept(rows, self.where) if rows is not None else None
 
     def keep(self, session: str) -> None:
         """Whoever calls this writes the session down from now on. Raises `SessionBusyError` if somebody here does."""
@@ -119,14 +137,39 @@ class SessionStore:
         self._kept.discard(session)
         self.release(session)
 
-    def write(self, session: str, change: SessionChange, check: Callable[[], None]) -> Future[None]:
-        """Writes what changed, if `check` raises nothing then; what is asked for later is written later."""
+    def write(self, session: str, change: SessionChange, check: Callable[[], None]) -> Future[bool]:
+        """Writes what changed, if `check` raises nothing then; what is asked for later is written later.
 
-        def work() -> None:
+        Gives whether its owner has cancelled the durable run that goes on.
+        """
+
+        def work() -> bool:
             check()
             self._backend.write(session, self._rows(change))
+            return change.run != "" and self._backend.run_row(session, change.run).is_cancelled
 
         return self._do(work)
+
+    # -- durable runs, as their workers and owners use them -----------------------------------------------------------
+
+    def run_record(self, session: str, run: str) -> Future[RunRecord]:
+        """The state of a run in its session."""
+
+        def work() -> RunRecord:
+            row = self._backend.run_row(session, run)
+            ended = ended_from_json(run, json.loads(row.ended)) if row.ended is not None else None
+            return RunRecord(row.under_way == self.as_json(run), row.is_cancelled, ended)
+
+        return self._do(work)
+
+    def cancel_run(self, session: str, run: str) -> Future[None]:
+        """Ends a run before its next step, whichever process works on it, also if it has not begun."""
+        ended = self.as_json(ended_to_json(RunEnded(run, error=RunCancelledError(run))))
+        return self._do(lambda: self._backend.cancel_run(session, run, self.as_json(run), ended))
+
+    def forget_run(self, session: str, run: str) -> Future[None]:
+        """Deletes the end of a run; its messages stay in the session."""
+        return self._do(lambda: self._backend.forget_run(session, run))
 
     def put_output(self, session: str, row: OutputRow) -> Future[None]:
         """Keeps what was set aside of a session that this process has; its text is without secrets already."""
@@ -178,10 +221,10 @@ class SessionStore:
     @checked(InputError)
     def read(self, session: str) -> KeptSession:
         """All that is kept of a session, whoever has it. Raises `InputError` if there is none of this id."""
-        rows = self._result(self._do(lambda: self._backend.read(session)))
-        if rows is None:
+        kept = self._result(self.reading(session))
+        if kept is None:
             raise self._none(session)
-        return _kept(rows, self.where)
+        return kept
 
     @checked(InputError)
     def search(self, words: str, limit: int = 20) -> list[Found]:
@@ -231,7 +274,7 @@ class SessionStore:
                 length -= 1
         if self._result(self._do(lambda: self._backend.info(copy))) is not None:
             raise InputError(f'fork: there is a session "{safe_line(copy, 60)}" already')
-        others: dict[str, str | None] = {"spent": None}
+        others: dict[str, str | None] = {"spent": None, "durable": None}
         if length is not None and length < len(kept.messages):
             others |= {"run": None, "pending": None, "announced": None}
         elif waiting := kept.values.get("pending"):
@@ -352,6 +395,7 @@ class SessionStore:
             self._name(call): None if known is None else self.as_json(progress_to_json(known))
             for call, known in change.calls.items()
         }
+        ended = change.ended
         return Rows(
             keep=change.keep,
             messages=tuple(map(self._message_row, change.messages)),
@@ -365,8 +409,10 @@ class SessionStore:
                 "tokens": change.tokens,
                 "dollars": change.dollars,
                 "cost_known": int(change.cost_known),
+                "updated": change.updated,
             },
             title=self._name(title_of(change.title)),
+            ended={} if ended is None else {ended.run: self.as_json(ended_to_json(ended))},
         )
 
 

@@ -241,7 +241,7 @@ def measures_of(span: TraceSpan) -> Iterator[SpanMeasure]:
         return {name: span.attributes[name] for name in kept if name in span.attributes}
 
     match span.attributes.get("gen_ai.operation.name"):
-        case "chat" if "mcpagent.replayed" not in span.attributes:
+        case "chat":
             yield SpanMeasure("gen_ai.client.operation.duration", span.seconds, of(*_OF_MODELS))
             for kind in ("input", "output"):
                 tokens = span.attributes.get(f"gen_ai.usage.{kind}_tokens")

@@ -214,11 +214,6 @@ class RunTrace(RunWatch):
             self._request = None
             self._spans.finish(span, found, error=error)
 
-    def replayed(self) -> None:
-        """Marks the request: nothing was asked, and nothing is counted."""
-        if self._request is not None:
-            self._request.late["mcpagent.replayed"] = True
-
     def deciding(self, call: ToolCall) -> AbstractContextManager[None]:
         """The wait for whoever decides: not in the time of the call."""
         return _Harmless(lambda: self._deciding(call), None)

@@ -112,8 +112,6 @@ def _of_end(span: TraceSpan) -> Iterator[str]:
     words = f" ({safe_line(span.failure, 120)})" if span.failure else ""
     if span.failed:
         yield f"failed: {_shown(found.get('error.type', 'error'))}{words}"
-    if found.get("mcpagent.replayed"):
-        yield "read from an earlier process"
     if found.get("mcpagent.purpose") == "summary":
         yield "a summary, to save room"
     stop = found.get("mcpagent.stop", "answered")

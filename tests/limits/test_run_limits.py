@@ -42,6 +42,7 @@ from mcpagent import (
 from mcpagent.events import Event, LimitReached, RunFinished, SubagentEvent, TextDelta
 from mcpagent.limits.run_limits import KINDS
 from mcpagent.messages import Usage
+from mcpagent.questions.given import Given
 from mcpagent.run import RunContext
 from mcpagent.sessions.kept import KeptSession
 from tests.limits.endless import CASES, SECONDS, Case, Endless, Looking
@@ -746,13 +747,11 @@ async def test_a_run_that_failed_goes_on_within_the_limits_that_it_had() -> None
 
 
 @each_row("of_session", [False, True])
-async def test_seconds_of_a_process_that_ended_count_where_its_run_is_done_again(of_session: bool) -> None:
-    """As a durable run is: from what the session was before it, over what it had come to."""
+async def test_seconds_of_a_process_that_ended_count_when_its_run_is_resumed(of_session: bool) -> None:
     model = Endless(hangs_at=2)
     tools = [Looking().tool()]
     async with asyncio.timeout(WAIT), Agent(model, tools=tools) as agent:
         session = agent.session("ann")
-        begun = session.snapshot()
         running = asyncio.create_task(session.run("go", limits=Limits(seconds=WAIT)))
         await model.hanging.wait()
         left = session.snapshot()
@@ -762,11 +761,10 @@ async def test_seconds_of_a_process_that_ended_count_where_its_run_is_done_again
     left.values["run"] = {**run, "spent": {**run["spent"], "seconds": 50.0}}  # type: ignore[index]
     model = Endless(answers=True)
     async with asyncio.timeout(WAIT), Agent(model, tools=tools) as agent:
-        session = agent.session_as_of("ann", begun)
-        session.take_over(left)
+        session = agent.session_as_of("ann", left)
         limits = Limits(seconds=49)
         session.limits = limits if of_session else Limits()
-        result = await session.run("go", limits=None if of_session else limits)
+        result = await session.result_of(lambda: Given({}, limits=None if of_session else limits))
         assert (result.stop, model.requests) == ("max_seconds", [])
         assert session.spent.seconds >= 50
         session.limits = Limits()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,6 +35,13 @@ def store_of(options: Options) -> SessionStore:
     from mcpagent.sessions import SessionStore
 
     return SessionStore(store_place(options))
+
+
+def with_sessions_in(options: Options, database: str | None) -> Options:
+    """The options of a command for durable runs: sessions are in their database too, if it is PostgreSQL."""
+    if options.session_db is None and is_address(database):
+        return replace(options, session_db=database)
+    return options
 
 
 def is_begun(options: Options) -> bool:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 
 from rich.text import Text
 
 from mcpagent.cli.frame.exit_codes import ExitCode, run_to_end
+from mcpagent.cli.frame.kept_sessions import with_sessions_in
 from mcpagent.cli.frame.options import Options
 from mcpagent.cli.may_run.project_trust import trusted_configuration
 from mcpagent.cli.oneshot.agent_options import make_agent, make_approvals, require_a_server, session_store
@@ -49,8 +49,7 @@ async def _work(options: Options, terminal: Terminal, durable: DurableRuns, data
             put(terminal.err, Text(f"a run ended: {event.stop}, {event.turns} turns, {event.seconds:.1f} s", "dim"))
 
     configuration = trusted_configuration(options, terminal)
-    if options.session_db is None and database is not None and "://" in database:
-        options = replace(options, session_db=database)
+    options = with_sessions_in(options, database)
     agent = make_agent(
         options,
         configuration,
@@ -58,7 +57,7 @@ async def _work(options: Options, terminal: Terminal, durable: DurableRuns, data
         startup_seconds=options.server_wait,
         approvals=make_approvals(options, configuration, None),
         sessions=session_store(options, configuration),
-        wrappers=[durable, *tracing_wrappers(options, terminal, configuration)],
+        wrappers=tracing_wrappers(options, terminal, configuration),
         waits=True,
     )
     async with agent, durable.serving(agent):

@@ -74,8 +74,8 @@ def delete_session(options: Options, wanted: str, *, yes: bool) -> ExitCode:
     if info.holder is not None:
         raise SessionBusyError(info.id, info.holder)
     put(terminal.err, *listed_lines([info], options, terminal))
-    if not (yes or _agreed(terminal, "delete it for good?")):
-        return _left(terminal)
+    if not (yes or agreed(terminal, "delete it for good?")):
+        return left_alone(terminal)
     store.delete(info.id)
     terminal.done(f'deleted "{shown_title(info)}"')
     return ExitCode.OK
@@ -93,8 +93,8 @@ def prune_sessions(options: Options, older_than: str, *, yes: bool) -> ExitCode:
     put(terminal.err, *listed_lines(old[:20], options, terminal))
     if len(old) > 20:
         put(terminal.err, f"{len(old) - 20:,} more", style="dim")
-    if not (yes or _agreed(terminal, f"delete {counted(len(old), 'conversation')} for good?")):
-        return _left(terminal)
+    if not (yes or agreed(terminal, f"delete {counted(len(old), 'conversation')} for good?")):
+        return left_alone(terminal)
     deleted = sum(info.messages > 0 for info in store.prune(before))
     terminal.done(f"deleted {counted(deleted, 'conversation')}")
     return ExitCode.OK
@@ -108,8 +108,8 @@ def seconds_of(age: str) -> float:
     return float(int(found[1]) * _SECONDS[found[2]])
 
 
-def _agreed(terminal: Terminal, question: str) -> bool:
-    """Raises `InputError` where nobody can be asked."""
+def agreed(terminal: Terminal, question: str) -> bool:
+    """Ask the user; return whether they typed yes. Raises `InputError` if there is no terminal to ask in."""
     if not (is_a_terminal(sys.stdin) and terminal.err.is_terminal):
         raise InputError("nobody can be asked here; --yes deletes without a question")
     terminal.err.file.write(f"{question} [y] yes  [N] no ")
@@ -117,6 +117,7 @@ def _agreed(terminal: Terminal, question: str) -> bool:
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
-def _left(terminal: Terminal) -> ExitCode:
+def left_alone(terminal: Terminal) -> ExitCode:
+    """Report that nothing was deleted."""
     put(terminal.err, "nothing was deleted", style="dim")
     return ExitCode.OK

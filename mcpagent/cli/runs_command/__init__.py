@@ -1,0 +1,1 @@
+"""`mcpagent runs`: the durable runs of a database."""

@@ -1,0 +1,125 @@
+"""The end of a durable run, as its session stores it: the result, or the error that ended the run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from types import NoneType
+from typing import Any, Literal, TypeAlias
+
+from mcpagent import errors
+from mcpagent.approval import PendingCall
+from mcpagent.errors import McpAgentError, OutputProblem, RunCancelledError
+from mcpagent.events import RunFinished, StopReason
+from mcpagent.messages import Spent, Usage
+from mcpagent.text.safe_text import safe_line
+
+EndState: TypeAlias = Literal["done", "failed", "cancelled"]
+
+MAX_ERROR = 500
+"""Characters of the text of an error that is not mcpagent's."""
+
+
+@dataclass(frozen=True, slots=True)
+class DurableResult:
+    """The result of a run; with the stop "calls_pending", `pending` wait for `DurableRuns.answer`.
+
+    `output` is the JSON data that the answer holds, if an `output_type` was given. It is None if the answer does not
+    fit; `problems` say why.
+    """
+
+    answer: str
+    stop: StopReason
+    spent: Spent
+    pending: tuple[PendingCall, ...] = ()
+    output: Any = None
+    problems: tuple[OutputProblem, ...] = ()
+
+    @property
+    def usage(self) -> Usage:
+        """Tokens of the whole run, as the provider counted them, with those of agents that it called as tools."""
+        return self.spent.usage
+
+    @classmethod
+    def of(cls, finished: RunFinished, spent: Spent) -> DurableResult:
+        """Return the result of a run. `spent` counts every process that worked on it."""
+        return cls(finished.answer, finished.stop, spent, finished.pending, finished.output, finished.problems)
+
+
+@dataclass(frozen=True, slots=True)
+class RunEnded:
+    """The end of the run with this ID. It has a result or an error, never both."""
+
+    run: str
+    result: DurableResult | None = None
+    error: McpAgentError | None = None
+
+    @property
+    def state(self) -> EndState:
+        """Why there is nothing left to do."""
+        if self.result is not None:
+            return "done"
+        return "cancelled" if isinstance(self.error, RunCancelledError) else "failed"
+
+    @classmethod
+    def failed(cls, run: str, error: Exception) -> RunEnded:
+        """Return the end of a run that raised. An error that is not mcpagent's is named in an `McpAgentError`."""
+        if isinstance(error, McpAgentError):
+            return cls(run, error=error)
+        return cls(run, error=McpAgentError(safe_line(f"{type(error).__name__}: {error}", MAX_ERROR)))
+
+
+@dataclass(frozen=True, slots=True)
+class RunRecord:
+    """The state of one run in its session. `is_under_way`: a worker began it, and it has not ended.
+
+    `is_cancelled`: its owner cancelled it, so it ends before its next step.
+    """
+
+    is_under_way: bool = False
+    is_cancelled: bool = False
+    ended: RunEnded | None = None
+
+
+def ended_to_json(ended: RunEnded) -> dict[str, Any]:
+    """Return the end as plain JSON data."""
+    if ended.error is not None:
+        fields = {name: _plain(value) for name, value in ended.error.__dict__.items()}
+        return {"error": {"kind": type(ended.error).__name__, "text": str(ended.error), "fields": fields}}
+    result = ended.result
+    assert result is not None
+    return {
+        "answer": result.answer,
+        "stop": result.stop,
+        "spent": asdict(result.spent),
+        "pending": [call.to_json() for call in result.pending],
+        "output": result.output,
+        "problems": [list(problem) for problem in result.problems],
+    }
+
+
+def ended_from_json(run: str, data: Mapping[str, Any]) -> RunEnded:
+    """Return the end that `ended_to_json` wrote."""
+    if (error := data.get("error")) is not None:
+        return RunEnded(run, error=_error(error))
+    usage = Usage(**data["spent"]["usage"])
+    spent = Spent(**{**data["spent"], "usage": usage})
+    pending = tuple(PendingCall.from_json(call) for call in data["pending"])
+    problems = tuple(OutputProblem(*problem) for problem in data["problems"])
+    return RunEnded(run, DurableResult(data["answer"], data["stop"], spent, pending, data["output"], problems))
+
+
+def _plain(value: object) -> object:
+    """Return a field of an error if JSON has it, else None."""
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value if isinstance(value, str | int | float | NoneType) else None
+
+
+def _error(data: Mapping[str, Any]) -> McpAgentError:
+    kind = getattr(errors, data["kind"], McpAgentError)
+    error: McpAgentError = kind.__new__(kind)
+    error.args = (data["text"],)
+    fields = data["fields"].items()
+    error.__dict__.update({name: tuple(value) if isinstance(value, list) else value for name, value in fields})
+    return error
