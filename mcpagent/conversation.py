@@ -282,6 +282,11 @@ class Conversation:
         return len(self._messages)
 
     @property
+    def last(self) -> Message | None:
+        """The last message, None if there is none."""
+        return self._messages[-1] if self._messages else None
+
+    @property
     def parts(self) -> tuple[Part, ...]:
         """All there is in order, with what the running batch noted and what waits to be announced."""
         said = (part for message in self._messages for part in message.parts)

@@ -117,14 +117,14 @@ async def run_calls(
     Ordered tools (search, add) run one after the other before later calls are judged; all others run at the same
     time. When cancelled, what was finished is kept, the rest is answered as cancelled, and the history is valid.
     """
-    batch = Batch(len(calls))
+    batch, progress = Batch(len(calls)), run.conversation.progress
     try:
         async with asyncio.TaskGroup() as group:
             for position, call in enumerate(calls):
                 admission = await admit(call, run)
                 run.conversation.note(admission.changes)
                 running = run_call(position, call, admission, run, batch, (answers or {}).get(call.id))
-                if _times_sent(call, run):
+                if call.id in progress and _times_sent(call, run):
                     running = _one_at_a_time(running)
                 if admission.tool is not None and not admission.tool.ordered:
                     group.create_task(running)

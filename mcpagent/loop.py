@@ -63,9 +63,11 @@ async def converse(run: RunContext[Any], wanted: OutputSpec | None = None) -> Ru
             async with run.within_limits():
                 await run.keep()
                 await _settled(run)
-                pending, answer = await _begin(run), _last_answer(run)
+                written = _written_answer(run)
+                if written is None:
+                    pending, answer = await _begin(run), _last_answer(run)
                 while not pending:
-                    response = _written_answer(run)
+                    response, written = written, None
                     if response is None and (limit := run.must_answer()) is not None:
                         await _forced_answer(run, f"You have used all {limit.allowed}.", last)
                         break
@@ -101,8 +103,8 @@ async def converse(run: RunContext[Any], wanted: OutputSpec | None = None) -> Ru
 
 def _written_answer(run: RunContext[Any]) -> ModelResponse | None:
     """Return the answer that an interrupted run had already, so that it is not asked for, and paid, again."""
-    last = run.conversation.messages[-1]
-    if last.role == "assistant" and not last.tool_calls:
+    last = run.conversation.last
+    if last is not None and last.role == "assistant" and not last.tool_calls:
         return ModelResponse(last, Usage(), "end")
     return None
 
@@ -153,8 +155,6 @@ async def _settled(run: RunContext[Any]) -> None:
 async def _begin(run: RunContext[Any]) -> tuple[PendingCall, ...]:
     """Runs the calls that were answered, or not begun, or loads what the question finds; gives the calls that wait."""
     pending: tuple[PendingCall, ...] = ()
-    if _written_answer(run) is not None:
-        return pending
     if calls := run.conversation.open_calls:
         pending = (await run_calls(calls, run, run.answers)).pending
     elif run.conversation.has_unanswered_prompt:
