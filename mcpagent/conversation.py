@@ -105,12 +105,15 @@ NOT_KEPT = "This call was not run: its arguments hold a secret, which was not wr
 class CallProgress:
     """What is known of a call under way: it was sent, or has come to these parts (its result and what that brought).
 
-    `is_repeatable`: it does no harm to send it again. `blocks` are of a result that is still to be set aside.
+    `is_repeatable`: it does no harm to send it again. `blocks` are of a result that is still to be set aside. A call
+    of a program has a `cause`, the digest of its tool and arguments, and `shown`, which names it for the model.
     """
 
     is_repeatable: bool = False
     parts: tuple[Part, ...] = ()
     blocks: tuple[BinaryBlock, ...] = ()
+    cause: str = ""
+    shown: str = ""
 
     @property
     def is_unknown(self) -> bool:

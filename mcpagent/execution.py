@@ -53,6 +53,7 @@ NOT_BEGUN = "This call was cancelled before it began, so it was not run."
 NOT_WRITTEN = "This call was not run: it could not be written down before."
 _OVER_LIMIT = "This call was not run: the limit of {} is used up."
 _DECIDING: ContextVar[bool] = ContextVar("mcpagent_deciding", default=False)
+_SENT = CallProgress()
 NOTHING_RETURNED = "(the tool returned nothing)"
 
 
@@ -88,11 +89,13 @@ class Approved:
 class Batch:
     """By position of the `total` calls: results so far, which have begun to run, and those that wait.
 
-    `parent` is the call whose program makes these, "" if a model does; `last` is the output that came last.
+    `parent` is the call whose program makes these, "" if a model does; `sent` is how the journal knows a call that a
+    program sends. `last` is the output that came last.
     """
 
     total: int = 0
     parent: str = ""
+    sent: CallProgress = _SENT
     last: ToolOutput = field(default_factory=lambda: ToolOutput(()))
     parts: dict[int, tuple[Part, ...]] = field(default_factory=dict[int, tuple[Part, ...]])
     begun: set[int] = field(default_factory=set[int])
@@ -151,7 +154,7 @@ async def run_call(
     begun, ended = [await beside_loop(call.copied, is_much=is_much) for _ in range(2)]  # events have their own
     if answer is None and not is_gone_on_with(call.id, run):
         run.emit(ToolCallStarted(begun, tool.definition.server if tool is not None else None, batch.parent))
-    decision = await _judged(call, admission, run, answer)
+    decision = await _judged(call, admission, run, batch, answer)
     if isinstance(decision, PendingCall):
         batch.pending[position] = (decision,)
         return
@@ -196,7 +199,7 @@ async def run_call(
 
 
 async def _judged(
-    call: ToolCall, admission: Admission, run: RunContext[Any], answer: CallAnswer | None
+    call: ToolCall, admission: Admission, run: RunContext[Any], batch: Batch, answer: CallAnswer | None
 ) -> Approved | ToolOutput | PendingCall:
     """Whether the call runs; one that does is counted, and written down."""
     tool = admission.tool
@@ -205,7 +208,7 @@ async def _judged(
     decision = await _decided(call, tool, run, answer)
     if isinstance(decision, Approved):
         decision = _within_limits(tool, run) or decision
-    if isinstance(decision, Approved) and not await _is_kept(call, tool, run):
+    if isinstance(decision, Approved) and not await _is_kept(call, tool, run, batch.sent):
         return ToolOutput.of_text(NOT_WRITTEN, error="cancelled")
     return decision
 
@@ -231,16 +234,17 @@ def _within_limits(tool: Tool, run: RunContext[Any]) -> ToolOutput | None:
     return refusal
 
 
-async def run_inner_call(call: ToolCall, tool: Tool, run: RunContext[Any]) -> ToolOutput:
+async def run_inner_call(call: ToolCall, tool: Tool, run: RunContext[Any], sent: CallProgress) -> ToolOutput:
     """A call that a program makes, which `run.call_id` runs: what it gave, through the gate that any call goes through.
 
     Its arguments must fit; it is approved, written down before it is sent, and reported as a part of that other call.
     What it brings for the conversation is in the output, for the result of that call. One that has to wait for an
-    answer beyond this run is `pending` in it; in the run that has the answer it is made again.
+    answer beyond this run is `pending` in it; in the run that has the answer it is made again. `sent` is the entry of
+    the journal for a call that is sent and has no result yet.
     """
     problem = "" if tool.checks_arguments else await _problem(tool, call.arguments, run)
     admission = _refuse("invalid_arguments", _misfit(tool, problem)) if problem else Admission(tool)
-    batch = Batch(1, parent=run.call_id)
+    batch = Batch(1, parent=run.call_id, sent=sent)
     await run_call(0, call, admission, run, batch, (run.answers or {}).get(call.id))
     return replace(batch.last, pending=batch.pending.get(0, ()))
 
@@ -262,20 +266,21 @@ async def _as_kept(known: CallProgress, run: RunContext[Any]) -> tuple[Part, ...
     return tuple(parts)
 
 
-async def _is_kept(call: ToolCall, tool: Tool, run: RunContext[Any]) -> bool:
+async def _is_kept(call: ToolCall, tool: Tool, run: RunContext[Any], sent: CallProgress) -> bool:
     """Whether it is written down that the call is sent, with the answer that plans it.
 
     The runtime's own tools do nothing outside, so of these it is enough that they are planned.
     """
     if not run.tools.is_own(tool):
-        run.conversation.note_progress(call.id, CallProgress(tool.safe_to_repeat))
-    return await _is_written(run)
+        run.conversation.note_progress(call.id, replace(sent, is_repeatable=tool.safe_to_repeat))
+    return await is_written(run)
 
 
-async def _is_written(run: RunContext[Any]) -> bool:
+async def is_written(run: RunContext[Any]) -> bool:
+    """Write what is new in the run. Return whether the store took it; the loop ends a run whose store does not."""
     try:
         await run.keep()
-    except SessionStoreError:  # whoever writes next, the loop, ends the run for it
+    except SessionStoreError:
         return False
     return True
 
@@ -283,7 +288,7 @@ async def _is_written(run: RunContext[Any]) -> bool:
 async def _keep_result(call: ToolCall, tool: Tool | None, parts: tuple[Part, ...], run: RunContext[Any]) -> None:
     """Writes a result down while other calls of its message still run."""
     run.conversation.note_progress(call.id, CallProgress(tool is not None and tool.safe_to_repeat, parts))
-    await _is_written(run)
+    await is_written(run)
 
 
 async def admit(call: ToolCall, run: RunContext[Any]) -> Admission:
@@ -439,7 +444,7 @@ async def _decided(
     if waiting is None:
         return Approved(call.arguments)
     if isinstance(waiting, PendingCall) and waiting.kind == "approval" and run.on_approval is not None:
-        if not await _is_written(run):  # a person may take long
+        if not await is_written(run):  # a person may take long
             return ToolOutput.of_text(NOT_WRITTEN, error="cancelled")
         with run.watch.deciding(call), run.asking_a_person():
             decided = await _asked(waiting, run.on_approval, run.asking)

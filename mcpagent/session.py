@@ -63,6 +63,7 @@ from mcpagent.sessions.standing import (
     Standing,
     Told,
     UnfinishedRun,
+    programs_in,
     progress_from_json,
     seconds_taken,
 )
@@ -617,9 +618,9 @@ class Session(WaysToAsk[Deps]):
     def rewind(self, length: int) -> None:
         """Takes back all but the first `length` messages, and with them the tools that were discovered since.
 
-        Calls go with their results: a length between the two takes both back. What tools did outside stays done, and
-        what was spent stays counted. Raises `InputError` for a length that the conversation does not have, and
-        `AgentStateError` while the session is answering.
+        Variables of programs are as they were then. Calls go with their results: a length between the two takes both
+        back. What tools did outside stays done, and what was spent stays counted. Raises `InputError` for a length that
+        the conversation does not have, and `AgentStateError` while the session is answering.
         """
         self._require_idle()
         messages = self._conversation.messages
@@ -629,7 +630,7 @@ class Session(WaysToAsk[Deps]):
         while 0 < length < len(messages) and messages[length].role == "tool":
             length -= 1
         self._go_on(length)
-        self._memory.forget_all_but(self._conversation.open_calls, self._conversation.place)
+        self._memory.rewind(length, self._conversation.open_calls, self._conversation.place)
         self._unfinished = self._output = None
         self._keep_soon()
 
@@ -890,7 +891,7 @@ class Session(WaysToAsk[Deps]):
         Gives how many of their calls were made there and are not made again, by the call that runs the program.
         """
         self._seconds_before = seconds_taken(left.values)
-        self._memory.take(Memory.from_json(left.values.get("programs") or {}, self.id))
+        self._memory.take(Memory.from_json(programs_in(left.values), self.id))
         made, before = Counter[str](), self._conversation.progress
         for call_id, data in left.calls.items():
             if INNER not in call_id:

@@ -134,7 +134,22 @@ class Standing:
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Standing:
         """As a store has it. Raises `KeyError`, `TypeError`, `ValueError` or `InputError` for anything else."""
-        return cls(**{name: read(values[name]) for name, (_, read) in _FORMS.items() if values.get(name) is not None})
+        known = {name: read(values[name]) for name, (_, read) in _FORMS.items() if values.get(name) is not None}
+        return cls(**known, programs=programs_in(values))
+
+
+_PROGRAMS = "programs/"
+
+
+def programs_in(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parts of `Standing.programs`, each of which a store keeps as a value of its own."""
+    return {name.removeprefix(_PROGRAMS): data for name, data in values.items() if name.startswith(_PROGRAMS)}
+
+
+def programs_to_json(now: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values that differ; None for a part that is gone."""
+    names = [*now, *(name for name in before if name not in now)]
+    return {f"{_PROGRAMS}{name}": now.get(name) for name in names if now.get(name) != before.get(name)}
 
 
 _AS_IT_IS = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
@@ -155,12 +170,15 @@ def written_json(data: Any) -> str:
 
 def progress_to_json(progress: CallProgress) -> Any:
     """As a store keeps it."""
-    return {"is_repeatable": progress.is_repeatable, "parts": _parts_to_json(progress.parts)}
+    data = {"is_repeatable": progress.is_repeatable, "parts": _parts_to_json(progress.parts)}
+    return {**data, "cause": progress.cause, "shown": progress.shown} if progress.cause else data
 
 
 def progress_from_json(data: Any) -> CallProgress:
     """What `progress_to_json` gave."""
-    return CallProgress(bool(data["is_repeatable"]), _parts_from_json(data["parts"]))
+    parts = _parts_from_json(data["parts"])
+    cause, shown = str(data.get("cause", "")), str(data.get("shown", ""))
+    return CallProgress(bool(data["is_repeatable"]), parts, cause=cause, shown=shown)
 
 
 def steps_to_json(steps: Sequence[Step], first: int) -> dict[int, Any]:
@@ -272,6 +290,5 @@ _FORMS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
         dict,
         lambda data: {"name": str(data["name"]), "description": str(data["description"]), "schema": data["schema"]},
     ),
-    "programs": (dict, dict),
 }
 """By name of the field: to JSON, and back."""
