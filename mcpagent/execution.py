@@ -413,23 +413,26 @@ def _report(
 
 
 def waiting_calls(
-    conversation: Conversation, tools: SessionTools, session: str, asked: Sequence[PendingCall]
+    conversation: Conversation, tools: SessionTools, session: str, inner: Mapping[str, PendingCall]
 ) -> list[PendingCall]:
-    """A session's open calls, each as one that waits for an answer, also if its tool is not there any more.
+    """Return a session's open calls, each made from the history and its tool as they are now.
 
-    `asked` are those that somebody was asked about, as they were; where a program made them, in place of the call that
-    runs it.
+    `inner` are the calls of programs by ID: each takes the place of the call that runs its program.
     """
     waiting: list[PendingCall] = []
     for call in conversation.open_calls:
-        if own := [one for one in asked if one.call_id == call.id or one.call_id.startswith(f"{call.id}{INNER}")]:
+        if own := [one for call_id, one in inner.items() if call_id.startswith(f"{call.id}{INNER}")]:
             waiting += own
-            continue
-        tool = tools.find(call.name)
-        kind: PendingKind = "external" if tool is not None and tool.external else "approval"
-        definition = tool.asked(call.arguments) if tool is not None else ToolDefinition(call.name, "", {})
-        waiting.append(PendingCall.of(kind, call, definition, place=conversation.place, session=session))
+        else:
+            waiting.append(waiting_call(call, tools.find(call.name), place=conversation.place, session=session))
     return waiting
+
+
+def waiting_call(call: ToolCall, tool: Tool | None, *, place: int, session: str) -> PendingCall:
+    """Return the request for a call at this place of the history, also if its tool is missing."""
+    kind: PendingKind = "external" if tool is not None and tool.external else "approval"
+    definition = tool.asked(call.arguments) if tool is not None else ToolDefinition(call.name, "", {})
+    return PendingCall.of(kind, call, definition, place=place, session=session)
 
 
 async def _decided(
@@ -505,8 +508,8 @@ async def _answered(
     kind = "external" if tool.external else "approval"
     if refused := _refused(answer, tool.name):
         return refused
-    is_much, place = is_large(call.arguments), run.conversation.place
-    bound = await beside_loop(lambda: call_fingerprint(call, tool.asked(call.arguments), place), is_much=is_much)
+    is_much, at = is_large(call.arguments), (run.conversation.place, run.thread_id)
+    bound = await beside_loop(lambda: call_fingerprint(call, tool.asked(call.arguments), *at), is_much=is_much)
     if answer.fingerprint != bound or answer.kind != kind:
         return ToolOutput.of_text(outdated_words(tool.name), error="denied")
     if tool.external:

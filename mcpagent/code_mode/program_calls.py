@@ -18,7 +18,7 @@ from mcpagent.code_mode.program_source import Program
 from mcpagent.code_mode.results import exception_of, shape_of, value_text
 from mcpagent.code_mode.sandbox import AskedCall, Ended, Failed, Sandbox, Step, Waiting
 from mcpagent.conversation import INNER, CallProgress
-from mcpagent.execution import is_written, run_inner_call
+from mcpagent.execution import is_written, run_inner_call, waiting_call
 from mcpagent.mcp.transports.beside_loop import beside_loop, is_large
 from mcpagent.messages import BinaryBlock, Text, ToolCall, ToolKey, ToolResult, ToolsChanged, ToolsShown
 from mcpagent.run import RunContext, nothing_to_keep
@@ -95,6 +95,28 @@ class Job:
         found = functions_of(self.session, self.memory.places, [name] if name is not None else [])
         module, _, function = path.partition(".")
         return found.get(module, {}).get(function)
+
+
+def waiting_inner(session: SessionTools, memory: Memory, call_id: str, thread: str) -> PendingCall | None:
+    """Return a call of the program that waits, made from its state and its tool; None if the program has no such call.
+
+    `thread` is the ID of the session.
+    """
+    parent, _, number = call_id.rpartition(INNER)
+    underway = memory.underway
+    asked = [one for one in underway.asked if str(one.id) == number] if underway is not None else []
+    if underway is None or underway.call_id != parent or not asked:
+        return None
+    places = known_places(session, memory.places).by_key
+    names = [name for name in importable(session) if places[session.known[name].definition.key].path == asked[0].path]
+    module, _, function_name = asked[0].path.partition(".")
+    function = functions_of(session, memory.places, names).get(module, {}).get(function_name)
+    arguments = _read(function, asked[0].arguments) if function is not None else json.loads(asked[0].arguments)
+    if isinstance(arguments, str):
+        return None
+    tool = function.tool if function is not None else None
+    call = ToolCall(call_id, tool.name if tool is not None else asked[0].path, arguments)
+    return waiting_call(call, tool, place=underway.place, session=thread)
 
 
 async def driven(job: Job, step: Step) -> Ended | Failed | tuple[PendingCall, ...]:

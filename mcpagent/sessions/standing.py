@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from mcpagent.approval import PendingCall
+from mcpagent.approval import PendingCall, PendingKind
 from mcpagent.conversation import CallProgress
 from mcpagent.messages import (
     Message,
@@ -37,7 +37,6 @@ class Beginning:
     wants_instructions: bool = False
     how_found: tuple[bool, bool, str | None] = (False, False, None)
     offered: tuple[ToolDefinition, ...] = ()
-    given_length: int = 0
 
 
 MAX_KNOWN = 2_000
@@ -113,7 +112,8 @@ class Announced:
 class Standing:
     """All of it. `spent` is what earlier runs took, `state` the namespaces of the `ToolContext` as plain JSON data.
 
-    `durable` is the id of the durable run that writes it, which must not write over what others have said since.
+    `pending` are the calls that wait; from a store they have an ID and a kind alone. `durable` is the id of the durable
+    run that writes it, which must not write over what others have said since.
     `trace` names its last run in traces, for a run that goes on with it.
     `output` is what the answer of the run is to be, by its schema, while it is not over or its calls wait.
     `programs` is what code mode keeps (`code_mode/memory.py`).
@@ -214,6 +214,16 @@ def to_json(name: str, value: Any) -> Any:
     return _FORMS[name][0](value)
 
 
+def which_wait(pending: Sequence[PendingCall]) -> list[dict[str, str]]:
+    """Return which calls wait, and for what; the request itself is made again from the history and the tool."""
+    return [{"call_id": call.call_id, "kind": call.kind} for call in pending]
+
+
+def _waiting_from_json(data: Any) -> PendingCall:
+    kind: PendingKind = "external" if data["kind"] == "external" else "approval"
+    return PendingCall(kind, str(data["call_id"]), "", {}, None, "", "")
+
+
 def _parts_to_json(parts: Sequence[Part]) -> Any:
     return json.loads(dump_message(Message("tool", tuple(parts))))["parts"] if parts else []
 
@@ -230,7 +240,6 @@ def _beginning_to_json(beginning: Beginning) -> Any:
         "wants_instructions": beginning.wants_instructions,
         "how_found": beginning.how_found,
         "offered": offered,
-        "given_length": beginning.given_length,
     }
 
 
@@ -244,7 +253,6 @@ def _beginning_from_json(data: Any) -> Beginning:
         bool(data["wants_instructions"]),
         (bool(searching), bool(provider_searches), load),
         changed.added,
-        int(data["given_length"]),
     )
 
 
@@ -271,8 +279,8 @@ _FORMS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
         ),
     ),
     "pending": (
-        lambda pending: [call.to_json() for call in pending],
-        lambda data: tuple(PendingCall.from_json(call) for call in data),
+        which_wait,
+        lambda data: tuple(map(_waiting_from_json, data)),
     ),
     "announced": (
         lambda it: {"parts": _parts_to_json(it.parts), "unanswered_prompt": it.unanswered_prompt},

@@ -234,8 +234,6 @@ class SessionStore:
         others: dict[str, str | None] = {"spent": None}
         if length is not None and length < len(kept.messages):
             others |= {"run": None, "pending": None, "announced": None}
-        elif waiting := kept.values.get("pending"):
-            others["pending"] = self.as_json([{**call, "session": copy} for call in waiting])
         self._result(self._do(lambda: self._backend.fork(session, copy, length, others)))
         return copy
 
