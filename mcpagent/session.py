@@ -187,7 +187,7 @@ class Session(WaysToAsk[Deps]):
         self._ended = asyncio.Event()
         self._is_closed = False
         self._leaving: asyncio.Task[RunFinished] | None = None
-        self._memory = Memory.from_json(standing.programs, self.id)
+        self._memory = self._remembered(standing.programs)
         self._listed = owner.from_toolsets
         self._held: Catalog | None = None
         self._looked_at: Listing | None = None
@@ -616,7 +616,7 @@ class Session(WaysToAsk[Deps]):
         self.id = uuid4().hex
         self._info, self._made_at = None, time.time()
         self._large = self._with_nothing_aside()
-        self._memory = Memory(redact=self._memory.redact)
+        self._memory = Memory(redact=self._memory.redact, store_key=self._memory.store_key)
         self._begin(Conversation(messages=messages))
         self._pending, self._unfinished = (), None
         self._output = None
@@ -836,6 +836,13 @@ class Session(WaysToAsk[Deps]):
             announce(update, before, definitions, tools)
         self._warn_of_misfits()
 
+    def _remembered(self, programs: Mapping[str, Any]) -> Memory:
+        """Return what a store has of this session's programs."""
+        if self._store is None or self._owner.definition.code_mode is None:
+            return Memory.from_json(programs, self.id)
+        self._store.read_signing_key()
+        return Memory.from_json(programs, self.id, self._store.signing_key)
+
     # -- keeping it ---------------------------------------------------------------------------------------------------
 
     def _keep_in(self, keeper: Keeper) -> None:
@@ -898,7 +905,7 @@ class Session(WaysToAsk[Deps]):
         Gives how many of their calls were made there and are not made again, by the call that runs the program.
         """
         self._seconds_before = seconds_taken(left.values)
-        self._memory.take(Memory.from_json(programs_in(left.values), self.id))
+        self._memory.take(self._remembered(programs_in(left.values)))
         made, before = Counter[str](), self._conversation.progress
         for call_id, data in left.calls.items():
             if INNER not in call_id:

@@ -1,6 +1,7 @@
 """What a conversation's programs leave behind: variables, what ran, a program that waits; and how that is kept.
 
-What is kept is signed with a key of this user, for this session alone: the interpreter takes its own bytes on trust.
+What is kept is signed for this session alone, since the interpreter takes its own bytes on trust. The key is that of
+the environment (`MCPAGENT_SIGNING_KEY`), of the store that all workers share, or of this user on this machine.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from mcpagent.code_mode.identifiers import ImportPlace, Places
 from mcpagent.code_mode.program_source import assigned_names, in_short
@@ -90,6 +91,15 @@ class ProgramVariables:
         return len(self.state) + sum(map(len, self.context))
 
 
+StoreKey: TypeAlias = Callable[[], bytes | None]
+"""Gives the key that all workers of a store share; None if there is none."""
+
+
+def no_store_key() -> bytes | None:
+    """For a session without a store that has a key."""
+    return None
+
+
 def _no_parts() -> dict[str, tuple[tuple[object, ...], Mapping[str, Any] | None]]:
     return {}
 
@@ -112,6 +122,7 @@ class Memory:
     """What is to be told with the next program: that variables are gone, and why."""
     redact: Redact = str
     """What takes secrets out of a text. What holds one is not kept: without it, it could not be read."""
+    store_key: StoreKey = no_store_key
     shapes: dict[ToolKey, str] = field(default_factory=dict[ToolKey, str])
     """The shape of the last result of each tool; its keys are content of this conversation, for no other one."""
     _kept: Mapping[str, Any] = field(default_factory=dict[str, Any])
@@ -177,7 +188,7 @@ class Memory:
     def take(self, other: Memory) -> None:
         """Becomes what the other one is; what is a secret stays as it is here."""
         for one in fields(self):
-            if one.name != "redact":
+            if one.name not in ("redact", "store_key"):
                 setattr(self, one.name, getattr(other, one.name))
 
     @property
@@ -189,7 +200,7 @@ class Memory:
 
     def to_json(self, session: str) -> Mapping[str, Any]:
         """As a store keeps it; the same value as long as nothing is different. Empty where nothing can be kept."""
-        key = _own_key()
+        key = _signing_key(self.store_key)
         if key is None or (not self.state and not self.context and self.underway is None):
             return {}
         variables = (self.state, self.context, self.modules, self.imported, self.earlier)
@@ -267,18 +278,18 @@ class Memory:
         return False
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any], session: str) -> Memory:
+    def from_json(cls, data: Mapping[str, Any], session: str, store_key: StoreKey = no_store_key) -> Memory:
         """What `to_json` gave of this very session. What is not ours is not used, nor what a store took secrets out of;
         if these are the variables, it is told with the next program."""
         if not data:
-            return cls()
-        key = _own_key()
+            return cls(store_key=store_key)
+        key = _signing_key(store_key)
         found = {
             name: part
             for name in ("variables", "underway", "ended")
             if (part := _read_signed(key, session, name, data.get(name))) is not None
         }
-        memory = cls(lost="" if "variables" in found else _LOST)
+        memory = cls(lost="" if "variables" in found else _LOST, store_key=store_key)
         if variables := found.get("variables"):
             now = _variables_of(variables)
             memory.state, memory.context, memory.modules, memory.lost = now.state, now.context, now.modules, now.lost
@@ -350,6 +361,14 @@ def interpreter_version() -> str:
     with suppress(importlib.metadata.PackageNotFoundError):
         return importlib.metadata.version("pydantic-monty")
     return ""
+
+
+def _signing_key(store_key: StoreKey) -> bytes | None:
+    """Return the key of the environment, else of the store, else of this user; None if there is none."""
+    told = os.environ.get("MCPAGENT_SIGNING_KEY", "")
+    if told:
+        return hashlib.sha256(told.encode(errors="surrogateescape")).digest()
+    return store_key() or _own_key()
 
 
 def _own_key() -> bytes | None:

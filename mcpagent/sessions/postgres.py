@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from mcpagent.errors import SessionStoreError
 from mcpagent.sessions.backend import MessageRow, Migrations, SessionBackend
 from mcpagent.sessions.kept import Holder
+from mcpagent.sessions.sealed import new_sealed_key, opened_key
 from mcpagent.text.known_secrets import REDACTED, hide
 from mcpagent.text.safe_text import safe_line
 
@@ -124,6 +125,26 @@ class PostgresBackend(SessionBackend):
         hide(self._password)
         self._durability = durability
         self._connection: psycopg.Connection[tuple[Any, ...]] | None = None
+
+    def signing_key(self) -> bytes | None:
+        """Return the key in the database's own row; None without a password that seals it.
+
+        A password that changed makes a new key. Session 0 is the store itself.
+        """
+        if not self._password:
+            return None
+        known = "SELECT value FROM kept_values WHERE session = 0 AND name = 'signing_key'"
+        with self.transaction():
+            rows = self.execute(f"{known} FOR UPDATE")
+            key = opened_key(rows[0][0], self._password) if rows else None
+            if key is None:
+                self.execute(
+                    "INSERT INTO kept_values(session, name, value) VALUES(0, 'signing_key', ?)"
+                    f" ON CONFLICT(session, name) DO {'UPDATE SET value = excluded.value' if rows else 'NOTHING'}",
+                    (new_sealed_key(self._password),),
+                )
+                key = opened_key(self.execute(known)[0][0], self._password)
+        return key
 
     @property
     def is_open(self) -> bool:

@@ -221,7 +221,8 @@ def which_wait(pending: Sequence[PendingCall]) -> list[dict[str, str]]:
 
 def _waiting_from_json(data: Any) -> PendingCall:
     kind: PendingKind = "external" if data["kind"] == "external" else "approval"
-    return PendingCall(kind, str(data["call_id"]), "", {}, None, "", "")
+    call_id = str(data["call_id"])
+    return PendingCall(kind, call_id, tool="", arguments={}, server=None, description="", fingerprint="")
 
 
 def _parts_to_json(parts: Sequence[Part]) -> Any:
