@@ -72,8 +72,9 @@ def history_of(messages: Sequence[Message | Mapping[str, Any]], trusted: bool | 
     known = [message for message in given if isinstance(message, Message)]
     history = History("", known) if len(known) == len(given) else read_history(given)
     history = replace(history, messages=usable_history(history.messages))
-    is_ours = all(isinstance(one, Message) or (isinstance(one, Mapping) and "parts" in one) for one in given)
-    return history if (is_ours if trusted is None else trusted) else only_said(history)
+    if trusted is None:
+        trusted = all(isinstance(one, Message) or (isinstance(one, Mapping) and "parts" in one) for one in given)
+    return history if trusted else only_said(history)
 
 
 def only_said(history: History) -> History:

@@ -129,22 +129,23 @@ class PostgresBackend(SessionBackend):
     def signing_key(self) -> bytes | None:
         """Return the key in the database's own row; None without a password that seals it.
 
-        A password that changed makes a new key. Session 0 is the store itself.
+        Session 0 is the store itself; each user of the database has a row there. A changed password makes a new key.
         """
         if not self._password:
             return None
-        known = "SELECT value FROM kept_values WHERE session = 0 AND name = 'signing_key'"
+        name = f"signing key of {self._address.get('user', '')}"
+        known = "SELECT value FROM kept_values WHERE session = 0 AND name = ?"
         with self.transaction():
-            rows = self.execute(f"{known} FOR UPDATE")
-            key = opened_key(rows[0][0], self._password) if rows else None
-            if key is None:
-                self.execute(
-                    "INSERT INTO kept_values(session, name, value) VALUES(0, 'signing_key', ?)"
-                    f" ON CONFLICT(session, name) DO {'UPDATE SET value = excluded.value' if rows else 'NOTHING'}",
-                    (new_sealed_key(self._password),),
-                )
-                key = opened_key(self.execute(known)[0][0], self._password)
-        return key
+            for (value,) in self.execute(f"{known} FOR UPDATE", (name,)):
+                if (key := opened_key(value, self._password)) is not None:
+                    return key
+                self.execute("DELETE FROM kept_values WHERE session = 0 AND name = ?", (name,))
+            self.execute(
+                "INSERT INTO kept_values(session, name, value) VALUES(0, ?, ?) ON CONFLICT DO NOTHING",
+                (name, new_sealed_key(self._password)),
+            )
+            [(value,)] = self.execute(known, (name,))  # another worker may have been faster
+        return opened_key(value, self._password)
 
     @property
     def is_open(self) -> bool:
