@@ -222,6 +222,7 @@ class Agent(WaysToAsk[Deps]):
         messages that cannot be read, and `SessionBusyError` if another process has the session.
         """
         expect("limits", limits, (Limits, NoneType), "Limits(...)")
+        expect("trusted", trusted, (bool, NoneType), "True, False or None", error=InputError)
         self.require_usable()
         history = _history(messages, trusted) if messages is not None else None
         if id is None or self.store is None:
@@ -330,6 +331,7 @@ class Agent(WaysToAsk[Deps]):
         the shape of OpenAI's or Anthropic's messages; `trusted` as in `session`. Tools discovered in it are offered
         again if they are there.
         """
+        expect("trusted", trusted, (bool, NoneType), "True, False or None", error=InputError)
         history = _history(messages, trusted)
         if not history.messages:
             raise InputError("messages: the history is empty; it must end with a user's message")

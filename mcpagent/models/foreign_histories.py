@@ -13,7 +13,6 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, count
-from types import NoneType
 from typing import Any
 
 from mcpagent.conversation import closed, usable_history
@@ -59,7 +58,6 @@ def history_of(messages: Sequence[Message | Mapping[str, Any]], trusted: bool | 
 
     A history that is not `trusted` is somebody else's: see `only_said`. None: a history of our own messages is trusted.
     """
-    expect("trusted", trusted, (bool, NoneType), "True, False or None", error=InputError)
     expect(
         "messages",
         messages,
