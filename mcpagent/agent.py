@@ -207,11 +207,14 @@ class Agent(WaysToAsk[Deps]):
         deps: Deps | None = None,
         tool_context: ToolContext | None = None,
         limits: Limits | None = None,
+        trusted: bool | None = None,
     ) -> Session[Deps]:
         """A conversation of its own over this agent's servers, tools and model; after these `messages`, if given.
 
-        Calls at their end that have no result can be answered with `Session.resume`; the next prompt closes them. `id`
-        names it for toolsets and listeners. `deps` and `tool_context` are what tool functions find in their
+        `trusted=False` says that the messages are somebody else's: their system words, open calls, compactions and
+        containers of programs are ignored. None: messages of our own are trusted, those in the shape of another API are
+        not. Calls at their end that have no result can be answered with `Session.resume`; the next prompt closes them.
+        `id` names it for toolsets and listeners. `deps` and `tool_context` are what tool functions find in their
         `RunContext`. `limits` are what all its runs together may take, in place of `RunOptions(session_limits=...)`;
         what was spent is kept with it. It lives as long as somebody holds it. Where the agent keeps its sessions, an id
         that is known goes on where it was; reading it takes some milliseconds, in which the event loop stands
@@ -220,15 +223,17 @@ class Agent(WaysToAsk[Deps]):
         has not ended.
         """
         expect("limits", limits, (Limits, NoneType), "Limits(...)")
-        if id is None or self.store is None:
-            return _with_limits(self._made(id, messages, deps, tool_context), limits)
+        expect("trusted", trusted, (bool, NoneType), "True, False or None", error=InputError)
         self.require_usable()
+        history = _history(messages, trusted) if messages is not None else None
+        if id is None or self.store is None:
+            return _with_limits(self._made(id, history, deps, tool_context), limits)
         found = self._live(id)
         if found is not None:
-            return _with_limits(self._going_on(id, found, None, messages, deps, tool_context), limits)
+            return _with_limits(self._going_on(id, found, None, history, deps, tool_context), limits)
         kept = self.store.open(usable_id(id))
         try:
-            return _with_limits(self._going_on(id, None, kept, messages, deps, tool_context), limits)
+            return _with_limits(self._going_on(id, None, kept, history, deps, tool_context), limits)
         finally:
             self.store.release(id)  # the session has it now
 
@@ -279,11 +284,11 @@ class Agent(WaysToAsk[Deps]):
         id: str,  # noqa: A002
         found: Session[Deps] | None,
         kept: KeptSession | None,
-        messages: Sequence[Message | Mapping[str, Any]] | None,
+        history: History | None,
         deps: Deps | None,
         tool_context: ToolContext | None,
     ) -> Session[Deps]:
-        if messages is not None and (found is not None or kept is not None):
+        if history is not None and (found is not None or kept is not None):
             raise InputError(f'session "{safe_line(id, 60)}" has messages of its own; leave out messages=, or the id')
         run = ""
         if found is not None:
@@ -293,7 +298,7 @@ class Agent(WaysToAsk[Deps]):
         if run:
             raise SessionBusyError(id, run=run)
         if found is None:
-            return self._made(id, messages, deps, tool_context, kept)
+            return self._made(id, history, deps, tool_context, kept)
         found.deps = deps if deps is not None else found.deps
         found.tool_context = tool_context if tool_context is not None else found.tool_context
         return found
@@ -301,7 +306,7 @@ class Agent(WaysToAsk[Deps]):
     def _made(
         self,
         id: str | None,  # noqa: A002
-        messages: Sequence[Message | Mapping[str, Any]] | None,
+        history: History | None,
         deps: Deps | None,
         tool_context: ToolContext | None,
         kept: KeptSession | None = None,
@@ -309,12 +314,11 @@ class Agent(WaysToAsk[Deps]):
         is_kept: bool = True,
     ) -> Session[Deps]:
         self.require_usable()
-        history = _history(() if messages is None else messages)
         session = Session[Deps](
             self,
             id=id,
-            messages=history.messages,
-            system=history.system,
+            messages=history.messages if history is not None else (),
+            system=history.system if history is not None else "",
             deps=deps,
             tool_context=tool_context,
             store=self.store if is_kept else None,
@@ -324,13 +328,17 @@ class Agent(WaysToAsk[Deps]):
         return session
 
     @in_own_loop
-    async def ask_with_history(self, messages: Sequence[Message | Mapping[str, Any]]) -> tuple[str, list[Message]]:
+    async def ask_with_history(
+        self, messages: Sequence[Message | Mapping[str, Any]], *, trusted: bool | None = None
+    ) -> tuple[str, list[Message]]:
         """The answer to the history's last message, a user's, and the whole history after it.
 
         The history replaces the agent's conversation. Messages are `Message` values, what `dump_messages` gave, or in
-        the shape of OpenAI's or Anthropic's messages. Tools discovered in it are offered again if they are there.
+        the shape of OpenAI's or Anthropic's messages; `trusted` as in `session`. Tools discovered in it are offered
+        again if they are there.
         """
-        history = _history(messages)
+        expect("trusted", trusted, (bool, NoneType), "True, False or None", error=InputError)
+        history = _history(messages, trusted)
         if not history.messages:
             raise InputError("messages: the history is empty; it must end with a user's message")
         *earlier, last = history.messages
@@ -792,10 +800,10 @@ def _with_limits(session: Session[Deps], limits: Limits | None) -> Session[Deps]
     return session
 
 
-def _history(messages: Sequence[Message | Mapping[str, Any]]) -> History:
+def _history(messages: Sequence[Message | Mapping[str, Any]], trusted: bool | None) -> History:
     from mcpagent.models.foreign_histories import history_of
 
-    return history_of(messages)
+    return history_of(messages, trusted)
 
 
 _MODES = (True, False, "auto")

@@ -3,8 +3,8 @@
 Here is also what the model is told of an approval that was refused.
 
 All values are plain JSON data, so that one process can ask and another go on. An answer is bound to the tool's
-definition, the call's arguments and its place in the conversation by a fingerprint: if one is another, nothing is run.
-It also names the session in which the call was made, and is no answer in others that made theirs themselves.
+definition, the call's arguments, its place in the conversation and the session by a fingerprint: if one is another,
+nothing is run.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class PendingCall:
             json_copy(call.arguments),
             server=definition.server,
             description=definition.description,
-            fingerprint=call_fingerprint(call, definition, place),
+            fingerprint=call_fingerprint(call, definition, place, session),
             session=session,
         )
 
@@ -175,9 +175,10 @@ def outdated_words(tool: str) -> str:
     return f'"{tool}" or the call changed after the answer was asked for, so it was not run. Call again.'
 
 
-def call_fingerprint(call: ToolCall, definition: ToolDefinition, place: int = 0) -> str:
-    """SHA-256 over the call, its place and everything that says what it would do, as canonical JSON."""
+def call_fingerprint(call: ToolCall, definition: ToolDefinition, place: int = 0, session: str = "") -> str:
+    """Return the SHA-256 of the call, its place, its session and what says what it would do, as canonical JSON."""
     bound = [
+        session,
         place,
         call.id,
         call.arguments,

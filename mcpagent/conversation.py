@@ -104,13 +104,16 @@ class CallProgress:
     """What is known of a call under way: it was sent, or has come to these parts (its result and what that brought).
 
     `is_repeatable`: it does no harm to send it again. `blocks` are those of the result of a program's call. A call that
-    was sent `times_sent` times and has no result lost its process as often.
+    was sent `times_sent` times and has no result lost its process as often. A call of a program has a `cause`, the
+    digest of its tool and arguments, and `shown`, which names it for the model.
     """
 
     is_repeatable: bool = False
     parts: tuple[Part, ...] = ()
     blocks: tuple[BinaryBlock, ...] = ()
     times_sent: int = 0
+    cause: str = ""
+    shown: str = ""
 
     @property
     def is_unknown(self) -> bool:

@@ -57,6 +57,7 @@ _LOST = '"{}" was not run again: the process that ran it died {} times. Go on wi
 _resent: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
 _OVER_LIMIT = "This call was not run: the limit of {} is used up."
 _DECIDING: ContextVar[bool] = ContextVar("mcpagent_deciding", default=False)
+_SENT = CallProgress()
 NOTHING_RETURNED = "(the tool returned nothing)"
 
 
@@ -92,11 +93,13 @@ class Approved:
 class Batch:
     """By position of the `total` calls: results so far, which have begun to run, and those that wait.
 
-    `parent` is the call whose program makes these, "" if a model does; `last` is the output that came last.
+    `parent` is the call whose program makes these, "" if a model does; `sent` is how the journal knows a call that a
+    program sends. `last` is the output that came last.
     """
 
     total: int = 0
     parent: str = ""
+    sent: CallProgress = _SENT
     last: ToolOutput = field(default_factory=lambda: ToolOutput(()))
     parts: dict[int, tuple[Part, ...]] = field(default_factory=dict[int, tuple[Part, ...]])
     begun: set[int] = field(default_factory=set[int])
@@ -153,7 +156,7 @@ async def run_call(
     begun, ended = [await beside_loop(call.copied, is_much=is_much) for _ in range(2)]  # events have their own
     if answer is None and not is_gone_on_with(call.id, run):
         run.emit(ToolCallStarted(begun, tool.definition.server if tool is not None else None, batch.parent))
-    decision = await _judged(call, admission, run, answer)
+    decision = await _judged(call, admission, run, batch, answer)
     if isinstance(decision, PendingCall):
         batch.pending[position] = (decision,)
         return
@@ -198,7 +201,7 @@ async def run_call(
 
 
 async def _judged(
-    call: ToolCall, admission: Admission, run: RunContext[Any], answer: CallAnswer | None
+    call: ToolCall, admission: Admission, run: RunContext[Any], batch: Batch, answer: CallAnswer | None
 ) -> Approved | ToolOutput | PendingCall:
     """Whether the call runs; one that does is counted, and written down."""
     tool = admission.tool
@@ -209,7 +212,7 @@ async def _judged(
     decision = await _decided(call, tool, run, answer)
     if isinstance(decision, Approved):
         decision = _within_limits(tool, run) or decision
-    if isinstance(decision, Approved) and not await _is_kept(call, tool, run):
+    if isinstance(decision, Approved) and not await _is_kept(call, tool, run, batch.sent):
         return ToolOutput.of_text(NOT_WRITTEN, error="cancelled")
     return decision
 
@@ -254,16 +257,17 @@ def _within_limits(tool: Tool, run: RunContext[Any]) -> ToolOutput | None:
     return refusal
 
 
-async def run_inner_call(call: ToolCall, tool: Tool, run: RunContext[Any]) -> ToolOutput:
+async def run_inner_call(call: ToolCall, tool: Tool, run: RunContext[Any], sent: CallProgress) -> ToolOutput:
     """A call that a program makes, which `run.call_id` runs: what it gave, through the gate that any call goes through.
 
     Its arguments must fit; it is approved, written down before it is sent, and reported as a part of that other call.
     What it brings for the conversation is in the output, for the result of that call. One that has to wait for an
-    answer beyond this run is `pending` in it; in the run that has the answer it is made again.
+    answer beyond this run is `pending` in it; in the run that has the answer it is made again. `sent` is the entry of
+    the journal for a call that is sent and has no result yet.
     """
     problem = "" if tool.checks_arguments else await _problem(tool, call.arguments, run)
     admission = _refuse("invalid_arguments", _misfit(tool, problem)) if problem else Admission(tool)
-    batch = Batch(1, parent=run.call_id)
+    batch = Batch(1, parent=run.call_id, sent=sent)
     running = run_call(0, call, admission, run, batch, (run.answers or {}).get(call.id))
     await (_one_at_a_time(running) if _times_sent(call, run) else running)
     return replace(batch.last, pending=batch.pending.get(0, ()))
@@ -274,21 +278,23 @@ def is_gone_on_with(call_id: str, run: RunContext[Any]) -> bool:
     return any(answered.startswith(f"{call_id}{INNER}") for answered in run.answers or ())
 
 
-async def _is_kept(call: ToolCall, tool: Tool, run: RunContext[Any]) -> bool:
+async def _is_kept(call: ToolCall, tool: Tool, run: RunContext[Any], sent: CallProgress) -> bool:
     """Whether it is written down that the call is sent, with the answer that plans it.
 
     The runtime's own tools do nothing outside, so of these it is enough that they are planned.
     """
     if not run.tools.is_own(tool):
         times_sent = _times_sent(call, run) + 1
-        run.conversation.note_progress(call.id, CallProgress(tool.safe_to_repeat, times_sent=times_sent))
-    return await _is_written(run)
+        progress = replace(sent, is_repeatable=tool.safe_to_repeat, times_sent=times_sent)
+        run.conversation.note_progress(call.id, progress)
+    return await is_written(run)
 
 
-async def _is_written(run: RunContext[Any]) -> bool:
+async def is_written(run: RunContext[Any]) -> bool:
+    """Write what is new in the run. Return whether the store took it; the loop ends a run whose store does not."""
     try:
         await run.keep()
-    except (SessionStoreError, RunCancelledError):  # whoever writes next, the loop, ends the run for it
+    except (SessionStoreError, RunCancelledError):
         return False
     return True
 
@@ -296,7 +302,7 @@ async def _is_written(run: RunContext[Any]) -> bool:
 async def _keep_result(call: ToolCall, tool: Tool | None, parts: tuple[Part, ...], run: RunContext[Any]) -> None:
     """Writes a result down while other calls of its message still run."""
     run.conversation.note_progress(call.id, CallProgress(tool is not None and tool.safe_to_repeat, parts))
-    await _is_written(run)
+    await is_written(run)
 
 
 async def admit(call: ToolCall, run: RunContext[Any]) -> Admission:
@@ -421,23 +427,26 @@ def _report(
 
 
 def waiting_calls(
-    conversation: Conversation, tools: SessionTools, session: str, asked: Sequence[PendingCall]
+    conversation: Conversation, tools: SessionTools, session: str, inner: Mapping[str, PendingCall]
 ) -> list[PendingCall]:
-    """A session's open calls, each as one that waits for an answer, also if its tool is not there any more.
+    """Return a session's open calls, each made from the history and its tool as they are now.
 
-    `asked` are those that somebody was asked about, as they were; where a program made them, in place of the call that
-    runs it.
+    `inner` are the calls of programs by ID: each takes the place of the call that runs its program.
     """
     waiting: list[PendingCall] = []
     for call in conversation.open_calls:
-        if own := [one for one in asked if one.call_id == call.id or one.call_id.startswith(f"{call.id}{INNER}")]:
+        if own := [one for call_id, one in inner.items() if call_id.startswith(f"{call.id}{INNER}")]:
             waiting += own
-            continue
-        tool = tools.find(call.name)
-        kind: PendingKind = "external" if tool is not None and tool.external else "approval"
-        definition = tool.asked(call.arguments) if tool is not None else ToolDefinition(call.name, "", {})
-        waiting.append(PendingCall.of(kind, call, definition, place=conversation.place, session=session))
+        else:
+            waiting.append(waiting_call(call, tools.find(call.name), place=conversation.place, session=session))
     return waiting
+
+
+def waiting_call(call: ToolCall, tool: Tool | None, *, place: int, session: str) -> PendingCall:
+    """Return the request for a call at this place of the history, also if its tool is missing."""
+    kind: PendingKind = "external" if tool is not None and tool.external else "approval"
+    definition = tool.asked(call.arguments) if tool is not None else ToolDefinition(call.name, "", {})
+    return PendingCall.of(kind, call, definition, place=place, session=session)
 
 
 async def _decided(
@@ -452,7 +461,7 @@ async def _decided(
     if waiting is None:
         return Approved(call.arguments)
     if isinstance(waiting, PendingCall) and waiting.kind == "approval" and run.on_approval is not None:
-        if not await _is_written(run):  # a person may take long
+        if not await is_written(run):  # a person may take long
             return ToolOutput.of_text(NOT_WRITTEN, error="cancelled")
         with run.watch.deciding(call), run.asking_a_person():
             decided = await _asked(waiting, run.on_approval, run.asking)
@@ -513,8 +522,8 @@ async def _answered(
     kind = "external" if tool.external else "approval"
     if refused := _refused(answer, tool.name):
         return refused
-    is_much, place = is_large(call.arguments), run.conversation.place
-    bound = await beside_loop(lambda: call_fingerprint(call, tool.asked(call.arguments), place), is_much=is_much)
+    is_much, at = is_large(call.arguments), (run.conversation.place, run.thread_id)
+    bound = await beside_loop(lambda: call_fingerprint(call, tool.asked(call.arguments), *at), is_much=is_much)
     if answer.fingerprint != bound or answer.kind != kind:
         return ToolOutput.of_text(outdated_words(tool.name), error="denied")
     if tool.external:

@@ -16,9 +16,10 @@ from uuid import uuid4
 
 from mcpagent.approval import CallsPendingError, PendingCall
 from mcpagent.code_mode.memory import Memory
+from mcpagent.code_mode.program_calls import waiting_inner
 from mcpagent.code_mode.program_tools import program_tools
 from mcpagent.compaction.compacting import compact_now, sent_now
-from mcpagent.conversation import Conversation
+from mcpagent.conversation import INNER, Conversation
 from mcpagent.definition import Owner
 from mcpagent.errors import AgentStateError, InputError
 from mcpagent.events import (
@@ -95,7 +96,6 @@ class Session(WaysToAsk[Deps]):
         "_conversation",
         "_durable_end",
         "_ended",
-        "_given_length",
         "_given_system",
         "_has_begun",
         "_held",
@@ -176,7 +176,7 @@ class Session(WaysToAsk[Deps]):
         self._ended = asyncio.Event()
         self._is_closed = False
         self._leaving: asyncio.Task[RunFinished] | None = None
-        self._memory = Memory.from_json(standing.programs, self.id)
+        self._memory = self._remembered(standing.programs)
         self._listed = owner.from_toolsets
         self._held: Catalog | None = None
         self._looked_at: Listing | None = None
@@ -184,7 +184,6 @@ class Session(WaysToAsk[Deps]):
         self._tools: SessionTools
         self._has_begun: bool
         self._begin(conversation, begun=standing if kept is not None else None)
-        self._given_length = standing.beginning.given_length if kept is not None else len(self._conversation)
         if kept is not None:
             for problem in self.tool_context.restore_namespaces(standing.state):
                 owner.warn(f'session "{safe_line(self.id, 60)}": {problem}')
@@ -328,8 +327,8 @@ class Session(WaysToAsk[Deps]):
         conversation, unfinished = self._conversation, self._unfinished or UnfinishedRun(len(self._conversation))
         given = said if isinstance(said, Mapping) else None
         if not isinstance(said, Mapping):
-            waiting = waiting_calls(conversation, self._tools, self.id, self._pending)
-            if any(call in self._pending for call in waiting):
+            asked_about = {call.call_id for call in self._pending}
+            if any(call.call_id in asked_about for call in self._waiting()):
                 conversation.close_open_calls(NOT_ANSWERED)
             conversation.say(said)
             self._prompt_text = conversation.messages[-1].text
@@ -466,8 +465,7 @@ class Session(WaysToAsk[Deps]):
         """Raises `InputError` unless each call that waits, and no other, has one answer."""
         if run.answers is None:
             return
-        listed = waiting_calls(run.conversation, self._tools, self.id, self._pending)
-        waiting = {call.call_id: call.tool for call in listed}
+        waiting = {call.call_id: call.tool for call in self._waiting()}
         if self._only_asked_wait:  # others were not begun yet, or can be made again
             asked = {call.call_id for call in self._pending} | run.answers.keys()
             waiting = {call_id: tool for call_id, tool in waiting.items() if call_id in asked}
@@ -479,9 +477,7 @@ class Session(WaysToAsk[Deps]):
         if missing := [(tool, call_id) for call_id, tool in waiting.items() if call_id not in run.answers]:
             named = ", ".join(f'"{safe_line(tool, 60)}" ({safe_line(call_id, 60)})' for tool, call_id in missing)
             raise InputError(f"resume: answer every call that waits; missing: {named}")
-        # A history that was given here may have calls that another session made, and was asked about.
-        is_own = run.conversation.place > self._given_length
-        if is_own and any(answer.session not in ("", self.id) for answer in run.answers.values()):
+        if any(answer.session not in ("", self.id) for answer in run.answers.values()):
             raise InputError("resume: an answer is of another session; answer what this session.pending has")
 
     def close(self) -> asyncio.Event | None:
@@ -553,11 +549,24 @@ class Session(WaysToAsk[Deps]):
     @property
     def pending(self) -> tuple[PendingCall, ...]:
         """The calls that wait for an answer: those that the history has without a result, unless they are running."""
-        waiting = waiting_calls(self._conversation, self._tools, self.id, self._pending)
+        waiting = self._waiting()
         if self.is_answering or self._only_asked_wait:
             asked = {call.call_id for call in self._pending}
             waiting = [call for call in waiting if call.call_id in asked]
         return tuple(waiting)
+
+    def _waiting(self) -> list[PendingCall]:
+        """Return the open calls; those of programs that a person was asked about are made from the programs' state."""
+        inner: dict[str, PendingCall] = {}
+        for asked in self._pending:
+            if INNER not in asked.call_id:
+                continue
+            made = waiting_inner(self._tools, self._memory, asked.call_id, self.id)
+            if made is not None:
+                inner[asked.call_id] = made
+            elif asked.fingerprint:  # of a replay, which runs no program
+                inner[asked.call_id] = asked
+        return waiting_calls(self._conversation, self._tools, self.id, inner)
 
     @property
     def output_schema(self) -> dict[str, Any] | None:
@@ -614,9 +623,9 @@ class Session(WaysToAsk[Deps]):
         self.id = uuid4().hex
         self._info, self._made_at = None, time.time()
         self._large = self._with_nothing_aside()
-        self._memory = Memory(redact=self._memory.redact)
+        self._memory = Memory(redact=self._memory.redact, store_key=self._memory.store_key)
         self._begin(Conversation(messages=messages))
-        self._given_length, self._pending, self._unfinished = len(self._conversation), (), None
+        self._pending, self._unfinished = (), None
         self._output = None
         self._only_asked_wait, self._begun, self._spent = False, None, Spent()
         if self._store is not None:
@@ -625,9 +634,9 @@ class Session(WaysToAsk[Deps]):
     def rewind(self, length: int) -> None:
         """Takes back all but the first `length` messages, and with them the tools that were discovered since.
 
-        Calls go with their results: a length between the two takes both back. What tools did outside stays done, and
-        what was spent stays counted. Raises `InputError` for a length that the conversation does not have, and
-        `AgentStateError` while the session is answering.
+        Variables of programs are as they were then. Calls go with their results: a length between the two takes both
+        back. What tools did outside stays done, and what was spent stays counted. Raises `InputError` for a length that
+        the conversation does not have, and `AgentStateError` while the session is answering.
         """
         self._require_idle()
         messages = self._conversation.messages
@@ -637,7 +646,7 @@ class Session(WaysToAsk[Deps]):
         while 0 < length < len(messages) and messages[length].role == "tool":
             length -= 1
         self._go_on(length)
-        self._memory.forget_all_but(self._conversation.open_calls, self._conversation.place)
+        self._memory.rewind(length, self._conversation.open_calls, self._conversation.place)
         self._unfinished = self._output = None
         self._keep_soon()
 
@@ -650,7 +659,6 @@ class Session(WaysToAsk[Deps]):
         kept = self._conversation.first(length)
         self._begun = self._begun if len(kept) else None
         self._begin(kept, after=before if len(kept) else None)
-        self._given_length = min(self._given_length, len(kept))
         if len(kept) and _how_found(self._tools) == _how_found(before):
             self._conversation.system, self._wants_instructions = system, False
         if self._is_ending:  # what that run still comes to is not heard here any more
@@ -836,6 +844,13 @@ class Session(WaysToAsk[Deps]):
             announce(update, before, definitions, tools)
         self._warn_of_misfits()
 
+    def _remembered(self, programs: Mapping[str, Any]) -> Memory:
+        """Return what a store has of this session's programs."""
+        if self._store is None or self._owner.definition.code_mode is None:
+            return Memory.from_json(programs, self.id)
+        self._store.read_signing_key()
+        return Memory.from_json(programs, self.id, self._store.signing_key)
+
     # -- keeping it ---------------------------------------------------------------------------------------------------
 
     def _keep_in(self, keeper: Keeper) -> None:
@@ -874,7 +889,6 @@ class Session(WaysToAsk[Deps]):
                 wants_instructions=self._wants_instructions,
                 how_found=_how_found(self._tools),
                 offered=self._offered_first,
-                given_length=self._given_length,
             ),
             told=Told(
                 listing.descriptions, listing.connecting, KnownTools(listing.tools) if self._tools.searching else None

@@ -542,7 +542,7 @@ async def test_a_tool_of_ones_own_with_its_own_definition() -> None:
 async def test_a_system_message_alone_begins_a_session() -> None:
     model = ScriptedModel(["fine"])
     async with Agent(model, instructions="Answer in Danish.") as agent:
-        session = agent.session(messages=[{"role": "system", "content": "Be brief."}])
+        session = agent.session(messages=[{"role": "system", "content": "Be brief."}], trusted=True)
         assert session.messages == ()
         assert await session.ask("hi") == "fine"
     assert model.requests[0].system.startswith("Answer in Danish.\n\nBe brief.")

@@ -163,7 +163,7 @@ async def test_an_answer_to_another_definition_or_other_arguments_runs_nothing()
         history = agent.messages
         forged = [replace(made, arguments={"path": "/"}) for made in history[-1].tool_calls]
         messages = [*history[:-1], Message("assistant", tuple(forged))]
-        session = agent.session(messages=messages)
+        session = agent.session(request.session, messages=messages)
         await session.resume([request.approve()])
         [result] = results(session.messages)
     assert result.error == "denied"
@@ -183,7 +183,7 @@ async def test_an_answer_given_to_another_description_of_the_tool_runs_nothing(c
     words = [replace(tool, definition=replace(tool.definition, **change)) for tool in await other.tools()]
     changed = Agent(ScriptedModel(["ok"]), tools=[prefixed(approval_required(words, only_deletes), "fs")])
     async with changed:
-        session = changed.session(messages=history)
+        session = changed.session(request.session, messages=history)
         await session.resume([request.approve()])
         assert results(session.messages)[0].error == "denied"
     assert other.ran == []
@@ -359,7 +359,7 @@ async def main():
     agent = Agent(ScriptedModel(["all done"]))
     agent.tool(approval=True)(delete)
     async with agent:
-        session = agent.session(messages=given["messages"])
+        session = agent.session(answers[0].session, messages=given["messages"])
         print(await session.resume(answers))
         print([result.text for message in session.messages for result in message.tool_results])
 

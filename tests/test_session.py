@@ -758,8 +758,8 @@ async def test_no_more_tools_are_added_than_fit() -> None:
 async def test_histories_of_other_apis_are_read(history: list[dict[str, Any]]) -> None:
     model = ScriptedModel(["deux", "trois"])
     async with Agent(model, tools=[count], instructions="Be brief.") as agent:
-        await agent.session(messages=history).ask("and then?")
-        answer, _ = await agent.ask_with_history([*history, {"role": "user", "content": "et puis?"}])
+        await agent.session(messages=history, trusted=True).ask("and then?")
+        answer, _ = await agent.ask_with_history([*history, {"role": "user", "content": "et puis?"}], trusted=True)
     assert answer == "trois"
     for request in model.requests:
         assert request.system == "Be brief.\n\nSpeak French."

@@ -1,6 +1,7 @@
 """What a conversation's programs leave behind: variables, what ran, a program that waits; and how that is kept.
 
-What is kept is signed with a key of this user, for this session alone: the interpreter takes its own bytes on trust.
+What is kept is signed for this session alone, since the interpreter takes its own bytes on trust. The key is that of
+the environment (`MCPAGENT_SIGNING_KEY`), of the store that all workers share, or of this user on this machine.
 """
 
 from __future__ import annotations
@@ -8,16 +9,17 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+import importlib.metadata
 import json
 import os
 import re
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, fields
-from functools import cache
+from dataclasses import asdict, dataclass, field, fields, replace
+from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from mcpagent.code_mode.identifiers import ImportPlace, Places
 from mcpagent.code_mode.program_source import assigned_names, in_short
@@ -73,6 +75,31 @@ class EndedProgram:
     error: ToolErrorKind | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class ProgramVariables:
+    """The variables after the last program at a place of the conversation, as `Memory` has them."""
+
+    place: int = 0
+    state: bytes = b""
+    context: tuple[str, ...] = ()
+    modules: tuple[str, ...] = ()
+    lost: str = ""
+
+    @property
+    def size(self) -> int:
+        """Bytes of the state, and characters of the programs that led to it."""
+        return len(self.state) + sum(map(len, self.context))
+
+
+StoreKey: TypeAlias = Callable[[], bytes | None]
+"""Gives the key that all workers of a store share; None if there is none."""
+
+
+def no_store_key() -> bytes | None:
+    """For a session without a store that has a key."""
+    return None
+
+
 def _no_parts() -> dict[str, tuple[tuple[object, ...], Mapping[str, Any] | None]]:
     return {}
 
@@ -84,6 +111,9 @@ class Memory:
     state: bytes = b""
     context: tuple[str, ...] = ()
     modules: tuple[str, ...] = ()
+    earlier: tuple[ProgramVariables, ...] = ()
+    """The variables after each program, for a rewind; those of the last program too. The oldest are `lost` after a
+    while."""
     imported: Mapping[ToolKey, ImportPlace] = field(default_factory=dict[ToolKey, ImportPlace])
     underway: Underway | None = None
     ended: EndedProgram | None = None
@@ -92,6 +122,9 @@ class Memory:
     """What is to be told with the next program: that variables are gone, and why."""
     redact: Redact = str
     """What takes secrets out of a text. What holds one is not kept: without it, it could not be read."""
+    store_key: StoreKey = no_store_key
+    shapes: dict[ToolKey, str] = field(default_factory=dict[ToolKey, str])
+    """The shape of the last result of each tool; its keys are content of this conversation, for no other one."""
     _kept: Mapping[str, Any] = field(default_factory=dict[str, Any])
     _parts: dict[str, tuple[tuple[object, ...], Mapping[str, Any] | None]] = field(default_factory=_no_parts)
 
@@ -123,9 +156,29 @@ class Memory:
             found |= dict.fromkeys(assigned_names(source))
         return list(found)
 
-    def forget_all_but(self, calls: Sequence[ToolCall], place: int) -> None:
-        """Of programs that were under way, or ended last, those stay that these calls at this place run: another
-        call there may have the id of one that was taken back."""
+    def mark(self, place: int) -> None:
+        """Keep the variables as they are now for a rewind to behind this place."""
+        now = ProgramVariables(place, self.state, self.context, self.modules)
+        marked = [now]
+        room = MAX_KEPT - now.size
+        for one in reversed(self.earlier):
+            if one.place >= place:
+                continue
+            room -= one.size
+            marked.append(one if room >= 0 else ProgramVariables(one.place, lost=_TOO_LONG_AGO))
+        self.earlier = tuple(reversed(marked))
+
+    def rewind(self, length: int, calls: Sequence[ToolCall], place: int) -> None:
+        """Restore the variables as they were after so many messages.
+
+        Of programs that were under way, or ended last, those stay that these calls at this place run: another call
+        there may have the ID of one that was taken back.
+        """
+        left = tuple(one for one in self.earlier if one.place < length)
+        if left != self.earlier:
+            then = left[-1] if left else ProgramVariables()
+            self.earlier = left
+            self.state, self.context, self.modules, self.lost = then.state, then.context, then.modules, then.lost
         there = {(call.id, place) for call in calls}
         if self.underway is not None and (self.underway.call_id, self.underway.place) not in there:
             self.underway = None
@@ -135,25 +188,32 @@ class Memory:
     def take(self, other: Memory) -> None:
         """Becomes what the other one is; what is a secret stays as it is here."""
         for one in fields(self):
-            if one.name != "redact":
+            if one.name not in ("redact", "store_key"):
                 setattr(self, one.name, getattr(other, one.name))
 
     @property
     def is_large(self) -> bool:
         """Whether `to_json` takes long, where something is different."""
-        return len(self.state) + (len(self.underway.snapshot) if self.underway is not None else 0) > _LARGE
+        states = [one.state for one in self.earlier[-2:]] or [self.state]
+        snapshot = self.underway.snapshot if self.underway is not None else b""
+        return sum(map(len, (*states, snapshot))) > _LARGE
 
     def to_json(self, session: str) -> Mapping[str, Any]:
         """As a store keeps it; the same value as long as nothing is different. Empty where nothing can be kept."""
-        key = _own_key()
+        key = _signing_key(self.store_key)
         if key is None or (not self.state and not self.context and self.underway is None):
             return {}
-        variables = (self.state, self.context, self.modules, self.imported)
+        variables = (self.state, self.context, self.modules, self.imported, self.earlier)
         made = {
             "variables": self._part("variables", key, session, variables, self._variables),
             "underway": self._part("underway", key, session, (self.underway,), self._underway),
             "ended": self._part("ended", key, session, (self.ended,), self._ended),
         }
+        for one in self.earlier[:-1]:  # the last are the variables themselves
+            if not one.lost:
+                name = _marked(one.place)
+                made[name] = self._part(name, key, session, (one,), partial(self._held, one))
+        self._parts = {name: known for name, known in self._parts.items() if name in made}
         found = {name: part for name, part in made.items() if part is not None}
         if found.keys() != self._kept.keys() or any(found[name] is not self._kept[name] for name in found):
             self._kept = found
@@ -177,19 +237,19 @@ class Memory:
         return signed
 
     def _variables(self) -> Mapping[str, Any]:
-        if len(self.state) > MAX_KEPT:
-            why = _TOO_LARGE
-        elif self._has_secret(self.state, *self.context):
-            why = _NOT_FOR_STORES
-        else:
-            why = ""
         return {
-            "state": _text(self.state) if not why else "",
-            "context": self.context if not why else (),
-            "modules": self.modules,
+            **self._held(ProgramVariables(0, self.state, self.context, self.modules)),
             "imported": [[*key, place.module, place.function] for key, place in self.imported.items()],
-            "lost": why,
+            "places": [one.place for one in self.earlier],
         }
+
+    def _held(self, one: ProgramVariables) -> Mapping[str, Any]:
+        """Return the variables as JSON data, or why a store may not have them."""
+        if len(one.state) > MAX_KEPT:
+            return {"modules": one.modules, "lost": _TOO_LARGE}
+        if self._has_secret(one.state, *one.context):
+            return {"modules": one.modules, "lost": _NOT_FOR_STORES}
+        return {"state": _text(one.state), "context": one.context, "modules": one.modules}
 
     def _underway(self) -> Mapping[str, Any] | None:
         underway = self.underway
@@ -218,22 +278,25 @@ class Memory:
         return False
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any], session: str) -> Memory:
+    def from_json(cls, data: Mapping[str, Any], session: str, store_key: StoreKey = no_store_key) -> Memory:
         """What `to_json` gave of this very session. What is not ours is not used, nor what a store took secrets out of;
         if these are the variables, it is told with the next program."""
         if not data:
-            return cls()
-        key = _own_key()
+            return cls(store_key=store_key)
+        key = _signing_key(store_key)
         found = {
             name: part
             for name in ("variables", "underway", "ended")
             if (part := _read_signed(key, session, name, data.get(name))) is not None
         }
-        memory = cls(lost="" if "variables" in found else _LOST)
+        memory = cls(lost="" if "variables" in found else _LOST, store_key=store_key)
         if variables := found.get("variables"):
-            memory.state = base64.b64decode(variables["state"])
-            memory.context, memory.modules = tuple(variables["context"]), tuple(variables["modules"])
-            memory.lost = variables.get("lost", "")
+            now = _variables_of(variables)
+            memory.state, memory.context, memory.modules, memory.lost = now.state, now.context, now.modules, now.lost
+            places = variables["places"]
+            marked = [(place, _read_signed(key, session, _marked(place), data.get(_marked(place)))) for place in places]
+            earlier = [_variables_of(part, place) for place, part in marked[:-1]]
+            memory.earlier = (*earlier, *(replace(now, place=place) for place in places[-1:]))
             for source, name, *listed, module, function in variables["imported"]:
                 tool_key = ToolKey(source, name, *listed).offered_as(name)
                 memory.imports({tool_key: ImportPlace(module, function)})
@@ -248,6 +311,19 @@ class Memory:
             memory.ended = EndedProgram(**ended)
         return memory
 
+
+def _marked(place: int) -> str:
+    return f"variables@{place}"
+
+
+def _variables_of(part: Mapping[str, Any] | None, place: int = 0) -> ProgramVariables:
+    if part is None:
+        return ProgramVariables(place, lost=_TOO_LONG_AGO)
+    state = base64.b64decode(part.get("state", ""))
+    return ProgramVariables(place, state, tuple(part.get("context", ())), tuple(part["modules"]), part.get("lost", ""))
+
+
+_TOO_LONG_AGO = "The variables of earlier programs are gone: as they were at this point, they are not kept any more."
 
 _LOST = "The variables of earlier programs are gone: this conversation goes on in another place."
 
@@ -276,8 +352,24 @@ def _read_signed(key: bytes | None, session: str, name: str, data: object) -> di
 
 
 def _signature(key: bytes, session: str, name: str, text: str) -> str:
-    told = f"{_FORM}:{len(session)}:{session}\0{name}\0{text}"
+    told = f"{_FORM}:{interpreter_version()}:{len(session)}:{session}\0{name}\0{text}"
     return hmac.new(key, told.encode(errors="surrogatepass"), hashlib.sha256).hexdigest()
+
+
+@cache
+def interpreter_version() -> str:
+    """Return the version of the interpreter: another one does not load its bytes."""
+    with suppress(importlib.metadata.PackageNotFoundError):
+        return importlib.metadata.version("pydantic-monty")
+    return ""
+
+
+def _signing_key(store_key: StoreKey) -> bytes | None:
+    """Return the key of the environment, else of the store, else of this user; None if there is none."""
+    told = os.environ.get("MCPAGENT_SIGNING_KEY", "")
+    if told:
+        return hashlib.sha256(told.encode(errors="surrogateescape")).digest()
+    return store_key() or _own_key()
 
 
 def _own_key() -> bytes | None:

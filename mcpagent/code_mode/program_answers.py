@@ -104,6 +104,7 @@ async def finished(job: Job, step: Ended | Failed | tuple[PendingCall, ...]) -> 
         own = [*(one.module or one.name for one in program.imports), *submodules_in(job.known_before)]
         memory.modules = tuple(dict.fromkeys([*memory.modules, *(module for module in own if module)]))
         await beside_loop(lambda: memory.remember(ran), is_much=memory.is_long(ran))
+        memory.mark(job.run.conversation.place)
     text = "\n".join(part for part in parts if part)
     text = await beside_loop(lambda: for_model(text), is_much=len(text) > _LONG_OUTPUT)
     error: ToolErrorKind | None = None if isinstance(step, Ended) else "failed"

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -17,9 +18,9 @@ from mcpagent.code_mode.program_source import Program
 from mcpagent.code_mode.results import exception_of, shape_of, value_text
 from mcpagent.code_mode.sandbox import AskedCall, Ended, Failed, Sandbox, Step, Waiting
 from mcpagent.conversation import INNER, CallProgress
-from mcpagent.execution import run_inner_call
+from mcpagent.execution import is_written, run_inner_call, waiting_call
 from mcpagent.mcp.transports.beside_loop import beside_loop, is_large
-from mcpagent.messages import BinaryBlock, Text, ToolCall, ToolResult, ToolsChanged, ToolsShown
+from mcpagent.messages import BinaryBlock, Text, ToolCall, ToolKey, ToolResult, ToolsChanged, ToolsShown
 from mcpagent.run import RunContext, nothing_to_keep
 from mcpagent.text.safe_text import safe_line
 from mcpagent.tool_search.session_tools import SessionTools
@@ -39,6 +40,14 @@ MAX_BLOCKS = 64_000_000
 UNKNOWN_OUTCOME = (
     "The process that made this call ended before it had an answer: it may have run. It was not sent again."
 )
+
+
+_CUT_OFF = (
+    "The program was under way in a process that ended, and cannot continue: its state is lost. It was not run again, "
+    "and no call was sent a second time. Write a program for the rest."
+)
+
+_MAX_SHOWN = 300
 
 
 @dataclass(slots=True)
@@ -86,6 +95,28 @@ class Job:
         found = functions_of(self.session, self.memory.places, [name] if name is not None else [])
         module, _, function = path.partition(".")
         return found.get(module, {}).get(function)
+
+
+def waiting_inner(session: SessionTools, memory: Memory, call_id: str, thread: str) -> PendingCall | None:
+    """Return a call of the program that waits, made from its state and its tool; None if the program has no such call.
+
+    `thread` is the ID of the session.
+    """
+    parent, _, number = call_id.rpartition(INNER)
+    underway = memory.underway
+    asked = [one for one in underway.asked if str(one.id) == number] if underway is not None else []
+    if underway is None or underway.call_id != parent or not asked:
+        return None
+    places = known_places(session, memory.places).by_key
+    names = [name for name in importable(session) if places[session.known[name].definition.key].path == asked[0].path]
+    module, _, function_name = asked[0].path.partition(".")
+    function = functions_of(session, memory.places, names).get(module, {}).get(function_name)
+    arguments = _read(function, asked[0].arguments) if function is not None else json.loads(asked[0].arguments)
+    if isinstance(arguments, str):
+        return None
+    tool = function.tool if function is not None else None
+    call = ToolCall(call_id, tool.name if tool is not None else asked[0].path, arguments)
+    return waiting_call(call, tool, place=underway.place, session=thread)
 
 
 async def driven(job: Job, step: Step) -> Ended | Failed | tuple[PendingCall, ...]:
@@ -157,13 +188,15 @@ async def _answered(job: Job, asked: AskedCall) -> _Answer:
         await asyncio.sleep(asked.seconds)
         return {"return_value": None}
     call_id = f"{job.run.call_id}{INNER}{asked.id}"
-    if (known := job.run.conversation.progress.get(call_id)) is not None and (answer := _kept_answer(known)):
-        job.blocks += known.blocks
-        return answer
+    function = job.function(asked.path)
+    if (known := job.run.conversation.progress.get(call_id)) is not None:
+        answer = _kept_answer(known, _cause(asked, _key_of(job, asked, function)))
+        if answer is not None:
+            job.blocks += known.blocks
+            return answer
     job.calls += 1
     if job.calls > job.options.calls:
         return exception_of(f"this program has made {job.options.calls} calls, which is the limit; end it", "denied")
-    function = job.function(asked.path)
     if function is None:
         gone = "was not shown by a search, or is not there any more"
         return exception_of(f"{ascii(asked.path[:120])[1:-1]} {gone}: use search_tools", "unknown_tool")
@@ -171,11 +204,29 @@ async def _answered(job: Job, asked: AskedCall) -> _Answer:
     arguments = await beside_loop(lambda: _read(function, asked.arguments), is_much=is_much)
     if isinstance(arguments, str):
         return exception_of(arguments, "invalid_arguments")
-    output = await run_inner_call(ToolCall(call_id, function.tool.name, arguments), function.tool, job.run)
-    return output.pending[0] if output.pending else await _given(job, call_id, function.tool, output)
+    shown = f"{asked.path}({safe_line(asked.arguments, _MAX_SHOWN)})"
+    sent = CallProgress(cause=_cause(asked, function.tool.definition.key), shown=shown)
+    output = await run_inner_call(ToolCall(call_id, function.tool.name, arguments), function.tool, job.run, sent)
+    return output.pending[0] if output.pending else await _given(job, call_id, function.tool, output, sent)
 
 
-async def _given(job: Job, call_id: str, tool: Tool, output: ToolOutput) -> dict[str, Any]:
+def _cause(asked: AskedCall, key: ToolKey | None) -> str:
+    """Return the digest of a call's tool and arguments, by which its result is known in the journal."""
+    bound = json.dumps([key, asked.arguments])
+    return hashlib.sha256(bound.encode(errors="surrogatepass")).hexdigest()
+
+
+def _key_of(job: Job, asked: AskedCall, function: Function | None) -> ToolKey | None:
+    """Return the key of the tool that a call names, also if its server is not connected; None if there is none."""
+    if function is not None:
+        return function.tool.definition.key
+    for key, place in job.memory.places.by_key.items():
+        if place.path == asked.path:
+            return key
+    return None
+
+
+async def _given(job: Job, call_id: str, tool: Tool, output: ToolOutput, sent: CallProgress) -> dict[str, Any]:
     """What a tool gave, for the program, and for the process that may have to go on with it."""
     job.changes += output.changes
     text = ""
@@ -201,21 +252,57 @@ async def _given(job: Job, call_id: str, tool: Tool, output: ToolOutput) -> dict
         answer = {"return_value": text}
         kept = ToolResult(call_id, tool.name, (Text(text),))
         if shape := shape_of(text):
-            job.session.catalog.seen_results[tool.definition.key] = shape
+            job.memory.shapes[tool.definition.key] = shape
     if job.is_kept:
-        job.run.conversation.note_progress(call_id, CallProgress(tool.safe_to_repeat, (kept,), blocks=output.blocks))
+        progress = replace(sent, is_repeatable=tool.safe_to_repeat, parts=(kept,), blocks=output.blocks)
+        job.run.conversation.note_progress(call_id, progress)
+        await is_written(job.run)
     return answer
 
 
-def _kept_answer(known: CallProgress) -> dict[str, Any]:
-    """What a call had come to when the process that made it ended; nothing for one that can be made again."""
+def _kept_answer(known: CallProgress, cause: str) -> dict[str, Any] | None:
+    """Return the answer of a call that an ended process made; None if the call can be made again.
+
+    The outcome is unknown if the journal has another call under this ID.
+    """
     part = known.parts[0] if known.parts else None
+    if known.cause != cause or known.is_unknown:
+        return exception_of(UNKNOWN_OUTCOME)
     if not isinstance(part, ToolResult):
-        return exception_of(UNKNOWN_OUTCOME) if known.is_unknown else {}
+        return None
     if part.error is None:
         return {"return_value": part.text}
     answer: dict[str, Any] = json.loads(part.text)
     return answer
+
+
+def cut_off(run: RunContext[Any]) -> ToolOutput:
+    """Report a program that cannot continue: the results of its calls, and the calls whose outcome is unknown."""
+    done: list[str] = []
+    unknown: list[str] = []
+    for call_id, known in run.conversation.progress.items():
+        if not call_id.startswith(f"{run.call_id}{INNER}"):
+            continue
+        answer = _kept_answer(known, known.cause) if known.parts else None
+        if answer is None:
+            unknown.append(f"- {known.shown}")
+        elif "message" in answer:
+            done.append(f"- {known.shown}: {answer['exc_type']}: {answer['message']}")
+        else:
+            done.append(f"- {known.shown}: {answer['return_value'][1:]}")
+    told = [_CUT_OFF]
+    if done:
+        told += ["Calls with a known result:", *done]
+    if unknown:
+        told += ["Calls whose outcome is unknown (they may have run):", *unknown]
+    if not done and not unknown:
+        told.append("None of its calls is recorded here; they may have run.")
+    return ToolOutput.of_text("\n".join(told), error="failed")
+
+
+def has_journaled_calls(run: RunContext[Any]) -> bool:
+    """Return whether the journal has a call of the program that this call runs."""
+    return any(call_id.startswith(f"{run.call_id}{INNER}") for call_id in run.conversation.progress)
 
 
 def _read(function: Function, text: str) -> dict[str, Any] | str:

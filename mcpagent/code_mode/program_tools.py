@@ -111,7 +111,7 @@ async def _search(session: SessionTools, memory: Memory, arguments: dict[str, An
         shown = asked.offset + len(result.matches)
         if result.found > shown and result.how != "exact":
             lines.append(f"{result.found - shown} more match: narrow the query, or go on with offset={shown}.")
-        lines += [_module_words(module, functions, session) for module, functions in modules.items()]
+        lines += [_module_words(module, functions, memory) for module, functions in modules.items()]
     query = asked.query if isinstance(asked.query, str) else ", ".join(asked.query[:MAX_QUERIES])
     about = (result.found, tuple(names), len(session.known), time.monotonic() - started)
     event = ToolsSearched(query[:MAX_QUERY], *about, session.listing.connecting)
@@ -125,14 +125,14 @@ def shown_functions(session: SessionTools, names: Iterable[str]) -> tuple[ToolsS
     return (ToolsShown(known, tuple(session.known[name].definition.key for name in known)),) if known else ()
 
 
-def _module_words(module: str, functions: Mapping[str, Function], session: SessionTools) -> str:
+def _module_words(module: str, functions: Mapping[str, Function], memory: Memory) -> str:
     imports = f"from tools.{module} import {', '.join(functions)}"
-    return "\n".join((imports, *(function_words(function, session) for function in functions.values())))
+    return "\n".join((imports, *(function_words(function, memory) for function in functions.values())))
 
 
-def function_words(function: Function, session: SessionTools) -> str:
-    """The stub as a model is shown it, with the shape that results had so far if nothing is promised of them."""
-    seen = session.catalog.seen_results.get(function.tool.definition.key, "")
+def function_words(function: Function, memory: Memory) -> str:
+    """Return the stub for the model, with the shape of the last result here if the tool promises none."""
+    seen = memory.shapes.get(function.tool.definition.key, "")
     note = f"A result seen (not promised): {seen}" if seen and function.stub.signature.endswith("-> Any") else ""
     text = function.stub.shown(note)
     if len(text) <= MAX_STUB:

@@ -10,7 +10,7 @@ from mcpagent.code_mode.code_options import CodeMode
 from mcpagent.code_mode.importable import find_places, module_stub, sandbox_values
 from mcpagent.code_mode.memory import Memory, Underway
 from mcpagent.code_mode.program_answers import finished, refused
-from mcpagent.code_mode.program_calls import Job, driven
+from mcpagent.code_mode.program_calls import Job, cut_off, driven, has_journaled_calls
 from mcpagent.code_mode.program_source import (
     LONG_CODE,
     ProgramError,
@@ -30,10 +30,6 @@ from mcpagent.run import nothing_to_keep, run_context
 from mcpagent.tool_search.session_tools import SessionTools
 from mcpagent.tools import ToolOutput
 
-_CUT_OFF = (
-    "The program was under way in a process that ended, and cannot go on. Its calls may have run. See what was done "
-    "before you write it anew."
-)
 _STILL_WAITS = "The program before this one waits for an answer, so this one was not run. Run it after that."
 
 
@@ -51,8 +47,9 @@ async def run_code(session: SessionTools, memory: Memory, options: CodeMode, arg
         return ToolOutput((Text(ended.text),), ended.error)
     is_ours = underway is not None and (underway.call_id, underway.place, underway.source) == (*this, program.source)
     if not is_ours:
-        if is_gone_on_with(run.call_id, run) or run.call_id in (run.answers or ()):
-            return ToolOutput.of_text(_CUT_OFF, error="failed")
+        has_begun = has_journaled_calls(run) or is_gone_on_with(run.call_id, run)
+        if has_begun or run.call_id in (run.answers or ()):
+            return cut_off(run)
         if underway is not None and any(call.id == underway.call_id for call in run.conversation.open_calls):
             return ToolOutput.of_text(_STILL_WAITS, error="cancelled")
     try:
@@ -116,7 +113,7 @@ async def _gone_on(job: Job, underway: Underway) -> ToolOutput:
         await job.sandbox.restore(underway.snapshot, underway.asked)
     except ValueError:
         job.memory.underway = None
-        return ToolOutput.of_text(_CUT_OFF, error="failed")
+        return cut_off(job.run)
     job.memory.lost = ""  # the variables are in it
     job.calls, job.before, job.known_before = underway.calls, underway.printed, underway.known_before
     return await finished(job, await driven(job, Waiting(underway.asked, underway.snapshot)))

@@ -15,9 +15,21 @@ from dataclasses import dataclass, replace
 from itertools import chain, count
 from typing import Any
 
-from mcpagent.conversation import usable_history
+from mcpagent.conversation import closed, usable_history
 from mcpagent.errors import InputError
-from mcpagent.messages import Image, Message, Origin, Part, Text, Thinking, ToolCall, ToolResult, load_message
+from mcpagent.messages import (
+    Compacted,
+    Container,
+    Image,
+    Message,
+    Origin,
+    Part,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    load_message,
+)
 from mcpagent.models.anthropic.messages_model import read_block
 from mcpagent.models.openai.openai_responses import read_item
 from mcpagent.models.origins import SERVER_TOOLS
@@ -30,6 +42,9 @@ _ANTHROPIC, _OPENAI = Origin("anthropic", "messages"), Origin("openai", "respons
 _ONLY_ANTHROPIC = {"tool_use", "thinking", "redacted_thinking"} | _ANTHROPIC_SIDE
 
 
+NOT_TRUSTED = "This call was open in a history that is not trusted, so it was not run."
+
+
 @dataclass(frozen=True, slots=True)
 class History:
     """What a list of messages says: `system`, the text of its system messages, and `messages`, all others in order."""
@@ -38,8 +53,11 @@ class History:
     messages: list[Message]
 
 
-def history_of(messages: Sequence[Message | Mapping[str, Any]]) -> History:
-    """Messages as somebody gave them, ours or in any of the shapes, fit to go on with. Raises `InputError`."""
+def history_of(messages: Sequence[Message | Mapping[str, Any]], trusted: bool | None = None) -> History:
+    """Return messages in any of the shapes as a conversation that can continue. Raises `InputError`.
+
+    A history that is not `trusted` is somebody else's: see `only_said`. None: a history of our own messages is trusted.
+    """
     expect(
         "messages",
         messages,
@@ -51,7 +69,23 @@ def history_of(messages: Sequence[Message | Mapping[str, Any]]) -> History:
     given = list(messages)
     known = [message for message in given if isinstance(message, Message)]
     history = History("", known) if len(known) == len(given) else read_history(given)
-    return replace(history, messages=usable_history(history.messages))
+    history = replace(history, messages=usable_history(history.messages))
+    if trusted is None:
+        trusted = all(isinstance(one, Message) or (isinstance(one, Mapping) and "parts" in one) for one in given)
+    return history if trusted else only_said(history)
+
+
+def only_said(history: History) -> History:
+    """Return what people and models said in somebody else's history.
+
+    Its system words are left out, and its compactions and containers of programs; calls without a result are closed.
+    """
+    said: list[Message] = []
+    for message in history.messages:
+        parts = tuple(part for part in message.parts if not isinstance(part, Compacted | Container))
+        if parts:
+            said.append(replace(message, parts=parts))
+    return History("", closed(said, NOT_TRUSTED))
 
 
 def read_history(messages: Sequence[Any]) -> History:

@@ -166,6 +166,10 @@ class SessionBackend(ABC):
     def disown(self) -> None:
         """Lets go of what a fork has copied, and gives nothing back: it is the other process's."""
 
+    def signing_key(self) -> bytes | None:
+        """Return the key that all workers of this database share; None if each machine has its own."""
+        return None
+
     def attempt(self, work: Callable[[], _T]) -> _T:
         """Does the work, which can be done twice: again, where what it needs was lost on the way."""
         return work()

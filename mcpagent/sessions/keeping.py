@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import fields, replace
 from typing import Any
@@ -13,7 +13,14 @@ from mcpagent.conversation import CallProgress, Conversation
 from mcpagent.errors import InputError, RunCancelledError, SessionStoreError
 from mcpagent.messages import Message, Spent
 from mcpagent.sessions.kept import KeptSession, SessionChange, SessionInfo
-from mcpagent.sessions.standing import Standing, progress_from_json, progress_to_json, steps_to_json, to_json
+from mcpagent.sessions.standing import (
+    Standing,
+    programs_to_json,
+    progress_from_json,
+    progress_to_json,
+    steps_to_json,
+    to_json,
+)
 from mcpagent.sessions.store import SessionStore, title_of, written
 from mcpagent.text.safe_text import safe_line
 
@@ -78,11 +85,13 @@ class Keeper:
             self._failure, self._attempt = None, self._attempt + 1
             conversation_keep, changed = 0, set(_NAMES)
             is_less = only_calls = True
+            programs_before: Mapping[str, Any] = {}
         else:
             conversation_keep = min(conversation.written, self._length)
             changed = {name for name in _NAMES if getattr(standing, name) != self._standing[name]}
             only_calls = self._calls is None
             is_less = conversation_keep < self._length
+            programs_before = self._standing["programs"]
         messages = tuple(conversation.messages[conversation_keep:])
         calls = _became_known(None if only_calls else self._calls, conversation.progress)
         if not (messages or changed or calls or only_calls or is_less or standing.ended):
@@ -98,7 +107,7 @@ class Keeper:
             steps=steps_to_json(conversation.steps, conversation_keep) if messages else {},
             calls=calls,
             only_calls=only_calls,
-            values={name: _value(name, standing) for name in sorted(changed)},
+            values=_values(changed, standing, programs_before),
             title=_first_prompt(messages) if conversation_keep == 0 else "",
             folder=self._folder,
             model=model,
@@ -154,6 +163,11 @@ def _became_known(
     return {**dict.fromkeys(before.keys() - progress.keys()), **new}
 
 
+def _values(names: Iterable[str], standing: Standing, programs_before: Mapping[str, Any]) -> dict[str, Any]:
+    values = {name: _value(name, standing) for name in sorted(names) if name != "programs"}
+    return {**values, **programs_to_json(standing.programs, programs_before)}
+
+
 def _value(name: str, standing: Standing) -> Any:
     value = getattr(standing, name)
     return None if value is None or value == getattr(_NOTHING, name) else to_json(name, value)
@@ -205,5 +219,5 @@ def kept_as(info: SessionInfo, conversation: Conversation, standing: Standing, *
         cost_known=spent.cost_known,
     )
     calls = {call: progress_to_json(known) for call, known in conversation.progress.items()}
-    values = {name: value for name in _NAMES if (value := _value(name, standing)) is not None}
+    values = {name: value for name, value in _values(_NAMES, standing, {}).items() if value is not None}
     return KeptSession(now, messages, tuple(conversation.steps), calls, values)

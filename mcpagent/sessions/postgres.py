@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from mcpagent.errors import SessionStoreError
 from mcpagent.sessions.backend import MessageRow, Migrations, SessionBackend
 from mcpagent.sessions.kept import Holder
+from mcpagent.sessions.sealed import new_sealed_key, opened_key
 from mcpagent.text.known_secrets import REDACTED, hide
 from mcpagent.text.safe_text import safe_line
 
@@ -130,6 +131,27 @@ class PostgresBackend(SessionBackend):
         hide(self._password)
         self._durability = durability
         self._connection: psycopg.Connection[tuple[Any, ...]] | None = None
+
+    def signing_key(self) -> bytes | None:
+        """Return the key in the database's own row; None without a password that seals it.
+
+        Session 0 is the store itself; each user of the database has a row there. A changed password makes a new key.
+        """
+        if not self._password:
+            return None
+        name = f"signing key of {self._address.get('user', '')}"
+        known = "SELECT value FROM kept_values WHERE session = 0 AND name = ?"
+        with self.transaction():
+            for (value,) in self.execute(f"{known} FOR UPDATE", (name,)):
+                if (key := opened_key(value, self._password)) is not None:
+                    return key
+                self.execute("DELETE FROM kept_values WHERE session = 0 AND name = ?", (name,))
+            self.execute(
+                "INSERT INTO kept_values(session, name, value) VALUES(0, ?, ?) ON CONFLICT DO NOTHING",
+                (name, new_sealed_key(self._password)),
+            )
+            [(value,)] = self.execute(known, (name,))  # another worker may have been faster
+        return opened_key(value, self._password)
 
     @property
     def is_open(self) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from mcpagent.approval import PendingCall
+from mcpagent.approval import PendingCall, PendingKind
 from mcpagent.conversation import CallProgress
 from mcpagent.messages import (
     Message,
@@ -38,7 +38,6 @@ class Beginning:
     wants_instructions: bool = False
     how_found: tuple[bool, bool, str | None] = (False, False, None)
     offered: tuple[ToolDefinition, ...] = ()
-    given_length: int = 0
 
 
 MAX_KNOWN = 2_000
@@ -120,6 +119,7 @@ class Announced:
 class Standing:
     """All of it. `spent` is what earlier runs took, `state` the namespaces of the `ToolContext` as plain JSON data.
 
+    `pending` are the calls that wait; from a store they have an ID and a kind alone.
     `durable` is the ID of the durable run that owns the session until it ends; `ended` is one that ends now.
     `trace` names its last run in traces, for a run that goes on with it.
     `output` is what the answer of the run is to be, by its schema, while it is not over or its calls wait.
@@ -142,7 +142,22 @@ class Standing:
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Standing:
         """As a store has it. Raises `KeyError`, `TypeError`, `ValueError` or `InputError` for anything else."""
-        return cls(**{name: read(values[name]) for name, (_, read) in _FORMS.items() if values.get(name) is not None})
+        known = {name: read(values[name]) for name, (_, read) in _FORMS.items() if values.get(name) is not None}
+        return cls(**known, programs=programs_in(values))
+
+
+_PROGRAMS = "programs/"
+
+
+def programs_in(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parts of `Standing.programs`, each of which a store keeps as a value of its own."""
+    return {name.removeprefix(_PROGRAMS): data for name, data in values.items() if name.startswith(_PROGRAMS)}
+
+
+def programs_to_json(now: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values that differ; None for a part that is gone."""
+    names = [*now, *(name for name in before if name not in now)]
+    return {f"{_PROGRAMS}{name}": now.get(name) for name in names if now.get(name) != before.get(name)}
 
 
 _AS_IT_IS = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
@@ -164,13 +179,19 @@ def written_json(data: Any) -> str:
 def progress_to_json(progress: CallProgress) -> Any:
     """As a store keeps it."""
     parts = _parts_to_json(progress.parts)
-    return {"is_repeatable": progress.is_repeatable, "parts": parts, "times_sent": progress.times_sent}
+    data = {"is_repeatable": progress.is_repeatable, "parts": parts, "times_sent": progress.times_sent}
+    return {**data, "cause": progress.cause, "shown": progress.shown} if progress.cause else data
 
 
 def progress_from_json(data: Any) -> CallProgress:
     """What `progress_to_json` gave."""
-    times_sent = int(data.get("times_sent", 1))
-    return CallProgress(bool(data["is_repeatable"]), _parts_from_json(data["parts"]), times_sent=times_sent)
+    return CallProgress(
+        bool(data["is_repeatable"]),
+        _parts_from_json(data["parts"]),
+        times_sent=int(data.get("times_sent", 1)),
+        cause=str(data.get("cause", "")),
+        shown=str(data.get("shown", "")),
+    )
 
 
 def steps_to_json(steps: Sequence[Step], first: int) -> dict[int, Any]:
@@ -206,6 +227,17 @@ def to_json(name: str, value: Any) -> Any:
     return _FORMS[name][0](value)
 
 
+def which_wait(pending: Sequence[PendingCall]) -> list[dict[str, str]]:
+    """Return which calls wait, and for what; the request itself is made again from the history and the tool."""
+    return [{"call_id": call.call_id, "kind": call.kind} for call in pending]
+
+
+def _waiting_from_json(data: Any) -> PendingCall:
+    kind: PendingKind = "external" if data["kind"] == "external" else "approval"
+    call_id = str(data["call_id"])
+    return PendingCall(kind, call_id, tool="", arguments={}, server=None, description="", fingerprint="")
+
+
 def _parts_to_json(parts: Sequence[Part]) -> Any:
     return json.loads(dump_message(Message("tool", tuple(parts))))["parts"] if parts else []
 
@@ -222,7 +254,6 @@ def _beginning_to_json(beginning: Beginning) -> Any:
         "wants_instructions": beginning.wants_instructions,
         "how_found": beginning.how_found,
         "offered": offered,
-        "given_length": beginning.given_length,
     }
 
 
@@ -236,7 +267,6 @@ def _beginning_from_json(data: Any) -> Beginning:
         bool(data["wants_instructions"]),
         (bool(searching), bool(provider_searches), load),
         changed.added,
-        int(data["given_length"]),
     )
 
 
@@ -257,8 +287,8 @@ _FORMS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
         ),
     ),
     "pending": (
-        lambda pending: [call.to_json() for call in pending],
-        lambda data: tuple(PendingCall.from_json(call) for call in data),
+        which_wait,
+        lambda data: tuple(map(_waiting_from_json, data)),
     ),
     "announced": (
         lambda it: {"parts": _parts_to_json(it.parts), "unanswered_prompt": it.unanswered_prompt},
@@ -276,6 +306,5 @@ _FORMS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
         dict,
         lambda data: {"name": str(data["name"]), "description": str(data["description"]), "schema": data["schema"]},
     ),
-    "programs": (dict, dict),
 }
 """By name of the field: to JSON, and back."""

@@ -66,6 +66,7 @@ class SessionStore:
         self._values = {*secrets_in(os.environ), *secrets}
         self._redactor: tuple[frozenset[str], Redact] | None = None
         self._worker: Worker | None = None
+        self._signing_key: Future[bytes | None] | None = None
         self._kept: set[str] = set()
         self._users: Counter[str] = Counter()
         """How many have each session in this process; the worker counts, so that all is in the order it was asked."""
@@ -83,6 +84,20 @@ class SessionStore:
         """Replaces these too in what is written from now on."""
         self._values.update(values)
         self._redactor = None
+
+    def read_signing_key(self) -> Future[bytes | None]:
+        """Read the key that all workers of this store share, once; it gives None if each machine has its own."""
+        if self._signing_key is None:
+            self._signing_key = self._do(self._backend.signing_key)
+        return self._signing_key
+
+    def signing_key(self) -> bytes | None:
+        """Return the key that `read_signing_key` reads; None also if the store cannot be read."""
+        try:
+            return self._result(self.read_signing_key())
+        except SessionStoreError:
+            self._signing_key = None  # the next one asks again
+            return None
 
     # -- one session, as an agent uses it -----------------------------------------------------------------------------
 
@@ -277,8 +292,6 @@ class SessionStore:
         others: dict[str, str | None] = {"spent": None, "durable": None}
         if length is not None and length < len(kept.messages):
             others |= {"run": None, "pending": None, "announced": None}
-        elif waiting := kept.values.get("pending"):
-            others["pending"] = self.as_json([{**call, "session": copy} for call in waiting])
         self._result(self._do(lambda: self._backend.fork(session, copy, length, others)))
         return copy
 
@@ -339,7 +352,7 @@ class SessionStore:
         if self._worker is not None:
             self._worker = None
             self._end.detach()
-        self._kept, self._users = set(), Counter()
+        self._kept, self._users, self._signing_key = set(), Counter(), None
         self._backend.forked()
 
     def _result(self, future: Future[_T]) -> _T:

@@ -107,7 +107,6 @@ class Shared:
         self._index: SharedIndex | None = None
         self._tokens: dict[str, list[tuple[ToolDefinition, int]]] = {}
         self._keys: dict[tuple[str | None, ...], ToolKey] = {}
-        self.seen_results: dict[ToolKey, str] = {}
         self.counted = 0
         """How many definitions were counted."""
 
@@ -188,11 +187,6 @@ class Catalog:
         self.is_grown = False
         """Whether a new one of the same listing would have other names or places."""
         self._take(listing.tools, others)
-
-    @property
-    def seen_results(self) -> dict[ToolKey, str]:
-        """The shape that results of a tool had, of those that programs called."""
-        return self._of_all.seen_results
 
     @property
     def reserved(self) -> frozenset[str]:

@@ -185,7 +185,7 @@ async def test_where_its_state_is_not_kept_it_is_not_begun_again() -> None:
         session = agent.session(messages=history)
         assert [call.tool for call in session.pending] == ["run_code"]
         assert await session.resume([call.approve() for call in session.pending]) == "done"
-        assert "cannot go on" in last_result(session.messages)
+        assert "cannot continue" in last_result(session.messages)
     assert tools.ran == before
 
 

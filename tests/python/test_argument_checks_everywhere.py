@@ -126,7 +126,11 @@ CALLS: dict[str, tuple[Callable[..., Any], Any, dict[str, Any]]] = {
     "Agent.ask": (method("ask"), Agent.ask, {"prompt": "hello"}),
     "Agent.run": (method("run"), Agent.run, {"prompt": "hello"}),
     "Agent.stream": (streamed, Agent.stream, {"prompt": "hello"}),
-    "Agent.ask_with_history": (method("ask_with_history"), Agent.ask_with_history, {}),
+    "Agent.ask_with_history": (
+        method("ask_with_history"),
+        Agent.ask_with_history,
+        {"messages": [Message("user", (Text("hello"),))]},
+    ),
     "Agent.complete": (method("complete"), Agent.complete, {}),
     "Agent.search": (method("search"), Agent.search, {"query": "add"}),
     "Agent.rewind": (method("rewind"), Agent.rewind, {}),
@@ -220,7 +224,8 @@ TAKEN: Mapping[str, str] = {
     "Agent.as_tool": (
         "name=x; description=x; output_type=None {} class; defer_loading=None True; timeout_seconds=None 5"
     ),
-    "Agent.session": "id=None x; messages=None []; tool_context=None; limits=None",
+    "Agent.session": "id=None x; messages=None []; tool_context=None; limits=None; trusted=None True",
+    "Agent.ask_with_history": "trusted=None True",
     "Agent.ask": "prompt=x; output_type=None; tool_context=None; limits=None",  # what it answers is of no other type
     "Agent.run": "prompt=x; output_type=None {} class; tool_context=None; limits=None",
     "Agent.stream": "prompt=x; output_type=None {} class; tool_context=None; limits=None",

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 
 from mcpagent.messages import dump_messages
 from mcpagent.sessions.export.transcript import Transcript
-from mcpagent.sessions.standing import steps_to_json
+from mcpagent.sessions.standing import steps_to_json, which_wait
 
 SCHEMA = "mcpagent.session/1"
 
@@ -34,7 +34,7 @@ def as_json(transcript: Transcript) -> str:
         "servers": list(transcript.standing.told.descriptions),
         "system": transcript.standing.beginning.system,
         "spent": asdict(transcript.spent),
-        "pending": [call.to_json() for call in transcript.standing.pending],
+        "pending": which_wait(transcript.standing.pending),
         "steps": [{"place": place, **step} for place, step in sorted(steps_to_json(session.steps, 0).items())],
         "messages": dump_messages(session.messages),
     }

@@ -217,7 +217,8 @@ async def test_an_answer_is_for_one_resource_and_another_process_can_give_it(tmp
     for messages, expected in ((forged, []), (history, [("resources/read", "file:///etc/passwd")])):
         model = ScriptedModel(["ok"])
         async with Agent(model, mcp_config=config, server_options=PATIENT, approval=True) as agent:
-            await agent.session(messages=messages).resume([PendingCall.from_json(request.to_json()).approve()])
+            session = agent.session(request.session, messages=messages)
+            await session.resume([PendingCall.from_json(request.to_json()).approve()])
         assert received(log) == expected
 
 
