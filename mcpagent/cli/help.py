@@ -12,7 +12,6 @@ TOP_LEVEL_HELP = """\
 mcpagent - an agent with any number of MCP tools: it searches, adds what it needs, and calls it
   mcpagent                                 chat (works without a key or configuration)
   mcpagent -p "what time is it in Tokyo"   one answer on stdout
-  git diff | mcpagent -p "write a commit message"
 
 Commands
   chat                     talk to the agent in the terminal

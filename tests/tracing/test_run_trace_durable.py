@@ -12,7 +12,7 @@ import pytest
 from mcpagent import Agent, Wrapper
 from mcpagent.tracing import TraceSpan, Tracing
 from mcpagent.tracing.otlp_lines import spans_in
-from tests.durable.test_steps_gone_on_with import QUESTION, durable_in, model, paying, served
+from tests.durable.test_runner_gone_on_with import QUESTION, durable_in, model, paying, served
 from tests.tracing.traced import Traced
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
