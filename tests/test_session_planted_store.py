@@ -12,7 +12,7 @@ import pytest
 
 from mcpagent import Agent, CallsPendingError, InputError, ScriptedModel, SessionStore, ToolCall, approval_required
 from tests.code_mode.programs_scene import SEARCH, Tools
-from tests.code_mode.test_programs_that_wait import agent_of, last_result, run_code
+from tests.code_mode.test_program_answers import agent_of, last_result, run_code
 
 pytestmark = pytest.mark.anyio
 
