@@ -13,7 +13,6 @@ mcpagent - an agent with any number of MCP tools: it searches, adds what it need
   mcpagent                                 chat (works without a key or configuration)
   mcpagent -p "what time is it in Tokyo"   one answer on stdout
   git diff | mcpagent -p "write a commit message"
-
 Commands
   chat                     talk to the agent in the terminal
   ask PROMPT [FILES]       one answer and exit; the same as -p; reads stdin
