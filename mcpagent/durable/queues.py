@@ -39,7 +39,7 @@ _SEAT = re.compile(r"mcpagent worker ([0-9a-f]{32}) ([\w.-]{1,40}) (.{1,120})")
 """The name of a queue that has no runs: it says that a process serves one, and which."""
 
 POLL_SECONDS = 0.2
-WAITING_POLL_SECONDS = 1.0
+WAITING_POLL_SECONDS = 2.0
 """A poll of a queue takes milliseconds of CPU, and runs that wait for their session have time."""
 
 MAX_COMPARED = 100

@@ -58,10 +58,11 @@ def watched(store: SessionStore, at: Callable[[str], None]) -> None:
         write(session, rows)
         at("after a write")
 
-    def holding(session: str) -> None:
+    def holding(session: str) -> float:
         at("before it is held")
-        hold(session)
+        updated = hold(session)
         at("after it is held")
+        return updated
 
     def executing(sql: str, values: Any = ()) -> Any:
         nonlocal statements
