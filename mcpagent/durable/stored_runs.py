@@ -123,7 +123,7 @@ class StoredRuns:
         state = state_of(status)
         if record.ended is not None:
             state = record.ended.state
-        elif record.is_under_way:
+        elif record.is_under_way and state != "failed":
             state = "running"
         asked, changed = status.created_at or 0, status.updated_at or 0
         return StoredRun(run, session, state, asked / 1_000, changed / 1_000, record.ended)
