@@ -1,12 +1,12 @@
-"""What a step of a durable run costs, and how long it takes until another worker goes on.
+"""What a durable run costs in CPU, and how long it takes until another worker resumes one.
 
-    python benchmarks/durable.py [--steps 100] [--postgres postgresql://...]
+    python benchmarks/durable.py [--runs 50] [--sizes 0 1000 5000] [--postgres postgresql://...]
 
-One run of so many calls of a tool that does nothing, so each call is three steps: the request, that it is sent, what it
-gave. CPU is the process's own, user and system, less what the same run takes without the engine. Then a run whose
-worker kills itself in its third step, five times: the time from the start of another worker to the answer, start-up
-included.
-Without `--postgres` it is measured on SQLite alone; needs `pip install -e '.[durable]'`.
+A worker answers one prompt after the other, each a run of its own, in a session that has so many messages. CPU is the
+worker's own, user and system, from `start` to `result`; the model is scripted and answers at once. A worker also looks
+for new runs all the time: its CPU while it has none is printed too, and is a part of the CPU of the runs. Then a worker
+kills itself in the third request of a run, five times: the time from the start of another worker to the answer, with
+its start-up. Without `--postgres` it is measured on SQLite alone; needs `pip install -e '.[durable]'`.
 """
 
 from __future__ import annotations
@@ -19,15 +19,17 @@ import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from mcpagent import Agent, Limits, RunOptions, ScriptedModel, SessionStore, ToolCall
+from mcpagent import Agent, Message, ScriptedModel, SessionStore, Text, ToolCall
 from mcpagent.durable import DurableRuns
 from mcpagent.models.base import ModelRequest
 
 TAKEOVERS = 5
+IDLE_SECONDS = 5.0
 
 
 def nothing(number: int) -> str:
@@ -35,57 +37,58 @@ def nothing(number: int) -> str:
     return f"nothing {number}"
 
 
-def agent_for(calls: int, store: SessionStore, durable: DurableRuns | None, dies_at: int = -1) -> Agent[Any]:
+def agent_for(store: SessionStore, *, dies_at: int = -1) -> Agent[Any]:
+    """Its run makes four calls; one that `dies_at` a request kills its process there."""
+
     def reply(request: ModelRequest) -> ToolCall | str:
         done = sum(len(message.tool_results) for message in request.messages)
         if done == dies_at:
             os.kill(os.getpid(), signal.SIGKILL)
-        return ToolCall(f"call{done}", "nothing", {"number": done}) if done < calls else "done"
+        return ToolCall(f"call{done}", "nothing", {"number": done}) if done < 4 else "done"
 
-    options = RunOptions(limits=Limits(turns=calls + 2))
-    wrappers = [durable] if durable is not None else []
-    return Agent(
-        ScriptedModel([reply] * (calls + 2)), tools=[nothing], options=options, sessions=store, wrappers=wrappers
+    return Agent(ScriptedModel([reply] * 9), tools=[nothing], sessions=store)
+
+
+def messages(count: int) -> list[Message]:
+    words = "What was said here is a sentence of some length, as people write it. "
+    return [Message("user" if place % 2 == 0 else "assistant", (Text(f"{place} {words}"),)) for place in range(count)]
+
+
+async def measured(size: int, runs: int, engine: str, where: str) -> None:
+    store, durable = SessionStore(where), DurableRuns(engine)
+    agent = Agent(ScriptedModel(["It is done."] * (runs + 3)), sessions=store)
+    async with agent, durable.serving(agent):
+        session = uuid4().hex
+        begun = agent.session(session, messages=messages(size))
+        await begun.ask("go")
+        begun.give_back()
+        await (await durable.start("go", session=session)).result(60)  # reads the session
+        started = time.process_time()
+        await asyncio.sleep(IDLE_SECONDS)
+        idle = (time.process_time() - started) / IDLE_SECONDS
+        started = time.process_time()
+        for _ in range(runs):
+            await (await durable.start("go", session=session)).result(60)
+        cpu = (time.process_time() - started) / runs
+    store.close()
+    print(
+        f"{size:,} messages: {cpu * 1000:.1f} ms of CPU a run; {idle * 1000:.0f} ms a second without runs", flush=True
     )
 
 
-async def without_engine(calls: int, where: str) -> float:
-    store = SessionStore(where)
-    async with agent_for(calls, store, None) as agent:
-        await agent.session("warm").ask("go")
-    async with agent_for(calls, store, None) as agent:
-        started = time.process_time()
-        await agent.session(uuid4().hex).ask("go")
-        seconds = time.process_time() - started
-    store.close()
-    return seconds
-
-
-async def with_engine(calls: int, runs: str, where: str) -> float:
-    store, durable = SessionStore(where), DurableRuns(runs)
-    agent = agent_for(calls, store, durable)
-    async with agent, durable.serving(agent):
-        started = time.process_time()
-        await (await durable.start("go")).result(300)
-        seconds = time.process_time() - started
-    store.close()
-    return seconds
-
-
-async def die(runs: str, where: str, run: str) -> None:
-    durable = DurableRuns(runs)
-    agent = agent_for(4, SessionStore(where), durable, dies_at=2)
+async def die(engine: str, where: str, run: str) -> None:
+    durable, agent = DurableRuns(engine), agent_for(SessionStore(where), dies_at=2)
     async with agent, durable.serving(agent):
         await (await durable.start("go", run=run)).result(60)
 
 
-async def takeover(runs: str, where: str) -> float:
+async def takeover(engine: str, where: str) -> float:
     run = uuid4().hex
-    process = await asyncio.create_subprocess_exec(sys.executable, __file__, "--die", runs, where, run)
+    process = await asyncio.create_subprocess_exec(sys.executable, __file__, "--die", engine, where, run)
     await asyncio.wait_for(process.wait(), 120)
     started = time.monotonic()
-    store, durable = SessionStore(where), DurableRuns(runs)
-    agent = agent_for(4, store, durable)
+    store, durable = SessionStore(where), DurableRuns(engine)
+    agent = agent_for(store)
     async with agent, durable.serving(agent):
         await (await durable.run(run)).result(60)
         seconds = time.monotonic() - started
@@ -93,13 +96,12 @@ async def takeover(runs: str, where: str) -> float:
     return seconds
 
 
-async def measure(name: str, calls: int, runs: str, where: str) -> None:
-    less = await without_engine(calls, where)
-    cpu = await with_engine(calls, runs, where) - less
-    steps = 3 * calls + 2
-    times = [await takeover(runs, where) for _ in range(TAKEOVERS)]
-    print(f"{name}: {cpu / steps * 1000:.1f} ms of CPU a step over {steps} steps, ", end="")
-    print(f"gone on with by another worker in {statistics.median(times):.1f} s (median of {TAKEOVERS})")
+async def measure(name: str, sizes: Sequence[int], runs: int, engine: str, where: str) -> None:
+    print(name)
+    for size in sizes:
+        await measured(size, runs, engine, where)
+    times = [await takeover(engine, where) for _ in range(TAKEOVERS)]
+    print(f"resumed by another worker in {statistics.median(times):.1f} s (median of {TAKEOVERS})")
 
 
 def main() -> None:
@@ -107,13 +109,15 @@ def main() -> None:
         asyncio.run(die(*sys.argv[2:]))
         return
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--steps", type=int, default=100, help="calls of the run that is measured (default: 100)")
+    parser.add_argument("--runs", type=int, default=50, help="runs of each length (default: 50)")
+    parser.add_argument("--sizes", type=int, nargs="+", default=[0, 1_000, 5_000], help="messages before the runs")
     parser.add_argument("--postgres", help="a database of its own, which is filled")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        asyncio.run(measure("SQLite", options.steps, str(Path(folder, "runs.db")), str(Path(folder, "sessions.db"))))
+        files = str(Path(folder, "runs.db")), str(Path(folder, "sessions.db"))
+        asyncio.run(measure("SQLite", options.sizes, options.runs, *files))
     if options.postgres:
-        asyncio.run(measure("PostgreSQL", options.steps, options.postgres, options.postgres))
+        asyncio.run(measure("PostgreSQL", options.sizes, options.runs, options.postgres, options.postgres))
 
 
 if __name__ == "__main__":

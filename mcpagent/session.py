@@ -392,8 +392,9 @@ class Session(WaysToAsk[Deps]):
     def _account(self, run: RunContext[Any], earlier: int) -> None:
         """Counts what a run took that began behind so many messages, and notes what is left to do of it."""
         tally, conversation = run.tally, run.conversation
-        if conversation is not self._conversation:  # begun anew, or given back meanwhile
-            self._spent += tally.so_far
+        if conversation is not self._conversation:
+            if run.thread_id == self.id:  # else a new conversation was begun, whose cost starts at zero
+                self._spent += tally.so_far
             return
         if tally.is_over:
             self._spent += tally.so_far

@@ -39,7 +39,7 @@ _SEAT = re.compile(r"mcpagent worker ([0-9a-f]{32}) ([\w.-]{1,40}) (.{1,120})")
 """The name of a queue that has no runs: it says that a process serves one, and which."""
 
 POLL_SECONDS = 0.2
-WAITING_POLL_SECONDS = 1.0
+WAITING_POLL_SECONDS = 2.0
 """A poll of a queue takes milliseconds of CPU, and runs that wait for their session have time."""
 
 MAX_COMPARED = 100
@@ -132,7 +132,7 @@ class RunQueue:
             load_input=False,
             load_output=False,
         )
-        first = min(unfinished, key=_order, default=None)
+        first = min(unfinished, key=order_of, default=None)
         own = next((status for status in unfinished if status.workflow_id == run), None)
         if own is None or first is None:
             return RunTurn() if len(unfinished) == MAX_COMPARED else None
@@ -169,7 +169,8 @@ def owner_of(session: str, user: str) -> str:
     return hashlib.sha256(owner.encode(errors="surrogatepass")).hexdigest()[:32]
 
 
-def _order(status: WorkflowStatus) -> tuple[int, int, str]:
+def order_of(status: WorkflowStatus) -> tuple[int, int, str]:
+    """Return the place of a run among others, by when it was asked for."""
     return status.created_at or 0, int((status.attributes or {}).get("asked") or 0), status.workflow_id
 
 

@@ -88,7 +88,8 @@ class DurableRun:
         record = await self._runs.record_of(self)
         if record.ended is not None:
             return record.ended.state
-        return "running" if record.is_under_way else state_of(await _status(self.id))
+        state = state_of(await _status(self.id))
+        return "running" if record.is_under_way and state != "failed" else state
 
 
 class DurableRuns:
@@ -254,13 +255,23 @@ class DurableRuns:
             record = await self.record_of(run)
             if record.ended is not None:
                 return record.ended
-            if loop.time() > ask_engine_at and not record.is_under_way:
+            if loop.time() > ask_engine_at:
                 ask_engine_at = loop.time() + ASK_ENGINE_SECONDS
-                status = await _found(run.id)
-                record = await self.record_of(run)  # it may have ended in between
-                if record.ended is None and (status is None or state_of(status) not in ("waiting", "running")):
-                    return _end_told_by_engine(run, status)
+                if (end := await self._end_without_session(run)) is not None:
+                    return end
             await runner.is_freed_within(POLL_SECONDS)
+
+    async def _end_without_session(self, run: DurableRun) -> RunEnded | None:
+        """Return the end of a run that its session will never have; None while a worker may still bring it to one."""
+        status = await _found(run.id)
+        state = state_of(status) if status is not None else "failed"
+        if state in ("waiting", "running"):
+            return None
+        record = await self.record_of(run)  # it may have ended in between
+        if record.is_under_way and state == "cancelled":  # by a worker that may have died before it saw that
+            await written(self._require_serving().store.cancel_run(run.session, run.id))
+            return None
+        return record.ended or _end_told_by_engine(run, status)
 
     async def never_served(self, run: DurableRun) -> None:
         """Raises `AgentStateError` when no worker has done runs like this one for long."""

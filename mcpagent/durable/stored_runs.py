@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mcpagent.durable.database import EngineConnection, EngineDatabase
-from mcpagent.durable.queues import WORKFLOW_NAME, State, state_of
+from mcpagent.durable.queues import WORKFLOW_NAME, State, order_of, state_of
 from mcpagent.errors import InputError, McpAgentError
 from mcpagent.sessions.run_ended import RunEnded
 from mcpagent.sessions.store import SessionStore
@@ -62,7 +62,7 @@ class StoredRuns:
             found = client.list_workflows(
                 name=WORKFLOW_NAME, user=session, limit=limit, sort_desc=True, load_input=False, load_output=False
             )
-            return [self._run(status) for status in found]
+            return [self._run(status) for status in sorted(found, key=order_of, reverse=True)]
 
     def find(self, run: str) -> StoredRun:
         """Return the run of this ID. Raises `InputError` if there is none."""
@@ -123,7 +123,7 @@ class StoredRuns:
         state = state_of(status)
         if record.ended is not None:
             state = record.ended.state
-        elif record.is_under_way:
+        elif record.is_under_way and state != "failed":
             state = "running"
         asked, changed = status.created_at or 0, status.updated_at or 0
         return StoredRun(run, session, state, asked / 1_000, changed / 1_000, record.ended)

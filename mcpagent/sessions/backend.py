@@ -68,11 +68,15 @@ class OutputRow:
 
 @dataclass(frozen=True, slots=True)
 class RunRow:
-    """A durable run as its session has it: the run under way in the session, as JSON; the end of this one, as JSON."""
+    """A durable run as its session has it: the run under way in the session, as JSON; the end of this one, as JSON.
+
+    `updated` is the time of the last write of the session.
+    """
 
     under_way: str = ""
     is_cancelled: bool = False
     ended: str | None = None
+    updated: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,13 +323,14 @@ class SessionBackend(ABC):
         """The state of a run in its session; all of it unset if the session does not know the run."""
         with self.transaction(writes=False):
             found = self.execute("SELECT is_cancelled, ended FROM runs WHERE session = ? AND id = ?", (session, run))
-            under_way = self.execute(
-                "SELECT v.value FROM kept_values v JOIN sessions s ON s.number = v.session"
-                " WHERE s.id = ? AND v.name = 'durable'",
+            sessions = self.execute(
+                "SELECT v.value, s.updated FROM sessions s"
+                " LEFT JOIN kept_values v ON v.session = s.number AND v.name = 'durable' WHERE s.id = ?",
                 (session,),
             )
         is_cancelled, ended = found[0] if found else (0, None)
-        return RunRow(str(under_way[0][0]) if under_way else "", bool(is_cancelled), ended)
+        under_way, updated = sessions[0] if sessions else (None, 0.0)
+        return RunRow(str(under_way or ""), bool(is_cancelled), ended, float(updated))
 
     def cancel_run(self, session: str, run: str, under_way: str, ended: str) -> None:
         """Marks a run, which may not have begun, so that it ends before its next step.

@@ -73,12 +73,14 @@ class RunEnded:
 class RunRecord:
     """The state of one run in its session. `is_under_way`: a worker began it, and it has not ended.
 
-    `is_cancelled`: its owner cancelled it, so it ends before its next step.
+    `is_cancelled`: its owner cancelled it, so it ends before its next step. `updated` is the time of the last write of
+    the session, in seconds since 1970.
     """
 
     is_under_way: bool = False
     is_cancelled: bool = False
     ended: RunEnded | None = None
+    updated: float = 0.0
 
 
 def ended_to_json(ended: RunEnded) -> dict[str, Any]:

@@ -173,7 +173,7 @@ class SessionStore:
         def work() -> RunRecord:
             row = self._backend.run_row(session, run)
             ended = ended_from_json(run, json.loads(row.ended)) if row.ended is not None else None
-            return RunRecord(row.under_way == self.as_json(run), row.is_cancelled, ended)
+            return RunRecord(row.under_way == self.as_json(run), row.is_cancelled, ended, row.updated)
 
         return self._do(work)
 

@@ -12,6 +12,7 @@ from mcpagent.cli.chat.resumed import finished_length, last_request, questions_o
 from mcpagent.cli.chat.session_picker import pick_session
 from mcpagent.cli.chat.slash.desk import Desk, Leave
 from mcpagent.cli.chat.startup import Startup
+from mcpagent.cli.chat.watching import watched_to_end
 from mcpagent.cli.frame.kept_sessions import last_here, meant_sessions, resume_words, short_id
 from mcpagent.cli.frame.options import Options
 from mcpagent.cli.may_run.approvals import Approvals
@@ -85,7 +86,8 @@ class GoingOn:
     async def go_on_with(self, session: str) -> None:
         """Makes it the chat's conversation, shows its last words, and asks about calls that wait.
 
-        One that another process has can be gone on with in a copy. Raises `SessionStoreError`.
+        One that a durable run has is watched until it ends; one that another process has can be gone on with in a
+        copy. Raises `SessionStoreError`.
         """
         desk, store = self.desk, self.store
         assert store is not None
@@ -93,6 +95,12 @@ class GoingOn:
         try:
             await desk.agent.go_on_with(session)
         except SessionBusyError as error:
+            kept = await asyncio.to_thread(store.read, session)
+            run = str(kept.values.get("durable") or "")
+            if run:
+                if await watched_to_end(desk, store, session, run, self.choose):
+                    await self.go_on_with(session)
+                return
             copy = await self._copy_of(store, error)
             if copy is None:
                 return

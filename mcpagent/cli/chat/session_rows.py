@@ -14,8 +14,9 @@ from mcpagent.cli.chat.status_line import short_model
 from mcpagent.cli.frame.configuration import short_path
 from mcpagent.cli.frame.figures import counted, money
 from mcpagent.cli.frame.kept_sessions import ago, short_id
-from mcpagent.cli.screen.lines import MAX_WIDTH, column
+from mcpagent.cli.screen.lines import MAX_WIDTH, column, short_arguments
 from mcpagent.cli.screen.terminal import Terminal
+from mcpagent.messages import Message
 from mcpagent.sessions import Found, SessionInfo
 from mcpagent.text.safe_text import safe_line, safe_text
 
@@ -120,3 +121,17 @@ def info_document(info: SessionInfo) -> dict[str, Any]:
         "is_named": info.is_named,
         "held_by": {"pid": holder.pid, "host": holder.host, "since": holder.since} if holder is not None else None,
     }
+
+
+def message_lines(message: Message, terminal: Terminal) -> list[Text]:
+    """A question, an answer behind a bar, each call as one line."""
+    lines: list[Text] = []
+    if message.role == "user":
+        lines += [Text(""), Text.assemble(("> ", "user"), safe_text(message.text).strip())]
+    elif message.role == "assistant" and message.text.strip():
+        lines += quoted_lines(message.text.strip(), terminal)
+    for call in message.tool_calls:
+        arguments = short_arguments(call.arguments)
+        name = safe_line(call.name, 80)
+        lines.append(Text.assemble(f"  {terminal.glyphs.call} ", (name, "tool"), (f"  {arguments}", "dim")))
+    return lines

@@ -28,7 +28,7 @@ from mcpagent.text.safe_text import safe_line
 @dataclass(frozen=True, slots=True)
 class Status:
     """What there is to say. Tools and tokens are those of the next request, `used` the input tokens of the last one,
-    of the `window`."""
+    of the `window`. `spent` is the cost of this conversation, `total` that of all conversations of this process."""
 
     model: str
     approve: str = "ask"
@@ -40,6 +40,7 @@ class Status:
     used: int = 0
     window: int | None = None
     spent: Spent = field(default_factory=Spent)
+    total: Spent = field(default_factory=Spent)
 
     @classmethod
     def of(cls, agent: Agent, approve: str, used: int, *, is_started: bool) -> Status:
@@ -58,7 +59,8 @@ class Status:
             known_tokens=known_tokens,
             used=used,
             window=window_of(agent),
-            spent=agent.spent,
+            spent=agent.own_session.spent,
+            total=agent.spent,
         )
 
     @property
@@ -88,7 +90,7 @@ def context_window_of(model: str) -> int | None:
 
 
 def status_line(status: Status, glyphs: Glyphs, width: int) -> str:
-    """` model │ ctx 2% 4.1k/200k │ tools 3/527 · 0.6k of 100k (-99%) │ mcp 61 ok 8.. 1! │ ask `.
+    """` model │ ctx 2% 4.1k/200k │ tools 3/527 · 0.6k of 100k (-99%) │ mcp 61 ok 8.. 1! │ $0.02 │ all $0.30 │ ask `.
 
     Drops fields from the right; the last one is the approval mode.
     """
@@ -105,6 +107,8 @@ def status_line(status: Status, glyphs: Glyphs, width: int) -> str:
         fields.append(servers_field(status))
     if status.spent.usage != Usage():
         fields.append(money(status.spent.dollars, known=status.spent.cost_known))
+    if status.total.usage not in (Usage(), status.spent.usage):
+        fields.append(f"all {money(status.total.dollars, known=status.total.cost_known)}")
     line = ""
     for item in (*fields, status.approve):
         longer = f"{line} {glyphs.bar} {item}" if line else f" {item}"
@@ -144,7 +148,11 @@ def status_document(status: Status, folder: str) -> dict[str, Any]:
             "connecting": status.count("connecting"),
             "failed": status.count("failed"),
         },
-        "cost": {"total_cost_usd": status.spent.dollars, "known": status.spent.cost_known},
+        "cost": {
+            "total_cost_usd": status.spent.dollars,
+            "known": status.spent.cost_known,
+            "process_cost_usd": status.total.dollars,
+        },
         "approve": status.approve,
     }
 

@@ -7,7 +7,7 @@ from datetime import datetime
 from rich.text import Text
 
 from mcpagent.cli.chat.resumed import question_places
-from mcpagent.cli.chat.session_rows import found_lines, info_document, quoted_lines, session_rows, shown_title
+from mcpagent.cli.chat.session_rows import found_lines, info_document, message_lines, session_rows, shown_title
 from mcpagent.cli.frame.exit_codes import ExitCode
 from mcpagent.cli.frame.figures import counted, money, tokens
 from mcpagent.cli.frame.kept_sessions import (
@@ -20,12 +20,12 @@ from mcpagent.cli.frame.kept_sessions import (
     where_shown,
 )
 from mcpagent.cli.frame.options import Options
-from mcpagent.cli.screen.lines import short_arguments, table
+from mcpagent.cli.screen.lines import table
 from mcpagent.cli.screen.terminal import Terminal, open_terminal, put
 from mcpagent.errors import SessionStoreError
-from mcpagent.messages import Message, dump_messages
+from mcpagent.messages import dump_messages
 from mcpagent.sessions import KeptSession, SessionInfo, SessionStore
-from mcpagent.text.safe_text import safe_line, safe_text
+from mcpagent.text.safe_text import safe_line
 
 
 def list_sessions(options: Options, words: str, limit: int, *, here: bool) -> ExitCode:
@@ -103,22 +103,8 @@ def _said(kept: KeptSession, terminal: Terminal) -> list[Text]:
         line
         for place, message in enumerate(kept.messages)
         if message.role != "user" or place in asked  # the others are news of tools
-        for line in _message_lines(message, terminal)
+        for line in message_lines(message, terminal)
     ]
-
-
-def _message_lines(message: Message, terminal: Terminal) -> list[Text]:
-    """A question, an answer behind a bar, each call as one line."""
-    lines: list[Text] = []
-    if message.role == "user":
-        lines += [Text(""), Text.assemble(("> ", "user"), safe_text(message.text).strip())]
-    elif message.role == "assistant" and message.text.strip():
-        lines += quoted_lines(message.text.strip(), terminal)
-    for call in message.tool_calls:
-        arguments = short_arguments(call.arguments)
-        name = safe_line(call.name, 80)
-        lines.append(Text.assemble(f"  {terminal.glyphs.call} ", (name, "tool"), (f"  {arguments}", "dim")))
-    return lines
 
 
 def search_sessions(options: Options, words: str, limit: int) -> ExitCode:

@@ -1,0 +1,76 @@
+"""Watching a durable run in the chat: what its worker writes is shown, and the user can end it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from rich.text import Text
+
+from mcpagent.cli.chat.session_rows import message_lines
+from mcpagent.cli.chat.slash.desk import Desk
+from mcpagent.cli.frame.kept_sessions import short_id
+from mcpagent.sessions import SessionStore
+from mcpagent.sessions.run_ended import RunEnded
+from mcpagent.sessions.store import written
+from mcpagent.text.safe_text import safe_line
+
+POLL_SECONDS = 0.5
+"""How often the store is asked whether the session was written; only then it is read."""
+
+
+async def watched_to_end(
+    desk: Desk, store: SessionStore, session: str, run: str, choose: Callable[[str], Awaitable[str]]
+) -> bool:
+    """Shows an unfinished run until it ends. Ctrl-C asks whether to end it; False if the user only stopped watching."""
+    desk.note(f"a worker answers here (run {short_id(run)}); Ctrl-C to end that run, or to stop watching")
+    while True:
+        try:
+            ended = await _shown(desk, store, session, run)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or task.uncancel():
+                raise
+            answer = await choose("end this run? [y] yes  [N] no, only stop watching: ")
+            if answer.lower() not in ("y", "yes"):
+                desk.note("the worker goes on with it; this is a new conversation")
+                return False
+            await written(store.cancel_run(session, run))
+            desk.note("the run ends before its next step")
+            continue
+        desk.say(Text(_end_line(ended), "dim"))
+        return True
+
+
+async def _shown(desk: Desk, store: SessionStore, session: str, run: str) -> RunEnded | None:
+    """Shows the messages of the run as they are written; returns its end, None if the session does not know it."""
+    length, seen = -1, -1.0
+    while True:
+        record = await written(store.run_record(session, run))
+        if record.updated != seen:
+            seen = record.updated
+            length = await _show_news(desk, store, session, length)
+        if not record.is_under_way:
+            return record.ended
+        await asyncio.sleep(POLL_SECONDS)
+
+
+async def _show_news(desk: Desk, store: SessionStore, session: str, length: int) -> int:
+    """Shows the messages behind the first `length`, of all (-1) the last question's; returns how many there are."""
+    kept = await written(store.reading(session))
+    if kept is None:
+        return length
+    if length < 0:
+        places = [place for place, message in enumerate(kept.messages) if message.role == "user"]
+        length = places[-1] if places else 0
+    for message in kept.messages[length:]:
+        desk.say(*message_lines(message, desk.terminal))
+    return len(kept.messages)
+
+
+def _end_line(ended: RunEnded | None) -> str:
+    if ended is None:
+        return "the run is over"
+    if ended.result is None:
+        return f"the run {ended.state}: {safe_line(str(ended.error), 300)}"
+    return f"the run ended: {ended.result.stop}"
