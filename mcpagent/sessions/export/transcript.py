@@ -365,7 +365,7 @@ def _hidden(value: _T, redact: Redact) -> _T:
         case Image():
             clean = value
         case ToolKey():
-            clean = ToolKey(*(_hidden(item, redact) for item in value))
+            clean = ToolKey(_hidden(value.source, redact), redact(value.name), redact(value.listed))
         case tuple() | list() | frozenset():
             clean = type(value)(_hidden(item, redact) for item in value)
         case Mapping():
