@@ -203,7 +203,7 @@ class Transcript:
             "model": ", ".join(safe_line(name, 100) for name in models) or safe_line(info.model, 100),
             "servers": ", ".join(safe_line(name, 64) for name in self.standing.told.descriptions),
             "session": safe_line(info.id, 200),
-            "calls": _calls_line(len(calls), wrong),
+            "calls": f"{len(calls):,}" + (f", {wrong:,} of them without a good end" if wrong else "") if calls else "",
             "tokens": figures(usage) if usage.requests or usage.input_tokens else "",
             "cost": money_of(self.spent.dollars, known=self.spent.cost_known) if usage.requests else "",
             "time": f"{seconds:,.1f} s of the model, {in_tools:,.1f} s of tools" if seconds or in_tools else "",
@@ -264,12 +264,7 @@ def _turns(session: KeptSession, standing: Standing, progress: Mapping[str, Call
             )
             sources = (f"source: {safe_line(one.title, 120)} {safe_line(one.url, 300)}" for one in message.citations)
             parts += tuple(Text(" ".join(line.split())) for line in sources)
-            if step is not None:
-                model = step.model
-            elif message.origin is not None:
-                model = message.origin.model
-            else:
-                model = ""
+            model = step.model if step is not None else message.origin.model if message.origin is not None else ""
             offered = _offered(step.offered, before) if step is not None else None
             before = step.offered if step is not None else before
             entries.append(Answered(answers, model, step, offered, parts))
@@ -370,7 +365,7 @@ def _hidden(value: _T, redact: Redact) -> _T:
         case Image():
             clean = value
         case ToolKey():
-            clean = ToolKey._make(_hidden(item, redact) for item in value)
+            clean = ToolKey(_hidden(value.source, redact), redact(value.name), redact(value.listed))
         case tuple() | list() | frozenset():
             clean = type(value)(_hidden(item, redact) for item in value)
         case Mapping():
@@ -406,11 +401,3 @@ class FileRoom:
         rest = text[len(first) : len(first) + min(folded, self.left)]
         self.left -= len(rest)
         return first, rest, len(text) - len(first) - len(rest)
-
-
-def _calls_line(calls: int, failed: int) -> str:
-    """Return the number of calls, and how many of them failed; "" if there are none."""
-    if not calls:
-        return ""
-    ends = f", {failed:,} of them without a good end" if failed else ""
-    return f"{calls:,}{ends}"
