@@ -91,7 +91,12 @@ item = st.one_of(
     made({"type": just("message"), "content": st.none()}),
     made({"type": just("reasoning"), "id": ids, "summary": values}, encrypted_content=st.none() | words),
     made(
-        {"type": just("function_call"), "call_id": ids, "name": names, "arguments": objects.map(json.dumps) | words},
+        {
+            "type": just("function_call"),
+            "call_id": ids,
+            "name": names,
+            "arguments": objects.map(json.dumps) | words | just(""),
+        },
         id=ids,
         namespace=st.none() | names,
         status=just("completed"),

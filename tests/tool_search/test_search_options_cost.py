@@ -106,11 +106,11 @@ JUDGED = {
 @pytest.mark.slow
 @pytest.mark.parametrize("name", list(JUDGED))
 @pytest.mark.parametrize("provider", PROVIDERS[:2], ids=lambda provider: provider.name)
-async def test_twenty_tasks_of_eight_questions_over_1220_tools(provider: Provider, name: str) -> None:
+async def test_eight_tasks_of_eight_questions_over_1220_tools(provider: Provider, name: str) -> None:
     """Real tools where they lie beside the repository, made-up ones elsewhere."""
     tools = catalogue(CATALOGS, 1_220)
     [way] = [way for way in WAYS if way.name == name]
-    costs = await run(provider, way, job(tools, 20, 8))
+    costs = await run(provider, way, job(tools, 8, 8))
     requests = [count for cost in costs for count in cost.requests]
     later = [count for cost in costs for count in cost.later]
     assert len(requests) / len(costs) / 8 - 1 == JUDGED[name]

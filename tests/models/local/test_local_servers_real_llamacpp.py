@@ -29,8 +29,7 @@ from mcpagent.toolsets.functions import function_tool
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 MODEL = "qwen2.5-coder-0.5b"
-SETTINGS = ModelSettings(temperature=0.0, max_output_tokens=60, profile="small")
-SHORT = ModelSettings(temperature=0.0, max_output_tokens=40, profile="small")
+SETTINGS = ModelSettings(temperature=0.0, max_output_tokens=40, profile="small")
 MOST_TOOLS = 32
 
 
@@ -87,7 +86,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("llamacpp")
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def address(home: Path) -> Iterator[str]:
     try:
         server_program(home)
@@ -121,7 +120,7 @@ async def test_litellm_before_it_passes_on_calls_in_all_three_protocols(home: Pa
 async def _passes_on(model: HttpModel) -> None:
     """A call, and its result, each of few tokens."""
     asked = user_message("What is the weather in Rome? Use get_weather.")
-    request = ModelRequest("", (asked,), (function_tool(get_weather).definition,), settings=SHORT)
+    request = ModelRequest("", (asked,), (function_tool(get_weather).definition,), settings=SETTINGS)
     answer = await model.respond(request, ignore)
     [call, *_] = answer.message.tool_calls
     assert (call.name, call.arguments) == ("get_weather", {"city": "Rome"}), model
