@@ -582,11 +582,14 @@ def usable_prompt(prompt: object) -> Words:
     """The prompt as it can be sent; raises `InputError` when it is empty, too long, or no prompt."""
     parts: tuple[Any, ...] = (Text(prompt),) if isinstance(prompt, str) else _parts(prompt)
     words = [part.text for part in parts if isinstance(part, Text)]
-    if len(words) == len(parts) and not any(text.strip() for text in words):
+    if len(words) == len(parts) and not "".join(words).strip():
         raise InputError("prompt is empty; say what you want to know")
     if (length := sum(map(len, words))) > MAX_PROMPT_CHARACTERS:
         raise InputError(f"prompt is {length:,} characters; the limit is {MAX_PROMPT_CHARACTERS:,}")
-    return tuple(part if isinstance(part, Image) else Text(_sendable(part.text)) for part in parts)
+    sendable: Words = ()
+    for part in parts:
+        sendable += (part if isinstance(part, Image) else Text(_sendable(part.text)),)
+    return sendable
 
 
 def usable_history(messages: Sequence[Message]) -> list[Message]:
