@@ -5,17 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from mcpagent import Agent, ApprovalPolicy, ModelError, ScriptedModel, SessionStore, ToolCall
 from mcpagent.durable import DurableRuns
 from mcpagent.errors import McpAgentError
 from tests.tables import each_row
+from tests.terminal import warm
 
 SECONDS = 60.0
 
@@ -47,22 +44,12 @@ def runs(folder: Path, *arguments: str, code: int = 0, database: str = "runs.db"
     """What `mcpagent runs` wrote on stdout and stderr."""
     environ = {"PATH": os.environ["PATH"], "HOME": str(folder), "MCPAGENT_HOME": str(folder / "home")}
     files = ["--database", str(folder / database), "--session-db", str(folder / "chats.db")]
-    done = subprocess.run(
-        [sys.executable, "-m", "mcpagent", "runs", *arguments, *files],
-        cwd=folder,
-        env=environ,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-        check=False,
-    )
+    done = warm.run(["runs", *arguments, *files], folder, env=environ)
     assert done.returncode == code, done.stderr
     assert "Traceback" not in done.stderr
     return done.stdout, done.stderr
 
 
-@pytest.mark.slow
 async def test_runs_are_listed_shown_cancelled_and_deleted(tmp_path: Path) -> None:
     await made(tmp_path)
     listed = json.loads(runs(tmp_path, "list", "--json")[0])
@@ -109,7 +96,6 @@ ERRORS = {
 }
 
 
-@pytest.mark.slow
 @each_row("typed", list(ERRORS))
 def test_errors_are_one_line_and_looking_makes_no_database(typed: str, tmp_path: Path) -> None:
     output, errors = runs(tmp_path, *typed.split(), code=2)
