@@ -16,7 +16,7 @@ pytest.importorskip("pty", reason="pseudo-terminals are POSIX")
 from mcpagent import Agent, ScriptedModel, SessionStore, ToolCall
 from mcpagent.durable import DurableRuns
 from mcpagent.models.base import ModelRequest
-from tests.terminal.process import on_a_terminal, run
+from tests.terminal.warm import on_a_terminal, run
 
 SECONDS = 60.0
 PROMPT = r"(?m)^>"
@@ -79,7 +79,6 @@ def test_a_chat_shows_the_run_until_its_worker_has_ended_it(folder: Path) -> Non
         assert screen.exit_code() == 0
 
 
-@pytest.mark.slow
 def test_a_chat_ends_the_run_or_leaves_it(folder: Path) -> None:
     with on_a_terminal(RESUMED, folder) as screen:
         screen.wait_for("lamps_left")
