@@ -19,7 +19,6 @@ def mcpagent(*arguments: str, folder: Path, text: str = "") -> subprocess.Comple
     return run(arguments, folder, stdin=text, env={"MCPAGENT_PYTHON": sys.executable, "NO_COLOR": "1"})
 
 
-@pytest.mark.slow
 def test_good_cards_are_ok_and_bad_ones_named(tmp_path: Path) -> None:
     own = tmp_path / "home" / "config" / "cards"
     shutil.copytree(EXAMPLES, own)
@@ -52,7 +51,6 @@ def test_good_cards_are_ok_and_bad_ones_named(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr + plain.stderr
 
 
-@pytest.mark.slow
 def test_show_writes_the_card_with_its_variables(tmp_path: Path) -> None:
     done = mcpagent("cards", "show", str(EXAMPLES / "timekeeper.md"), folder=tmp_path)
     assert done.returncode == 0, done.stderr
