@@ -1,12 +1,13 @@
 """What a durable run costs in CPU, and how long it takes until another worker resumes one.
 
-    python benchmarks/durable.py [--runs 50] [--sizes 0 1000 5000] [--postgres postgresql://...]
+    python benchmarks/durable.py [--runs 15] [--sizes 0 1000 5000] [--postgres postgresql://...]
 
-A worker answers one prompt after the other, each a run of its own, in a session that has so many messages. CPU is the
-worker's own, user and system, from `start` to `result`; the model is scripted and answers at once. A worker also looks
-for new runs all the time: its CPU while it has none is printed too, and is a part of the CPU of the runs. Then a worker
-kills itself in the third request of a run, five times: the time from the start of another worker to the answer, with
-its start-up. Without `--postgres` it is measured on SQLite alone; needs `pip install -e '.[durable]'`.
+A worker answers prompts, each a run of its own, in eight sessions at once that have so many messages; then in one of
+them alone. In a session one run follows the other. CPU is the worker's own, user and system, from `start` to `result`;
+the model is scripted and answers at once. A worker also looks for new runs all the time: its CPU while it has none is
+printed too, and is a part of the CPU of the runs. Then a worker kills itself in the third request of a run, five times:
+the time from the start of another worker to the answer, with its start-up. Without `--postgres` it is measured on SQLite
+alone; needs `pip install -e '.[durable]'`.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from mcpagent import Agent, Message, ScriptedModel, SessionStore, Text, ToolCall
 from mcpagent.durable import DurableRuns
 from mcpagent.models.base import ModelRequest
 
+SESSIONS = 8
 TAKEOVERS = 5
 IDLE_SECONDS = 5.0
 
@@ -54,26 +56,36 @@ def messages(count: int) -> list[Message]:
     return [Message("user" if place % 2 == 0 else "assistant", (Text(f"{place} {words}"),)) for place in range(count)]
 
 
+async def cpu_of_runs(durable: DurableRuns, sessions: Sequence[str], runs: int) -> float:
+    """Seconds of CPU for each of so many runs in each session."""
+
+    async def in_turn(session: str) -> None:
+        for _ in range(runs):
+            await (await durable.start("go", session=session)).result(60)
+
+    started = time.process_time()
+    await asyncio.gather(*(in_turn(session) for session in sessions))
+    return (time.process_time() - started) / runs / len(sessions)
+
+
 async def measured(size: int, runs: int, engine: str, where: str) -> None:
     store, durable = SessionStore(where), DurableRuns(engine)
-    agent = Agent(ScriptedModel(["It is done."] * (runs + 3)), sessions=store)
+    sessions = [uuid4().hex for _ in range(SESSIONS)]
+    agent = Agent(ScriptedModel(["It is done."] * (runs + 9) * (SESSIONS + 1)), sessions=store)
     async with agent, durable.serving(agent):
-        session = uuid4().hex
-        begun = agent.session(session, messages=messages(size))
-        await begun.ask("go")
-        begun.give_back()
-        await (await durable.start("go", session=session)).result(60)  # reads the session
+        for session in sessions:
+            begun = agent.session(session, messages=messages(size))
+            await begun.ask("go")
+            begun.give_back()
+        await cpu_of_runs(durable, sessions, 1)  # reads the sessions
         started = time.process_time()
         await asyncio.sleep(IDLE_SECONDS)
         idle = (time.process_time() - started) / IDLE_SECONDS
-        started = time.process_time()
-        for _ in range(runs):
-            await (await durable.start("go", session=session)).result(60)
-        cpu = (time.process_time() - started) / runs
+        busy = await cpu_of_runs(durable, sessions, runs)
+        alone = await cpu_of_runs(durable, sessions[:1], runs)
     store.close()
-    print(
-        f"{size:,} messages: {cpu * 1000:.1f} ms of CPU a run; {idle * 1000:.0f} ms a second without runs", flush=True
-    )
+    took = f"{busy * 1000:.1f} ms of CPU a run, {alone * 1000:.1f} ms in one session alone"
+    print(f"{size:,} messages: {took}; {idle * 1000:.0f} ms a second without runs", flush=True)
 
 
 async def die(engine: str, where: str, run: str) -> None:
@@ -109,7 +121,7 @@ def main() -> None:
         asyncio.run(die(*sys.argv[2:]))
         return
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=int, default=50, help="runs of each length (default: 50)")
+    parser.add_argument("--runs", type=int, default=15, help="runs in each session (default: 15)")
     parser.add_argument("--sizes", type=int, nargs="+", default=[0, 1_000, 5_000], help="messages before the runs")
     parser.add_argument("--postgres", help="a database of its own, which is filled")
     options = parser.parse_args()
