@@ -6,8 +6,8 @@ A worker answers prompts, each a run of its own, in eight sessions at once that 
 them alone. In a session one run follows the other. CPU is the worker's own, user and system, from `start` to `result`;
 the model is scripted and answers at once. A worker also looks for new runs all the time: its CPU while it has none is
 printed too, and is a part of the CPU of the runs. Then a worker kills itself in the third request of a run, five times:
-the time from the start of another worker to the answer, with its start-up. Without `--postgres` it is measured on SQLite
-alone; needs `pip install -e '.[durable]'`.
+the time from the start of another worker to the answer, with its start-up. Without `--postgres` it is measured on
+SQLite alone; needs `pip install -e '.[durable]'`.
 """
 
 from __future__ import annotations
