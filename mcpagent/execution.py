@@ -211,7 +211,7 @@ async def _judged(
         return ToolOutput.of_text(_LOST.format(safe_line(call.name, 80), MOST_SENT), error="failed")
     decision = await _decided(call, tool, run, answer)
     if isinstance(decision, Approved):
-        decision = _within_limits(tool, run) or decision
+        decision = _within_limits(call, tool, run) or decision
     if isinstance(decision, Approved) and not await _is_kept(call, tool, run, batch.sent):
         return ToolOutput.of_text(NOT_WRITTEN, error="cancelled")
     return decision
@@ -243,18 +243,23 @@ async def end_call(working: asyncio.Future[ToolOutput], tool: Tool, run: RunCont
     await end_or_leave(working, None if own else seconds, lambda: run.emit(Notice(left, "warning")))
 
 
-def _over_limit(tool: Tool, run: RunContext[Any]) -> ToolOutput | None:
+def _over_limit(call: ToolCall, tool: Tool, run: RunContext[Any]) -> ToolOutput | None:
     """What the model is told if the run may make no further call; the call gets a result, as any does."""
-    limit = run.refuses_call(is_own=run.tools.is_own(tool))
+    limit = run.refuses_call(is_own=not _counts(call, tool, run))
     return ToolOutput.of_text(_OVER_LIMIT.format(limit.allowed), error="cancelled") if limit is not None else None
 
 
-def _within_limits(tool: Tool, run: RunContext[Any]) -> ToolOutput | None:
+def _within_limits(call: ToolCall, tool: Tool, run: RunContext[Any]) -> ToolOutput | None:
     """As `_over_limit`; a call that may be made is counted, in the order in which they begin."""
-    refusal = _over_limit(tool, run)
-    if refusal is None and not run.tools.is_own(tool):
+    refusal = _over_limit(call, tool, run)
+    if refusal is None and _counts(call, tool, run):
         run.count(Spent(tool_calls=1))
     return refusal
+
+
+def _counts(call: ToolCall, tool: Tool, run: RunContext[Any]) -> bool:
+    """Return whether the limit of calls is about this one: a call that a dead process sent was counted then."""
+    return not run.tools.is_own(tool) and not _times_sent(call, run)
 
 
 async def run_inner_call(call: ToolCall, tool: Tool, run: RunContext[Any], sent: CallProgress) -> ToolOutput:
@@ -455,7 +460,7 @@ async def _decided(
     """Whether an admitted call runs, and with which arguments; else its output, or that it waits for an answer."""
     if answer is not None:
         return await _answered(call, answer, tool, run)
-    if (refusal := _over_limit(tool, run)) is not None:  # nobody is asked about what is not run
+    if (refusal := _over_limit(call, tool, run)) is not None:  # nobody is asked about what is not run
         return refusal
     waiting = await _waiting(call, tool, run)
     if waiting is None:

@@ -102,6 +102,7 @@ async def test_a_call_that_kills_its_worker_ends_with_an_error(tmp_path: Path) -
     assert poisoned in [f"{error} | quick is done | {paid}" for paid in ("paid", UNKNOWN)]
     assert innocent == "slow is done"
     done = Counter((tmp_path / "ledger").read_text().splitlines())
-    assert (done["poison"], done["pay"]) == (DEATHS, 1)
+    assert done["poison"] == DEATHS
+    assert done["pay"] <= 1
     assert done["quick"] <= 2
     assert done["slow"] <= 3
