@@ -432,6 +432,11 @@ class Conversation:
             behind += 1
         return len(self._messages) - behind
 
+    def times_sent(self, call_id: str) -> int:
+        """Return how often an open call was sent without a result: its process died each time."""
+        known = self._progress.get(call_id)
+        return known.times_sent if known is not None else 0
+
     @property
     def open_calls(self) -> tuple[ToolCall, ...]:
         """The calls of the last answer that have no result yet."""

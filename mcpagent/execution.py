@@ -120,14 +120,14 @@ async def run_calls(
     Ordered tools (search, add) run one after the other before later calls are judged; all others run at the same
     time. When cancelled, what was finished is kept, the rest is answered as cancelled, and the history is valid.
     """
-    batch, progress = Batch(len(calls)), run.conversation.progress
+    batch = Batch(len(calls))
     try:
         async with asyncio.TaskGroup() as group:
             for position, call in enumerate(calls):
                 admission = await admit(call, run)
                 run.conversation.note(admission.changes)
                 running = run_call(position, call, admission, run, batch, (answers or {}).get(call.id))
-                if call.id in progress and _times_sent(call, run):
+                if run.conversation.times_sent(call.id):
                     running = _one_at_a_time(running)
                 if admission.tool is not None and not admission.tool.ordered:
                     group.create_task(running)
@@ -207,7 +207,7 @@ async def _judged(
     tool = admission.tool
     if tool is None:
         return _refused(answer, call.name) or admission.refusal or ToolOutput(())
-    if _times_sent(call, run) >= MOST_SENT:
+    if run.conversation.times_sent(call.id) >= MOST_SENT:
         return ToolOutput.of_text(_LOST.format(safe_line(call.name, 80), MOST_SENT), error="failed")
     decision = await _decided(call, tool, run, answer)
     if isinstance(decision, Approved):
@@ -215,12 +215,6 @@ async def _judged(
     if isinstance(decision, Approved) and not await _is_kept(call, tool, run, batch.sent):
         return ToolOutput.of_text(NOT_WRITTEN, error="cancelled")
     return decision
-
-
-def _times_sent(call: ToolCall, run: RunContext[Any]) -> int:
-    """Return how often an open call was sent without a result: each time its process died."""
-    known = run.conversation.progress.get(call.id)
-    return known.times_sent if known is not None else 0
 
 
 async def _one_at_a_time(running: Coroutine[Any, Any, None]) -> None:
@@ -243,23 +237,24 @@ async def end_call(working: asyncio.Future[ToolOutput], tool: Tool, run: RunCont
     await end_or_leave(working, None if own else seconds, lambda: run.emit(Notice(left, "warning")))
 
 
-def _over_limit(call: ToolCall, tool: Tool, run: RunContext[Any]) -> ToolOutput | None:
-    """What the model is told if the run may make no further call; the call gets a result, as any does."""
-    limit = run.refuses_call(is_own=not _counts(call, tool, run))
+def _over_limit(run: RunContext[Any], *, is_counted: bool) -> ToolOutput | None:
+    """Return the result of a call that the limits do not allow, None if they do."""
+    limit = run.refuses_call(is_own=not is_counted)
     return ToolOutput.of_text(_OVER_LIMIT.format(limit.allowed), error="cancelled") if limit is not None else None
 
 
 def _within_limits(call: ToolCall, tool: Tool, run: RunContext[Any]) -> ToolOutput | None:
     """As `_over_limit`; a call that may be made is counted, in the order in which they begin."""
-    refusal = _over_limit(call, tool, run)
-    if refusal is None and _counts(call, tool, run):
+    is_counted = _counts(call, tool, run)
+    refusal = _over_limit(run, is_counted=is_counted)
+    if refusal is None and is_counted:
         run.count(Spent(tool_calls=1))
     return refusal
 
 
 def _counts(call: ToolCall, tool: Tool, run: RunContext[Any]) -> bool:
     """Return whether the limit of calls is about this one: a call that a dead process sent was counted then."""
-    return not run.tools.is_own(tool) and not _times_sent(call, run)
+    return not run.tools.is_own(tool) and not run.conversation.times_sent(call.id)
 
 
 async def run_inner_call(call: ToolCall, tool: Tool, run: RunContext[Any], sent: CallProgress) -> ToolOutput:
@@ -274,7 +269,7 @@ async def run_inner_call(call: ToolCall, tool: Tool, run: RunContext[Any], sent:
     admission = _refuse("invalid_arguments", _misfit(tool, problem)) if problem else Admission(tool)
     batch = Batch(1, parent=run.call_id, sent=sent)
     running = run_call(0, call, admission, run, batch, (run.answers or {}).get(call.id))
-    await (_one_at_a_time(running) if _times_sent(call, run) else running)
+    await (_one_at_a_time(running) if run.conversation.times_sent(call.id) else running)
     return replace(batch.last, pending=batch.pending.get(0, ()))
 
 
@@ -289,7 +284,7 @@ async def _is_kept(call: ToolCall, tool: Tool, run: RunContext[Any], sent: CallP
     The runtime's own tools do nothing outside, so of these it is enough that they are planned.
     """
     if not run.tools.is_own(tool):
-        times_sent = _times_sent(call, run) + 1
+        times_sent = run.conversation.times_sent(call.id) + 1
         progress = replace(sent, is_repeatable=tool.safe_to_repeat, times_sent=times_sent)
         run.conversation.note_progress(call.id, progress)
     return await is_written(run)
@@ -460,7 +455,9 @@ async def _decided(
     """Whether an admitted call runs, and with which arguments; else its output, or that it waits for an answer."""
     if answer is not None:
         return await _answered(call, answer, tool, run)
-    if (refusal := _over_limit(call, tool, run)) is not None:  # nobody is asked about what is not run
+    if (
+        refusal := _over_limit(run, is_counted=_counts(call, tool, run))
+    ) is not None:  # nobody is asked about what is not run
         return refusal
     waiting = await _waiting(call, tool, run)
     if waiting is None:

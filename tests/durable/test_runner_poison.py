@@ -103,6 +103,6 @@ async def test_a_call_that_kills_its_worker_ends_with_an_error(tmp_path: Path) -
     assert innocent == "slow is done"
     done = Counter((tmp_path / "ledger").read_text().splitlines())
     assert done["poison"] == DEATHS
-    assert done["pay"] <= 1
+    assert done["pay"] == 1 or (done["pay"] == 0 and UNKNOWN in poisoned)
     assert done["quick"] <= 2
     assert done["slow"] <= 3
