@@ -455,9 +455,8 @@ async def _decided(
     """Whether an admitted call runs, and with which arguments; else its output, or that it waits for an answer."""
     if answer is not None:
         return await _answered(call, answer, tool, run)
-    if (
-        refusal := _over_limit(run, is_counted=_counts(call, tool, run))
-    ) is not None:  # nobody is asked about what is not run
+    refusal = _over_limit(run, is_counted=_counts(call, tool, run))
+    if refusal is not None:  # a person is not asked about a call that cannot run
         return refusal
     waiting = await _waiting(call, tool, run)
     if waiting is None:
