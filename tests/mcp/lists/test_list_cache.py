@@ -339,14 +339,15 @@ async def test_fifty_known_servers_cost_little_and_start_nothing(tmp_path: Path,
 
     before = processes().keys()
     to_parse = min(parsed() for _ in range(3))  # not within what watches the event loop: this holds it
-    async with nothing_left():
-        runs = [await opened() for _ in range(3)]
-        assert min(seconds for _, seconds in runs) < 20 * to_parse
-        servers = runs[0][0]
-        assert {status.state for status in servers.statuses.values()} == {"cached"}
-        assert processes(str(tmp_path)).keys() <= before  # a database of other tests is there
-        for servers, _ in runs:
+    taken: list[float] = []
+    for _ in range(3):
+        async with nothing_left():  # each by itself: three in a row would be three times as long on the loop
+            servers, seconds = await opened()
+            taken.append(seconds)
+            assert {status.state for status in servers.statuses.values()} == {"cached"}
+            assert processes(str(tmp_path)).keys() <= before  # a database of other tests is there
             await servers.close()
+    assert min(taken) < 20 * to_parse
     assert events == []
 
 
