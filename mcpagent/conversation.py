@@ -255,6 +255,8 @@ class Conversation:
         self._announced: list[Part] = []
         self._unanswered_prompt = False
         self._progress: dict[str, CallProgress] = {}
+        self._progress_log: list[str] = []
+        """The IDs of calls whose progress changed, in order, for whoever writes it down."""
         self._steps: list[Step] = []
         self._written = 0
 
@@ -389,7 +391,13 @@ class Conversation:
 
     def note_progress(self, call_id: str, progress: CallProgress) -> None:
         """Keeps what became known of an open call."""
-        self._progress = {**self._progress, call_id: progress}
+        self._progress[call_id] = progress
+        self._progress_log.append(call_id)
+
+    @property
+    def progress_log(self) -> Sequence[str]:
+        """The IDs of calls whose progress changed, in order, also by being forgotten. It only grows."""
+        return self._progress_log
 
     def restore(
         self,
@@ -406,9 +414,9 @@ class Conversation:
         self._announced, self._steps = [*announced], [*steps]
         self._unanswered_prompt = unanswered_prompt and not self.open_calls
         calls = {call.id: call for call in self.open_calls}
-        self._progress = {
-            call: known for call, known in progress.items() if call in calls or call.rpartition(INNER)[0] in calls
-        }
+        for call_id, known in progress.items():
+            if call_id in calls or call_id.rpartition(INNER)[0] in calls:
+                self.note_progress(call_id, known)
         results: list[Part] = []
         for call_id, known in progress.items():
             if (call := calls.get(call_id)) is None:
@@ -520,11 +528,10 @@ class Conversation:
             self._noted.clear()
             if self._progress:
                 answered = {result.call_id for result in message.tool_results}
-                self._progress = {
-                    call: it
-                    for call, it in self._progress.items()
-                    if call not in answered and call.rpartition(INNER)[0] not in answered
-                }
+                for call_id in [*self._progress]:
+                    if call_id in answered or call_id.rpartition(INNER)[0] in answered:
+                        del self._progress[call_id]
+                        self._progress_log.append(call_id)
 
     def note(self, parts: Iterable[Part]) -> None:
         """Makes changes of tools visible to the calls of the batch that is running."""

@@ -741,7 +741,7 @@ class Session(WaysToAsk[Deps]):
             tools.listing = then
         else:
             shared = self._owner.catalogs.shared
-            known = Naming.of({}, {key: definition.name for key, definition in told.items()})
+            known = Naming.of({}, {key: definition.name for key, definition in told.items()}, {})
             self._held = Catalog(then, now.search, listed=self._listed, after=known, shared=shared)
             tools.begin(self._held)
         tools.pinned = tuple(tool.name for tool in offered)

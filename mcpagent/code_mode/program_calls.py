@@ -189,8 +189,10 @@ async def _answered(job: Job, asked: AskedCall) -> _Answer:
         return {"return_value": None}
     call_id = f"{job.run.call_id}{INNER}{asked.id}"
     function = job.function(asked.path)
+    is_much = len(asked.arguments) > _MANY_CHARACTERS
+    cause = await beside_loop(lambda: _cause(asked, _key_of(job, asked, function)), is_much=is_much)
     if (known := job.run.conversation.progress.get(call_id)) is not None:
-        answer = _kept_answer(known, _cause(asked, _key_of(job, asked, function)))
+        answer = _kept_answer(known, cause)
         if answer is not None:
             job.blocks += known.blocks
             return answer
@@ -200,20 +202,21 @@ async def _answered(job: Job, asked: AskedCall) -> _Answer:
     if function is None:
         gone = "was not shown by a search, or is not there any more"
         return exception_of(f"{ascii(asked.path[:120])[1:-1]} {gone}: use search_tools", "unknown_tool")
-    is_much = len(asked.arguments) > _MANY_CHARACTERS
     arguments = await beside_loop(lambda: _read(function, asked.arguments), is_much=is_much)
     if isinstance(arguments, str):
         return exception_of(arguments, "invalid_arguments")
     shown = f"{asked.path}({safe_line(asked.arguments, _MAX_SHOWN)})"
-    sent = CallProgress(cause=_cause(asked, function.tool.definition.key), shown=shown)
+    sent = CallProgress(cause=cause, shown=shown)
     output = await run_inner_call(ToolCall(call_id, function.tool.name, arguments), function.tool, job.run, sent)
     return output.pending[0] if output.pending else await _given(job, call_id, function.tool, output, sent)
 
 
 def _cause(asked: AskedCall, key: ToolKey | None) -> str:
     """Return the digest of a call's tool and arguments, by which its result is known in the journal."""
-    bound = json.dumps([key, asked.arguments])
-    return hashlib.sha256(bound.encode(errors="surrogatepass")).hexdigest()
+    digest = hashlib.sha256(json.dumps(key).encode())
+    digest.update(b"\0")
+    digest.update(asked.arguments.encode(errors="surrogatepass"))
+    return digest.hexdigest()
 
 
 def _key_of(job: Job, asked: AskedCall, function: Function | None) -> ToolKey | None:

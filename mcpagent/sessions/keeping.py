@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import fields, replace
 from typing import Any
@@ -54,7 +54,9 @@ class Keeper:
         self._length = length
         self._is_new = length == 0
         self._standing: dict[str, Any] = {name: getattr(standing, name) for name in _NAMES}
-        self._calls: Mapping[str, CallProgress] | None = None
+        self._progress_log: Sequence[str] | None = None
+        self._progress_written = 0
+        """How many entries of that log are in the store."""
         self._folder = _current_folder()
         self._failure: SessionStoreError | None = None
         self._attempt = 0
@@ -89,11 +91,16 @@ class Keeper:
         else:
             conversation_keep = min(conversation.written, self._length)
             changed = {name for name in _NAMES if getattr(standing, name) != self._standing[name]}
-            only_calls = self._calls is None
+            only_calls = self._progress_log is not conversation.progress_log
             is_less = conversation_keep < self._length
             programs_before = self._standing["programs"]
         messages = tuple(conversation.messages[conversation_keep:])
-        calls = _became_known(None if only_calls else self._calls, conversation.progress)
+        calls: dict[str, CallProgress | None] = {}
+        if only_calls:
+            calls |= conversation.progress
+        else:
+            for call_id in conversation.progress_log[self._progress_written :]:
+                calls[call_id] = conversation.progress.get(call_id)
         if not (messages or changed or calls or only_calls or is_less or standing.ended):
             return None
         if self._is_new and not len(conversation) and standing.ended is None:
@@ -119,7 +126,8 @@ class Keeper:
         )
         self.version = change.updated
         self._standing = {name: getattr(standing, name) for name in _NAMES}
-        self._calls, self._length, self._is_new = conversation.progress, len(conversation), False
+        self._progress_log, self._progress_written = conversation.progress_log, len(conversation.progress_log)
+        self._length, self._is_new = len(conversation), False
         conversation.is_written()
         attempt = self._attempt
 
@@ -150,17 +158,6 @@ class Keeper:
         if error is not None and self._failure is None:
             told = error if isinstance(error, SessionStoreError) else SessionStoreError(f"{self.store.where}: {error}")
             self._failure = told
-
-
-def _became_known(
-    before: Mapping[str, CallProgress] | None, progress: Mapping[str, CallProgress]
-) -> dict[str, CallProgress | None]:
-    """What is different, None for what is gone."""
-    if before is progress:
-        return {}
-    before = before or {}
-    new = {call: known for call, known in progress.items() if before.get(call) is not known}
-    return {**dict.fromkeys(before.keys() - progress.keys()), **new}
 
 
 def _values(names: Iterable[str], standing: Standing, programs_before: Mapping[str, Any]) -> dict[str, Any]:

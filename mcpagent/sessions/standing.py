@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from mcpagent.approval import PendingCall, PendingKind
@@ -160,6 +160,9 @@ def programs_to_json(now: Mapping[str, Any], before: Mapping[str, Any]) -> dict[
     return {f"{_PROGRAMS}{name}": now.get(name) for name in names if now.get(name) != before.get(name)}
 
 
+_SPENT_FIELDS = tuple(item.name for item in fields(Spent))
+_USAGE_FIELDS = tuple(item.name for item in fields(Usage))
+
 _AS_IT_IS = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 _IN_ASCII = json.JSONEncoder(separators=(",", ":"))
 
@@ -270,6 +273,12 @@ def _beginning_from_json(data: Any) -> Beginning:
     )
 
 
+def _spent_to_json(spent: Spent) -> dict[str, Any]:
+    """Return the fields, without a deep copy as `asdict` makes one: this is written with each call."""
+    usage = {name: getattr(spent.usage, name) for name in _USAGE_FIELDS}
+    return {name: getattr(spent, name) for name in _SPENT_FIELDS} | {"usage": usage}
+
+
 def _spent_from_json(data: Any) -> Spent:
     return Spent(**{**data, "usage": Usage(**data["usage"])})
 
@@ -294,9 +303,9 @@ _FORMS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
         lambda it: {"parts": _parts_to_json(it.parts), "unanswered_prompt": it.unanswered_prompt},
         lambda data: Announced(_parts_from_json(data["parts"]), bool(data["unanswered_prompt"])),
     ),
-    "spent": (asdict, _spent_from_json),
+    "spent": (_spent_to_json, _spent_from_json),
     "run": (
-        lambda run: {"begins_at": run.begins_at, "turns": run.turns, "spent": asdict(run.spent)},
+        lambda run: {"begins_at": run.begins_at, "turns": run.turns, "spent": _spent_to_json(run.spent)},
         lambda data: UnfinishedRun(int(data["begins_at"]), int(data["turns"]), _spent_from_json(data["spent"])),
     ),
     "state": (dict, dict),

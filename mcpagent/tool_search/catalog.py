@@ -57,13 +57,23 @@ class Naming:
     resolver: NameMap
 
     @classmethod
-    def of(cls, tools: Mapping[ToolKey, Tool], names: Mapping[ToolKey, str], order: Iterable[str] = ()) -> Naming:
-        """`order` names tools that were offered before: they keep their place, and newcomers come last, by name."""
+    def of(
+        cls,
+        tools: Mapping[ToolKey, Tool],
+        names: Mapping[ToolKey, str],
+        listed: Mapping[ToolKey, str],
+        order: Iterable[str] = (),
+    ) -> Naming:
+        """Return the tools as they are offered.
+
+        `listed` has the name under which each tool is listed. `order` has names of tools that were offered before: they
+        keep their place, and newcomers come last, by name.
+        """
         by_name = {names[key]: tool for key, tool in tools.items()}
         placed = dict.fromkeys(name for name in order if name in by_name)
         in_order = [*placed, *sorted(by_name.keys() - placed.keys())]
         known = dict(zip(in_order, map(_renamed, map(by_name.__getitem__, in_order), in_order), strict=True))
-        return cls(names, known, NameMap(names, listed_names(tools)))
+        return cls(names, known, NameMap(names, listed, known))
 
     def has(self, key: ToolKey) -> bool:
         """Return whether the tool is there now."""
@@ -180,7 +190,7 @@ class Catalog:
         self.listed = listed
         self.listing = listing
         self._listed_now: Sequence[Tool] = ()
-        self.naming = after or Naming.of({}, {})
+        self.naming = after or Naming.of({}, {}, {})
         self._total: tuple[Mapping[str, Tool], int] | None = None
         self._categories: tuple[Mapping[str, Tool], Mapping[str, int]] | None = None
         self._twin: Catalog | None = None
@@ -211,10 +221,11 @@ class Catalog:
 
     def _build(self, listed: Sequence[Tool]) -> None:
         tools = _by_key(listed, self._of_all)
-        offered = offered_names(listed_names(tools), sticky=self.naming.names, reserved=self.reserved)
+        listed_as = listed_names(tools)
+        offered = offered_names(listed_as, sticky=self.naming.names, reserved=self.reserved)
         names = {**self.naming.names, **offered} if self.naming.names else offered
         self._listed_now = listed
-        named_before, self.naming = self.naming, Naming.of(tools, names, self.naming.known)
+        named_before, self.naming = self.naming, Naming.of(tools, names, listed_as, self.naming.known)
         self.is_grown = bool(named_before.names) and not self.naming.is_as_new(tools, self.reserved)
         self._of_all.drop(self)
 
@@ -312,7 +323,7 @@ class Catalogs:
         if mine is not None and _are_same(mine.listed, listed):
             found = mine
         else:
-            before = mine.naming if mine is not None and goes_on else Naming.of({}, {})
+            before = mine.naming if mine is not None and goes_on else Naming.of({}, {}, {})
             same = (one for one in others if _are_same(one.listed, listed) and one.naming.goes_on_from(before))
             found = next(same, None) or Catalog(
                 listing, self.search, listed=listed, after=before, others=others, shared=self.shared

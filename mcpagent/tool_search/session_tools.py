@@ -161,8 +161,9 @@ class SessionTools:
             return shared
         sticky = {key: name for key, name in shared.names.items() if name not in meant and key not in theirs} | theirs
         tools = self.catalog.tools
-        new = offered_names(listed_names(tools), sticky=sticky, reserved=self.catalog.reserved | lost)
-        return Naming.of(tools, {**sticky, **new}, order)
+        listed = listed_names(tools)
+        new = offered_names(listed, sticky=sticky, reserved=self.catalog.reserved | lost)
+        return Naming.of(tools, {**sticky, **new}, listed, order)
 
     def refresh(self) -> ToolsUpdate | None:
         """Takes the catalogue as it is now; None if nothing is different. The owner says so in the conversation."""

@@ -305,7 +305,8 @@ def prepared(source: ToolSource, prepare: Prepare) -> Composed:
         same = tool.definition
         if definition is same:
             return tool
-        if definition.key != same.key:  # the code stays, so the identity does
+        if (definition.original_name, definition.listed) != (same.original_name, same.listed):
+            # The code stays, so the identity does.
             definition = replace(definition, original_name=same.original_name, listed=same.listed)
         held = made.get(tool.name, [])
         for one, other in held:
