@@ -28,7 +28,7 @@ from statistics import median
 from typing import Any
 
 from benchmarks.context_beside import main as beside
-from mcpagent import Agent, RunOptions, ScriptedModel, SessionStore, ToolCall, dump_messages
+from mcpagent import Agent, RunOptions, ScriptedModel, Sessions, ToolCall, dump_messages
 from mcpagent.large_results.large_output import LargeOutput
 from mcpagent.large_results.querying import query
 from mcpagent.large_results.reading_ranges import read_range
@@ -100,7 +100,7 @@ async def large(*, small: bool) -> list[Figure]:
     figures: list[Figure] = []
     for name, text in texts(1 if small else 40).items():
         with tempfile.TemporaryDirectory() as folder:
-            store = SessionStore(Path(folder) / "s.db")
+            store = Sessions(Path(folder) / "s.db")
             results = LargeResults(KeptOutputs(store, "a"))
             before = time.process_time()
             short = await results.set_aside(ToolResult("1", "get", (Text(text),)))

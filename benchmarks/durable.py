@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from mcpagent import Agent, Message, ScriptedModel, SessionStore, Text, ToolCall
+from mcpagent import Agent, Message, ScriptedModel, Sessions, Text, ToolCall
 from mcpagent.durable import DurableRuns
 from mcpagent.models.base import ModelRequest
 
@@ -39,7 +39,7 @@ def nothing(number: int) -> str:
     return f"nothing {number}"
 
 
-def agent_for(store: SessionStore, *, dies_at: int = -1) -> Agent[Any]:
+def agent_for(store: Sessions, *, dies_at: int = -1) -> Agent[Any]:
     """Its run makes four calls; one that `dies_at` a request kills its process there."""
 
     def reply(request: ModelRequest) -> ToolCall | str:
@@ -69,7 +69,7 @@ async def cpu_of_runs(durable: DurableRuns, sessions: Sequence[str], runs: int) 
 
 
 async def measured(size: int, runs: int, engine: str, where: str) -> None:
-    store, durable = SessionStore(where), DurableRuns(engine)
+    store, durable = Sessions(where), DurableRuns(engine)
     sessions = [uuid4().hex for _ in range(SESSIONS)]
     agent = Agent(ScriptedModel(["It is done."] * (runs + 9) * (SESSIONS + 1)), sessions=store)
     async with agent, durable.serving(agent):
@@ -89,7 +89,7 @@ async def measured(size: int, runs: int, engine: str, where: str) -> None:
 
 
 async def die(engine: str, where: str, run: str) -> None:
-    durable, agent = DurableRuns(engine), agent_for(SessionStore(where), dies_at=2)
+    durable, agent = DurableRuns(engine), agent_for(Sessions(where), dies_at=2)
     async with agent, durable.serving(agent):
         await (await durable.start("go", run=run)).result(60)
 
@@ -99,7 +99,7 @@ async def takeover(engine: str, where: str) -> float:
     process = await asyncio.create_subprocess_exec(sys.executable, __file__, "--die", engine, where, run)
     await asyncio.wait_for(process.wait(), 120)
     started = time.monotonic()
-    store, durable = SessionStore(where), DurableRuns(engine)
+    store, durable = Sessions(where), DurableRuns(engine)
     agent = agent_for(store)
     async with agent, durable.serving(agent):
         await (await durable.run(run)).result(60)

@@ -105,10 +105,10 @@ def _reply(backwards: Iterable[tuple[bool, str]]) -> tuple[str, str]:
 @asynccontextmanager
 async def kept_mcpagent_system(address: str) -> AsyncIterator[Ready]:
     """The same, with each step written into a file of sessions before the next one."""
-    from mcpagent import SessionStore
+    from mcpagent import Sessions
 
     with tempfile.TemporaryDirectory() as folder:
-        store = SessionStore(Path(folder, "sessions.db"))
+        store = Sessions(Path(folder, "sessions.db"))
         async with mcpagent_system(address, sessions=store) as ready:
             yield ready
         store.close()

@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mcpagent import Agent, Message, ScriptedModel, SessionStore, Text, ToolCall
+from mcpagent import Agent, Message, ScriptedModel, Sessions, Text, ToolCall
 from mcpagent.models.base import ModelRequest
 from mcpagent.sessions.kept import SessionChange
 
@@ -103,7 +103,7 @@ async def turns(where: str, sessions: int, each: int) -> list[Figure]:
     wrong = 0
     gc.collect()
     files = open_files()
-    store = SessionStore(where)
+    store = Sessions(where)
     model = ScriptedModel([_reply] * (sessions * each * 2))
     started = time.monotonic()
     async with Agent(model, tools=[one, two, three], sessions=store) as agent:
@@ -140,7 +140,7 @@ async def turns(where: str, sessions: int, each: int) -> list[Figure]:
 
 
 def _append(where: str, number: int, appends: int, told: Any) -> None:
-    store = SessionStore(where)
+    store = Sessions(where)
     took: list[float] = []
     failed = ""
     try:
@@ -159,7 +159,7 @@ def _first(where: str, number: int, ready: Any, told: Any) -> None:
     ready.wait(60)
     failed = ""
     try:
-        store = SessionStore(where)
+        store = Sessions(where)
         store.write(f"f{number}", SessionChange(0, (Message("user", (Text("x"),)),)), lambda: None).result()
         store.close()
     except Exception as error:  # noqa: BLE001 - counted
@@ -185,7 +185,7 @@ def writers(where: str, processes: int, appends: int) -> list[Figure]:
     took = [seconds for times, _ in results for seconds in times]
     for failed in {failed for _, failed in results if failed}:
         print(failed, file=sys.stderr)
-    store = SessionStore(where)
+    store = Sessions(where)
     lost = processes * appends - sum(info.messages for info in store.sessions() if info.id.startswith("w"))
     store.close()
     lost += processes
@@ -212,7 +212,7 @@ def first(places: Sequence[str], processes: int) -> list[Figure]:
 # -- many that are idle ------------------------------------------------------------------------------------------------
 
 
-async def _idle(store: SessionStore | None, sessions: int) -> int:
+async def _idle(store: Sessions | None, sessions: int) -> int:
     async with Agent(ScriptedModel(["fine"] * (sessions + 1)), tools=[one, two, three], sessions=store) as agent:
         await agent.session("warm").ask("hello")
         gc.collect()
@@ -231,7 +231,7 @@ async def idle(where: str, sessions: int) -> list[Figure]:
     """What sessions take that wait for somebody to come back."""
     await _idle(None, 20)  # what is made once is nobody's
     without = await _idle(None, sessions)
-    store = SessionStore(where)
+    store = Sessions(where)
     kept = await _idle(store, sessions)
     store.close()
     return [

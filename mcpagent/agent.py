@@ -41,7 +41,7 @@ from mcpagent.questions.ways_to_ask import WaysToAsk
 from mcpagent.run import Deps, RunContext, RunOptions, current_run, outside_of_runs
 from mcpagent.session import Session
 from mcpagent.sessions.kept import KeptSession
-from mcpagent.sessions.store import SessionStore, usable_id, written
+from mcpagent.sessions.store import Sessions, usable_id, written
 from mcpagent.text.safe_text import safe_line
 from mcpagent.tool_context import ToolContext
 from mcpagent.tool_search.announcing import start_warnings
@@ -121,7 +121,7 @@ class Agent(WaysToAsk[Deps]):
         approval: bool | ApprovalPredicate | ApprovalPolicy = False,
         on_event: Emit | None = None,
         wrappers: Sequence[Wrapper] = (),
-        sessions: SessionStore | None = None,
+        sessions: Sessions | None = None,
     ) -> None:
         expect_model(model)
         expect_config(mcp_config)
@@ -143,7 +143,7 @@ class Agent(WaysToAsk[Deps]):
         if on_event is not None:
             expect_function("on_event", on_event, "event")
         expect("wrappers", wrappers, (list, tuple), "list of wrappers such as [Recorder(...)]")
-        expect("sessions", sessions, (SessionStore, NoneType), "SessionStore(...)")
+        expect("sessions", sessions, (Sessions, NoneType), "Sessions(...)")
         rules = approval if isinstance(approval, ApprovalPolicy) else ApprovalPolicy(approval)
         run_there = expect_distinct(tool for tool in tools if isinstance(tool, ProviderTool))
         ours = [tool for tool in tools if not isinstance(tool, ProviderTool)]

@@ -58,7 +58,7 @@ from mcpagent.sessions.kept import KeptSession, SessionInfo
 from mcpagent.sessions.kept_outputs import KeptOutputs
 from mcpagent.sessions.run_ended import DurableResult, RunEnded
 from mcpagent.sessions.standing import Announced, Beginning, KnownTools, Standing, Told, UnfinishedRun
-from mcpagent.sessions.store import SessionStore
+from mcpagent.sessions.store import Sessions
 from mcpagent.text.safe_text import safe_line
 from mcpagent.tool_context import StateChannel, ToolContext
 from mcpagent.tool_search.announcing import announce
@@ -143,7 +143,7 @@ class Session(WaysToAsk[Deps]):
         deps: Deps | None = None,
         tool_context: ToolContext | None = None,
         system: str = "",
-        store: SessionStore | None = None,
+        store: Sessions | None = None,
         kept: KeptSession | None = None,
     ) -> None:
         expect("id", id, (str, NoneType), "a text", error=InputError)
@@ -188,8 +188,7 @@ class Session(WaysToAsk[Deps]):
             for problem in self.tool_context.restore_namespaces(standing.state):
                 owner.warn(f'session "{safe_line(self.id, 60)}": {problem}')
         if store is not None:
-            length, version = (len(kept.messages), kept.info.updated) if kept is not None else (0, 0.0)
-            self._keep_in(Keeper(store, self.id, length=length, standing=standing, version=version))
+            self._keep_in(Keeper(store, self.id, kept=kept, standing=standing))
 
     def __repr__(self) -> str:
         pending = len(self.pending)

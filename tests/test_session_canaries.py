@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from mcpagent import Agent, RunContext, RunOptions, ScriptedModel, SessionStore, ToolCall, ToolContext
+from mcpagent import Agent, RunContext, RunOptions, ScriptedModel, Sessions, ToolCall, ToolContext
 from mcpagent.events import Event
 from mcpagent.models.base import ModelRequest
 from mcpagent.search import SearchHistory
@@ -140,7 +140,7 @@ async def test_nothing_of_one_user_reaches_the_other(tmp_path: Path, mode: str) 
     agent = Agent(
         ScriptedModel([seen.answer] * 100),
         tools=tools(),
-        sessions=SessionStore(folder / "sessions.db"),
+        sessions=Sessions(folder / "sessions.db"),
         on_event=seen.hear,
         options=RunOptions(large_result_tokens=1_000),
         **usual(mode, folder),

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from mcpagent import Agent, CallsPendingError, InputError, ScriptedModel, SessionStore, ToolCall, approval_required
+from mcpagent import Agent, CallsPendingError, InputError, ScriptedModel, Sessions, ToolCall, approval_required
 from tests.code_mode.programs_scene import SEARCH, Tools
 from tests.code_mode.test_program_answers import agent_of, last_result, run_code
 
@@ -29,12 +29,12 @@ class Shell:
             self.ran.append(command)
             return "ran"
 
-        return Agent(ScriptedModel([*replies]), tools=[approval_required([shell])], sessions=SessionStore(self.file))
+        return Agent(ScriptedModel([*replies]), tools=[approval_required([shell])], sessions=Sessions(self.file))
 
     def plant(self, old: str, new: str) -> None:
         """Change the history in the store."""
         with closing(sqlite3.connect(self.file)) as database, database:
-            database.execute("UPDATE messages SET message = replace(message, ?, ?)", (old, new))
+            database.execute("UPDATE entries SET data = replace(data, ?, ?) WHERE kind = 'message'", (old, new))
 
 
 async def test_the_request_is_made_from_the_history_that_runs(tmp_path: Path) -> None:
@@ -58,7 +58,7 @@ async def test_the_store_has_only_which_calls_wait(tmp_path: Path) -> None:
         with pytest.raises(CallsPendingError):
             await agent.session("it").ask("go")
     with closing(sqlite3.connect(scene.file)) as database:
-        [(kept,)] = database.execute("SELECT value FROM kept_values WHERE name = 'pending'").fetchall()
+        [(kept,)] = database.execute("SELECT data FROM entries WHERE key = 's/value/pending'").fetchall()
     assert json.loads(kept) == [{"call_id": "1", "kind": "approval"}]
 
 
@@ -88,10 +88,10 @@ async def test_a_call_of_a_program_is_made_from_the_state_that_runs(
     monkeypatch.setenv("MCPAGENT_HOME", str(tmp_path / "home"))
     tools, file = Tools(), tmp_path / "sessions.db"
     program = "from tools.functions import forbidden\nawait forbidden(path='a')"
-    async with agent_of(tools, SEARCH, run_code(program), sessions=SessionStore(file)) as agent:
+    async with agent_of(tools, SEARCH, run_code(program), sessions=Sessions(file)) as agent:
         with pytest.raises(CallsPendingError) as raised:
             await agent.session("it").ask("go")
-    async with agent_of(tools, "done", sessions=SessionStore(file)) as agent:
+    async with agent_of(tools, "done", sessions=Sessions(file)) as agent:
         session = agent.session("it")
         assert session.pending == raised.value.requests
         await session.resume([call.approve() for call in session.pending])

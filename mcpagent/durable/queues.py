@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeAlias, TypeVar
 
-from mcpagent.sessions.store import SessionStore, written
+from mcpagent.sessions.store import Sessions, written
 from mcpagent.text.safe_text import safe_line
 
 if TYPE_CHECKING:
@@ -174,7 +174,7 @@ def order_of(status: WorkflowStatus) -> tuple[int, int, str]:
     return status.created_at or 0, int((status.attributes or {}).get("asked") or 0), status.workflow_id
 
 
-async def models_served(store: SessionStore, version: str = VERSION) -> set[str]:
+async def models_served(store: Sessions, version: str = VERSION) -> set[str]:
     """The models whose runs of this version a living process does; the seats of dead ones are taken away."""
     from dbos import DBOS
 
@@ -189,7 +189,7 @@ async def models_served(store: SessionStore, version: str = VERSION) -> set[str]
     return served
 
 
-async def unserved_words(store: SessionStore, queue_name: str, version: str) -> str:
+async def unserved_words(store: Sessions, queue_name: str, version: str) -> str:
     """Why nobody does a run of that queue, and what to do; "" if somebody does."""
     model = queue_name.removeprefix("mcpagent ").removesuffix(" (waiting)")
     served = await models_served(store, version)

@@ -20,7 +20,7 @@ from mcpagent.limits.run_limits import KINDS, Limits
 from mcpagent.questions.given import Given, wanted_output
 from mcpagent.session import Session
 from mcpagent.sessions.run_ended import RunEnded, ended_from_json, ended_to_json
-from mcpagent.sessions.store import SessionStore, written
+from mcpagent.sessions.store import Sessions, written
 from mcpagent.text.safe_text import safe_line
 
 LOOK_SECONDS = 1.0
@@ -62,7 +62,7 @@ class RunRequest:
 class Runner:
     """Works on the runs of one agent. `me` is the token of this process, by which others see that it is alive."""
 
-    def __init__(self, agent: Agent[Any], store: SessionStore, queue: RunQueue, me: str) -> None:
+    def __init__(self, agent: Agent[Any], store: Sessions, queue: RunQueue, me: str) -> None:
         self.agent, self.store, self.queue, self.me = agent, store, queue, me
         self._active: set[asyncio.Task[Any]] = set()
         self._waiting: set[asyncio.Task[Any]] = set()

@@ -38,7 +38,7 @@ from mcpagent.python.argument_checks import checked, expect
 from mcpagent.questions.given import wanted_output
 from mcpagent.sessions.run_ended import DurableResult, RunEnded, RunRecord
 from mcpagent.sessions.standing import written_json
-from mcpagent.sessions.store import SessionStore, usable_id, written
+from mcpagent.sessions.store import Sessions, usable_id, written
 from mcpagent.text.safe_text import safe_line
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class DurableRuns:
     """Runs that another process finishes if the one that began them dies.
 
         durable = DurableRuns("postgresql://...")
-        agent = Agent(..., sessions=SessionStore("postgresql://..."))
+        agent = Agent(..., sessions=Sessions("postgresql://..."))
         async with agent, durable.serving(agent):
             run = await durable.start("What is new?", session="ann")
             print((await run.result()).answer)
@@ -310,7 +310,7 @@ class DurableRuns:
         except ModuleNotFoundError:
             raise ConfigError(_INSTALL) from None
         if agent.store is None:
-            raise ConfigError("durable runs need an agent that keeps its sessions: Agent(sessions=SessionStore(...))")
+            raise ConfigError("durable runs need an agent that keeps its sessions: Agent(sessions=Sessions(...))")
         if not agent.is_started:
             raise AgentStateError("start the agent first: `async with agent, durable.serving(agent):`")
         if self._runner is not None or _SERVING[0] is not None:
@@ -414,7 +414,7 @@ def _usable_run(run: object) -> str:
     raise InputError("run id: expected more than spaces")
 
 
-def _wait(store: SessionStore, session: str, given: Mapping[str, CallAnswer]) -> bool:
+def _wait(store: Sessions, session: str, given: Mapping[str, CallAnswer]) -> bool:
     """Whether calls with these ids wait in the session now."""
     kept = store.read(session)
     waiting = {call["call_id"] for call in kept.values.get("pending") or ()}

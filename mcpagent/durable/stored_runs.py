@@ -13,7 +13,7 @@ from mcpagent.durable.database import EngineConnection, EngineDatabase
 from mcpagent.durable.queues import WORKFLOW_NAME, State, order_of, state_of
 from mcpagent.errors import InputError, McpAgentError
 from mcpagent.sessions.run_ended import RunEnded
-from mcpagent.sessions.store import SessionStore
+from mcpagent.sessions.store import Sessions
 from mcpagent.text.safe_text import safe_line
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class StoredRuns:
     Raises `ConfigError` for what is no database, and `SessionStoreError` for one that cannot be used.
     """
 
-    def __init__(self, database: str | Path | None, store: SessionStore) -> None:
+    def __init__(self, database: str | Path | None, store: Sessions) -> None:
         self._database, self._store = EngineDatabase.of(database), store
 
     @property

@@ -1,7 +1,8 @@
 """Conversations that last: what is kept of a session, and the stores that keep it.
 
-`store.py` is the front that an agent is given; `backend.py` the small protocol behind it, with `sqlite.py` and
-`postgres.py`; `keeping.py` writes one session down as it goes on; `export/` makes a file for people of it.
+`store.py` is the front that an agent is given; `protocol.py` the small protocol behind it, `sql_store.py` with
+`sqlite.py` and `postgres.py` the stores that are built in; `entries.py` says what each entry holds; `keeping.py` writes
+one session down as it goes on; `export/` makes a file for people of it.
 """
 
 from __future__ import annotations
@@ -13,15 +14,29 @@ from mcpagent.python import late_names
 if TYPE_CHECKING:
     from mcpagent.sessions.export import ExportForm, exported
     from mcpagent.sessions.kept import Found, Holder, KeptSession, SessionInfo
-    from mcpagent.sessions.store import SessionStore
+    from mcpagent.sessions.protocol import Entry, Hit, SessionStore, StoredSession
+    from mcpagent.sessions.store import Sessions
 
-__all__ = ["ExportForm", "Found", "Holder", "KeptSession", "SessionInfo", "SessionStore", "exported"]
+__all__ = [
+    "Entry",
+    "ExportForm",
+    "Found",
+    "Hit",
+    "Holder",
+    "KeptSession",
+    "SessionInfo",
+    "SessionStore",
+    "Sessions",
+    "StoredSession",
+    "exported",
+]
 
 __getattr__, __dir__ = late_names(
     __name__,
     {
         "export": ("ExportForm", "exported"),
         "kept": ("Found", "Holder", "KeptSession", "SessionInfo"),
-        "store": ("SessionStore",),
+        "protocol": ("Entry", "Hit", "SessionStore", "StoredSession"),
+        "store": ("Sessions",),
     },
 )

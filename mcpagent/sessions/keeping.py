@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from mcpagent.conversation import CallProgress, Conversation
@@ -21,7 +21,7 @@ from mcpagent.sessions.standing import (
     steps_to_json,
     to_json,
 )
-from mcpagent.sessions.store import SessionStore, title_of, written
+from mcpagent.sessions.store import Sessions, is_answer, title_of, written
 from mcpagent.text.safe_text import safe_line
 
 _NAMES = tuple(item.name for item in fields(Standing) if item.name != "ended")
@@ -30,6 +30,21 @@ _NOTHING = Standing()
 
 class _EarlierWriteError(SessionStoreError):
     """What was asked for before could not be written."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Since:
+    """The differences to the last write: messages from `keep` on, of `length` that the store has, and values by name.
+
+    `programs` are the parts of programs' variables that the store has.
+    """
+
+    keep: int
+    length: int
+    is_less: bool
+    names: set[str]
+    is_all_of_the_calls: bool
+    programs: Mapping[str, Any]
 
 
 class Keeper:
@@ -41,18 +56,25 @@ class Keeper:
 
     def __init__(
         self,
-        store: SessionStore,
+        store: Sessions,
         session: str,
         *,
-        length: int = 0,
+        kept: KeptSession | None = None,
         standing: Standing = _NOTHING,
-        version: float = 0.0,
     ) -> None:
         store.keep(session)
         self.store, self.session = store, session
         self.is_released = False
-        self._length = length
-        self._is_new = length == 0
+        messages = kept.messages if kept is not None else ()
+        self._length = len(messages)
+        self._longest = len(messages)
+        """More messages than this were never in the store."""
+        self._answers = [is_answer(message) for message in messages]
+        self._calls: set[str] = set(kept.calls) if kept is not None else set()
+        """The IDs of the calls whose progress may be in the store."""
+        self._title = kept.info.title if kept is not None and not kept.info.is_named else ""
+        self._created = kept.info.created if kept is not None else time.time()
+        self._is_new = not messages
         self._standing: dict[str, Any] = {name: getattr(standing, name) for name in _NAMES}
         self._progress_log: Sequence[str] | None = None
         self._progress_written = 0
@@ -61,7 +83,7 @@ class Keeper:
         self._failure: SessionStoreError | None = None
         self._attempt = 0
         """How often all was written anew."""
-        self.version = version
+        self.version = kept.info.updated if kept is not None else 0.0
         """The time of the last write that was asked for: if the store has the same, nobody else wrote since."""
 
     async def write(self, conversation: Conversation, standing: Standing, *, model: str) -> None:
@@ -83,41 +105,30 @@ class Keeper:
 
     def write_soon(self, conversation: Conversation, standing: Standing, *, model: str) -> Future[bool] | None:
         """As `write`, beside whoever asks; None if nothing is different."""
-        if self._failure is not None:  # what was on its way is not there either
-            self._failure, self._attempt = None, self._attempt + 1
-            conversation_keep, changed = 0, set(_NAMES)
-            is_less = only_calls = True
-            programs_before: Mapping[str, Any] = {}
-        else:
-            conversation_keep = min(conversation.written, self._length)
-            changed = {name for name in _NAMES if getattr(standing, name) != self._standing[name]}
-            only_calls = self._progress_log is not conversation.progress_log
-            is_less = conversation_keep < self._length
-            programs_before = self._standing["programs"]
-        messages = tuple(conversation.messages[conversation_keep:])
-        calls: dict[str, CallProgress | None] = {}
-        if only_calls:
-            calls |= conversation.progress
-        else:
-            for call_id in conversation.progress_log[self._progress_written :]:
-                calls[call_id] = conversation.progress.get(call_id)
-        if not (messages or changed or calls or only_calls or is_less or standing.ended):
+        since = self._since(conversation, standing)
+        messages = tuple(conversation.messages[since.keep :])
+        calls = self._changed_calls(conversation, all_of_them=since.is_all_of_the_calls)
+        if not (messages or since.names or calls or since.is_less or standing.ended):
             return None
         if self._is_new and not len(conversation) and standing.ended is None:
             return None  # nobody has said anything yet
         if standing.run is not None:
-            changed.add("run")  # what differs in seconds alone is equal
+            since.names.add("run")  # values that differ in seconds alone are equal
         spent = _spent(standing)
+        self._answers[since.keep :] = map(is_answer, messages)
+        self._title = self._title or title_of(_first_prompt(messages))
         change = SessionChange(
-            keep=conversation_keep,
+            keep=since.keep,
             messages=messages,
-            steps=steps_to_json(conversation.steps, conversation_keep) if messages else {},
+            length=since.length,
+            steps=steps_to_json(conversation.steps, since.keep) if messages else {},
             calls=calls,
-            only_calls=only_calls,
-            values=_values(changed, standing, programs_before),
-            title=_first_prompt(messages) if conversation_keep == 0 else "",
+            values=_values(since.names, standing, since.programs),
+            title=self._title,
+            created=self._created,
             folder=self._folder,
             model=model,
+            turns=sum(self._answers),
             tokens=spent.tokens,
             dollars=spent.dollars,
             cost_known=spent.cost_known,
@@ -128,6 +139,7 @@ class Keeper:
         self._standing = {name: getattr(standing, name) for name in _NAMES}
         self._progress_log, self._progress_written = conversation.progress_log, len(conversation.progress_log)
         self._length, self._is_new = len(conversation), False
+        self._longest = max(self._longest, self._length)
         conversation.is_written()
         attempt = self._attempt
 
@@ -141,6 +153,33 @@ class Keeper:
         future = self.store.write(self.session, change, check)
         future.add_done_callback(self._after)
         return future
+
+    def _since(self, conversation: Conversation, standing: Standing) -> _Since:
+        """Return the differences to the last write; after one that failed all is written again."""
+        if self._failure is not None:
+            self._failure, self._attempt = None, self._attempt + 1
+            return _Since(0, self._longest, True, set(_NAMES), True, {})
+        keep = min(conversation.written, self._length)
+        names = {name for name in _NAMES if getattr(standing, name) != self._standing[name]}
+        is_other_log = self._progress_log is not conversation.progress_log
+        return _Since(keep, self._length, keep < self._length, names, is_other_log, self._standing["programs"])
+
+    def _changed_calls(self, conversation: Conversation, *, all_of_them: bool) -> dict[str, CallProgress | None]:
+        """Return the progress of calls that changed since the last write, None for a call that is over."""
+        calls: dict[str, CallProgress | None] = {}
+        if all_of_them:
+            calls |= dict.fromkeys(self._calls)
+            calls |= conversation.progress
+            self._calls = set(conversation.progress)
+            return calls
+        for call_id in conversation.progress_log[self._progress_written :]:
+            known = conversation.progress.get(call_id)
+            calls[call_id] = known
+            if known is None:
+                self._calls.discard(call_id)
+            else:
+                self._calls.add(call_id)
+        return calls
 
     def release(self) -> None:
         """Lets others have it, once all is written; a second call does nothing."""

@@ -57,25 +57,25 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class SessionChange:
-    """What became different in a session since it was written last: all of it is written, or nothing.
+    """The differences of a session since its last write: all are written, or none.
 
-    The first `keep` messages stay as they are, and `messages` are all that follow. `calls` is what became known
-    of calls under way, by id, None for one that is over; `only_calls`: of all others nothing is known any more.
-    `values` are by name, None for one that is gone.
-    `title` is used while there is none. `run` is the durable run that goes on, `ended` the one that ends with this
-    change.
+    The first `keep` messages stay, and `messages` are all that follow; the store had `length` before. `calls` has the
+    progress of calls under way by ID, None for one that is over. `values` are by name, None for one that is gone.
+    `run` is the durable run that goes on, `ended` the one that ends with this change.
     """
 
     keep: int = 0
     messages: tuple[Message, ...] = ()
+    length: int = 0
     steps: Mapping[int, Any] = field(default_factory=dict[int, Any])
-    """What the answers among these messages took, by place."""
+    """The model, usage and time of the answers among these messages, by place."""
     calls: Mapping[str, CallProgress | None] = field(default_factory=dict[str, CallProgress | None])
-    only_calls: bool = False
     values: Mapping[str, Any] = field(default_factory=dict[str, Any])
     title: str = ""
+    created: float = field(default_factory=time.time)
     folder: str = ""
     model: str = ""
+    turns: int = 0
     tokens: int = 0
     dollars: float = 0.0
     cost_known: bool = True

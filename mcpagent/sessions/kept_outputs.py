@@ -8,14 +8,13 @@ from mcpagent.errors import SessionBusyError, SessionStoreError
 from mcpagent.large_results.large_output import LargeOutput
 from mcpagent.large_results.shelves import MemoryShelf
 from mcpagent.messages import BinaryBlock, Image
-from mcpagent.sessions.backend import OutputRow
-from mcpagent.sessions.store import SessionStore, written
+from mcpagent.sessions.store import Sessions, written
 
 
 class KeptOutputs(MemoryShelf):
     """The outputs of one session of a store. What the store does not take is kept in memory."""
 
-    def __init__(self, store: SessionStore, session: str) -> None:
+    def __init__(self, store: Sessions, session: str) -> None:
         super().__init__()
         self._store, self._session = store, session
         self.is_written = True
@@ -33,9 +32,8 @@ class KeptOutputs(MemoryShelf):
         images = json.dumps(binaries)
         try:
             if self.is_written:
-                await written(
-                    self._store.put_output(self._session, OutputRow(output.handle, tool, output.text, images))
-                )
+                data = {"tool": tool, "output": output.text, "images": images}
+                await written(self._store.put_output(self._session, output.handle, data))
                 return
         except (SessionStoreError, SessionBusyError):
             pass
@@ -48,6 +46,6 @@ class KeptOutputs(MemoryShelf):
         row = await written(self._store.output(self._session, handle))
         if row is None:
             return None
-        kept = [[str(value) for value in binary] for binary in json.loads(row.images)]
+        kept = [[str(value) for value in binary] for binary in json.loads(row["images"])]
         images = tuple(Image(binary[0], binary[1]) for binary in kept if len(binary) == 2)
-        return LargeOutput(row.output, images, tuple(BinaryBlock(*binary) for binary in kept if len(binary) == 3))
+        return LargeOutput(row["output"], images, tuple(BinaryBlock(*binary) for binary in kept if len(binary) == 3))

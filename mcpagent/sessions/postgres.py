@@ -17,9 +17,9 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from mcpagent.errors import SessionStoreError
-from mcpagent.sessions.backend import MessageRow, Migrations, SessionBackend
-from mcpagent.sessions.kept import Holder
+from mcpagent.sessions.protocol import Hit
 from mcpagent.sessions.sealed import new_sealed_key, opened_key
+from mcpagent.sessions.sql_store import Migrations, SqlStore
 from mcpagent.text.known_secrets import REDACTED, hide
 from mcpagent.text.safe_text import safe_line
 
@@ -87,7 +87,70 @@ _RUNS = (
 )
 """Durable runs, by the IDs of session and run: a run can be cancelled before its session exists."""
 
-MIGRATIONS: Migrations = (_TABLES, _OUTPUTS, _RUNS)
+_HOLDERS = "CREATE TABLE holders(token TEXT PRIMARY KEY, pid INTEGER, host TEXT, since DOUBLE PRECISION)"
+
+_ENTRIES = (
+    """CREATE TABLE entries(
+        session TEXT NOT NULL, key TEXT COLLATE "C" NOT NULL, kind TEXT NOT NULL, data TEXT NOT NULL,
+        size INTEGER NOT NULL, time DOUBLE PRECISION NOT NULL, run TEXT NOT NULL DEFAULT '',
+        call TEXT NOT NULL DEFAULT '', expires DOUBLE PRECISION NOT NULL DEFAULT 0, PRIMARY KEY(session, key))""",
+    "CREATE INDEX entries_listed ON entries(key) WHERE key >= 'info/' AND key < 'info0'",
+    "CREATE INDEX entries_that_expire ON entries(expires) WHERE expires > 0",
+    "CREATE TABLE leases(session TEXT PRIMARY KEY, holder TEXT)",
+    "CREATE INDEX leases_by_holder ON leases(holder)",
+    """CREATE TABLE words(
+        session TEXT NOT NULL, key TEXT COLLATE "C" NOT NULL, words TEXT NOT NULL, searched TSVECTOR NOT NULL,
+        PRIMARY KEY(session, key))""",
+    "CREATE INDEX words_searched ON words USING GIN(searched)",
+    "CREATE TABLE keys(name TEXT PRIMARY KEY, value TEXT NOT NULL)",
+)
+"""Sessions as entries; `words` is the text that a search finds, `keys` are the store's own."""
+
+_FROM_TABLES = (
+    """INSERT INTO entries(session, key, kind, data, size, time)
+        SELECT s.id, 's/message/' || lpad(m.place::text, 6, '0'), 'message',
+            '{"message":' || m.message || ',"step":' || coalesce(t.step, 'null') || '}', length(m.message), s.updated
+        FROM messages m JOIN sessions s ON s.number = m.session
+        LEFT JOIN steps t ON t.session = m.session AND t.place = m.place""",
+    """INSERT INTO words(session, key, words, searched)
+        SELECT s.id, 's/message/' || lpad(m.place::text, 6, '0'), m.words, m.searched
+        FROM messages m JOIN sessions s ON s.number = m.session WHERE m.words <> ''""",
+    """INSERT INTO entries(session, key, kind, data, size, time, call)
+        SELECT s.id, 's/call/' || c.id, 'call', c.progress, length(c.progress), s.updated, c.id
+        FROM calls c JOIN sessions s ON s.number = c.session""",
+    """INSERT INTO entries(session, key, kind, data, size, time)
+        SELECT s.id, 's/value/' || v.name, 'value', v.value, length(v.value), s.updated
+        FROM kept_values v JOIN sessions s ON s.number = v.session""",
+    "INSERT INTO keys(name, value) SELECT name, value FROM kept_values WHERE session = 0",
+    """INSERT INTO entries(session, key, kind, data, size, time)
+        SELECT s.id, 'info/summary', 'summary', json_build_object(
+            'title', CASE s.is_named WHEN 0 THEN s.title ELSE '' END, 'created', s.created, 'updated', s.updated,
+            'folder', s.folder, 'model', s.model, 'turns',
+            (SELECT count(*) FROM messages m WHERE m.session = s.number AND m.is_answer = 1), 'messages',
+            (SELECT count(*) FROM messages m WHERE m.session = s.number), 'tokens', s.tokens, 'dollars', s.dollars,
+            'cost_known', s.cost_known)::text, 0, s.updated FROM sessions s""",
+    """INSERT INTO entries(session, key, kind, data, size, time)
+        SELECT s.id, 'info/title', 'title', to_json(s.title)::text, 0, s.updated FROM sessions s
+        WHERE s.is_named = 1""",
+    """INSERT INTO entries(session, key, kind, data, size, time, expires)
+        SELECT s.id, 'output/' || o.handle, 'output',
+            json_build_object('tool', o.tool, 'output', o.output, 'images', o.images)::text,
+            length(o.output) + length(o.images), o.kept, o.kept + 604800
+        FROM outputs o JOIN sessions s ON s.number = o.session""",
+    """INSERT INTO entries(session, key, kind, data, size, time, run)
+        SELECT session, 'run/' || id || '/cancelled', 'run_cancelled', 'true', 4, 0, id FROM runs
+        WHERE is_cancelled = 1""",
+    """INSERT INTO entries(session, key, kind, data, size, time, run)
+        SELECT session, 'run/' || id || '/ended', 'run_ended', ended, length(ended), 0, id FROM runs
+        WHERE ended IS NOT NULL""",
+    "DROP TABLE messages, steps, calls, kept_values, outputs, runs, sessions",
+)
+"""The tables of earlier versions as entries."""
+
+MIGRATIONS: Migrations = (_TABLES, _OUTPUTS, _RUNS, (*_ENTRIES, *_FROM_TABLES))
+
+NEW = (_HOLDERS, *_ENTRIES)
+"""The statements that make the tables of version 4, which a new database begins with."""
 
 _MIGRATING = 0x6D637061
 """The advisory lock of whoever makes the tables: the number by which SQLite's files are known."""
@@ -107,10 +170,10 @@ class _ConnectionLostError(SessionStoreError):
     """The connection ended."""
 
 
-class PostgresBackend(SessionBackend):
+class PostgresStore(SqlStore):
     """`where` is an address as libpq reads it. `durability` "full" does not let the server answer before it is safe."""
 
-    for_update = " FOR UPDATE OF s"
+    for_update = " FOR UPDATE"
 
     def __init__(self, where: str, durability: Literal["normal", "full"], migrations: Migrations = MIGRATIONS) -> None:
         try:
@@ -126,7 +189,7 @@ class PostgresBackend(SessionBackend):
             raise SessionStoreError(
                 f"sessions: the address cannot be read; write {form}, special ones as %40"
             ) from None
-        super().__init__(_named(self._address), migrations)
+        super().__init__(_named(self._address), migrations, NEW)
         self._password = str(self._address.get("password") or "")
         hide(self._password)
         self._durability = durability
@@ -135,19 +198,19 @@ class PostgresBackend(SessionBackend):
     def signing_key(self) -> bytes | None:
         """Return the key in the database's own row; None without a password that seals it.
 
-        Session 0 is the store itself; each user of the database has a row there. A changed password makes a new key.
+        Each user of the database has a row there. A changed password makes a new key.
         """
         if not self._password:
             return None
         name = f"signing key of {self._address.get('user', '')}"
-        known = "SELECT value FROM kept_values WHERE session = 0 AND name = ?"
+        known = "SELECT value FROM keys WHERE name = ?"
         with self.transaction():
             for (value,) in self.execute(f"{known} FOR UPDATE", (name,)):
                 if (key := opened_key(value, self._password)) is not None:
                     return key
-                self.execute("DELETE FROM kept_values WHERE session = 0 AND name = ?", (name,))
+                self.execute("DELETE FROM keys WHERE name = ?", (name,))
             self.execute(
-                "INSERT INTO kept_values(session, name, value) VALUES(0, ?, ?) ON CONFLICT DO NOTHING",
+                "INSERT INTO keys(name, value) VALUES(?, ?) ON CONFLICT DO NOTHING",
                 (name, new_sealed_key(self._password)),
             )
             [(value,)] = self.execute(known, (name,))  # another worker may have been faster
@@ -179,14 +242,14 @@ class PostgresBackend(SessionBackend):
                 yield
                 connection.execute("COMMIT")
             except BaseException:
-                self._is_known = False
+                self._known = ""
                 with contextlib.suppress(psycopg.Error):
                     connection.execute("ROLLBACK")
                 raise
         except psycopg.Error as error:
             is_lost = self._connection is None or self._connection.closed
             if is_lost and self._connection is not None:
-                self._connection, self._is_known = None, False
+                self._connection, self._known = None, ""
                 raise _ConnectionLostError(f"{self.where}: the connection was lost; {self._told(error)}") from None
             raise SessionStoreError(f"{self.where}: {self._told(error)}") from None
 
@@ -210,7 +273,7 @@ class PostgresBackend(SessionBackend):
         import psycopg
 
         if self._connection is not None and self._connection.closed:
-            self._connection, self._is_known = None, False
+            self._connection, self._known = None, ""
         if self._connection is None:
             connection = psycopg.connect(**self._address, autocommit=True)
             self._connection = connection
@@ -247,7 +310,7 @@ class PostgresBackend(SessionBackend):
         return int(found[0][0]) if found else 0
 
     def _require_known(self) -> None:
-        found = self._found_version() if not self._is_known else self._version()
+        found = self._found_version() if not self._known else self._version()
         if found > self.version:
             newer = f"was written by a newer mcpagent (tables {found}, this one knows {self.version})"
             raise SessionStoreError(f"{self.where}: {newer}; update mcpagent, or use another database")
@@ -266,7 +329,7 @@ class PostgresBackend(SessionBackend):
             if found == 0:
                 self.execute("CREATE TABLE IF NOT EXISTS store_version(version INTEGER NOT NULL)")
                 self.execute("INSERT INTO store_version(version) VALUES(0)")
-            for statement in (statement for step in self.migrations[found:] for statement in step):
+            for statement in self.statements(found):
                 self.execute(statement)
             if found < self.version:
                 self.execute("UPDATE store_version SET version = ?", (self.version,))
@@ -277,14 +340,13 @@ class PostgresBackend(SessionBackend):
         return self._connection.info.user
 
     def close(self) -> None:
-        """Lets go what is held, and closes the connection."""
+        """Give the leases back, and close the connection."""
         if self._connection is not None:
-            with contextlib.suppress(SessionStoreError), self.transaction():
-                self.execute("UPDATE sessions SET holder = NULL WHERE holder = ?", (self.me.token,))
-                self.execute("DELETE FROM holders WHERE token = ?", (self.me.token,))
+            with contextlib.suppress(SessionStoreError):
+                self.leave()
         if self._connection is not None:
             self._connection.close()
-        self._connection, self._is_known = None, False
+        self._connection, self._known = None, ""
 
     def disown(self) -> None:
         """The server sees the end of a connection when no process has it open, so it is closed here, without a word."""
@@ -293,51 +355,49 @@ class PostgresBackend(SessionBackend):
                 os.close(self._connection.fileno())
             _of_other_processes.append(self._connection)
             self._connection = None
+        self._known = ""
 
     # -- who is alive -------------------------------------------------------------------------------------------------
 
-    def be_alive(self) -> None:
-        """Takes a lock whose number is made of the token, for as long as the connection lasts."""
-        self.execute("SELECT pg_advisory_lock(?)", (_number(self.me.token),))
+    def be_alive(self, token: str) -> None:
+        """Take a lock whose number is made of the token, for as long as the connection lasts."""
+        self.execute("SELECT pg_advisory_lock(?)", (_number(token),))
 
-    def is_alive(self, holder: Holder) -> bool:
-        """Whether its lock is held; two that look at the same time are not in each other's way."""
-        return not self.execute("SELECT pg_try_advisory_xact_lock_shared(?)", (_number(holder.token),))[0][0]
+    def is_alive(self, token: str) -> bool:
+        """Return whether its lock is taken; two that look at the same time are not in each other's way."""
+        return not self.execute("SELECT pg_try_advisory_xact_lock_shared(?)", (_number(token),))[0][0]
 
     # -- searching, checking ------------------------------------------------------------------------------------------
 
-    def add_message(self, number: int, place: int, row: MessageRow) -> None:
-        """With its words as they are searched: as SQLite's index has them, whatever the database's language is."""
+    def add_words(self, session: str, key: str, words: str) -> None:
+        """Make the words of an entry searchable, folded as in SQLite, whatever the database's language."""
         self.execute(
-            "INSERT INTO messages(session, place, is_answer, words, searched, message)"
-            " VALUES(?, ?, ?, ?, to_tsvector('simple', ?), ?)",
-            (number, place, int(row.is_answer), row.words, " ".join(_folded_words(row.words)), row.message),
+            "INSERT INTO words(session, key, words, searched) VALUES(?, ?, ?, to_tsvector('simple', ?))",
+            (session, key, words, " ".join(_folded_words(words))),
         )
 
-    def find(self, words: Sequence[str], limit: int) -> list[tuple[int, int, str]]:
-        """By a tsvector of the words. Each is letters and digits alone, so nothing in it is an operator."""
+    def search(self, words: Sequence[str], limit: int) -> list[Hit]:
+        """Search by a tsvector of the words. Each is letters and digits alone, so nothing in it is an operator."""
         folded = [folded for word in words for folded in _folded_words(word)]
         if not folded:
             return []
         wanted = " & ".join(f"'{word}'" for word in folded)
-        rows = self.execute(
-            "SELECT m.session, m.place, m.words FROM messages m, to_tsquery('simple', ?) q WHERE m.searched @@ q"
-            " ORDER BY ts_rank_cd(m.searched, q, 1) DESC, m.session DESC, m.place LIMIT ?",
-            (f"{wanted}:*", limit),
-        )
-        return [(int(session), int(place), _excerpt(str(text), folded)) for session, place, text in rows]
+        with self.transaction(writes=False):
+            rows = self.execute(
+                "SELECT w.session, w.key, w.words FROM words w, to_tsquery('simple', ?) q WHERE w.searched @@ q"
+                " ORDER BY ts_rank_cd(w.searched, q, 1) DESC, w.session, w.key LIMIT ?",
+                (f"{wanted}:*", limit),
+            )
+        return [Hit(str(session), str(key), _excerpt(str(text), folded)) for session, key, text in rows]
 
     def check(self) -> list[str]:
-        """What stands in the tables without a session; the server looks after its files itself."""
+        """Return words that belong to no entry; the server looks after its files itself."""
         with self.transaction(writes=False):
-            counts = {
-                table: self.execute(
-                    f"SELECT count(*) FROM {table} t WHERE NOT EXISTS"  # noqa: S608 - names of ours
-                    " (SELECT 1 FROM sessions s WHERE s.number = t.session)"
-                )[0][0]
-                for table in ("messages", "steps", "calls", "kept_values", "outputs")
-            }
-        return [f"{count} rows of {table} belong to no session" for table, count in counts.items() if count]
+            [[count]] = self.execute(
+                "SELECT count(*) FROM words w WHERE NOT EXISTS"
+                " (SELECT 1 FROM entries e WHERE e.session = w.session AND e.key = w.key)"
+            )
+        return [f"{count} rows of words belong to no entry"] if count else []
 
     def _told(self, error: psycopg.Error) -> str:
         """What went wrong, and what to do; never with the password, which a server or a library may quote."""

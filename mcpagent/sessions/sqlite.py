@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import random
 import sqlite3
@@ -15,8 +16,8 @@ from typing import Any, Literal, TypeVar
 
 from mcpagent.config.file_changes import make_private
 from mcpagent.errors import SessionStoreError
-from mcpagent.sessions.backend import Migrations, SessionBackend
-from mcpagent.sessions.kept import Holder
+from mcpagent.sessions.protocol import Hit
+from mcpagent.sessions.sql_store import Migrations, SqlStore
 from mcpagent.text.safe_text import safe_line
 
 _T = TypeVar("_T")
@@ -67,20 +68,92 @@ _RUNS = (
 )
 """Durable runs, by the IDs of session and run: a run can be cancelled before its session exists."""
 
-MIGRATIONS: Migrations = (_TABLES, _OUTPUTS, _RUNS)
+_HOLDERS = "CREATE TABLE holders(token TEXT PRIMARY KEY, pid INTEGER, host TEXT, since REAL) WITHOUT ROWID"
+
+_ENTRIES = (
+    """CREATE TABLE entries(
+        session TEXT NOT NULL, key TEXT NOT NULL, kind TEXT NOT NULL, data TEXT NOT NULL, size INTEGER NOT NULL,
+        time REAL NOT NULL, run TEXT NOT NULL DEFAULT '', call TEXT NOT NULL DEFAULT '',
+        expires REAL NOT NULL DEFAULT 0, PRIMARY KEY(session, key))""",
+    "CREATE INDEX entries_listed ON entries(key) WHERE key >= 'info/' AND key < 'info0'",
+    "CREATE INDEX entries_that_expire ON entries(expires) WHERE expires > 0",
+    "CREATE TABLE leases(session TEXT PRIMARY KEY, holder TEXT) WITHOUT ROWID",
+    "CREATE INDEX leases_by_holder ON leases(holder)",
+    """CREATE TABLE words(
+        number INTEGER PRIMARY KEY, session TEXT NOT NULL, key TEXT NOT NULL, words TEXT NOT NULL,
+        UNIQUE(session, key))""",
+)
+"""Sessions as entries; `words` is the text that a search finds."""
+
+_SEARCH = (
+    # The text is in `words` alone; the triggers are those of https://sqlite.org/fts5.html#external_content_tables
+    "CREATE VIRTUAL TABLE said USING fts5(words, content='words', content_rowid='number')",
+    """CREATE TRIGGER said_more AFTER INSERT ON words BEGIN
+        INSERT INTO said(rowid, words) VALUES(new.number, new.words); END""",
+    """CREATE TRIGGER said_less AFTER DELETE ON words BEGIN
+        INSERT INTO said(said, rowid, words) VALUES('delete', old.number, old.words); END""",
+)
+
+_FROM_TABLES = (
+    """INSERT INTO entries(session, key, kind, data, size, time)
+        SELECT s.id, 's/message/' || printf('%06d', m.place), 'message',
+            '{"message":' || m.message || ',"step":' || coalesce(t.step, 'null') || '}', length(m.message), s.updated
+        FROM messages m JOIN sessions s ON s.number = m.session
+        LEFT JOIN steps t ON t.session = m.session AND t.place = m.place""",
+    """INSERT INTO entries(session, key, kind, data, size, time, call)
+        SELECT s.id, 's/call/' || c.id, 'call', c.progress, length(c.progress), s.updated, c.id
+        FROM calls c JOIN sessions s ON s.number = c.session""",
+    """INSERT INTO entries(session, key, kind, data, size, time)
+        SELECT s.id, 's/value/' || v.name, 'value', v.value, length(v.value), s.updated
+        FROM kept_values v JOIN sessions s ON s.number = v.session""",
+    """INSERT INTO entries(session, key, kind, data, size, time)
+        SELECT s.id, 'info/summary', 'summary', json_object('title', CASE s.is_named WHEN 0 THEN s.title ELSE '' END,
+            'created', s.created, 'updated', s.updated, 'folder', s.folder, 'model', s.model, 'turns',
+            (SELECT count(*) FROM messages m WHERE m.session = s.number AND m.is_answer = 1), 'messages',
+            (SELECT count(*) FROM messages m WHERE m.session = s.number), 'tokens', s.tokens, 'dollars', s.dollars,
+            'cost_known', s.cost_known), 0, s.updated FROM sessions s""",
+    """INSERT INTO entries(session, key, kind, data, size, time)
+        SELECT s.id, 'info/title', 'title', json_quote(s.title), 0, s.updated FROM sessions s WHERE s.is_named = 1""",
+    """INSERT INTO entries(session, key, kind, data, size, time, expires)
+        SELECT s.id, 'output/' || o.handle, 'output',
+            json_object('tool', o.tool, 'output', o.output, 'images', o.images),
+            length(o.output) + length(o.images), o.kept, o.kept + 604800
+        FROM outputs o JOIN sessions s ON s.number = o.session""",
+    """INSERT INTO entries(session, key, kind, data, size, time, run)
+        SELECT session, 'run/' || id || '/cancelled', 'run_cancelled', 'true', 4, 0, id FROM runs
+        WHERE is_cancelled = 1""",
+    """INSERT INTO entries(session, key, kind, data, size, time, run)
+        SELECT session, 'run/' || id || '/ended', 'run_ended', ended, length(ended), 0, id FROM runs
+        WHERE ended IS NOT NULL""",
+    """INSERT INTO words(session, key, words) SELECT s.id, 's/message/' || printf('%06d', m.place), m.words
+        FROM messages m JOIN sessions s ON s.number = m.session WHERE m.words <> ''""",
+    *(f"DROP TABLE {table}" for table in ("said", "messages", "steps", "calls", "kept_values", "outputs", "runs")),
+    "DROP TABLE sessions",
+)
+"""The tables of earlier versions as entries."""
+
+_REBUILD = ("INSERT INTO said(said) VALUES('rebuild')",)
+
+MIGRATIONS: Migrations = (_TABLES, _OUTPUTS, _RUNS, (*_ENTRIES, *_FROM_TABLES, *_SEARCH, *_REBUILD))
+
+NEW = (_HOLDERS, *_ENTRIES, *_SEARCH)
+"""The statements that make the tables of version 4, which a new file begins with."""
 
 _of_other_processes: list[sqlite3.Connection] = []
 """What forks have copied: closing it here would do so for the process that has it (https://sqlite.org/howtocorrupt.html)."""
 
 
-class SqliteBackend(SessionBackend):
+class SqliteStore(SqlStore):
     """`path` is the file. `durability` "full" also survives a loss of power, for a sync of the disk at each write."""
 
     def __init__(self, path: Path, durability: Literal["normal", "full"], migrations: Migrations = MIGRATIONS) -> None:
-        super().__init__(safe_line(str(path), 200), migrations)
+        super().__init__(safe_line(str(path), 200), migrations, NEW)
         self.path, self._durability = path, durability
         self._connection: sqlite3.Connection | None = None
         self._alive: int | None = None
+        self._alive_as = path
+        self._until = math.inf
+        """The moment, by `time.monotonic`, until which this use waits for other processes."""
 
     @property
     def is_open(self) -> bool:
@@ -102,7 +175,7 @@ class SqliteBackend(SessionBackend):
                 yield
                 connection.execute("COMMIT")
             except BaseException:
-                self._is_known = False
+                self._known = ""
                 with contextlib.suppress(sqlite3.Error):
                     connection.execute("ROLLBACK")
                 raise
@@ -124,7 +197,10 @@ class SqliteBackend(SessionBackend):
         try:
             found = self._begin(connection, "BEGIN")
             connection.execute("COMMIT")
-            _patiently(lambda: connection.execute("PRAGMA journal_mode = WAL"))
+            if found == 0:
+                _patiently(lambda: connection.execute("PRAGMA auto_vacuum = INCREMENTAL"), self._until)
+            _patiently(lambda: connection.execute("PRAGMA journal_mode = WAL"), self._until)
+            connection.execute("PRAGMA secure_delete = ON")
             connection.execute(f"PRAGMA synchronous = {'FULL' if self._durability == 'full' else 'NORMAL'}")
             if found < self.version:
                 self._migrate(connection)
@@ -144,7 +220,7 @@ class SqliteBackend(SessionBackend):
                 connection.execute("ROLLBACK")
                 raise
 
-        return _patiently(begin)
+        return _patiently(begin, self._until)
 
     def _require_known(self, connection: sqlite3.Connection) -> int:
         """The version of its tables. Raises `SessionStoreError` for a newer one, and for what is no file of ours."""
@@ -160,11 +236,15 @@ class SqliteBackend(SessionBackend):
         """To the version of this code, in one transaction: a reader and a crash find the old one or the new one."""
         found = self._begin(connection, "BEGIN IMMEDIATE")  # another process may have been faster
         try:
-            for statement in (statement for step in self.migrations[found:] for statement in step):
+            for statement in self.statements(found):
                 connection.execute(statement)
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             connection.execute(f"PRAGMA user_version = {self.version}")
             connection.execute("COMMIT")
+            if 0 < found < self.version and _pragma(connection, "auto_vacuum") == 0:
+                with contextlib.suppress(sqlite3.OperationalError):  # another process writes: it stays as it was
+                    connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+                    connection.execute("VACUUM")  # which applies it
         except BaseException:
             with contextlib.suppress(sqlite3.Error):
                 connection.execute("ROLLBACK")
@@ -172,25 +252,27 @@ class SqliteBackend(SessionBackend):
 
     # -- who is alive -------------------------------------------------------------------------------------------------
 
-    def be_alive(self) -> None:
-        """Locks a file of its own, which the system unlocks when the process ends, in whatever way."""
+    def be_alive(self, token: str) -> None:
+        """Lock a file of its own, which the system unlocks when the process ends, in whatever way."""
         if self._alive is None:
             folder = self._holders
             make_private(folder)
-            self._alive = _private(folder / self.me.token)
+            self._alive_as = folder / token
+            self._alive = _private(self._alive_as)
             _lock(self._alive)
 
-    def is_alive(self, holder: Holder) -> bool:
-        """Whether its file is locked."""
+    def is_alive(self, token: str) -> bool:
+        """Return whether the file of that process is locked."""
+        file = self._holders / Path(token).name
         try:
-            handle = os.open(self._holders / Path(holder.token).name, os.O_RDWR)
+            handle = os.open(file, os.O_RDWR)
         except FileNotFoundError:
             return False
         try:
             if not _lock(handle):
                 return True
             with contextlib.suppress(OSError):
-                (self._holders / Path(holder.token).name).unlink()
+                file.unlink()
             return False
         finally:
             os.close(handle)
@@ -201,15 +283,31 @@ class SqliteBackend(SessionBackend):
 
     # -- searching, checking ------------------------------------------------------------------------------------------
 
-    def find(self, words: Sequence[str], limit: int) -> list[tuple[int, int, str]]:
-        """By FTS5 and bm25. Each word is a text in quotes, so nothing in it is an operator; the last may go on."""
+    def add_words(self, session: str, key: str, words: str) -> None:
+        """Make the words of an entry searchable."""
+        self.execute("INSERT INTO words(session, key, words) VALUES(?, ?, ?)", (session, key, words))
+
+    def search(self, words: Sequence[str], limit: int) -> list[Hit]:
+        """Search by FTS5 and bm25. Each word is quoted, so nothing in it is an operator; the last is a prefix."""
         quoted = ['"{}"'.format(word.replace('"', '""')) for word in words]
-        rows = self.execute(
-            "SELECT m.session, m.place, snippet(said, 0, '', '', ' ... ', 16) FROM said"
-            " JOIN messages m ON m.number = said.rowid WHERE said MATCH ? ORDER BY bm25(said) LIMIT ?",
-            (f"{' '.join(quoted)}*", limit),
-        )
-        return [(int(session), int(place), str(excerpt)) for session, place, excerpt in rows]
+        with self.transaction(writes=False):
+            rows = self.execute(
+                "SELECT w.session, w.key, snippet(said, 0, '', '', ' ... ', 16) FROM said"
+                " JOIN words w ON w.number = said.rowid WHERE said MATCH ? ORDER BY bm25(said) LIMIT ?",
+                (f"{' '.join(quoted)}*", limit),
+            )
+        return [Hit(*map(str, row)) for row in rows]
+
+    def return_space(self) -> None:
+        """Give free pages back to the file system."""
+        assert self._connection is not None
+        with contextlib.suppress(sqlite3.OperationalError):  # another process writes; the next time will do
+            self._connection.executescript("PRAGMA incremental_vacuum")  # `execute` would free one page
+
+    def attempt(self, work: Callable[[], _T]) -> _T:
+        """Do the work, which waits for other processes for at most `BUSY_SECONDS` in all."""
+        self._until = time.monotonic() + BUSY_SECONDS
+        return work()
 
     def check(self) -> list[str]:
         """SQLite's own check of the file, and of the index of words, which is made anew if it is damaged."""
@@ -227,19 +325,19 @@ class SqliteBackend(SessionBackend):
         return wrong
 
     def close(self) -> None:
-        """Closes the file, and lets go what is held."""
+        """Give the leases back, and close the file."""
         if self._connection is not None:
-            with contextlib.suppress(SessionStoreError), self.transaction():
-                self.execute("UPDATE sessions SET holder = NULL WHERE holder = ?", (self.me.token,))
-                self.execute("DELETE FROM holders WHERE token = ?", (self.me.token,))
+            self._until = time.monotonic() + BUSY_SECONDS
+            with contextlib.suppress(SessionStoreError):
+                self.leave()
             self._connection.close()
             self._connection = None
         if self._alive is not None:
             handle, self._alive = self._alive, None
             with contextlib.suppress(OSError):
-                (self._holders / self.me.token).unlink()
+                self._alive_as.unlink()
             os.close(handle)
-        self._is_known = False
+        self._known = ""
 
     def disown(self) -> None:
         """A lock is held as long as any process has the file open, so it is closed here."""
@@ -249,15 +347,15 @@ class SqliteBackend(SessionBackend):
         if self._alive is not None:
             os.close(self._alive)
             self._alive = None
+        self._known = ""
 
 
-def _patiently(work: Callable[[], _T]) -> _T:
-    """Tried anew while other processes are in the way.
+def _patiently(work: Callable[[], _T], until: float) -> _T:
+    """Try again while other processes are in the way, until that moment of `time.monotonic`.
 
     SQLite's own way of waiting asks less and less often, so that who waits longest waits on: of 8 processes that write
     all the time, one write in a hundred took 3 s.
     """
-    until = time.monotonic() + BUSY_SECONDS
     while True:
         try:
             return work()

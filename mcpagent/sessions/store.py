@@ -1,27 +1,50 @@
-"""`SessionStore`: where sessions are kept, as an agent is given it; a thread of its own does what takes time."""
+"""`Sessions`: where sessions are kept, as an agent is given it; a thread of its own does what takes time."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import os
+import socket
+import time
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import NoneType
 from typing import Any, Literal, TypeVar
 from uuid import uuid4
 
 from mcpagent.errors import InputError, RunCancelledError, SessionBusyError, SessionStoreError
-from mcpagent.messages import Message, dump_messages, load_message
+from mcpagent.messages import Message, dump_messages
 from mcpagent.python.argument_checks import checked, expect, expect_kind
-from mcpagent.sessions.backend import MAX_FOUND, MessageRow, OutputRow, ReadRows, Rows, SessionBackend
+from mcpagent.sessions.entries import (
+    CALL,
+    INFO,
+    MESSAGE,
+    OUTPUT,
+    SESSION,
+    SUMMARY,
+    TITLE,
+    VALUE,
+    by_key,
+    cancelled_key,
+    ended_key,
+    kept_session,
+    loaded,
+    message_key,
+    place_of,
+    session_info,
+)
 from mcpagent.sessions.kept import Found, Holder, KeptSession, SessionChange, SessionInfo
 from mcpagent.sessions.places import file_meant, is_address
+from mcpagent.sessions.protocol import Entry, SessionStore
 from mcpagent.sessions.run_ended import RunEnded, RunRecord, ended_from_json, ended_to_json
-from mcpagent.sessions.standing import progress_to_json, steps_from_json, written_json
+from mcpagent.sessions.sql_store import TIDY_SECONDS, SqlStore
+from mcpagent.sessions.standing import progress_to_json, written_json
 from mcpagent.sessions.worker import Worker
 from mcpagent.text.known_secrets import known_values
 from mcpagent.text.safe_text import safe_line, without_halves
@@ -38,14 +61,21 @@ from mcpagent.text.secret_shapes import (
 WAIT_SECONDS = 60.0
 """So long whoever asks without `await` waits for what is being written before it."""
 
+OUTPUTS_KEPT_SECONDS = 7 * 24 * 3600.0
+"""Time for which a large result is kept."""
+
+DURABLE = f"{VALUE}durable"
+"""The key of the durable run that has not ended."""
+
+MAX_FOUND = 100
 MAX_TITLE = 80
 MAX_ID = 200
 
 _T = TypeVar("_T")
 
 
-class SessionStore:
-    """`Agent(sessions=SessionStore("chats.db"))`: its sessions go on where they were, in any process.
+class Sessions:
+    """`Agent(sessions=Sessions("chats.db"))`: its sessions go on where they were, in any process.
 
     `where` is a file, made if it is not there (None: `sessions.db` in the user's data folder), or the address of a
     PostgreSQL database (`postgresql://user@host/name`; extra `mcpagent[postgres]`). `durability="full"` also survives a
@@ -57,28 +87,31 @@ class SessionStore:
     @checked()
     def __init__(
         self,
-        where: str | Path | None = None,
+        where: str | Path | SessionStore | None = None,
         *,
         durability: Literal["normal", "full"] = "normal",
         secrets: Iterable[str] = (),
     ) -> None:
-        self._backend = _backend(where, durability)
+        self._store = _store_at(where, durability)
+        self._me = _myself()
         self._values = {*secrets_in(os.environ), *secrets}
         self._redactor: tuple[frozenset[str], Redact] | None = None
         self._worker: Worker | None = None
         self._signing_key: Future[bytes | None] | None = None
         self._kept: set[str] = set()
+        self._leased: set[str] = set()
+        """The sessions of which this process has the lease, as far as it knows; for the worker alone."""
         self._users: Counter[str] = Counter()
         """How many have each session in this process; the worker counts, so that all is in the order it was asked."""
         _stores.add(self)
 
     def __repr__(self) -> str:
-        return f"<SessionStore {self.where}>"
+        return f"<Sessions {self.where}>"
 
     @property
     def where(self) -> str:
         """The file, or the database without its password."""
-        return self._backend.where
+        return self._store.where
 
     def hide(self, values: Iterable[str]) -> None:
         """Replaces these too in what is written from now on."""
@@ -88,7 +121,8 @@ class SessionStore:
     def read_signing_key(self) -> Future[bytes | None]:
         """Read the key that all workers of this store share, once; it gives None if each machine has its own."""
         if self._signing_key is None:
-            self._signing_key = self._do(self._backend.signing_key)
+            store = self._store
+            self._signing_key = self._do(store.signing_key if isinstance(store, SqlStore) else lambda: None)
         return self._signing_key
 
     def signing_key(self) -> bytes | None:
@@ -102,18 +136,17 @@ class SessionStore:
     # -- one session, as an agent uses it -----------------------------------------------------------------------------
 
     def open(self, session: str) -> KeptSession | None:
-        """Takes the session for this process, and reads it; None if there is none.
+        """Take the session for this process, and read it; None if there is none.
 
         Raises `SessionBusyError` if another process has it.
         """
         return self._result(self.begin(session))
 
     def begin(self, session: str) -> Future[KeptSession | None]:
-        """As `open`, beside whoever asks."""
+        """Do as `open`, in the background."""
 
         def work() -> KeptSession | None:
-            self._backend.hold(session)
-            self._users[session] += 1
+            self._hold(session)
             try:
                 return self._read(session)
             except BaseException:
@@ -123,84 +156,162 @@ class SessionStore:
         return self._do(work)
 
     def take(self, session: str) -> Future[float]:
-        """As `begin`, without reading: gives the time of the last write, 0 if there is no such session."""
+        """Do as `begin`, without reading: return the time of the last write, 0 if there is no such session."""
 
         def work() -> float:
-            updated = self._backend.hold(session)
-            self._users[session] += 1
-            return updated
+            self._hold(session)
+            info = self._info(session)
+            return info.updated if info is not None else 0.0
 
         return self._do(work)
 
     def reading(self, session: str) -> Future[KeptSession | None]:
-        """As `read`, in the background; None if there is no such session."""
+        """Do as `read`, in the background; None if there is no such session."""
         return self._do(lambda: self._read(session))
 
     def _read(self, session: str) -> KeptSession | None:
-        rows = self._backend.read(session)
-        return _kept(rows, self.where) if rows is not None else None
+        stored = self._store.read(session, SESSION, INFO)
+        return kept_session(stored, self.where) if stored is not None else None
+
+    def _info(self, session: str) -> SessionInfo | None:
+        stored = self._store.read(session, INFO)
+        return session_info(stored) if stored is not None else None
+
+    def _entry(self, session: str, key: str) -> Any:
+        """Return the data of the entry with this key; None if there is none."""
+        stored = self._store.read(session, key)
+        entry = by_key(stored.entries).get(key) if stored is not None else None
+        return loaded(entry) if entry is not None else None
+
+    def _hold(self, session: str) -> None:
+        """Count one more user of the session here. The lease of a session that does not exist is taken at its first
+        write. Raises `SessionBusyError`."""
+        if session not in self._leased and self._store.read(session, INFO) is not None:
+            self._lease(session)
+        self._users[session] += 1
+
+    def _lease(self, session: str) -> None:
+        other = self._store.lease(session, self._me)
+        if other is not None:
+            raise SessionBusyError(session, other)
+        self._leased.add(session)
 
     def keep(self, session: str) -> None:
-        """Whoever calls this writes the session down from now on. Raises `SessionBusyError` if somebody here does."""
+        """Reserve the writing of the session for the caller. Raises `SessionBusyError` if it is reserved here."""
         if session in self._kept:
-            raise SessionBusyError(session, self._backend.me)
+            raise SessionBusyError(session, self._me)
         self._kept.add(session)
         self._running().soon(lambda: self._users.update((session,)))
 
     def keep_no_more(self, session: str) -> None:
-        """Somebody else may; other processes too, once all is written and nobody here has it."""
+        """End `keep`; another process may have the session once all is written and nobody here uses it."""
         self._kept.discard(session)
         self.release(session)
 
     def write(self, session: str, change: SessionChange, check: Callable[[], None]) -> Future[bool]:
-        """Writes what changed, if `check` raises nothing then; what is asked for later is written later.
+        """Write a change, if `check` raises nothing then; what is asked for later is written later.
 
-        Gives whether its owner has cancelled the durable run that goes on.
+        The future gives whether its owner has cancelled the durable run that goes on.
         """
 
         def work() -> bool:
             check()
-            self._backend.write(session, self._rows(change))
-            return change.run != "" and self._backend.run_row(session, change.run).is_cancelled
+            self._append(session, self._entries(change), is_begun=change.keep > 0)
+            return change.run != "" and self._entry(session, cancelled_key(change.run)) is not None
 
         return self._do(work)
+
+    def _append(self, session: str, entries: Sequence[Entry], *, is_begun: bool) -> None:
+        """Write entries under the lease, which a session that has not begun gets here. Raises `SessionStoreError`."""
+        taken = "was released, or deleted and made anew"
+        if session not in self._leased and not is_begun:
+            try:
+                self._lease(session)
+            except SessionBusyError as error:
+                taken = f"was taken over by {error.holder}"
+        if session in self._leased and self._store.append(session, entries, self._me):
+            return
+        stored = self._store.read(session, INFO)
+        if stored is not None and stored.holder is not None and stored.holder.token != self._me.token:
+            taken = f"was taken over by {stored.holder}"
+        self._leased.discard(session)
+        raise SessionStoreError(
+            f'{self.where}: session "{safe_line(session, 60)}" {taken}; what is said here is not kept any more'
+        )
 
     # -- durable runs, as their workers and owners use them -----------------------------------------------------------
 
     def run_record(self, session: str, run: str) -> Future[RunRecord]:
-        """The state of a run in its session."""
+        """Return the state of a run in its session."""
 
         def work() -> RunRecord:
-            row = self._backend.run_row(session, run)
-            ended = ended_from_json(run, json.loads(row.ended)) if row.ended is not None else None
-            return RunRecord(row.under_way == self.as_json(run), row.is_cancelled, ended, row.updated)
+            stored = self._store.read(session, DURABLE, INFO, ended_key(run), cancelled_key(run))
+            if stored is None:
+                return RunRecord()
+            entries = by_key(stored.entries)
+            info = session_info(stored)
+            ended = entries.get(ended_key(run))
+            under_way = entries.get(DURABLE)
+            return RunRecord(
+                under_way is not None and under_way.data == self.as_json(run),
+                cancelled_key(run) in entries,
+                ended_from_json(run, loaded(ended)) if ended is not None else None,
+                info.updated if info is not None else 0.0,
+            )
 
         return self._do(work)
 
     def cancel_run(self, session: str, run: str) -> Future[None]:
-        """Ends a run before its next step, whichever process works on it, also if it has not begun."""
-        ended = self.as_json(ended_to_json(RunEnded(run, error=RunCancelledError(run))))
-        return self._do(lambda: self._backend.cancel_run(session, run, self.as_json(run), ended))
+        """End a run before its next step, whichever process works on it, also if it has not begun.
+
+        If no living process has the session, nothing takes that step: then the run ends here.
+        """
+        ended = ended_to_json(RunEnded(run, error=RunCancelledError(run)))
+
+        def work() -> None:
+            now = time.time()
+            mark = Entry(cancelled_key(run), "run_cancelled", "true", now, run=run)
+            self._store.append(session, [mark], None)
+            is_mine = session in self._leased
+            if is_mine or self._entry(session, DURABLE) != run or self._store.lease(session, self._me) is not None:
+                return
+            try:
+                if self._entry(session, DURABLE) == run:
+                    over = Entry(DURABLE, "value", None, now, run=run)
+                    end = Entry(ended_key(run), "run_ended", self.as_json(ended), now, run=run)
+                    self._store.append(session, [over, end], self._me)
+            finally:
+                self._store.release(session, self._me)
+
+        return self._do(work)
 
     def forget_run(self, session: str, run: str) -> Future[None]:
-        """Deletes the end of a run; its messages stay in the session."""
-        return self._do(lambda: self._backend.forget_run(session, run))
+        """Delete the end of a run; its messages stay in the session."""
+        now = time.time()
+        gone = [Entry(key, "run_ended", None, now, run=run) for key in (ended_key(run), cancelled_key(run))]
 
-    def put_output(self, session: str, row: OutputRow) -> Future[None]:
-        """Keeps what was set aside of a session that this process has; its text is without secrets already."""
-        return self._do(lambda: self._backend.put_output(session, row))
+        def work() -> None:
+            self._store.append(session, gone, None)
 
-    def output(self, session: str, handle: str) -> Future[OutputRow | None]:
-        """What is kept under this handle in this session; None if nothing is, or not any more."""
-        return self._do(lambda: self._backend.output(session, handle))
+        return self._do(work)
+
+    def put_output(self, session: str, handle: str, data: Mapping[str, str]) -> Future[None]:
+        """Keep a large result of a session that this process has; its text is without secrets already."""
+        now = time.time()
+        entry = Entry(f"{OUTPUT}{handle}", "output", written_json(dict(data)), now, expires=now + OUTPUTS_KEPT_SECONDS)
+        return self._do(lambda: self._append(session, [entry], is_begun=False))
+
+    def output(self, session: str, handle: str) -> Future[dict[str, str] | None]:
+        """Return what is kept under this handle in this session; None if nothing is, or not any more."""
+        return self._do(lambda: self._entry(session, f"{OUTPUT}{handle}"))
 
     def release(self, session: str) -> None:
-        """What `open` took is not needed any more. Waits for nothing."""
+        """Give back what `open` took. Waits for nothing."""
         if (worker := self._worker) is not None:
             worker.soon(lambda: self._let_go(session))
 
     def release_opened(self, session: str, opened: Future[KeptSession | None]) -> None:
-        """As `release`, of what `begin` gave when that has ended, also if nobody waited for it."""
+        """Do as `release`, of the result of `begin` when that has ended, also if nobody waited for it."""
         if not opened.cancelled() and opened.exception() is None:
             self.release(session)
 
@@ -208,34 +319,59 @@ class SessionStore:
         self._users[session] -= 1
         if self._users[session] <= 0:
             del self._users[session]
-            self._backend.attempt(lambda: self._backend.release(session))
+            if session in self._leased:
+                self._leased.discard(session)
+                self._attempt(lambda: self._store.release(session, self._me))
 
     def join(self) -> Future[str]:
-        """Makes it known that this process is there; gives its token, alive until the process ends or closes this."""
-        return self._do(self._backend.join)
+        """Make this process known to others; the future gives its token, alive until the process ends or closes this.
+
+        Raises `SessionStoreError` for a store that is not SQLite or PostgreSQL.
+        """
+
+        def work() -> str:
+            self._sql("durable runs").join(self._me)
+            return self._me.token
+
+        return self._do(work)
 
     def is_alive(self, token: str) -> Future[bool]:
-        """Whether the process with this token is still there."""
-        return self._do(lambda: self._backend.has(token))
+        """Return whether the process with this token is still there."""
+        return self._do(lambda: token == self._me.token or self._sql("durable runs").has(token))
 
     def flush(self) -> Future[None]:
-        """Is over when all is written that was to be written by now."""
+        """The future is done when all is written that was to be written by now."""
         return self._do(lambda: None)
+
+    def _sql(self, what: str) -> SqlStore:
+        if not isinstance(self._store, SqlStore):
+            raise SessionStoreError(f"{self.where}: {what} need sessions in SQLite or PostgreSQL")
+        return self._store
 
     # -- looking ------------------------------------------------------------------------------------------------------
 
     @checked(InputError)
     def sessions(self, limit: int | None = None, *, folder: str | Path | None = None) -> list[SessionInfo]:
-        """The sessions, the one used last first; those begun in `folder`, if one is named.
+        """Return the sessions, the one used last first; those begun in `folder`, if one is named.
 
         One in which everything was taken back is not among them; its id still goes on with it.
         """
-        named = str(folder) if folder is not None else None
-        return self._result(self._do(lambda: self._backend.infos(limit, named, with_empty=False)))
+        found = [info for info in self._infos() if info.messages > 0]
+        if folder is not None:
+            found = [info for info in found if info.folder == str(folder)]
+        return found[:limit]
+
+    def _infos(self) -> list[SessionInfo]:
+        infos: list[SessionInfo] = []
+        for stored in self._result(self._do(self._store.list)):
+            info = session_info(stored)
+            if info is not None:
+                infos.append(info)
+        return sorted(infos, key=lambda info: info.updated, reverse=True)
 
     @checked(InputError)
     def read(self, session: str) -> KeptSession:
-        """All that is kept of a session, whoever has it. Raises `InputError` if there is none of this id."""
+        """Return all that is kept of a session, whoever has it. Raises `InputError` if there is none of this id."""
         kept = self._result(self.reading(session))
         if kept is None:
             raise self._none(session)
@@ -243,11 +379,22 @@ class SessionStore:
 
     @checked(InputError)
     def search(self, words: str, limit: int = 20) -> list[Found]:
-        """Messages of people and models that have all the words, in any order; the best first."""
+        """Return messages of people and models that have all the words, in any order; the best first."""
         wanted = words.split()
         if not wanted:
             raise InputError("search: say which words to look for")
-        return self._result(self._do(lambda: self._backend.search(wanted[:20], min(limit, MAX_FOUND))))
+
+        def work() -> list[Found]:
+            hits = self._store.search(wanted[:20], min(limit, MAX_FOUND))
+            infos = {session: self._info(session) for session in dict.fromkeys(hit.session for hit in hits)}
+            found: list[Found] = []
+            for hit in hits:
+                info = infos[hit.session]
+                if info is not None:
+                    found.append(Found(info, place_of(hit.key), hit.excerpt))
+            return found
+
+        return self._result(self._do(work))
 
     def match(self, wanted: str) -> list[SessionInfo]:
         """Sessions meant by an id, by its beginning, or by words of a title or a message; the one used last first."""
@@ -271,58 +418,105 @@ class SessionStore:
         words = safe_line(title, MAX_TITLE)
         if not words.strip():
             raise InputError("rename: the title is empty")
-        if not self._result(self._do(lambda: self._backend.rename(session, self.redact(words)))):
+        named = Entry(TITLE, "title", self.as_json(words), time.time())
+
+        def work() -> bool:
+            return self._info(session) is not None and self._store.append(session, [named], None)
+
+        if not self._result(self._do(work)):
             raise self._none(session)
 
     @checked(InputError)
     def fork(self, session: str, new: str | None = None, *, length: int | None = None) -> str:
-        """Copies a session, or its first `length` messages, and gives the copy's id; the other stays as it is.
+        """Copy a session, or its first `length` messages, and return the copy's id; the other stays.
 
         What was spent stays with the other. A length between calls and their results takes neither. Raises
         `InputError` if there is no such session, or one of the new id already.
         """
         copy = new if new is not None else uuid4().hex
         usable_id(copy)
-        kept = self.read(session)
-        if length is not None:
-            while 0 < length < len(kept.messages) and kept.messages[length].role == "tool":
-                length -= 1
-        if self._result(self._do(lambda: self._backend.info(copy))) is not None:
-            raise InputError(f'fork: there is a session "{safe_line(copy, 60)}" already')
-        others: dict[str, str | None] = {"spent": None, "durable": None}
-        if length is not None and length < len(kept.messages):
-            others |= {"run": None, "pending": None, "announced": None}
-        self._result(self._do(lambda: self._backend.fork(session, copy, length, others)))
+        if not self._result(self._do(lambda: self._fork(session, copy, length))):
+            raise self._none(session)
         return copy
+
+    def _fork(self, session: str, copy: str, length: int | None) -> bool:
+        stored = self._store.read(session, SESSION, INFO, OUTPUT)
+        kept = kept_session(stored, self.where) if stored is not None else None
+        if stored is None or kept is None:
+            return False
+        if self._store.read(copy, INFO, SESSION) is not None:
+            raise InputError(f'fork: there is a session "{safe_line(copy, 60)}" already')
+        size = len(kept.messages) if length is None else min(length, len(kept.messages))
+        while 0 < size < len(kept.messages) and kept.messages[size].role == "tool":
+            size -= 1
+        left_out = {f"{VALUE}spent", DURABLE}
+        if size < len(kept.messages):
+            left_out |= {f"{VALUE}run", f"{VALUE}pending", f"{VALUE}announced"}
+        entries: list[Entry] = []
+        for key, entry in by_key(stored.entries).items():
+            is_cut = key.startswith(MESSAGE) and place_of(key) >= size
+            is_lost = length is not None and key.startswith(CALL)
+            if key in left_out or key == SUMMARY or is_cut or is_lost:
+                continue
+            if key.startswith(MESSAGE):
+                entry = replace(entry, words=self.redact(_words(kept.messages[place_of(key)])))
+            entries.append(entry)
+        first = kept.messages[:size]
+        info = kept.info
+        summary = SessionChange(
+            title=info.title if not info.is_named else "",
+            folder=info.folder,
+            model=info.model,
+            turns=sum(map(is_answer, first)),
+            length=size,
+        )
+        entries.append(self._summary(summary, size))
+        self._lease(copy)
+        try:
+            self._append(copy, entries, is_begun=False)
+        finally:
+            self._leased.discard(copy)
+            self._store.release(copy, self._me)
+        return True
 
     @checked(InputError)
     def delete(self, session: str) -> None:
-        """Forgets a session. Raises `InputError` if there is none, and `SessionBusyError` while an agent has it."""
+        """Delete a session, with its outputs and runs. Raises `InputError` if there is none, and `SessionBusyError`
+        while an agent has it."""
         if session in self._kept:
-            raise SessionBusyError(session, self._backend.me)
-        if not self._result(self._do(lambda: self._backend.delete(session))):
+            raise SessionBusyError(session, self._me)
+        if not self._result(self._do(lambda: self._delete(session))):
             raise self._none(session)
+
+    def _delete(self, session: str) -> bool:
+        if self._store.read(session, INFO, SESSION) is None:
+            return False
+        if session not in self._leased:
+            self._lease(session)
+        self._leased.discard(session)
+        self._store.delete(session)
+        return True
 
     @checked(InputError)
     def prune(self, before: float) -> list[SessionInfo]:
-        """Forgets the sessions last used before this time (seconds since 1970) that nobody has; gives them."""
-        infos = self._result(self._do(self._backend.infos))
-        old = [info for info in infos if info.updated < before and info.holder is None]
+        """Delete the sessions last used before this time (seconds since 1970) that nobody has; return them."""
+        old = [info for info in self._infos() if info.updated < before and info.holder is None]
         for info in old:
-            self._result(self._do(lambda info=info: self._backend.delete(info.id)))  # type: ignore[misc]
-        self._result(self._do(self._backend.prune_outputs))
+            self._result(self._do(partial(self._delete, info.id)))
+        if isinstance(self._store, SqlStore):
+            self._result(self._do(self._store.tidy))
         return old
 
     def outputs(self) -> tuple[int, int]:
-        """How many results are kept that were set aside, and their characters."""
-        return self._result(self._do(self._backend.outputs))
+        """Return how many large results are kept, and their characters."""
+        return self._result(self._do(lambda: self._sql("figures").size(OUTPUT)))
 
     def check(self) -> list[str]:
         """What is wrong with the store, a line each; empty if nothing is. What dead processes held is free then."""
 
         def work() -> list[str]:
-            wrong = self._backend.check()
-            dead = self._backend.dead_holders()
+            store = self._sql("checks")
+            wrong, dead = store.check(), store.dead_holders(self._me)
             return [*wrong, *(f"{holder} ended without a word; what it held is free" for holder in dead)]
 
         return self._result(self._do(work))
@@ -334,15 +528,21 @@ class SessionStore:
             self._end.detach()
             worker.end()
             worker.join()
+            self._leased.clear()
 
     # -- inside -------------------------------------------------------------------------------------------------------
 
     def _do(self, work: Callable[[], _T]) -> Future[_T]:
-        return self._running().do(lambda: self._backend.attempt(work))
+        return self._running().do(lambda: self._attempt(work))
+
+    def _attempt(self, work: Callable[[], _T]) -> _T:
+        return self._store.attempt(work) if isinstance(self._store, SqlStore) else work()
 
     def _running(self) -> Worker:
         if self._worker is None:
-            self._worker = Worker(self._backend.close)
+            # Without a reference to this value, so that the worker ends when nobody has it any more.
+            renew = partial(_renew, self._store, self._leased, self._me)
+            self._worker = Worker(self._store.close, renew, self._store.renew_seconds or TIDY_SECONDS)
             self._end = weakref.finalize(self, self._worker.end)
             self._end.atexit = False  # the worker sees to that itself
         return self._worker
@@ -352,8 +552,10 @@ class SessionStore:
         if self._worker is not None:
             self._worker = None
             self._end.detach()
-        self._kept, self._users, self._signing_key = set(), Counter(), None
-        self._backend.forked()
+        self._kept, self._users, self._leased, self._signing_key = set(), Counter(), set(), None
+        self._me = _myself()
+        if isinstance(self._store, SqlStore):
+            self._store.disown()
 
     def _result(self, future: Future[_T]) -> _T:
         try:
@@ -384,15 +586,15 @@ class SessionStore:
 
     def message_as_json(self, message: Message) -> str:
         """As JSON. What a provider sent for itself alone looks like anything, and must come back as it was."""
-        return self._message_row(message).message
+        return self._message(message)[0]
 
-    def _message_row(self, message: Message) -> MessageRow:
+    def _message(self, message: Message) -> tuple[str, str]:
+        """Return a message as JSON, and the words that a search finds it by, without secrets."""
         (data,) = dump_messages([message])
-        text = written_json(data)
-        is_answer = _is_answer(data)
-        if not may_have_shapes(text) and self._without_values(text) == text:  # nor has what was said
-            return MessageRow(text, _words(message), is_answer)
-        return MessageRow(self._redacted_message(data), self.redact(_words(message)), is_answer)
+        text, words = written_json(data), _words(message)
+        if not may_have_shapes(text) and self._without_values(text) == text:  # nor have the words
+            return text, words
+        return self._redacted_message(data), self.redact(words)
 
     def _redacted_message(self, data: dict[str, Any]) -> str:
         parts = data["parts"]
@@ -403,33 +605,49 @@ class SessionStore:
                 parts[place]["provider_data"] = {}  # signed, so worth nothing with another text
         return self._without_values(written_json(data))
 
-    def _rows(self, change: SessionChange) -> Rows:
-        calls = {
-            self._name(call): None if known is None else self.as_json(progress_to_json(known))
-            for call, known in change.calls.items()
+    def _entries(self, change: SessionChange) -> list[Entry]:
+        """Return the entries of a change, as they are written."""
+        now, run = change.updated, change.run
+        entries: list[Entry] = []
+        for place, message in enumerate(change.messages, change.keep):
+            text, words = self._message(message)
+            step = change.steps.get(place)
+            told = self.as_json(step) if step is not None else "null"
+            data = f'{{"message":{text},"step":{told}}}'
+            entries.append(Entry(message_key(place), "message", data, now, run=run, words=words))
+        length = change.keep + len(change.messages)
+        for place in range(length, change.length):
+            entries.append(Entry(message_key(place), "message", None, now, run=run))
+        for call_id, known in change.calls.items():
+            call = self._name(call_id)
+            progress = self.as_json(progress_to_json(known)) if known is not None else None
+            entries.append(Entry(f"{CALL}{call}", "call", progress, now, run=run, call=call))
+        for name, value in change.values.items():
+            text_or_none = self.as_json(value) if value is not None else None
+            entries.append(Entry(f"{VALUE}{name}", "value", text_or_none, now, run=run))
+        if change.ended is not None:
+            end, over = change.ended, self.as_json(ended_to_json(change.ended))
+            entries.append(Entry(ended_key(end.run), "run_ended", over, now, run=end.run))
+        entries.append(self._summary(change, length))
+        return entries
+
+    def _summary(self, change: SessionChange, length: int) -> Entry:
+        data = {
+            "title": self._name(title_of(change.title)),
+            "created": change.created,
+            "updated": change.updated,
+            "folder": self._name(change.folder),
+            "model": self._name(change.model),
+            "turns": change.turns,
+            "messages": length,
+            "tokens": change.tokens,
+            "dollars": change.dollars,
+            "cost_known": change.cost_known,
         }
-        ended = change.ended
-        return Rows(
-            keep=change.keep,
-            messages=tuple(map(self._message_row, change.messages)),
-            steps={place: self.as_json(step) for place, step in change.steps.items()},
-            calls=calls,
-            only_calls=change.only_calls,
-            values={name: None if data is None else self.as_json(data) for name, data in change.values.items()},
-            columns={
-                "folder": self._name(change.folder),
-                "model": self._name(change.model),
-                "tokens": change.tokens,
-                "dollars": change.dollars,
-                "cost_known": int(change.cost_known),
-                "updated": change.updated,
-            },
-            title=self._name(title_of(change.title)),
-            ended={} if ended is None else {ended.run: self.as_json(ended_to_json(ended))},
-        )
+        return Entry(SUMMARY, "summary", written_json(data), change.updated, run=change.run)
 
 
-_stores: weakref.WeakSet[SessionStore] = weakref.WeakSet()
+_stores: weakref.WeakSet[Sessions] = weakref.WeakSet()
 
 
 def _after_fork() -> None:
@@ -465,34 +683,37 @@ def _sendable(text: str) -> str:
     return without_halves(text.replace("\0", " "))
 
 
-def _is_answer(data: Mapping[str, Any]) -> bool:
-    return data["role"] == "assistant" and all(part["type"] != "tool_call" for part in data["parts"])
+def is_answer(message: Message) -> bool:
+    """Return whether the message is an answer without calls."""
+    return message.role == "assistant" and not message.tool_calls
 
 
-def _kept(rows: ReadRows, where: str) -> KeptSession:
-    try:
-        messages = tuple(load_message(json.loads(text), place) for place, text in enumerate(rows.messages))
-        steps = steps_from_json({place: json.loads(text) for place, text in rows.steps.items()})
-        return KeptSession(rows.info, messages, steps, _loaded(rows.calls), _loaded(rows.values))
-    except (KeyError, TypeError, ValueError, InputError, RecursionError) as error:
-        what = f'session "{safe_line(rows.info.id, 60)}" cannot be read: {safe_line(str(error), 160)}'
-        raise SessionStoreError(f"{where}: {what}; the others can") from None
+def _renew(store: SessionStore, leased: set[str], owner: Holder) -> None:
+    """Renew the leases of this process, or let a database drop what has expired."""
+    if store.renew_seconds is not None:
+        for session in tuple(leased):
+            if store.lease(session, owner) is not None:
+                leased.discard(session)
+    elif isinstance(store, SqlStore) and store.is_open:
+        store.attempt(store.tidy_sometimes)
 
 
-def _loaded(texts: Mapping[str, str]) -> dict[str, Any]:
-    return {name: json.loads(text) for name, text in texts.items()}
+def _myself() -> Holder:
+    return Holder(os.getpid(), socket.gethostname(), time.time(), uuid4().hex)
 
 
-def _backend(where: str | Path | None, durability: Literal["normal", "full"]) -> SessionBackend:
-    expect_kind("SessionStore: durability", durability, Literal["normal", "full"])
-    expect("SessionStore: where", where, (str, Path, NoneType), "a file, or postgresql://...")
+def _store_at(where: str | Path | SessionStore | None, durability: Literal["normal", "full"]) -> SessionStore:
+    expect_kind("Sessions: durability", durability, Literal["normal", "full"])
+    if isinstance(where, SessionStore):
+        return where
+    expect("Sessions: where", where, (str, Path, NoneType), "a file, postgresql://..., or a SessionStore")
     if is_address(where):
-        from mcpagent.sessions.postgres import PostgresBackend
+        from mcpagent.sessions.postgres import PostgresStore
 
-        return PostgresBackend(where, durability)
-    from mcpagent.sessions.sqlite import SqliteBackend
+        return PostgresStore(where, durability)
+    from mcpagent.sessions.sqlite import SqliteStore
 
-    return SqliteBackend(file_meant(where, "sessions.db", os.environ), durability)
+    return SqliteStore(file_meant(where, "sessions.db", os.environ), durability)
 
 
 async def written(future: Future[_T]) -> _T:
@@ -500,4 +721,4 @@ async def written(future: Future[_T]) -> _T:
     return await asyncio.shield(asyncio.wrap_future(future))
 
 
-__all__ = ["Holder", "SessionChange", "SessionStore", "title_of", "usable_id", "written"]
+__all__ = ["Holder", "SessionChange", "Sessions", "title_of", "usable_id", "written"]

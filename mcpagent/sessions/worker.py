@@ -5,9 +5,10 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
+import time
 from collections.abc import Callable
 from concurrent.futures import Future
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import TypeAlias, TypeVar
 
@@ -22,12 +23,13 @@ _running: set[Worker] = set()
 class Worker:
     """What it is given is put into a queue that takes no lock, so that a finalizer may do so wherever it runs.
 
-    `at_end` is done last. It lives until `end`, whoever has it.
+    `at_end` is done last. `regularly` is done each `seconds`, between other work. It lives until `end`, whoever has it.
     """
 
-    def __init__(self, at_end: _Item) -> None:
+    def __init__(self, at_end: _Item, regularly: _Item, seconds: float) -> None:
         self._items: SimpleQueue[_Item | None] = SimpleQueue()
-        self._at_end = at_end
+        self._at_end, self._regularly, self._seconds = at_end, regularly, seconds
+        self._due = time.monotonic() + seconds
         # Else the end of the interpreter would wait for it before anything could tell it to end.
         self._thread = Thread(target=self._work, name="mcpagent-sessions", daemon=True)
         _running.add(self)
@@ -61,13 +63,25 @@ class Worker:
         self._thread.join(END_SECONDS)
 
     def _work(self) -> None:
-        while (item := self._items.get()) is not None:
+        while (item := self._next()) is not None:
             with contextlib.suppress(Exception):
                 item()
             del item  # what it holds may have been waiting for this to be forgotten
         with contextlib.suppress(Exception):
             self._at_end()
         _running.discard(self)
+
+    def _next(self) -> _Item | None:
+        """Return what is to be done next, after `regularly` if that is due; None at the end."""
+        while True:
+            now = time.monotonic()
+            if now >= self._due:
+                self._due = now + self._seconds
+                return self._regularly
+            try:
+                return self._items.get(timeout=self._due - now)
+            except Empty:
+                continue
 
 
 def _end_all() -> None:

@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from mcpagent import Agent, ApprovalPolicy, ModelError, ScriptedModel, SessionStore, ToolCall
+from mcpagent import Agent, ApprovalPolicy, ModelError, ScriptedModel, Sessions, ToolCall
 from mcpagent.durable import DurableRuns
 from mcpagent.errors import McpAgentError
 from tests.tables import each_row
@@ -24,7 +24,7 @@ def pay(amount: int) -> str:
 
 async def made(folder: Path) -> None:
     """A run of each kind: "done", "failed", "asks" with a call that waits, and "waiting" that no worker does."""
-    store, durable = SessionStore(folder / "chats.db"), DurableRuns(folder / "runs.db")
+    store, durable = Sessions(folder / "chats.db"), DurableRuns(folder / "runs.db")
     error = ModelError("provider: no such model", provider="test")
     replies: list[Any] = ["There are 12.", error, ToolCall("1", "pay", {"amount": 5})]
     agent = Agent(ScriptedModel(replies), tools=[pay], approval=ApprovalPolicy(required=True), sessions=store)
@@ -83,7 +83,7 @@ async def test_runs_are_listed_shown_cancelled_and_deleted(tmp_path: Path) -> No
     assert json.loads(runs(tmp_path, "prune", "--older-than", "1h", "--yes", "--json")[0]) == []
     left = json.loads(runs(tmp_path, "list", "--json")[0])
     assert [run["id"] for run in left] == ["waiting", "asks", "failed"]
-    store = SessionStore(tmp_path / "chats.db")
+    store = Sessions(tmp_path / "chats.db")
     assert store.read("session of done").messages[-1].text == "There are 12."  # a conversation outlives its runs
     store.close()
 

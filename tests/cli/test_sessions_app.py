@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from mcpagent import Agent, ScriptedModel, SessionStore
+from mcpagent import Agent, ScriptedModel, Sessions
 from mcpagent.cli.app import run as run_here
 from mcpagent.cli.chat.session_picker import Choice
 from mcpagent.cli.chat.session_rows import session_rows
@@ -23,7 +23,6 @@ from mcpagent.cli.frame.options import Options
 from mcpagent.cli.sessions_command.changing import seconds_of
 from mcpagent.errors import InputError
 from mcpagent.sessions import SessionInfo
-from mcpagent.sessions.backend import OutputRow
 from tests.cli.event_schema import DOCUMENTS
 from tests.tables import each_row
 
@@ -37,8 +36,8 @@ class Home:
         self.folder, self._capsys = folder, capsys
         self.file = folder / "home" / "data" / "sessions.db"
 
-    def store(self) -> SessionStore:
-        return SessionStore(self.file)
+    def store(self) -> Sessions:
+        return Sessions(self.file)
 
     def say(self, session: str, *said: str, title: str = "") -> None:
         """A conversation of questions and answers."""
@@ -167,7 +166,10 @@ def test_delete_and_prune_ask(home: Home, monkeypatch: pytest.MonkeyPatch) -> No
     for session in ("old", "older", "new"):
         home.say(session, f"Something {session}?", "Yes.")
     with closing(sqlite3.connect(home.file)) as connection, connection:
-        connection.execute("UPDATE sessions SET updated = updated - 40 * 86400 WHERE id LIKE 'old%'")
+        connection.execute(
+            "UPDATE entries SET data = json_set(data, '$.updated', json_extract(data, '$.updated') - 40 * 86400)"
+            " WHERE key = 'info/summary' AND session LIKE 'old%'"
+        )
     for words in (("delete", "new"), ("prune", "--older-than", "30d")):
         code, _, err = home.run("sessions", *words)
         assert code == 2
@@ -186,13 +188,13 @@ def test_one_that_is_open_elsewhere_is_copied_up_to_where_it_is_finished_and_not
     home.say("open", "First?", "One.")
     code = (
         "import asyncio, sys\n"
-        "from mcpagent import Agent, ScriptedModel, SessionStore\n"
+        "from mcpagent import Agent, ScriptedModel, Sessions\n"
         "def model(request):\n"
         "    print('asked', flush=True)\n"
         "    sys.stdin.readline()\n"
         "    return 'Two.'\n"
         "async def main():\n"
-        f"    store = SessionStore({str(home.file)!r})\n"
+        f"    store = Sessions({str(home.file)!r})\n"
         "    async with Agent(ScriptedModel([model]), sessions=store) as agent:\n"
         "        await agent.session('open').ask('Second?')\n"
         "asyncio.run(main())\n"
@@ -250,9 +252,9 @@ def test_doctor_counts_what_was_set_aside(home: Home) -> None:
     home.say("a", "One?", "Yes.")
     store = home.store()
     store.open("a")
-    store.put_output("a", OutputRow("out_1", "get", "x" * 5_000, "[]")).result(30)
+    store.put_output("a", "out_1", {"tool": "get", "output": "x" * 5_000, "images": "[]"}).result(30)
     store.close()
-    assert "1 conversation, whole; 1 large result set aside, 5,002 characters" in home.run("sessions", "doctor")[1]
+    assert "1 conversation, whole; 1 large result set aside, 5,040 characters" in home.run("sessions", "doctor")[1]
     assert json.loads(home.run("sessions", "doctor", "--json")[1])["large_results"] == 1
 
 

@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from mcpagent import Agent, ScriptedModel, SessionStore, ToolCall
+from mcpagent import Agent, ScriptedModel, Sessions, ToolCall
 from mcpagent.durable import DurableRuns
 from mcpagent.events import Event, ToolCallFinished
 from mcpagent.messages import ToolDefinition
@@ -54,7 +54,7 @@ async def main(folder: Path, dies_in: str, how: str = "") -> None:
     model = ScriptedModel(
         [lambda request: [*script, "done"][sum(bool(one.tool_results) for one in request.messages)]] * 9
     )
-    store, durable = SessionStore(folder / "sessions.db"), DurableRuns(folder / "runs.db")
+    store, durable = Sessions(folder / "sessions.db"), DurableRuns(folder / "runs.db")
     wrappers = [durable] if how else []
 
     def hear(event: Event) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from mcpagent import Agent, ScriptedModel, SessionStore, ToolCall
+from mcpagent import Agent, ScriptedModel, Sessions, ToolCall
 from mcpagent.code_mode import memory
 from mcpagent.code_mode.memory import Memory, ProgramVariables
 from mcpagent.session import Session
@@ -31,7 +31,7 @@ def last_result(session: Session[Any]) -> str:
 async def test_a_rewind_restores_the_variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, again: bool) -> None:
     monkeypatch.setenv("MCPAGENT_HOME", str(tmp_path / "home"))
     programs = ["n = 1", "n = 2\nm = 5", "n = 3"]
-    store = SessionStore(tmp_path / "sessions.db")
+    store = Sessions(tmp_path / "sessions.db")
     async with Agent(scripted(*programs, "n", "n"), with_code_mode=True, sessions=store) as agent:
         session = agent.session("it")
         lengths = [0]
@@ -58,7 +58,9 @@ async def test_a_rewind_restores_the_variables(tmp_path: Path, monkeypatch: pyte
         assert "unresolved-reference" in last_result(session)
     store.close()
     with closing(sqlite3.connect(tmp_path / "sessions.db")) as database:
-        kept = database.execute("SELECT name FROM kept_values WHERE name LIKE 'programs/%' ORDER BY name").fetchall()
+        kept = database.execute(
+            "SELECT substr(key, 9) FROM entries WHERE key LIKE 's/value/programs/%' ORDER BY key"
+        ).fetchall()
     assert [name for (name,) in kept] == ["programs/variables"]  # those that were taken back are gone
 
 

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import pytest
 
-from mcpagent import CallsPendingError, SessionStore
+from mcpagent import CallsPendingError, Sessions
 from tests.code_mode.programs_scene import SEARCH, Tools
 from tests.code_mode.test_program_answers import agent_of, last_result, run_code
 from tests.sessions.postgres_server import postgres_server
@@ -34,13 +34,13 @@ def database() -> Iterator[str]:
 async def on_two_machines(where: str, folder: Path, monkeypatch: pytest.MonkeyPatch, tools: Tools) -> str:
     """Return what the model was told of the program, which waited on one machine and was answered on another."""
     monkeypatch.setenv("MCPAGENT_HOME", str(folder / "first"))
-    store = SessionStore(where)
+    store = Sessions(where)
     async with agent_of(tools, SEARCH, run_code(PROGRAM), sessions=store) as agent:
         with pytest.raises(CallsPendingError):
             await agent.session("it").ask("go")
     store.close()
     monkeypatch.setenv("MCPAGENT_HOME", str(folder / "second"))
-    store = SessionStore(where)
+    store = Sessions(where)
     async with agent_of(tools, "done", sessions=store) as agent:
         session = agent.session("it")
         await session.resume([call.approve() for call in session.pending])

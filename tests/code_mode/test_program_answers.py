@@ -17,7 +17,7 @@ from mcpagent import (
     Recorder,
     Replay,
     ScriptedModel,
-    SessionStore,
+    Sessions,
     ToolCall,
     external,
 )
@@ -136,12 +136,12 @@ async def test_another_process_goes_on_with_a_session_that_is_kept(
 ) -> None:
     monkeypatch.setenv("MCPAGENT_HOME", str(tmp_path / "home"))
     tools, store = Tools(), tmp_path / "sessions.db"
-    async with agent_of(tools, SEARCH, run_code(PROGRAM), sessions=SessionStore(store)) as agent:
+    async with agent_of(tools, SEARCH, run_code(PROGRAM), sessions=Sessions(store)) as agent:
         with pytest.raises(CallsPendingError) as raised:
             await agent.session("it").ask("go")
         assert "waits for an approval" in exported(agent.session("it").snapshot(), "md")
     asked = raised.value.requests
-    async with agent_of(tools, "done", sessions=SessionStore(store)) as agent:
+    async with agent_of(tools, "done", sessions=Sessions(store)) as agent:
         session = agent.session("it")
         assert session.pending == asked
         assert await session.resume([asked[0].approve(), asked[1].deny("no.")]) == "done"
@@ -159,11 +159,11 @@ async def test_one_that_fails_in_another_process_leaves_there_what_was_done(
     after = ["print(x, y)\nx = 3\nawait tools.functions.shout(text='b')", "z", "tools.functions.shout(txt=y)"]
     tools, store = Tools(), tmp_path / "sessions.db"
     before = [SEARCH, run_code("x: int = 1"), run_code(waits)]
-    async with agent_of(tools, *before, sessions=SessionStore(store)) as agent:
+    async with agent_of(tools, *before, sessions=Sessions(store)) as agent:
         with pytest.raises(CallsPendingError):
             await agent.session("it").ask("go")
     calls = [ToolCall(f"later {number}", "run_code", {"code": code}) for number, code in enumerate(after)]
-    async with agent_of(tools, *calls, "done", sessions=SessionStore(store)) as agent:
+    async with agent_of(tools, *calls, "done", sessions=Sessions(store)) as agent:
         session = agent.session("it")
         assert await session.resume([call.approve() for call in session.pending]) == "done"
         failed, used, unknown, wrong = [one.text for m in session.messages for one in m.tool_results][-4:]
@@ -215,7 +215,7 @@ async def test_a_durable_run_waits_and_another_worker_goes_on(tmp_path: Path, mo
     tools, ended = Tools(), ""
     answers: list[CallAnswer] = []
     for replies in ([SEARCH, run_code(PROGRAM)], ["done"]):
-        durable, store = DurableRuns(tmp_path / "runs.db"), SessionStore(tmp_path / "sessions.db")
+        durable, store = DurableRuns(tmp_path / "runs.db"), Sessions(tmp_path / "sessions.db")
         agent = agent_of(tools, *replies, sessions=store, wrappers=[durable])
         async with asyncio.timeout(60), agent, durable.serving(agent):
             if not answers:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from mcpagent import SessionStore
+from mcpagent import Sessions
 from mcpagent.code_mode.memory import EndedProgram, Memory, Underway
 from mcpagent.code_mode.sandbox import AskedCall
 
@@ -104,7 +104,7 @@ def test_how_a_program_ended_is_known_whatever_it_showed(tmp_path: Path, monkeyp
     """Secrets are taken out before it is signed: a store that did so afterwards would make it another text."""
     monkeypatch.setenv("MCPAGENT_HOME", str(tmp_path))
     shown = "the token\nghp_A1b2A1b2A1b2A1b2A1b2A1b2 of correct horse"
-    with contextlib.closing(SessionStore(tmp_path / "sessions.db", secrets=["correct horse"])) as store:
+    with contextlib.closing(Sessions(tmp_path / "sessions.db", secrets=["correct horse"])) as store:
         memory = Memory(b"state", redact=store.redact, ended=EndedProgram("call", 3, shown))
         again = Memory.from_json(json.loads(store.as_json(memory.to_json("mine"))), "mine")
     assert again.ended is not None

@@ -23,7 +23,7 @@ LARGE = "large = 'x' * 9_000_000"
 LOST = [
     ("a secret in its variables", SECRET, "", "home"),
     ("a state that is too large", LARGE, "", "home"),
-    ("a damaged state", "", "replace(value, 'held', 'told')", "home"),
+    ("a damaged state", "", "replace(data, 'held', 'told')", "home"),
     ("a state that is gone", "", "'{}'", "home"),
     ("the key of another user", "", "", "other"),
 ]
@@ -51,7 +51,7 @@ def test_a_program_whose_state_is_lost_is_reported_and_not_run(
     died = run(tmp_path, "home", before)
     assert died.returncode == -9, (why, died.stderr)
     if value:
-        change(tmp_path / "sessions.db", f"UPDATE kept_values SET value = {value} WHERE name LIKE 'programs/%'")
+        change(tmp_path / "sessions.db", f"UPDATE entries SET data = {value} WHERE key LIKE 's/value/programs/%'")
     ended = run(tmp_path, home, before, "resume")
     told = ended.stdout.splitlines()
     assert "cannot continue" in told[0], (why, ended.stderr)

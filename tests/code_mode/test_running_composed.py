@@ -22,7 +22,7 @@ from mcpagent import (
     RunContext,
     RunOptions,
     ScriptedModel,
-    SessionStore,
+    Sessions,
     Text,
     ToolCall,
     ToolContext,
@@ -124,7 +124,7 @@ async def test_variables_are_there_in_the_next_process(tmp_path: Path, monkeypat
     last: list[list[str]] = []
     for program in ("from tools.functions import shout\nx = await shout(text='a')", "print(x)\nawait shout(text='b')"):
         model = ScriptedModel([*([SEARCH] if not last else []), run_code(program), "done"])
-        store = SessionStore(tmp_path / "sessions.db")
+        store = Sessions(tmp_path / "sessions.db")
         async with Agent(model, tools=Tools().all, with_code_mode=True, sessions=store) as agent:
             session = agent.session("it")
             await session.ask("go")
@@ -153,7 +153,7 @@ async def test_variables_with_a_secret_are_not_kept(
     given, runs = list[str](), [[program, f"print({use})"], ["1", f"print({use})"]]
     for programs in runs:
         model = ScriptedModel([*map(run_code, programs), "done"])
-        store = SessionStore(tmp_path / "sessions.db", secrets=["of the environment 7"])
+        store = Sessions(tmp_path / "sessions.db", secrets=["of the environment 7"])
         async with Agent(model, code_mode=CodeMode(memory_mb=256), sessions=store) as agent:
             session = agent.session("it")
             await session.ask("go")
@@ -175,7 +175,7 @@ async def test_after_a_rewind_a_call_with_the_same_id_is_another_one(
     monkeypatch.setenv("MCPAGENT_HOME", str(tmp_path / "home"))
     programs = [ToolCall("1", "run_code", {"code": f"print({word!r})"}) for word in ("one", "two")]
     model = ScriptedModel([programs[0], "done", programs[1], "done"])
-    store = SessionStore(tmp_path / "sessions.db")
+    store = Sessions(tmp_path / "sessions.db")
     async with Agent(model, with_code_mode=True, sessions=store) as agent:
         session = agent.session("it")
         said: list[str] = []
@@ -267,7 +267,7 @@ async def test_a_function_means_the_same_tool_in_the_next_process(
         ([tool("do_it"), tool("do-it")], [run_code("await do_it()"), "done"]),
     ]
     for tools, replies in runs:
-        store = SessionStore(tmp_path / "sessions.db")
+        store = Sessions(tmp_path / "sessions.db")
         async with Agent(ScriptedModel(replies), tools=tools, with_code_mode=True, sessions=store) as agent:
             await agent.session("it").ask("go")
     assert called == ["do-it"]

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from mcpagent import Agent, CodeMode, Limits, RunOptions, ScriptedModel, SessionStore, ToolCall
+from mcpagent import Agent, CodeMode, Limits, RunOptions, ScriptedModel, Sessions, ToolCall
 from mcpagent.code_mode.prelude import FUNCTION, LAST, SHOWN
 from mcpagent.code_mode.program_source import ProgramError, fed, parsed
 from mcpagent.code_mode.sandbox import Ended, Failed, Sandbox, Waiting
@@ -118,7 +118,7 @@ async def test_the_loop_goes_on_whatever_crosses_to_this_process(
     for name, value, program in MUCH:
         programs = [ToolCall("", "run_code", {"code": code}) for code in ("1", G + program)]
         model = ScriptedModel([search, programs[0], "ready", programs[1], "done"])
-        about: dict[str, Any] = {"sessions": SessionStore(tmp_path / f"{name}.db")} if is_kept else {}
+        about: dict[str, Any] = {"sessions": Sessions(tmp_path / f"{name}.db")} if is_kept else {}
         async with Agent(model, tools=[given(value)], code_mode=code_mode, options=options, **about) as agent:
             session = agent.session(name)
             assert await session.ask("begin") == "ready"

@@ -13,7 +13,7 @@ import signal
 import sys
 from pathlib import Path
 
-from mcpagent import Agent, ScriptedModel, SessionStore, ToolCall
+from mcpagent import Agent, ScriptedModel, Sessions, ToolCall
 from mcpagent.sessions.standing import progress_from_json
 
 PROGRAM = """import asyncio
@@ -23,7 +23,7 @@ await asyncio.gather(write(n=2), write(n=3))"""
 
 
 async def main(folder: Path, before: str, how: str = "") -> None:
-    store = SessionStore(folder / "sessions.db")
+    store = Sessions(folder / "sessions.db")
 
     def has_result(n: int) -> bool:
         known = map(progress_from_json, store.read("it").calls.values())

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from mcpagent import Agent, Limits, RunOptions, SessionStore, ToolSearch
+from mcpagent import Agent, Limits, RunOptions, Sessions, ToolSearch
 from mcpagent.errors import ConfigError, ContextOverflowError, InputError, LimitError, ModelError
 from mcpagent.events import ConversationCompacted, Event, Notice, TextDelta
 from mcpagent.messages import (
@@ -265,14 +265,14 @@ async def _never(_arguments: dict[str, Any]) -> ToolOutput:
 @each_row("when", ["waiting", "said"])
 async def test_a_compacted_session_goes_on_in_another_process(when: str, tmp_path: Path) -> None:
     first, second = WindowedModel(talks, 1_000_000), WindowedModel(talks, 1_000_000)
-    async with Agent(first, sessions=SessionStore(tmp_path / "s.db")) as agent:
+    async with Agent(first, sessions=Sessions(tmp_path / "s.db")) as agent:
         session = agent.session("s")
         for number in range(4):
             await session.ask(f"Question {number}")
         assert await session.compact()
         if when == "said":
             await session.ask("Next")
-    async with Agent(second, sessions=SessionStore(tmp_path / "s.db")) as agent:
+    async with Agent(second, sessions=Sessions(tmp_path / "s.db")) as agent:
         session = agent.session("s")
         assert len(session.messages) >= 8
         await session.ask("Last")
@@ -316,9 +316,9 @@ async def test_a_session_that_is_opened_again_pins_its_question_and_nothing_it_w
         return "nothing"
 
     model = ScriptedModel([*(ToolCall(str(number), "look", {}) for number in range(5)), "done"])
-    async with Agent(model, tools=[look], sessions=SessionStore(tmp_path / "s.db")) as agent:
+    async with Agent(model, tools=[look], sessions=Sessions(tmp_path / "s.db")) as agent:
         await agent.session("s").ask("The question")
-    async with Agent(ScriptedModel([]), tools=[look], sessions=SessionStore(tmp_path / "s.db")) as agent:
+    async with Agent(ScriptedModel([]), tools=[look], sessions=Sessions(tmp_path / "s.db")) as agent:
         session = agent.session("s")
         assert [message.role for message in session.messages].count("user") == 2  # it was told that it repeats itself
         session.pin()
@@ -336,7 +336,7 @@ async def test_a_run_that_was_ended_while_it_was_compacted_is_gone_on_with(tmp_p
                 await asyncio.Event().wait()
             return await super().respond(request, emit)
 
-    async with Agent(Hanging(talks, 1_600), sessions=SessionStore(tmp_path / "s.db")) as agent:
+    async with Agent(Hanging(talks, 1_600), sessions=Sessions(tmp_path / "s.db")) as agent:
         session = agent.session("s")
         for number in range(20):
             asking = asyncio.create_task(session.ask(f"Question {number}: {WORDS * 4}"))
@@ -348,7 +348,7 @@ async def test_a_run_that_was_ended_while_it_was_compacted_is_gone_on_with(tmp_p
         asking.cancel()
         await asyncio.wait({asking}, timeout=10)
     model = WindowedModel(talks, 1_600)
-    async with Agent(model, sessions=SessionStore(tmp_path / "s.db")) as agent:
+    async with Agent(model, sessions=Sessions(tmp_path / "s.db")) as agent:
         session = agent.session("s")
         assert session.is_unfinished
         assert await session.resume()

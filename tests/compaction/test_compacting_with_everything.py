@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from mcpagent import Agent, Compaction, Recorder, Replay, RunOptions, SessionStore, ToolSearch, function_tool
+from mcpagent import Agent, Compaction, Recorder, Replay, RunOptions, Sessions, ToolSearch, function_tool
 from mcpagent.events import ConversationCompacted, Event
 from mcpagent.models import FallbackModel
 from tests.compaction.windowed import SUMMARISE
@@ -75,7 +75,7 @@ async def read(agent: Agent[Any], session: Any, page: int) -> None:
 @pytest.mark.parametrize("name", ["claude", "old claude that thinks", "responses", "old chat", "deepseek", "gemini"])
 async def test_it_goes_on_at_each_provider_in_another_process_and_in_a_replay(name: str, tmp_path: Path) -> None:
     events: list[Event] = []
-    store, path = SessionStore(tmp_path / "s.db"), tmp_path / "run.jsonl"
+    store, path = Sessions(tmp_path / "s.db"), tmp_path / "run.jsonl"
     tools = [function_tool(read_page, approval=is_fifth)]
     options: dict[str, Any] = {
         "tool_search": ToolSearch(enabled=True, scope="all"),

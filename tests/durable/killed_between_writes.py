@@ -12,16 +12,17 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import dbos
 
-from mcpagent import Agent, ScriptedModel, SessionStore
+from mcpagent import Agent, ScriptedModel, Sessions
 from mcpagent.conversation import UNKNOWN
 from mcpagent.durable import DurableRuns
-from mcpagent.sessions.backend import Rows
+from mcpagent.sessions.entries import SUMMARY
+from mcpagent.sessions.protocol import Entry
 from mcpagent.toolsets.functions import function_tool
 from tests.durable.worker_program import PLACES, Outside
 
@@ -29,26 +30,28 @@ MOMENTS = ("before", "in", "after")
 SECONDS = 60.0
 
 
-def agent_of(outside: Outside, store: SessionStore) -> Agent[Any]:
+def agent_of(outside: Outside, store: Sessions) -> Agent[Any]:
     return Agent(ScriptedModel([outside.reply] * 30), tools=[function_tool(outside.book)], sessions=store)
 
 
-def store_that_hears(where: Path, at: Callable[[str], None]) -> SessionStore:
+def store_that_hears(where: Path, at: Callable[[str], None]) -> Sessions:
     """`at` hears before and after each write of a session, and in the midst of its transaction."""
-    store = SessionStore(where)
-    backend = store._backend
-    write, write_rows = backend.write, backend._write
+    store = Sessions(where)
+    inside: Any = store._store
+    append, write = inside.append, inside._write
 
-    def writing(session: str, rows: Rows) -> None:
+    def appending(session: str, entries: Sequence[Entry], owner: Any) -> bool:
         at("before")
-        write(session, rows)
+        is_written = append(session, entries, owner)
         at("after")
+        return bool(is_written)
 
-    def writing_rows(number: int, rows: Rows) -> None:
-        write_rows(number, rows)
-        at("in")
+    def writing(session: str, entry: Entry) -> None:
+        write(session, entry)
+        if entry.key == SUMMARY:  # the last one
+            at("in")
 
-    backend.write, backend._write = writing, writing_rows  # type: ignore[method-assign]
+    inside.append, inside._write = appending, writing
     return store
 
 
@@ -98,7 +101,7 @@ def killing(number: int, moment: str) -> Callable[[str], None]:
 def wrong_after(folder: Path, last: bool) -> list[str]:
     """What the dead worker and the next one did wrong together."""
     done = Outside(folder / "ledger").done()
-    store = SessionStore(folder / "sessions.db")
+    store = Sessions(folder / "sessions.db")
     kept = store.read("ann")
     store.close()
     results = [result.text for message in kept.messages for result in message.tool_results]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mcpagent import Agent, SessionStore, ToolCall
+from mcpagent import Agent, Sessions, ToolCall
 from mcpagent.durable import DurableRuns
 from mcpagent.events import Emit
 from mcpagent.messages import Compacted
@@ -48,8 +48,8 @@ async def test_a_run_that_ended_in_a_summary_is_finished_by_another_process(tmp_
         read.append(name)
         return f"About {name}: " + "word after word and number 7 " * 60
 
-    def served(model: WindowedModel) -> tuple[Agent[Any], DurableRuns, SessionStore]:
-        durable, store = DurableRuns(tmp_path / "runs.db"), SessionStore(tmp_path / "sessions.db")
+    def served(model: WindowedModel) -> tuple[Agent[Any], DurableRuns, Sessions]:
+        durable, store = DurableRuns(tmp_path / "runs.db"), Sessions(tmp_path / "sessions.db")
         return Agent(model, tools=[read_all], sessions=store, wrappers=[durable]), durable, store
 
     first, second = Hanging(brain, 3_000), WindowedModel(brain, 3_000)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from mcpagent import Agent, AgentStateError, Message, ScriptedModel, SessionStore, Text, ToolCall, Usage
+from mcpagent import Agent, AgentStateError, Message, ScriptedModel, Sessions, Text, ToolCall, Usage
 from mcpagent.durable import DurableRuns
 from mcpagent.models.base import ModelRequest, ModelResponse
 from mcpagent.toolsets.functions import function_tool
@@ -31,7 +31,7 @@ def costing(text: str) -> ModelResponse:
     return ModelResponse(Message("assistant", (Text(text),)), Usage(100, 10, requests=1), "end", 0.25)
 
 
-def agent_in(folder: Path, *, dies: bool) -> tuple[Agent[Any], DurableRuns, SessionStore]:
+def agent_in(folder: Path, *, dies: bool) -> tuple[Agent[Any], DurableRuns, Sessions]:
     """It asks another agent, and calls what gives nothing in time; one that `dies` does so before its answer."""
 
     def reply(request: ModelRequest) -> Any:
@@ -54,7 +54,7 @@ def agent_in(folder: Path, *, dies: bool) -> tuple[Agent[Any], DurableRuns, Sess
         helper.as_tool("research", "Looks it up."),
         function_tool(late, read_only=True, timeout_seconds=0.2),
     ]
-    durable, store = DurableRuns(folder / "runs.db"), SessionStore(folder / "chats.db")
+    durable, store = DurableRuns(folder / "runs.db"), Sessions(folder / "chats.db")
     agent = Agent(ScriptedModel([reply] * 2), tools=tools, sessions=store, wrappers=[durable])
     return agent, durable, store
 
@@ -104,7 +104,7 @@ async def test_a_run_that_is_cancelled_amid_calls_keeps_what_was_finished(tmp_pa
             return " | ".join(result.text for message in request.messages for result in message.tool_results)
         return [ToolCall("1", "quick", {}), ToolCall("2", "slow", {})]
 
-    durable, store = DurableRuns(tmp_path / "runs.db"), SessionStore(tmp_path / "chats.db")
+    durable, store = DurableRuns(tmp_path / "runs.db"), Sessions(tmp_path / "chats.db")
     agent = Agent(ScriptedModel([reply] * 3), tools=[quick, slow], sessions=store, wrappers=[durable])
     async with served(agent, durable):
         run = await durable.start("Go.", session="ann")

@@ -25,7 +25,7 @@ from mcpagent import (
     RunContext,
     ScriptedModel,
     SessionBusyError,
-    SessionStore,
+    Sessions,
     ToolCall,
 )
 from mcpagent.durable import DurableRuns
@@ -80,8 +80,8 @@ def later(request: PendingCall) -> PendingCall:
     return request
 
 
-def durable_in(folder: Path) -> tuple[DurableRuns, SessionStore]:
-    return DurableRuns(folder / "runs.db"), SessionStore(folder / "chats.db")
+def durable_in(folder: Path) -> tuple[DurableRuns, Sessions]:
+    return DurableRuns(folder / "runs.db"), Sessions(folder / "chats.db")
 
 
 @asynccontextmanager
@@ -221,7 +221,7 @@ async def test_a_run_that_is_cancelled_is_told_and_holds_nothing(tmp_path: Path)
 
 
 async def test_a_copy_of_a_session_has_its_own_calls_that_wait(tmp_path: Path) -> None:
-    store = SessionStore(tmp_path / "chats.db")
+    store = Sessions(tmp_path / "chats.db")
     policy, tools = ApprovalPolicy(required=True), [paying(tmp_path / "ledger")]
     async with asyncio.timeout(SECONDS), Agent(model(), tools=tools, approval=policy, sessions=store) as agent:
         await agent.session("ann").run(QUESTION)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from mcpagent import Agent, Limits, RunOptions, ScriptedModel, SessionStore, ToolCall
+from mcpagent import Agent, Limits, RunOptions, ScriptedModel, Sessions, ToolCall
 from mcpagent.durable import DurableRuns
 from mcpagent.errors import InputError
 from mcpagent.models.base import ModelRequest
@@ -29,8 +29,8 @@ async def served(agent: Agent[Any], durable: DurableRuns) -> AsyncIterator[None]
         yield
 
 
-def places_of(folder: Path) -> tuple[DurableRuns, SessionStore]:
-    return DurableRuns(folder / "runs.db"), SessionStore(folder / "sessions.db")
+def places_of(folder: Path) -> tuple[DurableRuns, Sessions]:
+    return DurableRuns(folder / "runs.db"), Sessions(folder / "sessions.db")
 
 
 KINDS = [kind if kind == "tokens" else pytest.param(kind, marks=pytest.mark.slow) for kind in CASES]
@@ -100,7 +100,7 @@ async def test_limits_of_one_run_hold_besides_those_of_the_worker(tmp_path: Path
     store.close()
 
 
-def dying_agent(folder: Path, *, dies: bool) -> tuple[Agent[Any], DurableRuns, SessionStore]:
+def dying_agent(folder: Path, *, dies: bool) -> tuple[Agent[Any], DurableRuns, Sessions]:
     """It may call three times; one that `dies` does so in its third request, when two were made."""
 
     def look(place: str) -> str:

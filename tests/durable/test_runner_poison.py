@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from mcpagent import Agent, ScriptedModel, SessionStore, ToolCall
+from mcpagent import Agent, ScriptedModel, Sessions, ToolCall
 from mcpagent.conversation import UNKNOWN
 from mcpagent.durable import DurableRuns
 from mcpagent.models.base import ModelRequest
@@ -69,7 +69,7 @@ def agent_in(folder: Path) -> Agent[Any]:
         return "paid"
 
     tools = [*(function_tool(tool, read_only=True) for tool in (poison, slow, quick)), function_tool(pay)]
-    return Agent(ScriptedModel([reply] * 9), tools=tools, sessions=SessionStore(folder / "chats.db"))
+    return Agent(ScriptedModel([reply] * 9), tools=tools, sessions=Sessions(folder / "chats.db"))
 
 
 @asynccontextmanager

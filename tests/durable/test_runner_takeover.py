@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from mcpagent import Agent, ServerOptions, SessionStore, ToolCall
+from mcpagent import Agent, ServerOptions, Sessions, ToolCall
 from mcpagent.durable import DurableRuns
 from mcpagent.models import ModelRequest
 from mcpagent.models.scripted import Answer
@@ -50,7 +50,7 @@ def worker(
             file.write(f"{location}\n")
         return f"booked {location}: " + "word after word and number 7 " * 60
 
-    model, store = WindowedModel(brain(tool, dies), window), SessionStore(folder / "chats.db")
+    model, store = WindowedModel(brain(tool, dies), window), Sessions(folder / "chats.db")
     config = SERVER if has_tools and tool == "get_weather" else None
     waits = ServerOptions(startup_seconds=SECONDS)
     tools = [book] if has_tools else []

@@ -21,7 +21,7 @@ from mcpagent import (
     McpAgentError,
     ModelError,
     ScriptedModel,
-    SessionStore,
+    Sessions,
     SessionStoreError,
     ToolCall,
 )
@@ -48,8 +48,8 @@ def echo(request: ModelRequest) -> str:
 
 def echoing(
     folder: Path, *, model: str = "", heard: Callable[[Event], None] | None = None, **limits: Any
-) -> tuple[Agent[Any], DurableRuns, SessionStore]:
-    durable, store = DurableRuns(folder / "runs.db", **limits), SessionStore(folder / "chats.db")
+) -> tuple[Agent[Any], DurableRuns, Sessions]:
+    durable, store = DurableRuns(folder / "runs.db", **limits), Sessions(folder / "chats.db")
     scripted = ScriptedModel([echo] * 20)
     if model:
         scripted = ScriptedModel([echo] * 20, name=model)
@@ -66,7 +66,7 @@ async def in_state(run: Any, state: str) -> None:
 async def test_a_run_whose_session_is_busy_takes_no_place_of_others(tmp_path: Path) -> None:
     """One at a time is done, and what waits for its session is not done; what was asked first is answered first."""
     agent, durable, store = echoing(tmp_path, at_once=1)
-    other = SessionStore(tmp_path / "chats.db")
+    other = Sessions(tmp_path / "chats.db")
     async with Agent(ScriptedModel([echo]), sessions=other) as elsewhere, served(agent, durable):
         chat = await elsewhere.open_session("ann")  # of another process, as far as the stores know
         await chat.ask("mine")
@@ -96,7 +96,7 @@ async def test_a_run_whose_session_is_busy_takes_no_place_of_others(tmp_path: Pa
 @pytest.mark.slow
 async def test_leaving_does_not_wait_for_runs_that_wait(tmp_path: Path) -> None:
     agent, durable, store = echoing(tmp_path)
-    other = SessionStore(tmp_path / "chats.db")
+    other = Sessions(tmp_path / "chats.db")
     async with Agent(ScriptedModel([echo]), sessions=other) as elsewhere:
         chat = await elsewhere.open_session("ann")
         await chat.ask("mine")
@@ -166,7 +166,7 @@ async def test_who_only_asks_leaves_the_bounds_as_they_are(tmp_path: Path) -> No
     client, asking, client_store = echoing(tmp_path)
     async with served(client, asking, works=False):
         runs = [await asking.start("hello", session=f"s{number}", user="ann\0\ud800") for number in range(3)]
-    worker_store, working = SessionStore(tmp_path / "chats.db"), DurableRuns(tmp_path / "runs.db", per_user=1)
+    worker_store, working = Sessions(tmp_path / "chats.db"), DurableRuns(tmp_path / "runs.db", per_user=1)
     worker = Agent(ScriptedModel([reply] * 6), tools=[hold], sessions=worker_store, wrappers=[working])
     async with served(worker, working):
         for run in runs:
@@ -221,7 +221,7 @@ async def test_no_secret_is_stored_of_what_ends_a_run(
             raise OwnError(f"no {SECRET}", {"key": SECRET})
         raise ModelError(f"no {SECRET}", provider=SECRET, code=SECRET)
 
-    durable, store = DurableRuns(tmp_path / "runs.db"), SessionStore(tmp_path / "chats.db")
+    durable, store = DurableRuns(tmp_path / "runs.db"), Sessions(tmp_path / "chats.db")
     agent = Agent(ScriptedModel([fail]), sessions=store, wrappers=[durable])
     async with served(agent, durable):
         run = await durable.start(f"hello \0 \ud800 {SECRET}", session="ann", user=SECRET)
@@ -239,7 +239,7 @@ async def test_no_secret_is_stored_of_what_ends_a_run(
 
 @each_row("wrong", ["mysql://host/name", "", "."])
 def test_what_is_no_place_for_a_database(wrong: str) -> None:
-    for kind in (DurableRuns, SessionStore):
+    for kind in (DurableRuns, Sessions):
         with pytest.raises(ConfigError, match=r"write a file, or postgresql://"):
             kind(wrong)
 
@@ -260,7 +260,7 @@ async def test_a_database_that_cannot_be_used(tmp_path: Path) -> None:
         connection.execute("CREATE TABLE theirs(a)")
     folder.mkdir()
     told: dict[str, str] = {}
-    store = SessionStore(tmp_path / "chats.db")
+    store = Sessions(tmp_path / "chats.db")
     for path in (garbage, foreign, folder, garbage / "runs.db"):
         durable = DurableRuns(path)
         agent = Agent(ScriptedModel([]), sessions=store, wrappers=[durable])
@@ -292,7 +292,7 @@ async def test_a_postgresql_that_cannot_be_used(tmp_path: Path) -> None:
         server.on_loopback(user, "pw-of-nobody", database): "GRANT CREATE ON DATABASE",
         "postgresql://a:pw-of-nobody@@:x/": "the address cannot be read; write postgresql://",
     }
-    store = SessionStore(tmp_path / "chats.db")
+    store = Sessions(tmp_path / "chats.db")
     for address, said in cases.items():
         durable = DurableRuns(address)
         agent = Agent(ScriptedModel([]), sessions=store, wrappers=[durable])

@@ -20,7 +20,7 @@ from mcpagent import (
     InputError,
     ModelError,
     ScriptedModel,
-    SessionStore,
+    Sessions,
     ToolCall,
 )
 from mcpagent.conversation import UNKNOWN
@@ -47,8 +47,8 @@ def add(a: int, b: int) -> int:
     return a + b
 
 
-def files(tmp_path: Path) -> tuple[DurableRuns, SessionStore]:
-    return DurableRuns(tmp_path / "runs.db"), SessionStore(tmp_path / "sessions.db")
+def files(tmp_path: Path) -> tuple[DurableRuns, Sessions]:
+    return DurableRuns(tmp_path / "runs.db"), Sessions(tmp_path / "sessions.db")
 
 
 async def test_runs_of_one_session_take_turns_and_go_on(tmp_path: Path) -> None:
@@ -135,7 +135,7 @@ async def is_finished_by_another(runs: str, sessions: str, ledger: Path, point: 
     """Kills a worker there, and has another one finish; gives the seconds from its start to the answer."""
     assert await exit_code_of(work, runs, sessions, str(ledger), point, run, seconds=SECONDS) == -signal.SIGKILL
     before = time.monotonic()
-    outside, durable, store = Outside(ledger), DurableRuns(runs), SessionStore(sessions)
+    outside, durable, store = Outside(ledger), DurableRuns(runs), Sessions(sessions)
     agent = agent_of(outside, durable, store)
     async with served(agent, durable):
         result = await (await durable.run(run)).result()
@@ -179,7 +179,7 @@ async def test_two_workers_on_postgresql_and_a_kill_at_every_border(
     runs, sessions = server.address(server.new_database()), server.address(server.new_database())
     for number, point in enumerate(POINTS):
         ledger = tmp_path / f"ledger{number}"
-        store = SessionStore(sessions)
+        store = Sessions(sessions)
         if number:
             store.delete("ann")
         store.close()

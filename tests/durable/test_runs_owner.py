@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from mcpagent import Agent, InputError, ScriptedModel, SessionStore
+from mcpagent import Agent, InputError, ScriptedModel, Sessions
 from mcpagent.durable import DurableRuns
 from tests.tables import each_row
 
@@ -20,7 +20,7 @@ SECRET = "the answer to ann alone"
 
 @asynccontextmanager
 async def served(folder: Path) -> AsyncIterator[DurableRuns]:
-    store = SessionStore(folder / "chats.db")
+    store = Sessions(folder / "chats.db")
     agent, durable = Agent(ScriptedModel([SECRET] * 9), sessions=store), DurableRuns(folder / "runs.db")
     async with asyncio.timeout(SECONDS), agent, durable.serving(agent):
         yield durable
@@ -64,7 +64,7 @@ async def test_a_run_of_a_session_that_was_deleted_has_no_result(tmp_path: Path)
     async with served(tmp_path) as durable:
         run = await durable.start("What?", session="ann")
         assert (await run.result()).answer == SECRET
-        store = SessionStore(tmp_path / "chats.db")
+        store = Sessions(tmp_path / "chats.db")
         store.delete("ann")
         store.close()
         with pytest.raises(Exception, match="was deleted; there is no result any more"):

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from mcpagent import Agent, ScriptedModel, SessionStore, ToolCall
+from mcpagent import Agent, ScriptedModel, Sessions, ToolCall
 from mcpagent.durable import DurableRuns
 from mcpagent.models.base import ModelRequest
 from mcpagent.toolsets.functions import function_tool
@@ -53,7 +53,7 @@ class Outside:
         return f"booked {place}"
 
 
-def agent_of(outside: Outside, runs: DurableRuns, sessions: SessionStore) -> Agent[Any]:
+def agent_of(outside: Outside, runs: DurableRuns, sessions: Sessions) -> Agent[Any]:
     model = ScriptedModel([outside.reply] * 30)
     return Agent(model, tools=[function_tool(outside.book)], sessions=sessions, wrappers=[runs])
 
@@ -66,7 +66,7 @@ async def main(runs: str, sessions: str, ledger: str, point: str, run: str = "")
             os.kill(os.getpid(), signal.SIGKILL)
 
     durable = DurableRuns(runs)
-    agent = agent_of(Outside(Path(ledger), at), durable, SessionStore(sessions))
+    agent = agent_of(Outside(Path(ledger), at), durable, Sessions(sessions))
     async with agent, durable.serving(agent):
         started = await durable.start("Book all.", session="ann", run=run)
         result = await started.result(30)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mcpagent import Agent, ScriptedModel, SessionStore, ToolCall
+from mcpagent import Agent, ScriptedModel, Sessions, ToolCall
 from mcpagent.large_results.large_output import LargeOutput
 from mcpagent.large_results.querying import query
 from mcpagent.large_results.reading_ranges import read_range
@@ -48,7 +48,7 @@ async def test_a_question_about_the_middle(forty: str, tmp_path: Path) -> None:
         """Gives all orders."""
         return forty
 
-    store = SessionStore(tmp_path / "s.db")
+    store = Sessions(tmp_path / "s.db")
     first = ScriptedModel([ToolCall("", "get_orders", {}), "there are many"])
     async with Agent(first, tools=[get_orders], sessions=store) as agent:
         await agent.session("a").ask("What are the orders?")
@@ -63,7 +63,7 @@ async def test_a_question_about_the_middle(forty: str, tmp_path: Path) -> None:
         call("read_large_output", start_char=at + 1, end_char=at + 60),
         "8179.0",
     ]
-    second, store = ScriptedModel(replies), SessionStore(tmp_path / "s.db")
+    second, store = ScriptedModel(replies), Sessions(tmp_path / "s.db")
     async with Agent(second, tools=[get_orders], sessions=store) as agent:
         session = agent.session("a")
         assert await session.ask("What is the total of order 65432?") == "8179.0"

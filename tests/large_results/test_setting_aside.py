@@ -24,7 +24,7 @@ from mcpagent import (
     RunContext,
     RunOptions,
     ScriptedModel,
-    SessionStore,
+    Sessions,
     Text,
     ToolCall,
     ToolSearch,
@@ -258,13 +258,13 @@ async def test_pictures_are_set_aside_and_looked_at_one_by_one() -> None:
 
 async def test_another_process_goes_on_with_the_readers(tmp_path: Path) -> None:
     model = ScriptedModel([ToolCall("", "get_log", {}), "kept"])
-    store = SessionStore(tmp_path / "s.db")
+    store = Sessions(tmp_path / "s.db")
     async with Agent(model, tools=[get_log], sessions=store) as agent:
         await agent.session("a").ask("x")
     store.close()
     later, store = (
         ScriptedModel([call("search_large_output", words="pump failed"), "hall 7"]),
-        SessionStore(store.where),
+        Sessions(store.where),
     )
     async with Agent(later, tools=[get_log], sessions=store) as agent:
         session = agent.session("a")
@@ -305,7 +305,7 @@ async def test_secrets_are_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         return f"{LOG}\n{key}\n{shaped}\n"
 
     model = ScriptedModel([ToolCall("", "get_secrets", {}), call("read_large_output", start_line=5_001), "x"])
-    store = SessionStore(tmp_path / "s.db")
+    store = Sessions(tmp_path / "s.db")
     async with Agent(model, tools=[get_secrets], sessions=store) as agent:
         await agent.session("a").ask("x")
     store.close()
@@ -363,8 +363,8 @@ async def test_what_a_durable_run_has_done_is_set_aside_again(
 
     asked = asyncio.Event()
 
-    def parts(model: ScriptedModel) -> tuple[Agent[Any], DurableRuns, SessionStore]:
-        durable, store = DurableRuns(tmp_path / "runs.db"), SessionStore(tmp_path / "s.db")
+    def parts(model: ScriptedModel) -> tuple[Agent[Any], DurableRuns, Sessions]:
+        durable, store = DurableRuns(tmp_path / "runs.db"), Sessions(tmp_path / "s.db")
         return Agent(model, tools=[log_once], sessions=store, wrappers=[durable]), durable, store
 
     agent, durable, store = parts(Stuck([ToolCall("", "log_once", {})]))
@@ -396,7 +396,7 @@ async def test_an_agent_as_a_tool_keeps_its_own(tmp_path: Path) -> None:
     inner_model = ScriptedModel([ToolCall("", "get_log", {}), call("search_large_output", words="pump"), "hall 7"])
     outer_model = ScriptedModel([ToolCall("", "helper", {"prompt": "look"}), "done"])
     inner = Agent(inner_model, tools=[get_log])
-    store = SessionStore(tmp_path / "s.db")
+    store = Sessions(tmp_path / "s.db")
     async with Agent(outer_model, tools=[inner.as_tool("helper", "Looks.")], sessions=store) as agent:
         assert await agent.ask("x") == "done"
     assert last_result(outer_model).text == "hall 7"

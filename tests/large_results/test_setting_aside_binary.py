@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mcpagent import Agent, Recorder, Replay, RunOptions, ScriptedModel, SessionStore, ToolCall
+from mcpagent import Agent, Recorder, Replay, RunOptions, ScriptedModel, Sessions, ToolCall
 from mcpagent.errors import InputError
 from mcpagent.large_results.large_output import LargeOutput
 from mcpagent.large_results.reading_ranges import read_range
@@ -85,7 +85,7 @@ def test_a_picture_that_is_too_large_to_be_shown_is_kept_too() -> None:
 
 
 async def test_it_is_read_in_another_process_and_not_in_another_session(tmp_path: Path) -> None:
-    store = SessionStore(tmp_path / "s.db")
+    store = Sessions(tmp_path / "s.db")
     async with Agent(ScriptedModel(REPLIES), tools=[get_report], sessions=store) as agent:
         session = agent.session("one")
         await session.ask("What is it?")

@@ -34,7 +34,7 @@ from mcpagent import (
     RunOptions,
     ScriptedModel,
     ServerOptions,
-    SessionStore,
+    Sessions,
     Text,
     ToolCall,
     ToolSearch,
@@ -243,7 +243,7 @@ async def test_a_session_has_its_limits_over_all_its_runs(kind: str, reopened: b
             assert (await other.run("hello")).stop == "answered"
     else:
         for number in range(4):  # each as in a process of its own
-            store = SessionStore(tmp_path / "s.db")
+            store = Sessions(tmp_path / "s.db")
             async with Agent(model, tools=[looking.tool()], sessions=store) as agent:
                 session = await agent.open_session("ann", limits=limits)
                 found.append(await session.run(f"question {number}"))
@@ -271,7 +271,7 @@ async def test_the_agents_own_session_and_kept_ones_have_the_limits_of_its_optio
 async def test_seconds_of_a_session_add_up(tmp_path: Path) -> None:
     limits, looking = Limits(seconds=SECONDS), Looking()
     model = Endless(hangs_at=2)
-    store = SessionStore(tmp_path / "s.db")
+    store = Sessions(tmp_path / "s.db")
     async with asyncio.timeout(WAIT), Agent(model, tools=[looking.tool()], sessions=store) as agent:
         session = agent.session("ann", limits=limits)
         first = await session.run("go")
@@ -539,7 +539,7 @@ def test_a_part_of_a_call_or_a_token_is_no_limit(kind: Any) -> None:
 
 
 async def test_a_wrong_limit_of_a_session_is_told_before_it_is_opened(tmp_path: Path) -> None:
-    store = SessionStore(tmp_path / "s.db")
+    store = Sessions(tmp_path / "s.db")
     wrong: Any = {"turns": 5}
     async with Agent(ScriptedModel(["fine"]), sessions=store) as agent:
         with pytest.raises(ConfigError, match=r"limits: expected Limits\(\.\.\.\), got dict"):

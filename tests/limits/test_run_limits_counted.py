@@ -24,7 +24,7 @@ from mcpagent import (
     Replay,
     RunOptions,
     ScriptedModel,
-    SessionStore,
+    Sessions,
     Text,
 )
 from mcpagent.events import Emit, LimitReached, TextDelta, ignore
@@ -184,7 +184,7 @@ async def test_a_replay_estimates_the_same(tmp_path: Path) -> None:
 
 
 async def test_runs_that_are_cut_off_are_in_what_a_session_may_take(tmp_path: Path) -> None:
-    store, stops = SessionStore(tmp_path / "s.db"), list[str]()
+    store, stops = Sessions(tmp_path / "s.db"), list[str]()
     model = Endless(hangs_at=1)
     limits = Limits(tokens=2 * text_tokens(LONG))
     options = RunOptions(limits=Limits(seconds=SECONDS / 4))

@@ -25,7 +25,7 @@ from mcpagent import (
     Replay,
     RunOptions,
     ScriptedModel,
-    SessionStore,
+    Sessions,
     Text,
     ToolCall,
     ToolSearch,
@@ -206,24 +206,24 @@ async def test_a_run_that_is_not_finished_keeps_its_form_when_it_is_compacted() 
 async def test_another_process_goes_on_to_the_same_form(tmp_path: Path) -> None:
     where = tmp_path / "s.db"
     model = ScriptedModel([PAY])
-    async with Agent(model, tools=[pay], approval=True, sessions=SessionStore(where)) as agent:
+    async with Agent(model, tools=[pay], approval=True, sessions=Sessions(where)) as agent:
         with pytest.raises(CallsPendingError):
             await agent.session("ann").ask("Pay.", output_type=City)
     model = ScriptedModel([BAD, ModelError("down", provider="x")])
-    async with Agent(model, tools=[pay], approval=True, sessions=SessionStore(where)) as agent:
+    async with Agent(model, tools=[pay], approval=True, sessions=Sessions(where)) as agent:
         session = agent.session("ann")
         with pytest.raises(ModelError):
             await session.resume([call.approve() for call in session.pending])
         assert model.requests[0].output is not None
         assert model.requests[0].output.name == "City"
     model = ScriptedModel([BAD])
-    async with Agent(model, tools=[pay], sessions=SessionStore(where)) as agent:
+    async with Agent(model, tools=[pay], sessions=Sessions(where)) as agent:
         session = agent.session("ann")
         assert session.is_unfinished
         with pytest.raises(OutputError, match="people"):  # the second try was made before
             await session.resume(output_type=City)
         assert session.output_schema is None
-    async with Agent(ScriptedModel(["In words."]), sessions=SessionStore(where)) as agent:
+    async with Agent(ScriptedModel(["In words."]), sessions=Sessions(where)) as agent:
         session = agent.session("ann")
         assert session.output_schema is None
         assert await session.ask("And?") == "In words."
@@ -238,21 +238,23 @@ async def test_each_state_that_a_kill_leaves_goes_on_to_the_form(tmp_path: Path)
 
     taken: list[Path] = []
     (tmp_path / "first").mkdir()
-    store = SessionStore(tmp_path / "first" / "s.db")
-    write = store._backend.write
+    store = Sessions(tmp_path / "first" / "s.db")
+    inside: Any = store._store
+    append = inside.append
 
-    def writing(session: str, rows: Any) -> None:
-        write(session, rows)
+    def appending(session: str, entries: Any, owner: Any) -> bool:
+        is_written = append(session, entries, owner)
         to = tmp_path / f"state{len(taken)}"
         copy_of(tmp_path / "first" / "s.db", to)
         taken.append(to / "s.db")
+        return bool(is_written)
 
-    store._backend.write = writing  # type: ignore[method-assign]
+    inside.append = appending
     async with Agent(ScriptedModel([replies] * 3), tools=[pay], sessions=store) as agent:
         assert await agent.session("ann").ask("Pay.", output_type=City) == ROME
     ended = 0
     for path in taken:
-        async with Agent(ScriptedModel([replies] * 3), tools=[pay], sessions=SessionStore(path)) as agent:
+        async with Agent(ScriptedModel([replies] * 3), tools=[pay], sessions=Sessions(path)) as agent:
             session = agent.session("ann")
             if not session.is_unfinished:
                 ended += 1

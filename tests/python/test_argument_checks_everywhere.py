@@ -29,7 +29,7 @@ from mcpagent import (
     RunOptions,
     ScriptedModel,
     ServerOptions,
-    SessionStore,
+    Sessions,
     Text,
     ToolCall,
     ToolContext,
@@ -135,7 +135,7 @@ CALLS: dict[str, tuple[Callable[..., Any], Any, dict[str, Any]]] = {
     "Agent.search": (method("search"), Agent.search, {"query": "add"}),
     "Agent.rewind": (method("rewind"), Agent.rewind, {}),
     "Agent.use_model": (method("use_model"), Agent.use_model, {}),
-    "SessionStore": (SessionStore, SessionStore, {}),
+    "Sessions": (Sessions, Sessions, {}),
     "Session.ask": (of_session("ask"), Agent.ask, {"prompt": "hello"}),
     "Session.rewind": (of_session("rewind"), Agent.rewind, {}),
     "Session.search": (of_session("search"), Agent.search, {"query": "add"}),
@@ -232,7 +232,7 @@ TAKEN: Mapping[str, str] = {
     "Agent.search": "query=x; limit=None 5",
     "Session.ask": "prompt=x; output_type=None; tool_context=None; limits=None",
     "Session.search": "query=x; limit=None 5",
-    "SessionStore": "where=None x; secrets=[]",
+    "Sessions": "where=None x; secrets=[]",
     "ApprovalPolicy": "required=True; decide=None",
     "McpServer": (
         "name=x; command=x; args=[]; env={}; cwd=x; url=x; headers={}; disabled=True; "

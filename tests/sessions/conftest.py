@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from mcpagent import SessionStore
-from mcpagent.sessions.backend import Migrations, SessionBackend
+from mcpagent import Sessions
+from mcpagent.sessions.sql_store import Migrations, SqlStore
 from tests.sessions.postgres_server import PostgresServer, postgres_server
 
 
@@ -24,21 +24,21 @@ class Place:
     where: str
     server: PostgresServer | None = None
     database: str = ""
-    opened: list[SessionStore] = field(default_factory=list[SessionStore])
+    opened: list[Sessions] = field(default_factory=list[Sessions])
 
-    def open(self, **options: Any) -> SessionStore:
-        store = SessionStore(self.where, **options)
+    def open(self, **options: Any) -> Sessions:
+        store = Sessions(self.where, **options)
         self.opened.append(store)
         return store
 
-    def backend(self, migrations: Migrations | None = None) -> SessionBackend:
+    def backend(self, migrations: Migrations | None = None) -> SqlStore:
         if self.server is not None:
             from mcpagent.sessions import postgres
 
-            return postgres.PostgresBackend(self.where, "normal", migrations or postgres.MIGRATIONS)
+            return postgres.PostgresStore(self.where, "normal", migrations or postgres.MIGRATIONS)
         from mcpagent.sessions import sqlite
 
-        return sqlite.SqliteBackend(Path(self.where), "normal", migrations or sqlite.MIGRATIONS)
+        return sqlite.SqliteStore(Path(self.where), "normal", migrations or sqlite.MIGRATIONS)
 
     def run(self, sql: str) -> list[tuple[Any, ...]]:
         """One statement, past the store."""
@@ -47,9 +47,9 @@ class Place:
         with closing(sqlite3.connect(self.where, timeout=10)) as connection, connection:
             return connection.execute(sql).fetchall()
 
-    def lose_hold(self, store: SessionStore) -> None:
+    def lose_hold(self, store: Sessions) -> None:
         """As if the process of this store had ended, which it does not know."""
-        backend: Any = store._backend
+        backend: Any = store._store
         if self.server is None:
             backend.disown()
             return

@@ -17,16 +17,16 @@ import sqlite3
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from mcpagent import SessionStore
+from mcpagent import Sessions
 from mcpagent.conversation import UNKNOWN
 from mcpagent.models.base import ModelRequest
-from mcpagent.sessions.backend import Rows
+from mcpagent.sessions.protocol import Entry
 from tests.sessions.provider_rules import require_valid
 from tests.sessions.scripted_turns import LAST, TURNS, Outside, agent, go_on, prompt
 
@@ -45,24 +45,25 @@ class Told:
     wrong: list[str] = field(default_factory=list[str])
 
 
-def watched(store: SessionStore, at: Callable[[str], None]) -> None:
+def watched(store: Sessions, at: Callable[[str], None]) -> None:
     """`at` hears before and after each write, in the midst of it, and before the session is taken."""
-    backend = store._backend
-    write, hold, execute = backend.write, backend.hold, backend.execute
+    inside: Any = store._store
+    append, lease, execute = inside.append, inside.lease, inside.execute
     statements = 0
 
-    def writing(session: str, rows: Rows) -> None:
+    def appending(session: str, entries: Sequence[Entry], owner: Any) -> bool:
         nonlocal statements
         statements = 0
         at("before a write")
-        write(session, rows)
+        is_written = append(session, entries, owner)
         at("after a write")
+        return bool(is_written)
 
-    def holding(session: str) -> float:
+    def leasing(session: str, owner: Any) -> Any:
         at("before it is held")
-        updated = hold(session)
+        other = lease(session, owner)
         at("after it is held")
-        return updated
+        return other
 
     def executing(sql: str, values: Any = ()) -> Any:
         nonlocal statements
@@ -71,7 +72,7 @@ def watched(store: SessionStore, at: Callable[[str], None]) -> None:
             at("in a transaction")
         return execute(sql, values)
 
-    backend.write, backend.hold, backend.execute = writing, holding, executing  # type: ignore[method-assign]
+    inside.append, inside.lease, inside.execute = appending, leasing, executing
 
 
 def forked(work: Callable[[Callable[[str], None]], None], kill: Callable[[int], None] | None) -> tuple[list[str], bool]:
@@ -100,7 +101,7 @@ def forked(work: Callable[[Callable[[str], None]], None], kill: Callable[[int], 
 
 
 async def _run(where: str, name: str, log: Path, acknowledge: Callable[[str], None], at: Callable[[str], None]) -> None:
-    store, outside = SessionStore(where), Outside(log, at)
+    store, outside = Sessions(where), Outside(log, at)
     watched(store, at)
     async with agent(store, outside, at) as made:
         session = await made.open_session(name)
@@ -146,7 +147,7 @@ async def check(where: str, name: str, log: Path, said: list[str], told: Told) -
     told.acknowledged += len(answers)
     outside = Outside(log)
     sent_twice = {what for what, times in Counter(outside.done()).items() if times > 1}
-    store = SessionStore(where)
+    store = Sessions(where)
     async with agent(store, outside, checks=True) as made:
         session = await made.open_session(name)
         texts = [message.text for message in session.messages if message.role == "assistant" and not message.tool_calls]
@@ -167,7 +168,7 @@ async def check(where: str, name: str, log: Path, said: list[str], told: Told) -
         if times > 1 and (not what.startswith("look") or what in sent_twice):
             wrong(f"{what} ran {times} times")
     outside.close()
-    again = SessionStore(where)
+    again = Sessions(where)
     kept = again.read(name)
     if kept.messages != messages:
         wrong("another session is read than was left")
@@ -183,7 +184,7 @@ def new_place(where: str, folder: Path, number: int) -> str:
 
 
 def integrity(where: str, told: Told) -> None:
-    store = SessionStore(where)
+    store = Sessions(where)
     told.wrong += [line for line in store.check() if "ended without a word" not in line]
     store.close()
     if not where.startswith("postgres"):

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from mcpagent import Agent, ScriptedModel, SessionStore, ToolCall, function_tool
+from mcpagent import Agent, ScriptedModel, Sessions, ToolCall, function_tool
 from mcpagent.models.base import ModelRequest, ModelResponse
 from mcpagent.session import Session
 from tests.sessions.provider_rules import require_valid
@@ -95,6 +95,6 @@ async def go_on(session: Session[Any], acknowledge: Callable[[str], None] = lamb
 
 
 def agent(
-    store: SessionStore, outside: Outside, at: Callable[[str], None] = lambda _: None, *, checks: bool = False
+    store: Sessions, outside: Outside, at: Callable[[str], None] = lambda _: None, *, checks: bool = False
 ) -> Agent[Any]:
     return Agent(Model(at, checks=checks), tools=outside.tools(), sessions=store)

@@ -9,7 +9,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from mcpagent import Agent, Message, ScriptedModel, SessionStore, ToolCall
+from mcpagent import Agent, Message, ScriptedModel, Sessions, ToolCall
 from mcpagent.conversation import UNKNOWN
 from mcpagent.models.base import ModelRequest
 from mcpagent.toolsets.functions import function_tool
@@ -66,16 +66,18 @@ def copy_of(store: Path, to: Path) -> None:
 async def states(tmp_path: Path) -> list[tuple[Path, list[str]]]:
     """The database after each write of a run, and what the tools had done by then."""
     outside, taken = Outside(), list[tuple[Path, list[str]]]()
-    store = SessionStore(tmp_path / "first" / "s.db")
-    write = store._backend.write
+    store = Sessions(tmp_path / "first" / "s.db")
+    inside: Any = store._store
+    append = inside.append
 
-    def writing(session: str, rows: Any) -> None:
-        write(session, rows)
+    def appending(session: str, entries: Any, owner: Any) -> bool:
+        is_written = append(session, entries, owner)
         to = tmp_path / f"state{len(taken)}"
         copy_of(tmp_path / "first" / "s.db", to)
         taken.append((to / "s.db", list(outside.done)))
+        return bool(is_written)
 
-    store._backend.write = writing  # type: ignore[method-assign]
+    inside.append = appending
     async with Agent(model(), tools=outside.tools(), sessions=store) as agent:
         assert await agent.session("ann").ask(QUESTION) == "done"
     store.close()
@@ -97,7 +99,7 @@ async def test_each_state_goes_on_to_the_same_answer(tmp_path: Path) -> None:
     for path, done in taken:
         outside = Outside()
         outside.done = list(done)
-        store = SessionStore(path)
+        store = Sessions(path)
         async with Agent(model(), tools=outside.tools(), sessions=store) as agent:
             session = agent.session("ann")
             before = [message.text for message in session.messages if message.role == "user"]
@@ -113,7 +115,7 @@ async def test_each_state_goes_on_to_the_same_answer(tmp_path: Path) -> None:
                 assert result.name == "book"
             once = session.messages
         store.close()
-        again = SessionStore(path)
+        again = Sessions(path)
         async with Agent(ScriptedModel([]), tools=outside.tools(), sessions=again) as agent:
             session = agent.session("ann")
             assert session.messages == once
@@ -127,7 +129,7 @@ async def test_a_call_that_was_sent_is_unknown_and_asked_questions_go_on(tmp_pat
     taken = await states(tmp_path)
     told = 0
     for path, _ in taken:
-        store = SessionStore(path)
+        store = Sessions(path)
         async with Agent(ScriptedModel(["fine"]), tools=Outside().tools(), sessions=store) as agent:
             session = agent.session("ann")
             assert await session.ask("And now?") == "fine"
@@ -138,7 +140,7 @@ async def test_a_call_that_was_sent_is_unknown_and_asked_questions_go_on(tmp_pat
 
 
 async def test_a_tool_that_went_and_came_back_while_nobody_was_there(tmp_path: Path) -> None:
-    store, tools = SessionStore(tmp_path / "s.db"), Outside().tools()
+    store, tools = Sessions(tmp_path / "s.db"), Outside().tools()
     offers: list[list[str]] = []
 
     def answer(request: ModelRequest) -> str:

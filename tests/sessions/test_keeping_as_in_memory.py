@@ -20,7 +20,7 @@ from mcpagent import (
     Limits,
     RunOptions,
     ScriptedModel,
-    SessionStore,
+    Sessions,
     ToolCall,
     ToolContext,
     ToolSearch,
@@ -70,7 +70,7 @@ class World:
     said: list[str] = field(default_factory=list[str])
     agent: Agent[Any] | None = None
     session: Session[Any] | None = None
-    store: SessionStore | None = None
+    store: Sessions | None = None
     notes: Notes | None = None
     id: str = "one-of-many"
     length: int = 0
@@ -78,7 +78,7 @@ class World:
     rounds: int = 0
 
     async def open(self) -> None:
-        store = self.store = SessionStore(self.path) if self.path is not None else None
+        store = self.store = Sessions(self.path) if self.path is not None else None
         world = self
 
         class Model(ScriptedModel):

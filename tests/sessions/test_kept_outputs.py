@@ -7,31 +7,34 @@ import time
 
 import pytest
 
-from mcpagent import Agent, Message, ScriptedModel, SessionBusyError, SessionStore, SessionStoreError, Text, ToolCall
+from mcpagent import Agent, Message, ScriptedModel, SessionBusyError, Sessions, SessionStoreError, Text, ToolCall
 from mcpagent.large_results.large_output import LargeOutput
 from mcpagent.messages import Image
-from mcpagent.sessions.backend import OUTPUTS_KEPT_SECONDS, OutputRow
 from mcpagent.sessions.kept import SessionChange
 from mcpagent.sessions.kept_outputs import KeptOutputs
+from mcpagent.sessions.store import OUTPUTS_KEPT_SECONDS
 from tests.sessions.conftest import Place
 
 ODD = "naïve \U0001f600 \ud800 \0 \r\n\t" * 3_000
 
 
-def begun(store: SessionStore, session: str) -> None:
+def begun(store: Sessions, session: str) -> None:
     store.write(session, SessionChange(0, (Message("user", (Text("x"),)),)), lambda: None).result(30)
 
 
-def put(store: SessionStore, session: str, handle: str, text: str = "whole") -> None:
-    store.put_output(session, OutputRow(handle, "get", text, "[]")).result(30)
+def put(store: Sessions, session: str, handle: str, text: str = "whole") -> None:
+    store.put_output(session, handle, {"tool": "get", "output": text, "images": "[]"}).result(30)
 
 
 def older(place: Place, days: float) -> None:
-    place.run(f"UPDATE {'mcpagent.' if place.server else ''}outputs SET kept = {time.time() - days * 86_400}")
+    expires = time.time() - days * 86_400 + OUTPUTS_KEPT_SECONDS
+    place.run(f"UPDATE {'mcpagent.' if place.server else ''}entries SET expires = {expires} WHERE kind = 'output'")
 
 
 def kept_in(place: Place) -> int:
-    return int(place.run(f"SELECT count(*) FROM {'mcpagent.' if place.server else ''}outputs")[0][0])
+    return int(
+        place.run(f"SELECT count(*) FROM {'mcpagent.' if place.server else ''}entries WHERE kind = 'output'")[0][0]
+    )
 
 
 async def test_what_is_kept_is_read_by_another_process(place: Place) -> None:
@@ -80,7 +83,7 @@ def test_for_seven_days_since_it_was_set_aside_last(place: Place) -> None:
     put(store, "a", "out_2")
     assert store.output("a", "out_2").result(30) is not None
     store.prune(0.0)
-    assert [kept_in(place), store.outputs()] == [1, (1, 7)]
+    assert [kept_in(place), store.outputs()] == [1, (1, 45)]
     older(place, OUTPUTS_KEPT_SECONDS / 86_400 + 1)
     store.close()
     later = place.open()
@@ -119,16 +122,6 @@ async def test_what_cannot_be_written_stays_in_memory(place: Place) -> None:
     await shelf.put(LargeOutput("text"), "get")
     assert await shelf.get(LargeOutput("text").handle) == LargeOutput("text")
     assert kept_in(place) == 0
-
-
-def test_a_store_of_the_first_version_learns_to_keep_them(place: Place) -> None:
-    first = place.backend(place.backend().migrations[:1])
-    assert first.infos() == []
-    first.close()
-    store = place.open()
-    begun(store, "a")
-    put(store, "a", "out_1")
-    assert kept_in(place) == 1
 
 
 async def test_two_sessions_at_once(place: Place) -> None:

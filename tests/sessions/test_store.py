@@ -23,7 +23,7 @@ from mcpagent import (
     Message,
     ScriptedModel,
     SessionBusyError,
-    SessionStore,
+    Sessions,
     SessionStoreError,
     Text,
     ToolCall,
@@ -31,8 +31,10 @@ from mcpagent import (
 )
 from mcpagent.conversation import Conversation
 from mcpagent.messages import ProviderBlock, Thinking, ToolDefinition, ToolResult
+from mcpagent.sessions.entries import MESSAGE
 from mcpagent.sessions.keeping import Keeper
 from mcpagent.sessions.kept import SessionChange
+from mcpagent.sessions.sql_store import Migrations
 from mcpagent.sessions.standing import MAX_KNOWN, KnownTools, Standing
 from mcpagent.tools import Tool, ToolOutput
 from tests.sessions.conftest import Place
@@ -47,9 +49,16 @@ PARTS = (
 )
 
 
-def written(store: SessionStore, session: str, *messages: Message, keep: int = 0, **values: Any) -> None:
+def written(store: Sessions, session: str, *messages: Message, keep: int = 0, length: int = 0, **values: Any) -> None:
     title = messages[0].text if messages and not keep else ""
-    store.write(session, SessionChange(keep, messages, values=values, title=title), lambda: None).result(30)
+    change = SessionChange(keep, messages, length, values=values, title=title)
+    store.write(session, change, lambda: None).result(30)
+
+
+def migrations(store: Sessions) -> Migrations:
+    inside: Any = store._store
+    found: Migrations = inside.migrations
+    return found
 
 
 def said(role: Any, text: str) -> Message:
@@ -68,7 +77,7 @@ def test_what_is_written_is_read(place: Place) -> None:
         assert kept.messages == (first, answer, results)
         assert kept.values == {"told": {"é": "\ud800"}, "run": {"turns": 1}}
         assert (kept.info.title, kept.info.messages) == ("naïve \U0001f600", 3)
-    written(store, "a", said("user", "other"), keep=1, run=None)
+    written(store, "a", said("user", "other"), keep=1, length=3, run=None)
     assert [message.text for message in store.read("a").messages] == ["naïve \U0001f600", "other"]
     assert store.read("a").values == {"told": {"é": "\ud800"}}
     assert store.check() == []
@@ -109,7 +118,7 @@ import os, signal, sys
 from mcpagent import *
 from mcpagent.sessions.kept import SessionChange
 forking = os.fork() == 0
-store, change = SessionStore(sys.argv[1]), SessionChange(0, (Message("user", (Text("x"),)),))
+store, change = Sessions(sys.argv[1]), SessionChange(0, (Message("user", (Text("x"),)),))
 for name in ("forked",) if forking else ("a", "b"):
     store.write(name, change, lambda: None).result()
 if forking:
@@ -213,7 +222,7 @@ async def test_any_printable_id_is_an_id(place: Place, session: str) -> None:
 
 @each_row("session", ["", "\0", "a\nb", "x" * 10_000, "\ud800", "\x1b[31m"])
 async def test_what_is_no_id_is_told(tmp_path: Path, session: str) -> None:
-    store = SessionStore(tmp_path / "s.db")
+    store = Sessions(tmp_path / "s.db")
     async with Agent(ScriptedModel([]), sessions=store) as agent:
         with pytest.raises(InputError, match="session id: expected 1 to 200 printable characters"):
             agent.session(session)
@@ -279,32 +288,32 @@ async def test_what_was_all_taken_back_is_not_listed(place: Place) -> None:
 def test_a_newer_store_is_told_and_left_as_it_is(place: Place) -> None:
     store = place.open()
     written(store, "a", said("user", "x"))
-    newer = (*store._backend.migrations, ("CREATE TABLE later(x INTEGER)",))
+    newer = (*migrations(store), ("CREATE TABLE later(x INTEGER)",))
     after = place.backend(newer)
-    assert [info.id for info in after.infos()] == ["a"]
-    known = len(store._backend.migrations)
+    assert [stored.id for stored in after.list()] == ["a"]
+    known = len(migrations(store))
     told = rf"was written by a newer mcpagent \(tables {known + 1}, this one knows {known}\); update"
     with pytest.raises(SessionStoreError, match=told):
         written(store, "a", said("user", "y"), keep=1)
     store.close()
     with pytest.raises(SessionStoreError, match="newer mcpagent"):
         place.open().sessions()
-    info = after.info("a")
-    assert info is not None
-    assert info.messages == 1
+    stored = after.read("a", MESSAGE)
+    assert stored is not None
+    assert len(stored.entries) == 1
     after.close()
 
 
 def test_a_migration_that_fails_leaves_what_was_there(place: Place) -> None:
     store = place.open()
     written(store, "a", said("user", "x"))
-    broken = place.backend((*store._backend.migrations, ("CREATE TABLE later(x INTEGER)", "NO SQL")))
+    broken = place.backend((*migrations(store), ("CREATE TABLE later(x INTEGER)", "NO SQL")))
     with pytest.raises(SessionStoreError):
-        broken.infos()
+        broken.list()
     broken.close()
     assert store.read("a").messages == (said("user", "x"),)
-    again = place.backend((*store._backend.migrations, ("CREATE TABLE later(x INTEGER)",)))
-    assert len(again.infos()) == 1
+    again = place.backend((*migrations(store), ("CREATE TABLE later(x INTEGER)",)))
+    assert len(again.list()) == 1
     again.close()
 
 
@@ -455,10 +464,10 @@ async def test_what_cannot_be_written_is_not_acknowledged_and_comes_later(place:
     async with Agent(ScriptedModel(["1", "2", "3"]), sessions=store) as agent:
         session = agent.session("a", tool_context=ToolContext())
         await session.ask("x")
-        place.run("ALTER TABLE steps RENAME TO gone")
+        place.run("ALTER TABLE entries RENAME TO gone")
         with pytest.raises(SessionStoreError):
             await session.ask("y")
-        place.run("ALTER TABLE gone RENAME TO steps")
+        place.run("ALTER TABLE gone RENAME TO entries")
         assert await session.ask("z") == "2"
     kept = place.open().read("a").messages
     assert [message.text for message in kept] == [message.text for message in session.messages]
@@ -470,10 +479,10 @@ async def test_a_write_that_nobody_waited_for_does_not_fail_the_next_one(place: 
     keeper, conversation = Keeper(store, "a"), Conversation()
     conversation.say([Text("x")])
     await keeper.write(conversation, Standing(), model="m")
-    place.run("ALTER TABLE steps RENAME TO gone")
+    place.run("ALTER TABLE entries RENAME TO gone")
     conversation.say([Text("y")])
     failing = keeper.write_soon(conversation, Standing(), model="m")
-    store._running().soon(lambda: place.run("ALTER TABLE gone RENAME TO steps"))
+    store._running().soon(lambda: place.run("ALTER TABLE gone RENAME TO entries"))
     conversation.say([Text("z")])
     await keeper.write(conversation, Standing(), model="m")
     assert failing is not None

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from mcpagent import Message, SessionStore, SessionStoreError, Text
+from mcpagent import Message, Sessions, SessionStoreError, Text
 from mcpagent.sessions.kept import SessionChange
 from mcpagent.sessions.postgres import advice
 from tests.sessions.conftest import Place
@@ -28,7 +28,7 @@ from tests.tables import each_row
 from tests.terminal.process import ROOT
 
 
-def write(store: SessionStore, session: str, text: str, keep: int = 0) -> None:
+def write(store: Sessions, session: str, text: str, keep: int = 0) -> None:
     store.write(session, SessionChange(keep, (Message("user", (Text(text),)),)), lambda: None).result(30)
 
 
@@ -58,7 +58,7 @@ def in_a_child(code: str, *arguments: object) -> str:
     return done.stdout.strip()
 
 
-def filled(store: SessionStore) -> tuple[int, str]:
+def filled(store: Sessions) -> tuple[int, str]:
     """Messages that were written until one was refused, each of 50,000 characters, and what was told then."""
     for place in range(100):
         try:
@@ -71,11 +71,11 @@ def filled(store: SessionStore) -> tuple[int, str]:
 
 LIMITED = """
 import resource, sys
-from mcpagent import SessionStore
+from mcpagent import Sessions
 from tests.sessions.test_store_errors import filled, write
-store = SessionStore(sys.argv[1])
+store = Sessions(sys.argv[1])
 write(store, "a", "0")
-resource.setrlimit(resource.RLIMIT_FSIZE, (450_000, resource.RLIM_INFINITY))
+resource.setrlimit(resource.RLIMIT_FSIZE, (650_000, resource.RLIM_INFINITY))
 place, told = filled(store)
 print(place, told)
 resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
@@ -114,12 +114,12 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 def test_a_disk_that_is_full(small_disk: Path) -> None:
     path = small_disk / "s.db"
-    store = SessionStore(path)
+    store = Sessions(path)
     count, line = filled(store)
     store.close()
     assert count > 1
     assert line == f"{path}: the disk is full; make room and go on"
-    store = SessionStore(path)
+    store = Sessions(path)
     assert len(store.read("a").messages) == count
     store.close()
 
@@ -128,11 +128,11 @@ AS_NOBODY = """
 import os, sys, tempfile
 from mcpagent import *
 with tempfile.TemporaryDirectory() as other:  # imports what it needs, which others may not read
-    SessionStore(other + "/s.db").sessions()
+    Sessions(other + "/s.db").sessions()
 if os.geteuid() == 0:
     os.setgid(65534); os.setuid(65534)
 for path in sys.argv[1:]:
-    store = SessionStore(path)
+    store = Sessions(path)
     for work in (store.sessions, lambda: store.read("a"), lambda: store.open("new")):
         try:
             work()
@@ -147,7 +147,7 @@ def test_a_place_that_cannot_be_written() -> None:
     folder = Path(tempfile.mkdtemp())  # others come to it, unlike pytest's
     try:
         there, missing = folder / "kept" / "s.db", folder / "missing" / "s.db"
-        store = SessionStore(there)
+        store = Sessions(there)
         write(store, "a", "x")
         store.close()
         there.chmod(0o444)
@@ -180,13 +180,13 @@ def damaged(path: Path, kind: str) -> None:
 @each_row("kind", ["text", "short", "torn", "header"])
 def test_a_damaged_file(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "s.db"
-    store = SessionStore(path)
+    store = Sessions(path)
     for number in range(20):
         write(store, f"s{number}", "words " * 500)
     store.close()
     damaged(path, kind)
     before = path.read_bytes()
-    store = SessionStore(path)
+    store = Sessions(path)
 
     def use() -> None:
         store.sessions()
@@ -204,12 +204,12 @@ def test_a_damaged_file(tmp_path: Path, kind: str) -> None:
 
 def test_an_index_of_words_that_is_damaged_is_made_anew(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
-    store = SessionStore(path)
+    store = Sessions(path)
     write(store, "a", "some words")
     store.close()
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("INSERT INTO said(said) VALUES('delete-all')")
-    store = SessionStore(path)
+    store = Sessions(path)
     (line,) = store.check()
     assert line.startswith("the index of words was damaged")
     assert store.check() == []
@@ -219,11 +219,11 @@ def test_an_index_of_words_that_is_damaged_is_made_anew(tmp_path: Path) -> None:
 
 def test_a_row_that_cannot_be_read_is_one_sessions_alone(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
-    store = SessionStore(path)
+    store = Sessions(path)
     write(store, "a", "x")
     write(store, "b", "y")
     with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("UPDATE messages SET message = '{' WHERE words = 'x'")
+        connection.execute("UPDATE entries SET data = '{' WHERE key LIKE 's/message/%' AND session = 'a'")
     for work in (lambda: store.read("a"), lambda: store.open("a")):
         line = told(work)
         assert line.startswith(f'{path}: session "a" cannot be read: ')
@@ -239,11 +239,11 @@ def test_another_programs_database_is_left_alone(tmp_path: Path) -> None:
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("CREATE TABLE bookmarks(x)")
     before = path.read_bytes()
-    store = SessionStore(path)
+    store = Sessions(path)
     assert told(store.sessions) == f"{path}: is another program's database; use another file: --session-db FILE"
     store.close()
     assert path.read_bytes() == before
-    folder = SessionStore(tmp_path)
+    folder = Sessions(tmp_path)
     assert told(folder.sessions).startswith(f"{tmp_path}: cannot be used: Is a directory")
 
 
@@ -274,7 +274,7 @@ def database(server: PostgresServer) -> Iterator[str]:
 
 
 def test_a_password_that_is_wrong(server: PostgresServer, database: str) -> None:
-    store = SessionStore(server.on_loopback("ann", "wrong-pa55", database))
+    store = Sessions(server.on_loopback("ann", "wrong-pa55", database))
     line = told(store.sessions)
     assert line.startswith(f"postgresql://127.0.0.1:{server.port}/{database}: ")
     assert line.endswith("check user and password")
@@ -283,7 +283,7 @@ def test_a_password_that_is_wrong(server: PostgresServer, database: str) -> None
 
 
 def test_a_database_that_is_not_there(server: PostgresServer) -> None:
-    store = SessionStore(server.on_loopback("ann", SECRET, "nowhere"))
+    store = Sessions(server.on_loopback("ann", SECRET, "nowhere"))
     line = told(store.sessions)
     assert 'database "nowhere" does not exist; make it' in line
     assert SECRET not in line
@@ -293,7 +293,7 @@ def test_a_database_that_is_not_there(server: PostgresServer) -> None:
 def test_nobody_listens() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
-        store = SessionStore(f"postgresql://ann:{'s3cret77'}@127.0.0.1:{taken.getsockname()[1]}/chats")
+        store = Sessions(f"postgresql://ann:{'s3cret77'}@127.0.0.1:{taken.getsockname()[1]}/chats")
         line = told(store.sessions)
     assert "is the server running there" in line
     assert "s3cret77" not in line
@@ -313,18 +313,18 @@ def test_somebody_listens_who_says_nothing() -> None:
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()
-        store = SessionStore(f"postgresql://ann@127.0.0.1:{silent.getsockname()[1]}/chats?connect_timeout=2")
+        store = Sessions(f"postgresql://ann@127.0.0.1:{silent.getsockname()[1]}/chats?connect_timeout=2")
         assert "timeout" in told(store.sessions)
         store.close()
 
 
 def test_rights_that_are_missing(server: PostgresServer, database: str) -> None:
-    store = SessionStore(server.on_loopback("ann", SECRET, database))
+    store = Sessions(server.on_loopback("ann", SECRET, database))
     assert told(store.sessions).endswith("its owner has to say: CREATE SCHEMA mcpagent AUTHORIZATION ann")
     server.run("CREATE SCHEMA mcpagent AUTHORIZATION ann", database)
     assert store.sessions() == []
     write(store, "a", "x")
-    other = SessionStore(server.on_loopback("readers", "readers", database))
+    other = Sessions(server.on_loopback("readers", "readers", database))
     assert told(other.sessions).endswith("GRANT ALL ON SCHEMA mcpagent TO readers")
     server.run("GRANT USAGE ON SCHEMA mcpagent TO readers", database)
     assert "permission denied" in told(other.sessions)
@@ -333,25 +333,25 @@ def test_rights_that_are_missing(server: PostgresServer, database: str) -> None:
 
 
 def test_a_server_that_takes_no_writes(server: PostgresServer, database: str) -> None:
-    store = SessionStore(server.address(database))
+    store = Sessions(server.address(database))
     write(store, "a", "x")
     store.close()
     server.run(f"ALTER DATABASE {database} SET default_transaction_read_only = on")
     assert store.read("a").messages[0].text == "x"
-    assert told(lambda: write(store, "a", "y", 1)).endswith("use the address of the primary server")
+    assert told(lambda: store.open("a")).endswith("use the address of the primary server")
     store.close()
 
 
 def test_a_connection_that_is_lost_is_opened_anew(server: PostgresServer, database: str) -> None:
-    store = SessionStore(server.address(database))
+    store = Sessions(server.address(database))
     write(store, "a", "0")
-    backend: Any = store._backend
+    backend: Any = store._store
     for number in range(1, 4):
         pid = backend._connection.info.backend_pid
         server.run(f"SELECT pg_terminate_backend({pid}, 5000)")
         write(store, "a", str(number), number)
     # In the midst of a write, and when nobody knows whether it was committed.
-    for statement in ("DELETE FROM steps WHERE", "COMMIT"):
+    for statement in ("DELETE FROM words WHERE", "COMMIT"):
         execute, connection = backend.execute, backend._connection
         number += 1
 
@@ -371,11 +371,12 @@ def test_a_connection_that_is_lost_is_opened_anew(server: PostgresServer, databa
 def test_a_lock_that_is_never_given_back_ends(server: PostgresServer, database: str) -> None:
     import psycopg
 
-    store = SessionStore(server.address(database))
+    store = Sessions(server.address(database))
     write(store, "a", "x")
-    store._result(store._do(lambda: store._backend.execute("SET lock_timeout = '200ms'")))
+    inside: Any = store._store
+    store._result(store._do(lambda: inside.execute("SET lock_timeout = '200ms'")))
     with psycopg.connect(server.address(database)) as other:
-        other.execute("LOCK TABLE mcpagent.sessions")
+        other.execute("LOCK TABLE mcpagent.entries")
         assert "took too long" in told(lambda: write(store, "a", "y", 1))
         other.rollback()
     write(store, "a", "y", 1)
@@ -385,7 +386,7 @@ def test_a_lock_that_is_never_given_back_ends(server: PostgresServer, database: 
 @each_row("address", ["postgresql://a:geheim99@[x/y", "postgresql://h:99999999/x?nothing=geheim99"])
 def test_an_address_that_cannot_be_read(server: PostgresServer, address: str) -> None:
     def use() -> None:
-        SessionStore(address).sessions()
+        Sessions(address).sessions()
 
     assert "geheim99" not in told(use)
 
@@ -393,7 +394,7 @@ def test_an_address_that_cannot_be_read(server: PostgresServer, address: str) ->
 def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "psycopg", None)
     monkeypatch.setitem(sys.modules, "psycopg.conninfo", None)
-    assert "pip install 'mcpagent[postgres]'" in told(lambda: SessionStore("postgresql://somewhere/x"))
+    assert "pip install 'mcpagent[postgres]'" in told(lambda: Sessions("postgresql://somewhere/x"))
 
 
 def test_the_end_of_a_server_is_told(place: Place) -> None:

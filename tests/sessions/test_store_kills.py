@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from mcpagent import Agent, Message, SessionStore, SessionStoreError, Text
+from mcpagent import Agent, Message, Sessions, SessionStoreError, Text
 from mcpagent.sessions import sqlite
 from mcpagent.sessions.kept import SessionChange
-from mcpagent.sessions.sqlite import SqliteBackend
+from mcpagent.sessions.sqlite import SqliteStore
 from tests.sessions.conftest import Place
 from tests.sessions.postgres_server import postgres_server
 from tests.sessions.scripted_turns import Outside, agent, go_on
@@ -95,7 +95,7 @@ def test_a_kill_while_the_tables_are_changed(place: Place) -> None:
     store.close()
     known = place.backend().migrations
     later = (
-        "ALTER TABLE sessions ADD COLUMN color TEXT",
+        "ALTER TABLE entries ADD COLUMN color TEXT",
         "CREATE TABLE later(x INTEGER)",
         "INSERT INTO later(x) VALUES(1)",
     )
@@ -123,7 +123,7 @@ def test_a_kill_while_the_tables_are_changed(place: Place) -> None:
             if place.server is not None:
                 execute = backend.execute
                 backend.execute = counted(type("C", (), {"execute": staticmethod(execute)}))
-                backend.infos()
+                backend.list()
             else:
                 make = backend._migrate
 
@@ -132,7 +132,7 @@ def test_a_kill_while_the_tables_are_changed(place: Place) -> None:
                         self.execute = counted(inside)
 
                 backend._migrate = lambda connection: make(Watched(connection))
-                backend.infos()
+                backend.list()
 
         in_a_fork(migrate)
         tables = (
@@ -148,11 +148,11 @@ def test_a_kill_while_the_tables_are_changed(place: Place) -> None:
         if made:
             break
         before = place.backend()
-        assert len(before.infos()) == 1
+        assert len(before.list()) == 1
         before.close()
     assert place_of_kill > 2
     backend = place.backend((*known, later))
-    assert [info.id for info in backend.infos()] == ["a"]
+    assert [stored.id for stored in backend.list()] == ["a"]
     backend.close()
     assert place.run("SELECT x FROM later") == [(1,)]
     with pytest.raises(SessionStoreError, match="newer"):
@@ -161,7 +161,7 @@ def test_a_kill_while_the_tables_are_changed(place: Place) -> None:
 
 async def test_a_loss_of_power_leaves_a_beginning_of_the_history(tmp_path: Path) -> None:
     """The file as it was, and any part of the log that had come to the disk (docs: sqlite.org/walformat.html)."""
-    store, outside = SessionStore(tmp_path / "s.db", durability="full"), Outside(tmp_path / "log")
+    store, outside = Sessions(tmp_path / "s.db", durability="full"), Outside(tmp_path / "log")
     async with agent(store, outside) as made:
         session = await made.open_session("a")
         await go_on(session)
@@ -177,7 +177,7 @@ async def test_a_loss_of_power_leaves_a_beginning_of_the_history(tmp_path: Path)
         folder.mkdir()
         (folder / "s.db").write_bytes(data)
         (folder / "s.db-wal").write_bytes(log[:cut])
-        lost = SqliteBackend(folder / "s.db", "full", sqlite.MIGRATIONS)
+        lost = SqliteStore(folder / "s.db", "full", sqlite.MIGRATIONS)
         assert [line for line in lost.check() if line != "ok"] == []
         lost.close()
         with SessionStoreOf(folder / "s.db") as after:
@@ -191,9 +191,9 @@ async def test_a_loss_of_power_leaves_a_beginning_of_the_history(tmp_path: Path)
 
 class SessionStoreOf:
     def __init__(self, path: Path) -> None:
-        self._store = SessionStore(path)
+        self._store = Sessions(path)
 
-    def __enter__(self) -> SessionStore:
+    def __enter__(self) -> Sessions:
         return self._store
 
     def __exit__(self, *_: object) -> None:
@@ -211,7 +211,7 @@ async def test_an_approval_that_waited_still_waits(place: Place) -> None:
         ran.append(to)
         return f"paid {to}"
 
-    def made(store: SessionStore, *replies: Any) -> Agent[Any]:
+    def made(store: Sessions, *replies: Any) -> Agent[Any]:
         return Agent(ScriptedModel(replies), tools=[function_tool(pay)], approval=True, sessions=store)
 
     async with made(place.open(), [ToolCall("1", "pay", {"to": "ann"}), ToolCall("2", "pay", {"to": "bob"})]) as agent:

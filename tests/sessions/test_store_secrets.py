@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from mcpagent import Agent, McpServer, Recorder, ScriptedModel, SessionStore, ToolCall, ToolContext, function_tool
+from mcpagent import Agent, McpServer, Recorder, ScriptedModel, Sessions, ToolCall, ToolContext, function_tool
 from mcpagent.text.known_secrets import hide
 from tests.sessions.conftest import Place
 from tests.tables import each_row
@@ -26,7 +26,7 @@ def everything(place: Place) -> str:
     if place.server is None:
         files = sorted(Path(place.where).parent.rglob("*"))
         return "\n".join(file.read_bytes().decode("latin-1") for file in files if file.is_file())
-    tables = ("sessions", "messages", "steps", "calls", "kept_values", "holders")
+    tables = ("entries", "words", "leases", "holders", "keys")
     return "\n".join(str(row) for table in tables for row in place.run(f"SELECT t::text FROM {table} t"))
 
 
@@ -106,7 +106,7 @@ async def test_files_are_their_users_only(tmp_path: Path, umask: int) -> None:
     before = os.umask(umask)
     try:
         path = tmp_path / "some" / "folder" / "s.db"
-        store = SessionStore(path)
+        store = Sessions(path)
         async with Agent(ScriptedModel(["hi"]), sessions=store) as agent:
             await agent.session("a").ask("hello")
             found: dict[str, Any] = {file.name: rights(file) for file in path.parent.rglob("*")}

@@ -406,10 +406,10 @@ async def test_a_run_that_goes_on_with_an_earlier_one_is_linked_to_it(traced: Tr
 
 
 async def test_what_is_resumed_in_another_process_is_linked_too(traced: Traced, tmp_path) -> None:  # type: ignore[no-untyped-def]
-    from mcpagent import SessionStore
+    from mcpagent import Sessions
 
     for attempt in range(2):
-        store = SessionStore(tmp_path / "sessions.db")
+        store = Sessions(tmp_path / "sessions.db")
         model = ScriptedModel([call("add", a=1, b=1)] if attempt == 0 else ["2"])
         wrappers = [traced.tracing()]
         async with Agent(model, tools=[add], approval=True, sessions=store, wrappers=wrappers) as agent:

@@ -18,7 +18,7 @@ from mcpagent.cli.frame.options import Options
 from mcpagent.cli.may_run.approvals import Approvals
 from mcpagent.cli.screen.terminal import warning_line
 from mcpagent.errors import AgentStateError, McpAgentError, SessionBusyError, SessionStoreError
-from mcpagent.sessions import SessionInfo, SessionStore
+from mcpagent.sessions import SessionInfo, Sessions
 from mcpagent.text.safe_text import safe_line
 
 UNFINISHED = "this question was not finished; [Enter] goes on, or ask something else"
@@ -34,7 +34,7 @@ class GoingOn:
     """
 
     options: Options
-    store: SessionStore | None
+    store: Sessions | None
     desk: Desk
     approvals: Approvals
     startup: Startup
@@ -116,7 +116,7 @@ class GoingOn:
             desk.note(f"  so far with {model}; /model {model} goes on with it")
         await self.go_on_with_what_waits(is_new=True)
 
-    async def _copy_of(self, store: SessionStore, error: SessionBusyError) -> str | None:
+    async def _copy_of(self, store: Sessions, error: SessionBusyError) -> str | None:
         """A copy up to where it is finished: what is under way goes on over there, and must not be done twice."""
         desk = self.desk
         kept = await asyncio.to_thread(store.read, error.session)

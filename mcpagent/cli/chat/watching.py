@@ -10,7 +10,7 @@ from rich.text import Text
 from mcpagent.cli.chat.session_rows import message_lines
 from mcpagent.cli.chat.slash.desk import Desk
 from mcpagent.cli.frame.kept_sessions import short_id
-from mcpagent.sessions import SessionStore
+from mcpagent.sessions import Sessions
 from mcpagent.sessions.run_ended import RunEnded
 from mcpagent.sessions.store import written
 from mcpagent.text.safe_text import safe_line
@@ -20,7 +20,7 @@ POLL_SECONDS = 0.5
 
 
 async def watched_to_end(
-    desk: Desk, store: SessionStore, session: str, run: str, choose: Callable[[str], Awaitable[str]]
+    desk: Desk, store: Sessions, session: str, run: str, choose: Callable[[str], Awaitable[str]]
 ) -> bool:
     """Shows an unfinished run until it ends. Ctrl-C asks whether to end it; False if the user only stopped watching."""
     desk.note(f"a worker answers here (run {short_id(run)}); Ctrl-C to end that run, or to stop watching")
@@ -42,7 +42,7 @@ async def watched_to_end(
         return True
 
 
-async def _shown(desk: Desk, store: SessionStore, session: str, run: str) -> RunEnded | None:
+async def _shown(desk: Desk, store: Sessions, session: str, run: str) -> RunEnded | None:
     """Shows the messages of the run as they are written; returns its end, None if the session does not know it."""
     length, seen = -1, -1.0
     while True:
@@ -55,7 +55,7 @@ async def _shown(desk: Desk, store: SessionStore, session: str, run: str) -> Run
         await asyncio.sleep(POLL_SECONDS)
 
 
-async def _show_news(desk: Desk, store: SessionStore, session: str, length: int) -> int:
+async def _show_news(desk: Desk, store: Sessions, session: str, length: int) -> int:
     """Shows the messages behind the first `length`, of all (-1) the last question's; returns how many there are."""
     kept = await written(store.reading(session))
     if kept is None:

@@ -17,7 +17,7 @@ from mcpagent.sessions.places import file_meant, is_address
 from mcpagent.text.safe_text import safe_line
 
 if TYPE_CHECKING:
-    from mcpagent.sessions import SessionInfo, SessionStore
+    from mcpagent.sessions import SessionInfo, Sessions
 
 SHORT = 8
 _OURS = re.compile(r"[0-9a-f]{32}")
@@ -30,11 +30,11 @@ def store_place(options: Options) -> str | Path:
     return named if is_address(named) else file_meant(named, "sessions.db", options.environ)
 
 
-def store_of(options: Options) -> SessionStore:
+def store_of(options: Options) -> Sessions:
     """The store; nothing is opened before it is needed."""
-    from mcpagent.sessions import SessionStore
+    from mcpagent.sessions import Sessions
 
-    return SessionStore(store_place(options))
+    return Sessions(store_place(options))
 
 
 def with_sessions_in(options: Options, database: str | None) -> Options:
@@ -61,7 +61,7 @@ class UnclearError(InputError):
         self.found = found
 
 
-def meant_sessions(options: Options, store: SessionStore, wanted: str) -> list[SessionInfo]:
+def meant_sessions(options: Options, store: Sessions, wanted: str) -> list[SessionInfo]:
     """Those meant by an id, by its beginning, or by words; all without any. Raises `InputError` if there is none."""
     if is_begun(options):
         if wanted.strip():
@@ -77,7 +77,7 @@ def meant_sessions(options: Options, store: SessionStore, wanted: str) -> list[S
     return found
 
 
-def meant_session(options: Options, store: SessionStore, wanted: str) -> SessionInfo:
+def meant_session(options: Options, store: Sessions, wanted: str) -> SessionInfo:
     """The one that is meant. Raises `UnclearError` if several are."""
     found = meant_sessions(options, store, wanted)
     if len(found) > 1:
@@ -86,7 +86,7 @@ def meant_session(options: Options, store: SessionStore, wanted: str) -> Session
     return found[0]
 
 
-def session_to_ask(options: Options, store: SessionStore, tell: Callable[[str], None]) -> str | None:
+def session_to_ask(options: Options, store: Sessions, tell: Callable[[str], None]) -> str | None:
     """The id that a single question is asked in: that of `--session`, or of the last one of this folder.
 
     None, and it is told, if there is no last one. Of an id that we made the beginning will do.
@@ -106,7 +106,7 @@ def session_to_ask(options: Options, store: SessionStore, tell: Callable[[str], 
     return wanted
 
 
-def last_here(options: Options, store: SessionStore, tell: Callable[[str], None]) -> str | None:
+def last_here(options: Options, store: Sessions, tell: Callable[[str], None]) -> str | None:
     """The id of the conversation that was last used in this folder; that there is none is told."""
     found = store.sessions(1, folder=options.folder) if is_begun(options) else []
     if not found:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from mcpagent.models.model_settings import ModelSettings
     from mcpagent.models.provider_run.provider_tools import ProviderTool
     from mcpagent.search import SearchHistory
-    from mcpagent.sessions import SessionStore
+    from mcpagent.sessions import Sessions
     from mcpagent.toolsets.approval_policy import ApprovalPolicy
 
 KEY_HINT = "no API key: offline model. A real one: export ANTHROPIC_API_KEY=..., mcpagent keys set, -m ollama:<model>"
@@ -58,7 +58,7 @@ def make_agent(
     cache: ListCache | None = None,
     allow_change: AllowChange | None = None,
     requests: ServerRequests | None = None,
-    sessions: SessionStore | None = None,
+    sessions: Sessions | None = None,
     wrappers: Sequence[Wrapper] = (),
     waits: bool = False,
 ) -> Agent:
@@ -127,7 +127,7 @@ def _policy(approvals: Approvals, *, waits: bool) -> ApprovalPolicy:
     return ApprovalPolicy(approvals.needed, approvals.decide_or_wait if waits else approvals.decide)
 
 
-def session_store(options: Options, configuration: Configuration) -> SessionStore:
+def session_store(options: Options, configuration: Configuration) -> Sessions:
     """Where the conversations of an agent with these servers are kept, without the servers' secrets."""
     from mcpagent.cli.frame.kept_sessions import store_of
     from mcpagent.mcp.redaction import secrets_of

@@ -47,7 +47,7 @@ from mcpagent.limits.run_limits import LimitKind
 from mcpagent.mcp.all_servers import joins_later
 from mcpagent.mcp.lists.pins import ToolChange
 from mcpagent.messages import Usage
-from mcpagent.sessions import SessionStore
+from mcpagent.sessions import Sessions
 from mcpagent.sessions.store import usable_id
 from mcpagent.text.for_model import for_model
 from mcpagent.tool_search.search_options import CHARACTERS_PER_TOKEN
@@ -161,7 +161,7 @@ class _OneShot:
         finally:
             await agent.aclose()
 
-    async def _session_to_ask(self) -> tuple[str | None, SessionStore | None]:
+    async def _session_to_ask(self) -> tuple[str | None, Sessions | None]:
         """The session that the question is asked in, and the store that has it; none if nothing is to be kept."""
         options = self.options
         if options.session is None and not options.continue_last:

@@ -24,7 +24,7 @@ from mcpagent.cli.screen.lines import table
 from mcpagent.cli.screen.terminal import Terminal, open_terminal, put
 from mcpagent.errors import SessionStoreError
 from mcpagent.messages import dump_messages
-from mcpagent.sessions import KeptSession, SessionInfo, SessionStore
+from mcpagent.sessions import KeptSession, SessionInfo, Sessions
 from mcpagent.text.safe_text import safe_line
 
 
@@ -58,7 +58,7 @@ def listed_lines(infos: list[SessionInfo], options: Options, terminal: Terminal)
     return session_rows(infos, [short_id(info.id) for info in infos], options.folder, terminal.out.width)
 
 
-def the_one(options: Options, store: SessionStore, wanted: str, terminal: Terminal) -> SessionInfo:
+def the_one(options: Options, store: Sessions, wanted: str, terminal: Terminal) -> SessionInfo:
     """The conversation that is meant; where several are, they are listed on stderr. Raises `InputError`."""
     try:
         return meant_session(options, store, wanted)

@@ -17,7 +17,7 @@ import pytest
 
 pytest.importorskip("pty", reason="pseudo-terminals are POSIX")
 
-from mcpagent import Agent, CallsPendingError, ScriptedModel, SessionStore, ToolCall
+from mcpagent import Agent, CallsPendingError, ScriptedModel, Sessions, ToolCall
 from tests.terminal.process import SMALL_SERVER, Screen, server_option
 from tests.terminal.warm import on_a_terminal, run
 
@@ -26,8 +26,8 @@ BARE = ["-m", "offline", *server_option("good", "small")]
 GOOD = [*BARE, "--allow", "small.*"]
 
 
-def store_in(folder: Path) -> SessionStore:
-    return SessionStore(folder / "home" / "data" / "sessions.db")
+def store_in(folder: Path) -> Sessions:
+    return Sessions(folder / "home" / "data" / "sessions.db")
 
 
 def ask(screen: Screen, question: str, answer: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from mcpagent import SessionStore
+from mcpagent import Sessions
 from mcpagent.cli.chat.resumed import finished_length, last_request, question_places, questions_of, resumed_lines
 from mcpagent.conversation import UNKNOWN, not_run
 from mcpagent.messages import Message, Text, ToolCall, ToolDefinition, ToolsChanged
@@ -25,7 +25,7 @@ def calling(*calls: ToolCall) -> Message:
 
 
 async def test_questions_searches_and_calls_are_those_of_the_chat_that_had_them(tmp_path: Path) -> None:
-    store = SessionStore(tmp_path / "s.db")
+    store = Sessions(tmp_path / "s.db")
     async with scene(tmp_path, SEARCH, ADD, READ, answer("read"), answer("again", tokens=77), store=store) as made:
         await made.ask("Read the file", "Read the file")
         await made.ask("And again?", "And again?")
@@ -54,13 +54,13 @@ async def test_questions_searches_and_calls_are_those_of_the_chat_that_had_them(
 
 
 async def test_undo_and_retry_work_on_a_resumed_conversation(tmp_path: Path) -> None:
-    store = SessionStore(tmp_path / "s.db")
+    store = Sessions(tmp_path / "s.db")
     async with scene(tmp_path, answer("one"), answer("two"), store=store) as made:
         await made.ask("First?", "First?")
         await made.ask("Second?", "Second?")
         session = made.desk.agent.own_session.id
     store.close()
-    store = SessionStore(tmp_path / "s.db")
+    store = Sessions(tmp_path / "s.db")
     async with scene(tmp_path, answer("two again"), store=store) as made:
         desk = made.desk
         await desk.agent.go_on_with(session)
@@ -74,7 +74,7 @@ async def test_undo_and_retry_work_on_a_resumed_conversation(tmp_path: Path) -> 
 
 
 async def test_commands_about_kept_conversations(tmp_path: Path) -> None:
-    store = SessionStore(tmp_path / "s.db")
+    store = Sessions(tmp_path / "s.db")
     async with scene(tmp_path, answer("one"), answer("two"), store=store) as made:
         desk = made.desk
         assert "nothing was said yet" in await made.run("/fork")
@@ -122,7 +122,7 @@ def test_what_a_model_was_told_of_its_answer_is_no_question() -> None:
 
 
 async def test_the_last_request_of_a_compacted_conversation_is_what_was_sent(tmp_path: Path) -> None:
-    store = SessionStore(tmp_path / "s.db")
+    store = Sessions(tmp_path / "s.db")
     async with scene(tmp_path, *map(answer, ("1", "2", "They counted.", "3")), store=store) as made:
         for question in ("one", "two"):
             await made.ask(question, question)
@@ -147,7 +147,7 @@ def test_what_is_unfinished_is_left_out_of_a_copy() -> None:
 
 
 async def test_hostile_words_stay_behind_the_bar_and_an_unknown_call_is_named(tmp_path: Path) -> None:
-    store = SessionStore(tmp_path / "s.db")
+    store = Sessions(tmp_path / "s.db")
     async with scene(tmp_path, answer("\x1b[31mred\x1b]0;title\x07\n> not yours"), store=store) as made:
         await made.ask("a\x1b[2Jb\u202e?", "a\x1b[2Jb\u202e?")
         agent, terminal = made.desk.agent, made.desk.terminal

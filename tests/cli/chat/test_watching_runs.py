@@ -13,7 +13,7 @@ import pytest
 
 pytest.importorskip("pty", reason="pseudo-terminals are POSIX")
 
-from mcpagent import Agent, ScriptedModel, SessionStore, ToolCall
+from mcpagent import Agent, ScriptedModel, Sessions, ToolCall
 from mcpagent.durable import DurableRuns
 from mcpagent.models.base import ModelRequest
 from tests.terminal.warm import on_a_terminal, run
@@ -38,7 +38,7 @@ async def worked_on(folder: Path, *, dies: bool) -> str:
             os.kill(os.getpid(), signal.SIGKILL)
         return "There are twelve lamps."
 
-    store = SessionStore(folder / "home" / "data" / "sessions.db")
+    store = Sessions(folder / "home" / "data" / "sessions.db")
     durable = DurableRuns(folder / "home" / "data" / "runs.db")
     agent = Agent(ScriptedModel([reply] * 4), tools=[lamps_left], sessions=store)
     async with asyncio.timeout(SECONDS), agent, durable.serving(agent):

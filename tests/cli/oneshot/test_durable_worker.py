@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from mcpagent import Agent, SessionStore
+from mcpagent import Agent, Sessions
 from mcpagent.durable import DurableRuns
 
 SECONDS = 60.0
@@ -31,7 +31,7 @@ async def started(tmp_path: Path, *options: str) -> asyncio.subprocess.Process:
 @pytest.mark.slow
 async def test_a_worker_does_what_another_process_begins(tmp_path: Path) -> None:
     """That one has no tools: the answer is made with the demo server's, in the worker."""
-    durable, store = DurableRuns(tmp_path / "runs.db"), SessionStore(tmp_path / "chats.db")
+    durable, store = DurableRuns(tmp_path / "runs.db"), Sessions(tmp_path / "chats.db")
     async with asyncio.timeout(SECONDS):
         process = await started(tmp_path)
         assert process.stderr is not None

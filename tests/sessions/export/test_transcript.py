@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from mcpagent import Agent, Limits, RunOptions, ScriptedModel, SessionStore, ToolCall, load_messages
+from mcpagent import Agent, Limits, RunOptions, ScriptedModel, Sessions, ToolCall, load_messages
 from mcpagent.errors import InputError
 from mcpagent.messages import Image, Message, ToolResult
 from mcpagent.prompt.builder import call_note, final_answer_note, misfit_note
@@ -410,7 +410,7 @@ async def test_a_live_session_and_a_kept_one_are_the_same_file(tmp_path: Path) -
         """Looks at a place."""
         return f"seen {place}"
 
-    store = SessionStore(tmp_path / "s.db")
+    store = Sessions(tmp_path / "s.db")
     model = ScriptedModel([ToolCall("1", "look", {"place": "a"}), "done", "again"])
     begun = time.time()
     async with Agent(model, tools=[look], sessions=store) as agent:

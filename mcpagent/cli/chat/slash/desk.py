@@ -16,7 +16,7 @@ from mcpagent.cli.may_run.approvals import Rules
 from mcpagent.cli.screen.terminal import Terminal, put
 from mcpagent.messages import Image, Prompt
 from mcpagent.messages import Text as Words
-from mcpagent.sessions import SessionInfo, SessionStore
+from mcpagent.sessions import SessionInfo, Sessions
 
 
 class Leave(Exception):  # noqa: N818 - not an error: `/exit`
@@ -54,7 +54,7 @@ class Desk:
     ask: Callable[[str, Prompt], Awaitable[None]]
     edit: Callable[[str], Awaitable[str]]
     options: Options
-    store: SessionStore | None
+    store: Sessions | None
     pick: Callable[[list[SessionInfo]], Awaitable[SessionInfo | None]]
     go_on_with: Callable[[str], Awaitable[None]]
     finish: Callable[[], Awaitable[None]]

@@ -7,7 +7,7 @@ import asyncio
 from mcpagent.cli.chat.session_rows import session_rows
 from mcpagent.cli.chat.slash.desk import Desk
 from mcpagent.cli.frame.kept_sessions import meant_sessions, short_id
-from mcpagent.sessions import SessionStore
+from mcpagent.sessions import Sessions
 from mcpagent.text.safe_text import safe_line
 
 MOST_LISTED = 15
@@ -73,7 +73,7 @@ async def rename(desk: Desk, argument: str) -> None:
     desk.note(f'its title is "{safe_line(argument, 80)}"')
 
 
-def _kept(desk: Desk) -> SessionStore | None:
+def _kept(desk: Desk) -> Sessions | None:
     """The store, if this conversation is in it; else it is said why not."""
     if desk.store is None or not desk.agent.own_session.is_kept:
         desk.say(NOT_KEPT)

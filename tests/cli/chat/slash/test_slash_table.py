@@ -25,7 +25,7 @@ from mcpagent.events import Event
 from mcpagent.messages import Image, Message, Prompt, Text, ToolCall, Usage
 from mcpagent.models import ScriptedModel
 from mcpagent.models.base import ModelResponse
-from mcpagent.sessions import SessionInfo, SessionStore
+from mcpagent.sessions import SessionInfo, Sessions
 from tests.scenes import CountedTools, offered
 
 SECRET = "sk-live-0123456789abcdef"
@@ -65,7 +65,7 @@ async def scene(
     *replies: object,
     width: int = 100,
     name: str = "scripted:test",
-    store: SessionStore | None = None,
+    store: Sessions | None = None,
 ) -> AsyncIterator[Scene]:
     model = ScriptedModel(list(replies), name=name)  # type: ignore[arg-type]
     screen = io.StringIO()
