@@ -71,9 +71,9 @@ def test_a_program_whose_state_is_lost_is_reported_and_not_run(
 def test_the_result_of_another_call_is_not_taken(tmp_path: Path) -> None:
     """Whose tool and arguments differ from those that the program asked for; its own outcome is unknown then."""
     assert run(tmp_path, "home", "print('begun')").returncode == -9
-    first = "(SELECT progress FROM calls WHERE progress LIKE '%{\\\"n\\\": 1}%')"
-    second = "progress LIKE '%{\\\"n\\\": 2}%'"
-    change(tmp_path / "sessions.db", f"UPDATE calls SET progress = {first} WHERE {second}")
+    first = "(SELECT data FROM entries WHERE kind = 'call' AND data LIKE '%{\\\"n\\\": 1}%')"
+    second = "data LIKE '%{\\\"n\\\": 2}%'"
+    change(tmp_path / "sessions.db", f"UPDATE entries SET data = {first} WHERE kind = 'call' AND {second}")
     ended = run(tmp_path, "home", "", "resume")
     assert ended.stdout.startswith("begun\nline 5: await asyncio.gather(write(n=2), write(n=3))"), ended.stderr
     assert "it may have run. It was not sent again" in ended.stdout
