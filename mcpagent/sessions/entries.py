@@ -37,7 +37,7 @@ def message_key(place: int) -> str:
     return f"{MESSAGE}{place:06d}"
 
 
-def place_of(key: str) -> int:
+def message_place(key: str) -> int:
     """Return the position of the message with this key."""
     return int(key.removeprefix(MESSAGE))
 
@@ -95,11 +95,11 @@ def _kept(info: SessionInfo, entries: Mapping[str, Entry]) -> KeptSession:
     steps: dict[int, Any] = {}
     calls: dict[str, Any] = {}
     values: dict[str, Any] = {}
-    for key in sorted(filter(_is_message, entries), key=place_of):
+    for key in sorted(filter(_is_message, entries), key=message_place):
         data = loaded(entries[key])
         messages.append(load_message(data["message"], len(messages)))
         if data["step"] is not None:
-            steps[place_of(key)] = data["step"]
+            steps[message_place(key)] = data["step"]
     for key, entry in entries.items():
         if key.startswith(CALL):
             calls[key.removeprefix(CALL)] = loaded(entry)

@@ -36,7 +36,7 @@ from mcpagent.sessions.entries import (
     kept_session,
     loaded,
     message_key,
-    place_of,
+    message_place,
     session_info,
 )
 from mcpagent.sessions.kept import Found, Holder, KeptSession, SessionChange, SessionInfo
@@ -391,7 +391,7 @@ class Sessions:
             for hit in hits:
                 info = infos[hit.session]
                 if info is not None:
-                    found.append(Found(info, place_of(hit.key), hit.excerpt))
+                    found.append(Found(info, message_place(hit.key), hit.excerpt))
             return found
 
         return self._result(self._do(work))
@@ -454,12 +454,12 @@ class Sessions:
             left_out |= {f"{VALUE}run", f"{VALUE}pending", f"{VALUE}announced"}
         entries: list[Entry] = []
         for key, entry in by_key(stored.entries).items():
-            is_cut = key.startswith(MESSAGE) and place_of(key) >= size
+            is_cut = key.startswith(MESSAGE) and message_place(key) >= size
             is_lost = length is not None and key.startswith(CALL)
             if key in left_out or key == SUMMARY or is_cut or is_lost:
                 continue
             if key.startswith(MESSAGE):
-                entry = replace(entry, words=self.redact(_words(kept.messages[place_of(key)])))
+                entry = replace(entry, words=self.redact(_words(kept.messages[message_place(key)])))
             entries.append(entry)
         first = kept.messages[:size]
         info = kept.info
