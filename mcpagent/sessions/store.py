@@ -18,7 +18,7 @@ from types import NoneType
 from typing import Any, Literal, TypeVar
 from uuid import uuid4
 
-from mcpagent.errors import InputError, RunCancelledError, SessionBusyError, SessionStoreError
+from mcpagent.errors import InputError, McpAgentError, RunCancelledError, SessionBusyError, SessionStoreError
 from mcpagent.messages import Message, dump_messages
 from mcpagent.python.argument_checks import checked, expect, expect_kind
 from mcpagent.sessions.entries import (
@@ -536,7 +536,14 @@ class Sessions:
         return self._running().do(lambda: self._attempt(work))
 
     def _attempt(self, work: Callable[[], _T]) -> _T:
-        return self._store.attempt(work) if isinstance(self._store, SqlStore) else work()
+        if isinstance(self._store, SqlStore):
+            return self._store.attempt(work)
+        try:
+            return work()
+        except McpAgentError:
+            raise
+        except Exception as error:
+            raise SessionStoreError(f"{self.where}: {type(error).__name__}: {safe_line(str(error), 200)}") from error
 
     def _running(self) -> Worker:
         if self._worker is None:
