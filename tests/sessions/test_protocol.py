@@ -209,7 +209,7 @@ async def test_an_agents_sessions_are_kept(make: Make) -> None:
         said = session.messages
         with pytest.raises(SessionBusyError):
             Sessions(make()).open("sum")
-    assert [(info.id, info.title, info.messages) for info in store.sessions()] == [("sum", "And now?", 2)]
+    assert [(info.id, info.title, info.messages) for info in store.sessions()] == [("sum", "How much is 2 + 3?", 2)]
     async with Agent(model(), tools=[add], sessions=store) as agent:
         session = agent.session("sum")
         assert session.messages == said
