@@ -251,8 +251,18 @@ async def step(
     seconds = time.monotonic() - started
     run.conversation.append(response.message)
     place = len(run.conversation) - 1
-    took = (response.usage, response.dollars, seconds, begun)
-    run.conversation.note_step(Step(place, run.model.name, names, *took, len(tools.known), saved))
+    took = Step(
+        place,
+        run.model.name,
+        names,
+        response.usage,
+        response.dollars,
+        seconds=seconds,
+        begun=begun,
+        known_tools=len(tools.known),
+        saved_tokens=saved,
+    )
+    run.conversation.note_step(took)
     run.emit(ResponseReceived(turn, response.usage, seconds, response.dollars, response.message.citations))
     for part in response.message.parts:
         if isinstance(part, ToolsChanged):  # what the provider's own search found

@@ -301,10 +301,9 @@ def failure_line(number: int, error: ModelError | CredentialsError, seconds: flo
     """Return the failure of the request of that number."""
     if isinstance(error, CredentialsError):
         return FailureLine(number, "credentials", str(error), seconds=seconds)
+    about = {name: getattr(error, name) for name in ("provider", "status", "retryable")}
     is_overflow = isinstance(error, ContextOverflowError)
-    return FailureLine(
-        number, "model", str(error), is_overflow, error.provider, error.status, error.retryable, seconds=seconds
-    )
+    return FailureLine(number, "model", str(error), overflow=is_overflow, **about, seconds=seconds)
 
 
 # -- calls ------------------------------------------------------------------------------------------------------------
@@ -396,7 +395,7 @@ def _adapter(kind: Any) -> TypeAdapter[Any]:
     return TypeAdapter(kind)
 
 
-def dumped(value: object, redact: Redact) -> Any:
+def line_data(value: object, redact: Redact) -> Any:
     """Return the value as JSON data, with every text in it redacted."""
     adapter = _adapter(cast("Any", type(value)))
     return redacted(adapter.dump_python(value, mode="json", fallback=str, warnings=False), redact)
@@ -418,7 +417,7 @@ def arguments_digest(call: RunContext[Any], arguments: Document, redact: Redact)
 
 def message_digest(message: Message) -> str:
     """Return a digest of a message without what looks like a key, which a recording lacks."""
-    return digest_of(dumped(message, without_shapes))
+    return digest_of(line_data(message, without_shapes))
 
 
 def extend_chain(digests: list[str], messages: Sequence[Message]) -> list[str]:
@@ -429,7 +428,7 @@ def extend_chain(digests: list[str], messages: Sequence[Message]) -> list[str]:
 
 
 def read_recording(path: Path, take: Callable[[Any], None]) -> StartLine:
-    """Pass each line behind the first to `take`, and return the first.
+    """Pass each line to `take`, and return the first.
 
     Raises `ConfigError` for a file that is no recording, and, with the number of the line, for whatever `take` raises.
     """
@@ -447,6 +446,7 @@ def read_recording(path: Path, take: Callable[[Any], None]) -> StartLine:
     try:
         start: StartLine = _read(StartLine, first)
         as_recorded(_NOTHING, start)
+        take(start)
         for number, line in lines:  # noqa: B007 - named in the error
             if (kind := LINES.get(line["type"])) is not None:
                 take(_read(kind, line))

@@ -57,8 +57,8 @@ from mcpagent.recording.recorded_lines import (
     WaitingLine,
     arguments_digest,
     digest_of,
-    dumped,
     failure_line,
+    line_data,
     recorded_listing,
     request_line,
     start_line,
@@ -263,7 +263,7 @@ class Recorder:
         self._listing = listing
         line = ToolsLine(0, recorded_listing(listing), self.sources.statuses)
         before = len(self._listings)
-        number = self._listings.setdefault(digest_of(dumped(line, self.redact)), before + 1)
+        number = self._listings.setdefault(digest_of(line_data(line, self.redact)), before + 1)
         if number > before:
             self.write("tools", replace(line, number=number))
         self._current = number
@@ -282,7 +282,7 @@ class Recorder:
             self._tell()
             return
         envelope = {"type": kind, "time": round(time.time(), 3)}
-        line = json.dumps(envelope | dumped(value, self.redact) | envelope)
+        line = json.dumps(envelope | line_data(value, self.redact) | envelope)
         try:
             self._file.write(line + "\n")
             self._file.flush()

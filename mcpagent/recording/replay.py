@@ -32,8 +32,8 @@ from mcpagent.recording.recorded_lines import (
     WaitingLine,
     arguments_digest,
     as_recorded,
-    dumped,
     extend_chain,
+    line_data,
     message_digest,
     read_recording,
     request_line,
@@ -363,5 +363,5 @@ def _other_tools(then: Sequence[str], now: Sequence[str]) -> str:
 
 
 def _words(message: Message) -> str:
-    words = (part.text if isinstance(part, Text) else json.dumps(dumped(part, str)) for part in message.parts)
+    words = (part.text if isinstance(part, Text) else json.dumps(line_data(part, str)) for part in message.parts)
     return " ".join(words)

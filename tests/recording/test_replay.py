@@ -41,7 +41,6 @@ from mcpagent.models import ScriptedModel
 from mcpagent.models.base import Model, ModelRequest, ModelResponse
 from mcpagent.models.scripted import Reply
 from mcpagent.tools import Tool
-from mcpagent.tracing import Tracing
 from tests.tables import each_row
 from tests.terminal.process import SMALL_SERVER, run, server_option
 
@@ -487,8 +486,8 @@ async def test_a_file_that_cannot_be_written_is_told_before_anything_starts(tmp_
 async def test_an_agent_that_does_not_start_begins_no_recording(tmp_path: Path) -> None:
     """It would stay open, and locked, for as long as something remembers the agent."""
     path = tmp_path / "run.jsonl"
-    agent = Agent(ScriptedModel(["x"]), wrappers=[Recorder(path), Tracing(file=tmp_path)])
-    with pytest.raises(ConfigError, match="name a file that can be written"):
+    agent = Agent(ScriptedModel(["x"]), wrappers=[Recorder(path), Recorder(tmp_path)])
+    with pytest.raises(ConfigError, match="cannot be written: Is a directory"):
         await agent.__aenter__()
     assert not path.exists()
 
