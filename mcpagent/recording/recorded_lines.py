@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from io import BytesIO
 from pathlib import Path
@@ -35,7 +35,7 @@ from mcpagent.messages import (
     ToolsShown,
     json_copy,
 )
-from mcpagent.models.base import ModelRequest, ModelResponse, ToolLimits
+from mcpagent.models.base import ModelRequest, ModelResponse, RequestPurpose, ToolLimits
 from mcpagent.models.provider_run.provider_tools import as_data, provider_tools_of
 from mcpagent.run import RunContext, RunOptions
 from mcpagent.text.for_model import for_model
@@ -60,20 +60,8 @@ Piece = tuple[Literal["text", "thinking"], str]
 # -- how the agent is made --------------------------------------------------------------------------------------------
 
 
-_OF_SEARCH = (
-    "enabled",
-    "auto_tokens",
-    "strategy",
-    "execution",
-    "load",
-    "max_results",
-    "extra_tools",
-    "eager_tools",
-    "scope",
-    "on_direct_call",
-    "prefetch",
-)
-"""The options of a `ToolSearch` without functions, which a replay is given again, and without paths of one machine."""
+_OF_ONE_PLACE = ("renderer", "cache_folder", "history", "examples")
+"""The options of a `ToolSearch` that a replay is given again: functions, and paths of one machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +99,7 @@ def start_line(definition: Definition, model: str, search_cost: float | None, li
         instructions if isinstance(instructions, str) else "",
         definition.pinned,
         replace(options.limits.of_run(), seconds=None),
-        {name: getattr(search, name) for name in _OF_SEARCH} if search is not None else None,
+        _fields_of(search, but=_OF_ONE_PLACE) if search is not None else None,
         model,
         search_cost=search_cost,
         tool_limits=limits,
@@ -123,6 +111,10 @@ def start_line(definition: Definition, model: str, search_cost: float | None, li
         compaction=options.compaction,
         mcpagent=version("mcpagent"),
     )
+
+
+def _fields_of(value: Any, but: Sequence[str]) -> Document:
+    return {item.name: getattr(value, item.name) for item in fields(value) if item.name not in but}
 
 
 def as_recorded(definition: Definition, line: StartLine) -> Definition:
@@ -170,29 +162,25 @@ async def _run_nothing(_arguments: dict[str, Any]) -> ToolOutput:
 
 @dataclass(frozen=True, slots=True)
 class ToolsLine:
-    """All tools that a session could have at one moment, and their servers. Requests name it by its number."""
+    """A `Listing` without the code of its tools, and the servers. Requests name it by its number."""
 
     number: int
-    listing: RecordedListing
-    servers: Mapping[str, ServerStatus] = field(default_factory=dict[str, ServerStatus])
-
-
-@dataclass(frozen=True, slots=True)
-class RecordedListing:
-    """A `Listing` without the code of its tools."""
-
     tools: tuple[RecordedTool, ...] = ()
     descriptions: Mapping[str, str] = field(default_factory=dict[str, str])
     unavailable: Mapping[str, str] = field(default_factory=dict[str, str])
     expects_deferred: bool = False
     connecting: tuple[str, ...] = ()
+    servers: Mapping[str, ServerStatus] = field(default_factory=dict[str, ServerStatus])
+
+    def listing(self, tools: tuple[Tool, ...]) -> Listing:
+        """Return the listing, with these as its tools."""
+        return Listing(tools, self.descriptions, self.unavailable, self.expects_deferred, self.connecting)
 
 
-def recorded_listing(listing: Listing) -> RecordedListing:
-    """Return the listing as a recording keeps it."""
+def tools_line(number: int, listing: Listing, servers: Mapping[str, ServerStatus]) -> ToolsLine:
+    """Return the listing as a line with this number."""
     tools = [RecordedTool(it.definition, it.deferred, it.checks_arguments, it.external) for it in listing.tools]
-    about = (listing.descriptions, listing.unavailable, listing.expects_deferred, listing.connecting)
-    return RecordedListing(tuple(tools), *about)
+    return ToolsLine(number, tuple(tools), **_fields_of(listing, but=("tools",)), servers=servers)
 
 
 # -- requests and responses -------------------------------------------------------------------------------------------
@@ -213,7 +201,7 @@ class RequestLine:
 
     `definitions` is one digest of their definitions, `output` the schema of a structured answer. `listing` is the
     number of the line with all tools that the session could have. `known_tools` and `saved_tokens` are those of
-    `RequestSent`; both are None for a request that only asks for a summary.
+    `RequestSent`.
     """
 
     system: str
@@ -227,13 +215,15 @@ class RequestLine:
     output: Document | None = None
     listing: int = 0
     run: int = 0
-    known_tools: int | None = None
-    saved_tokens: int | None = None
+    purpose: RequestPurpose = "answer"
+    known_tools: int = 0
+    saved_tokens: int = 0
     time: float = 0.0
 
     def digest(self) -> str:
         """Return a digest of everything but the system prompt and the messages."""
-        return digest_of([self.tools, self.deferred_tools, self.definitions, self.tool_choice, self.output])
+        tools = [self.tools, self.deferred_tools, self.definitions, self.tool_choice]
+        return digest_of([self.purpose, tools, self.output])
 
 
 def request_line(request: ModelRequest, number: int = 0, kept: int = 0) -> RequestLine:
@@ -249,6 +239,7 @@ def request_line(request: ModelRequest, number: int = 0, kept: int = 0) -> Reque
         number=number,
         kept=kept,
         output=json_copy(request.output.schema) if request.output is not None else None,
+        purpose=request.purpose,
     )
 
 
@@ -351,23 +342,11 @@ class WaitingLine:
 
 @dataclass(frozen=True, slots=True)
 class ModelLine:
-    """Another model, from here on."""
+    """A report of the model about itself, in one field: another name, why its provider cannot search, its size."""
 
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class ProviderSearchLine:
-    """The reason why the provider cannot search, "" if it can."""
-
-    problem: str
-
-
-@dataclass(frozen=True, slots=True)
-class ModelSizeLine:
-    """Whether the model is a small one."""
-
-    small: bool
+    name: str = ""
+    search_problem: str | None = None
+    is_small: bool | None = None
 
 
 LINES: Mapping[str, type] = {
@@ -380,8 +359,6 @@ LINES: Mapping[str, type] = {
     "call": CallLine,
     "waiting": WaitingLine,
     "model": ModelLine,
-    "provider_search": ProviderSearchLine,
-    "model_size": ModelSizeLine,
 }
 
 

@@ -48,20 +48,17 @@ from mcpagent.python.argument_checks import checked
 from mcpagent.recording.recorded_lines import (
     CallLine,
     ModelLine,
-    ModelSizeLine,
     Piece,
-    ProviderSearchLine,
     QuestionLine,
     ResponseLine,
-    ToolsLine,
     WaitingLine,
     arguments_digest,
     digest_of,
     failure_line,
     line_data,
-    recorded_listing,
     request_line,
     start_line,
+    tools_line,
 )
 from mcpagent.run import RunContext, current_run, run_context
 from mcpagent.text.known_secrets import known_values
@@ -261,7 +258,7 @@ class Recorder:
         if self.sources is None or listing is self._listing:
             return self._current
         self._listing = listing
-        line = ToolsLine(0, recorded_listing(listing), self.sources.statuses)
+        line = tools_line(0, listing, self.sources.statuses)
         before = len(self._listings)
         number = self._listings.setdefault(digest_of(line_data(line, self.redact)), before + 1)
         if number > before:
@@ -337,12 +334,12 @@ class _RecordedModel(WrappedModel):
 
     def search_problem(self, strategy: str, deferred: Sequence[ToolDefinition]) -> str:
         problem = search_problem(self.inside, strategy, deferred)
-        self._recorder.write("provider_search", ProviderSearchLine(problem))
+        self._recorder.write("model", ModelLine(search_problem=problem))
         return problem
 
     def is_small(self, settings: ModelSettings) -> bool:
         if small := is_small(self.inside, settings):
-            self._recorder.write("model_size", ModelSizeLine(small))
+            self._recorder.write("model", ModelLine(is_small=small))
         return small
 
     def takes_output(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,17 +14,15 @@ from mcpagent.definition import Definition
 from mcpagent.errors import AgentStateError, ConfigError, InputError
 from mcpagent.events import Emit
 from mcpagent.messages import Message, Text, ToolDefinition, ToolResult
-from mcpagent.models.base import ModelRequest, ModelResponse, ModelSettings, ToolLimits
+from mcpagent.models.base import ModelRequest, ModelResponse, ModelSettings, RequestPurpose, ToolLimits
 from mcpagent.models.provider_run.provider_calls import call_events
 from mcpagent.python.argument_checks import checked
 from mcpagent.recording.recorded_lines import (
     CallLine,
     Document,
     FailureLine,
-    ModelSizeLine,
-    ProviderSearchLine,
+    ModelLine,
     QuestionLine,
-    RecordedListing,
     RequestLine,
     ResponseLine,
     StartLine,
@@ -58,7 +56,7 @@ class RecordingError(InputError):
 _NOT_BY_THE_TOOL = ("denied", "timeout", "cancelled", "failed", "server_down")
 _OUTCOME_UNKNOWN = "The recording has this call with other arguments. With these, its outcome is unknown."
 
-_NO_TOOLS = ToolsLine(0, RecordedListing())
+_NO_TOOLS = ToolsLine(0)
 
 _Identity: TypeAlias = tuple[str, str, str]
 """A request by digests: its tools and options, its messages, and its system prompt."""
@@ -104,10 +102,10 @@ class _Contents:
                 self.waiting.add((line.id, line.name))
             case QuestionLine():
                 self.questions.append(line.text)
-            case ProviderSearchLine():
-                self.problems.append(line.problem)
-            case ModelSizeLine():
-                self.is_small = line.small
+            case ModelLine(search_problem=str(problem)):
+                self.problems.append(problem)
+            case ModelLine(is_small=bool(is_small)):
+                self.is_small = is_small
 
     def _take_request(self, line: RequestLine) -> None:
         """Take a request, and from its messages the results that no tool gave."""
@@ -205,10 +203,7 @@ class Replay:
     def _next_listing(self) -> Listing:
         line = self._model.next_tools
         if line.number not in self._listings:
-            recorded = line.listing
-            tools = tuple(self._replayed(one.tool) for one in recorded.tools)
-            about = (recorded.descriptions, recorded.unavailable, recorded.expects_deferred, recorded.connecting)
-            self._listings[line.number] = Listing(tools, *about)
+            self._listings[line.number] = line.listing(tuple(self._replayed(one.tool) for one in line.tools))
         return self._listings[line.number]
 
     @property
@@ -350,9 +345,14 @@ def _difference(then: RequestLine, now: RequestLine) -> str:
         return "a tool has another definition"
     if then.deferred_tools != now.deferred_tools:
         return "another deferred_tools"
+    if then.purpose != now.purpose:
+        return f"then a request for {_PURPOSES[then.purpose]}, now for {_PURPOSES[now.purpose]}"
     if then.output != now.output:
         return "another form of the answer (output_type)"
     return "another tool_choice"
+
+
+_PURPOSES: Mapping[RequestPurpose, str] = {"answer": "an answer", "summary": "a summary", "sampling": "a server"}
 
 
 def _other_tools(then: Sequence[str], now: Sequence[str]) -> str:

@@ -34,6 +34,7 @@ from mcpagent.sessions.export.transcript import (
 from mcpagent.tracing.tree import DEEPEST, TraceStep
 
 NO_ANSWER = "no answer"
+_PURPOSES = {"summary": "a summary, to save room", "sampling": "asked by a server"}
 
 
 def _run(prompt: str, steps: Sequence[TraceStep]) -> TraceStep:
@@ -171,7 +172,7 @@ class _RecordedRuns:
     def take(self, line: Any) -> None:
         """Add a line."""
         match line:
-            case StartLine(model=model) | ModelLine(name=model):
+            case StartLine(model=model) | ModelLine(name=model) if model:
                 self.model = model
             case QuestionLine():
                 self.prompts[line.run] = line.text
@@ -180,7 +181,7 @@ class _RecordedRuns:
                 self.requests[line.number] = line
             case ResponseLine(response=response) if (request := self.requests.pop(line.number, None)) is not None:
                 known = response.dollars is not None
-                spent = Spent(response.usage, response.dollars or 0.0, known, saved_tokens=request.saved_tokens or 0)
+                spent = Spent(response.usage, response.dollars or 0.0, known, saved_tokens=request.saved_tokens)
                 there = [_called(ran, {}) for ran in calls_run_there(response.message)]
                 self._take_answer(request, seconds=line.seconds, spent=spent, steps=tuple(there))
                 self.calls[request.run] = {call.id: call for call in response.message.tool_calls}
@@ -191,10 +192,10 @@ class _RecordedRuns:
                 self._take_call(line)
 
     def _take_answer(self, request: RequestLine, **about: Any) -> None:
-        if request.known_tools is None:
-            about.setdefault("note", "a summary, to save room")
-        else:
+        if request.purpose == "answer":
             about |= {"offered": request.tools, "known_tools": request.known_tools}
+        else:
+            about.setdefault("note", _PURPOSES[request.purpose])
         self.steps[request.run].append(_request(self.model, begun=request.time, **about))
 
     def _take_call(self, line: CallLine) -> None:

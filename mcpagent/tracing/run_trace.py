@@ -170,9 +170,8 @@ class RunTrace(RunWatch):
             "gen_ai.conversation.id": self._conversation_id,
             "gen_ai.request.stream": True,
             **settings_attributes(request.settings),
-            **(self._offer or {"mcpagent.purpose": "summary"}),
+            **({"mcpagent.purpose": "summary"} if request.purpose == "summary" else self._offer),
         }
-        self._offer = {}  # a request without an offer asks for a summary, to compact a conversation
         if content is not None:
             attributes["gen_ai.input.messages"] = content.messages(request.messages)
             attributes["gen_ai.system_instructions"] = content.system(request.system)

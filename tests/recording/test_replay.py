@@ -242,7 +242,7 @@ async def test_a_run_that_was_killed_can_be_read_as_far_as_it_came(tmp_path: Pat
         ("START\n[1]\n", ":2: not a line of a recording"),
         ('START\n{"type": "response", "number": 1, "message": {}}\n', ":2: not a line of a recording"),
         ('START\n{"type": "call", "result": {"call_id": "1", "content": 3}}\n', ":2: not a line of a recording"),
-        ('START\n{"type": "tools", "number": 1, "listing": {"tools": [1]}}\n', ":2: not a line of a recording"),
+        ('START\n{"type": "tools", "number": 1, "tools": [1]}\n', ":2: not a line of a recording"),
     ],
 )
 async def test_what_is_no_recording_is_told_in_one_line(content: str, said: str, tmp_path: Path) -> None:
@@ -318,7 +318,7 @@ async def test_what_a_later_version_adds_is_passed_over(tmp_path: Path) -> None:
     known = lines(path)
     for line in known:
         line["new_field"] = 1
-        for tool in line.get("listing", {}).get("tools", ()) if line["type"] == "tools" else ():
+        for tool in line["tools"] if line["type"] == "tools" else ():
             tool["new_field"] = tool["definition"]["new_field"] = 1
     known.insert(2, {"type": "new_kind"})
     path.write_text("".join(json.dumps(line) + "\n" for line in known), "utf-8")
