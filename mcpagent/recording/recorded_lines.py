@@ -227,11 +227,11 @@ class RequestLine:
 
 
 def request_line(request: ModelRequest, number: int = 0, kept: int = 0) -> RequestLine:
-    """Return the request without the run times of calls, which differ from run to run."""
+    """Return the request with the messages behind the first `kept`."""
     shown = [(tool.name, tool.description, tool.parameters) for tool in (*request.tools, *request.deferred_tools)]
     return RequestLine(
         request.system,
-        tuple(map(_untimed, request.messages[kept:])),
+        tuple(request.messages[kept:]),
         tuple(tool.name for tool in request.tools),
         tuple(tool.name for tool in request.deferred_tools),
         digest_of(shown),
@@ -241,13 +241,6 @@ def request_line(request: ModelRequest, number: int = 0, kept: int = 0) -> Reque
         output=json_copy(request.output.schema) if request.output is not None else None,
         purpose=request.purpose,
     )
-
-
-def _untimed(message: Message) -> Message:
-    if message.role != "tool":
-        return message
-    parts = (replace(part, seconds=0.0) if isinstance(part, ToolResult) else part for part in message.parts)
-    return replace(message, parts=tuple(parts))
 
 
 @dataclass(frozen=True, slots=True)
@@ -393,8 +386,9 @@ def arguments_digest(call: RunContext[Any], arguments: Document, redact: Redact)
 
 
 def message_digest(message: Message) -> str:
-    """Return a digest of a message without what looks like a key, which a recording lacks."""
-    return digest_of(line_data(message, without_shapes))
+    """Return a digest of a message, without run times and what looks like a key: a recording lacks these."""
+    parts = (replace(part, seconds=0.0) if isinstance(part, ToolResult) else part for part in message.parts)
+    return digest_of(line_data(replace(message, parts=tuple(parts)), without_shapes))
 
 
 def extend_chain(digests: list[str], messages: Sequence[Message]) -> list[str]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -14,7 +15,7 @@ from mcpagent.definition import Definition
 from mcpagent.errors import AgentStateError, ConfigError, InputError
 from mcpagent.events import Emit
 from mcpagent.messages import Message, Text, ToolDefinition, ToolResult
-from mcpagent.models.base import ModelRequest, ModelResponse, ModelSettings, RequestPurpose, ToolLimits
+from mcpagent.models.base import ModelRequest, ModelResponse, ModelSettings, ToolLimits
 from mcpagent.models.provider_run.provider_calls import call_events
 from mcpagent.python.argument_checks import checked
 from mcpagent.recording.recorded_lines import (
@@ -244,6 +245,8 @@ class _ReplayedModel:
         self._contents = contents
         self._shown = shown
         self._places: dict[_Identity, deque[int]] | None = None
+        self._last: tuple[Message, ...] = ()
+        self._chain = [""]
         self._answered: set[int] = set()
         self._first = 0
         """The place of the first request without an answer in this replay."""
@@ -298,7 +301,7 @@ class _ReplayedModel:
             for place, (line, digest) in enumerate(zip(requests, self._contents.message_digests, strict=True)):
                 self._places.setdefault(self._identity(line, digest), deque()).append(place)
         now = replace(now, system=without_shapes(now.system))
-        places = self._places.get(self._identity(now, extend_chain([""], now.messages)[-1]))
+        places = self._places.get(self._identity(now, self._chained(now.messages)))
         if not places:
             raise RecordingError(self._problem(now))
         place = places.popleft()
@@ -307,6 +310,13 @@ class _ReplayedModel:
             self._answered.remove(self._first)
             self._first += 1
         return requests[place]
+
+    def _chained(self, messages: tuple[Message, ...]) -> str:
+        """Return the digest of all messages; of those that the last request had too, it is known."""
+        kept = sum(1 for _ in takewhile(lambda pair: pair[0] is pair[1], zip(self._last, messages, strict=False)))
+        del self._chain[kept + 1 :]
+        self._last = messages
+        return extend_chain(self._chain, messages[kept:])[-1]
 
     def _identity(self, line: RequestLine, messages: str) -> _Identity:
         return line.digest(), messages, for_model(line.system) if self.knows_system else ""
@@ -328,6 +338,16 @@ class _ReplayedModel:
         pass
 
 
+_DIFFERENCES = {
+    "definitions": "a tool has another definition",
+    "deferred_tools": "another deferred_tools",
+    "purpose": "another purpose",
+    "output": "another form of the answer (output_type)",
+    "tool_choice": "another tool_choice",
+}
+"""By field of a request."""
+
+
 def _difference(then: RequestLine, now: RequestLine) -> str:
     """Return the first difference of two requests, in words."""
     if then.tools != now.tools:
@@ -341,18 +361,8 @@ def _difference(then: RequestLine, now: RequestLine) -> str:
         return f"then {len(then.messages)} messages, now {len(now.messages)}"
     if for_model(then.system) != for_model(now.system):
         return "another system prompt"
-    if then.definitions != now.definitions:
-        return "a tool has another definition"
-    if then.deferred_tools != now.deferred_tools:
-        return "another deferred_tools"
-    if then.purpose != now.purpose:
-        return f"then a request for {_PURPOSES[then.purpose]}, now for {_PURPOSES[now.purpose]}"
-    if then.output != now.output:
-        return "another form of the answer (output_type)"
-    return "another tool_choice"
-
-
-_PURPOSES: Mapping[RequestPurpose, str] = {"answer": "an answer", "summary": "a summary", "sampling": "a server"}
+    differ = [words for name, words in _DIFFERENCES.items() if getattr(then, name) != getattr(now, name)]
+    return differ[0] if differ else "it was answered already"
 
 
 def _other_tools(then: Sequence[str], now: Sequence[str]) -> str:
