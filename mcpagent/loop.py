@@ -215,6 +215,7 @@ async def step(
     names = tuple(definition.name for definition in request.tools)
     offered_tokens = sum(map(tools.catalog.tokens, offered))
     known_tokens = tools.catalog.total_tokens()
+    saved = known_tokens - offered_tokens
     run.emit(
         RequestSent(
             turn,
@@ -227,7 +228,8 @@ async def step(
         )
     )
     sent = partial(estimated_request, run)
-    started, under_way = time.monotonic(), RequestUnderWay(run.model, request, run.emit, run.count, sent)
+    begun, started = time.time(), time.monotonic()
+    under_way = RequestUnderWay(run.model, request, run.emit, run.count, sent)
     try:
         with run.watch.asking(request, run.model) as answered, under_way:
             working = asyncio.ensure_future(run.model.respond(told_form(run.model, request), under_way))
@@ -235,7 +237,6 @@ async def step(
                 await asyncio.wait({working})
             except asyncio.CancelledError:
                 await run.end_request(working)
-            saved = known_tokens - offered_tokens
             response = under_way.answered(working.result(), offered=offered_tokens, saved=saved)
             answered(response)
     except asyncio.CancelledError:
@@ -250,7 +251,18 @@ async def step(
     seconds = time.monotonic() - started
     run.conversation.append(response.message)
     place = len(run.conversation) - 1
-    run.conversation.note_step(Step(place, run.model.name, names, response.usage, response.dollars, seconds))
+    took = Step(
+        place,
+        run.model.name,
+        names,
+        response.usage,
+        response.dollars,
+        seconds=seconds,
+        begun=begun,
+        known_tools=len(tools.known),
+        saved_tokens=saved,
+    )
+    run.conversation.note_step(took)
     run.emit(ResponseReceived(turn, response.usage, seconds, response.dollars, response.message.citations))
     for part in response.message.parts:
         if isinstance(part, ToolsChanged):  # what the provider's own search found

@@ -551,6 +551,9 @@ class Spent:
 class Step:
     """What one answer of a model took. `place` is its message's position; `offered` names the tools it was offered, in
     order; `dollars` is None where the price is not known, `seconds` the time until the answer was whole.
+
+    `begun` is the time of the request, in seconds since 1970, 0 if it is not known. `saved_tokens` estimates the tokens
+    of the definitions that were not sent, of `known_tools` in all.
     """
 
     place: int
@@ -559,6 +562,9 @@ class Step:
     usage: Usage = field(default_factory=Usage)
     dollars: float | None = None
     seconds: float = 0.0
+    begun: float = 0.0
+    known_tools: int = 0
+    saved_tokens: int = 0
 
 
 @cache

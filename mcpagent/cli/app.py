@@ -45,7 +45,7 @@ _ASKING = ("model", "thinking", "profile", "set", "provider_tool", "code", *opt.
 _LIMITS = ("max_turns", "max_calls", "max_tokens", "max_cost", "max_seconds", "context_window", "large_result_tokens")
 _ONE_ANSWER = ("json_schema", "estimate")
 _KEEPING = ("continue_last", "session_db")
-_RECORDING = ("record", "replay", "trace", "timeout", "server_wait")
+_RECORDING = ("record", "replay", "timeout", "server_wait")
 _TELLING = ("quiet", "verbose", "debug", "color")
 
 
@@ -84,7 +84,7 @@ def chat(options: opt.Options) -> int:
     return run_chat(first_steps(options, terminal), terminal)
 
 
-@opt.taking([*_ASKING, *_TRUSTING, *_LIMITS, "session_db", "trace", "server_wait", *_TELLING])
+@opt.taking([*_ASKING, *_TRUSTING, *_LIMITS, "session_db", "server_wait", *_TELLING])
 def worker(
     options: opt.Options,
     database: Database = None,

@@ -24,7 +24,7 @@ Commands
   keys list|set|remove     API keys and other secrets, in the system keyring
   approvals list|forget    what runs without a question since you answered "always"
   sessions list|show|search|export|fork|rename|delete|prune|doctor   kept chats
-  trace show FILE          a run as a tree: times, tokens, what was offered; --trace FILE writes it
+  trace show SESSION|FILE  runs as trees: times, tokens, what was offered; FILE is from --record
   completion SHELL         for bash, zsh, fish or pwsh
   demo                     see how tool search works, offline, in under a minute
   worker                   does durable runs, also those of workers that died

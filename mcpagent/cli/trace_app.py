@@ -1,23 +1,28 @@
-"""`mcpagent trace`: what was traced, for people; what it does is loaded when it runs."""
+"""`mcpagent trace`: steps of runs, for people; what it does is loaded when it runs."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from mcpagent.cli.frame import options as opt
 
-trace_app = typer.Typer(help="What runs did, from files that --trace wrote.", **opt.PLAIN)
+trace_app = typer.Typer(help="What runs did, from a kept session or a recording.", **opt.PLAIN)
 
 
-@opt.command(trace_app, "show", opt.REPORT)
+@opt.command(trace_app, "show", ("session_db", *opt.REPORT))
 def trace_show(
     options: opt.Options,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="What --trace wrote, or a collector's file exporter.")],
+    what: Annotated[
+        str,
+        typer.Argument(
+            metavar="SESSION|FILE",
+            help="A kept session (its id, the beginning of it, or words of it), or a file that --record wrote.",
+        ),
+    ],
 ) -> int:
-    """Each run as a tree: what took how long, tokens, what was offered, what was searched for and found."""
-    from mcpagent.cli.oneshot.traces import show_trace
+    """Each run as a tree: what took how long, tokens, cost, what was offered, what was searched for and found."""
+    from mcpagent.cli.sessions_command.run_trees import show_trace
 
-    return show_trace(options, file)
+    return show_trace(options, what)

@@ -142,6 +142,7 @@ def _bounded(request: ModelRequest, most: int) -> ModelRequest:
 async def _ask(request: ModelRequest, run: RunContext[Any]) -> ModelResponse:
     """As a request of the run, which its limits count; nothing of it is shown as an answer."""
     run.check_limits()
+    request = replace(request, purpose="summary")
     under_way = RequestUnderWay(run.model, request, _beside_the_answer(run.emit), run.count)
     with run.watch.asking(request, run.model) as answered, under_way:
         working = asyncio.ensure_future(run.model.respond(request, under_way))

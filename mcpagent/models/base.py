@@ -18,6 +18,7 @@ from mcpagent.text.safe_text import safe_line
 from mcpagent.window.estimates import DEFINITION_SHARE, json_sent, message_tokens, text_tokens
 
 ResponseStop: TypeAlias = Literal["end", "tool_calls", "length", "refusal"]
+RequestPurpose: TypeAlias = Literal["answer", "summary", "sampling"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,8 @@ class ModelRequest:
     given: found ones, and those that are lost, stay among them. They are given only if `search_problem` knows none,
     and `search_strategy` says how that search ranks, if there is a choice. `provider_tools` are run by the provider;
     what the model has none of is left out, which is told once. `output` is the form of the answer, None for words; an
-    answer that makes calls need not have it.
+    answer that makes calls need not have it. `purpose` "summary" asks for the summary of a conversation,
+    "sampling" is a request of an MCP server.
     """
 
     system: str
@@ -55,6 +57,7 @@ class ModelRequest:
     search_strategy: Literal["auto", "bm25", "regex"] = "auto"
     provider_tools: tuple[ProviderTool, ...] = ()
     output: OutputFormat | None = None
+    purpose: RequestPurpose = "answer"
 
     @property
     def known_tools(self) -> int:

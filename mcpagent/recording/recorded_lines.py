@@ -1,123 +1,87 @@
-"""The lines of a recording as values: pydantic reads them, and `asdict` gives them as JSON data.
+"""The lines of a recording as values, which pydantic reads and writes by `LINES`.
 
-A recording is JSON lines, each with a `type`: `start` (with `schema`), `question`, `conversation` (the tools and the
-servers there are at first), `tools` (those from then on), `provider_search`, `request`, `response` and `call`. A line
-may hold more than is declared here, which a later version adds.
+A recording is JSON lines, each with a `type` and a `time` in seconds since 1970. Readers pass over types and fields
+that they do not know, which a later version adds.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, cast
 
-from mcpagent.approval import PendingCall
+from mcpagent.approval import PendingCall, PendingKind
 from mcpagent.code_mode.code_options import CodeMode
+from mcpagent.config.bounded_files import LargerError, read_bounded
 from mcpagent.definition import Definition
-from mcpagent.errors import ContextOverflowError, CredentialsError, McpAgentError, ModelError
-from mcpagent.events import CustomEvent, Event, TextDelta, ThinkingDelta, ToolProgress, ToolsSearched
+from mcpagent.errors import ConfigError, ContextOverflowError, CredentialsError, McpAgentError, ModelError
+from mcpagent.events import CustomEvent, TextDelta, ThinkingDelta, ToolProgress, ToolsSearched
 from mcpagent.large_results.setting_aside import LARGE_RESULT_TOKENS
-from mcpagent.limits.run_limits import KINDS, Limits
+from mcpagent.limits.run_limits import NO_LIMITS, Limits
+from mcpagent.mcp.server_options import ServerOptions
 from mcpagent.mcp.server_status import ServerStatus
 from mcpagent.messages import (
     BinaryBlock,
-    Image,
     Message,
     Spent,
-    Text,
     ToolDefinition,
-    ToolErrorKind,
-    ToolKey,
+    ToolResult,
     ToolsChanged,
     ToolsShown,
-    Usage,
-    dump_messages,
     json_copy,
-    load_messages,
 )
-from mcpagent.models.base import ModelRequest, ModelResponse, ResponseStop, ToolLimits
-from mcpagent.models.provider_run.provider_calls import call_events
+from mcpagent.models.base import ModelRequest, ModelResponse, RequestPurpose, ToolLimits
 from mcpagent.models.provider_run.provider_tools import as_data, provider_tools_of
+from mcpagent.run import RunContext, RunOptions
 from mcpagent.text.for_model import for_model
+from mcpagent.text.safe_text import safe_line
+from mcpagent.text.secret_shapes import Redact, redacted, without_shapes
 from mcpagent.tool_search.catalog import Listing
 from mcpagent.tool_search.search_options import ToolSearch
 from mcpagent.tools import Tool, ToolOutput
+from mcpagent.toolsets.sources import ToolSources
 from mcpagent.window.how_far import Compaction
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
-SCHEMA = "mcpagent.recording/1"
+SCHEMA = "mcpagent.recording/2"
+MAX_BYTES = 500_000_000
 
 Document = dict[str, Any]
-Found = TypeVar("Found")
-
-
-def read(kind: type[Found], data: object) -> Found:
-    """The data as a value of this kind. Raises `ValueError` with the place of what does not fit it."""
-    from pydantic import ValidationError
-
-    try:
-        value: Found = _adapter(cast("Any", kind)).validate_python(data)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
-    return value
-
-
-@cache
-def _adapter(kind: Any) -> TypeAdapter[Any]:
-    from pydantic import TypeAdapter
-
-    return TypeAdapter(kind)
-
-
-def _shared(kind: Any, value: Any) -> Document:
-    """What the value has of the fields of another kind."""
-    return {item.name: getattr(value, item.name) for item in fields(kind) if hasattr(value, item.name)}
+Piece = tuple[Literal["text", "thinking"], str]
 
 
 # -- how the agent is made --------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class RecordedSearch:
-    """A `ToolSearch` without what is code, which who replays gives again, and without what lies on one machine."""
-
-    enabled: bool | str = True
-    auto_tokens: int | None = None
-    strategy: str = "auto"
-    execution: str = "auto"
-    load: str | None = None
-    max_results: int = 5
-    extra_tools: tuple[str, ...] = ()
-    eager_tools: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
-    scope: str = "all"
-    on_direct_call: str | None = None
-    prefetch: int | None = None
+_OF_ONE_PLACE = ("renderer", "cache_folder", "history", "examples")
+"""The options of a `ToolSearch` that a replay is given again: functions, and paths of one machine."""
 
 
 @dataclass(frozen=True, slots=True)
 class StartLine:
-    """How the agent was made, as far as its requests depend on it; instructions that are computed are not in it.
+    """The options of the agent that its requests depend on, except instructions that a function computes.
 
-    `limits` are those of a run, and `session_limits` of a session, of seconds nothing: a replay takes none.
+    `limits` are those of a run, and `session_limits` of a session, both without seconds: a replay takes none.
     """
 
     instructions: str
     pinned: tuple[str, ...]
-    limits: Mapping[str, int | float]
-    search: RecordedSearch | None
+    limits: Limits
+    search: Document | None
     model: str
     search_cost: float | None = None
     tool_limits: ToolLimits = field(default_factory=ToolLimits)
     computes_instructions: bool = False
     provider_tools: tuple[Any, ...] = ()
     code_mode: CodeMode | None = None
-    session_limits: Mapping[str, int | float] = field(default_factory=dict[str, int | float])
+    session_limits: Limits = NO_LIMITS
     large_result_tokens: int = LARGE_RESULT_TOKENS
     compaction: Compaction | None = field(default_factory=Compaction)
     schema: str = SCHEMA
@@ -125,33 +89,37 @@ class StartLine:
 
 
 def start_line(definition: Definition, model: str, search_cost: float | None, limits: ToolLimits) -> StartLine:
-    """The first line of a recording of that agent, whose model this is."""
+    """Return the first line of a recording of that agent, which uses this model."""
     from importlib.metadata import version
 
-    search, instructions = definition.tool_search, definition.instructions
-    large = definition.options.large_result_tokens
-    kept = {name: value for name, value in _shared(RecordedSearch, search).items() if not callable(value)}
+    instructions, options, search = definition.instructions, definition.options, definition.tool_search
+    if search is not None and callable(search.strategy):
+        search = replace(search, strategy="auto")
     return StartLine(
         instructions if isinstance(instructions, str) else "",
         definition.pinned,
-        replace(definition.options.limits.of_run(), seconds=None).given(),
-        None if search is None else RecordedSearch(**kept),
+        replace(options.limits.of_run(), seconds=None),
+        _fields_of(search, but=_OF_ONE_PLACE) if search is not None else None,
         model,
         search_cost=search_cost,
         tool_limits=limits,
         computes_instructions=callable(instructions),
         provider_tools=tuple(as_data(tool, with_token=False) for tool in definition.provider_tools),
         code_mode=definition.code_mode,
-        session_limits=replace(definition.options.session_limits, seconds=None).given(),
-        large_result_tokens=LARGE_RESULT_TOKENS if large is None else large,
-        compaction=definition.options.compaction,
+        session_limits=replace(options.session_limits, seconds=None),
+        large_result_tokens=LARGE_RESULT_TOKENS if options.large_result_tokens is None else options.large_result_tokens,
+        compaction=options.compaction,
         mcpagent=version("mcpagent"),
     )
 
 
+def _fields_of(value: Any, but: Sequence[str]) -> Document:
+    return {item.name: getattr(value, item.name) for item in fields(value) if item.name not in but}
+
+
 def as_recorded(definition: Definition, line: StartLine) -> Definition:
-    """The definition made as the recorded one was, unless something else is asked for. Raises `ConfigError`."""
-    search = None if line.search is None else ToolSearch(**_shared(RecordedSearch, line.search))
+    """Apply the recorded options wherever the definition has none of its own. Raises `ConfigError`."""
+    search = ToolSearch(**line.search) if line.search is not None else None
     return replace(
         definition,
         instructions=definition.instructions or for_model(line.instructions),
@@ -159,8 +127,8 @@ def as_recorded(definition: Definition, line: StartLine) -> Definition:
         pinned=definition.pinned or line.pinned,
         options=replace(
             definition.options,
-            limits=_recorded_limits(line.limits),
-            session_limits=_recorded_limits(line.session_limits),
+            limits=line.limits,
+            session_limits=line.session_limits,
             large_result_tokens=line.large_result_tokens,
             compaction=line.compaction,
         ),
@@ -169,30 +137,21 @@ def as_recorded(definition: Definition, line: StartLine) -> Definition:
     )
 
 
-def _recorded_limits(recorded: Mapping[str, int | float]) -> Limits:
-    known: dict[str, Any] = {kind: recorded[kind] for kind in KINDS if kind in recorded}
-    return Limits(**known)
-
-
 # -- tools ------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class RecordedTool(ToolDefinition):
-    """A tool's definition, and what the runtime is told of it besides."""
+class RecordedTool:
+    """A tool without its code."""
 
+    definition: ToolDefinition
     deferred: bool | None = None
     checks_arguments: bool = False
     external: bool = False
 
     @property
-    def definition(self) -> ToolDefinition:
-        """The definition alone."""
-        return ToolDefinition(**_shared(ToolDefinition, self))
-
-    @property
     def tool(self) -> Tool:
-        """A tool that cannot be run: what its calls gave is in the recording."""
+        """A tool that cannot run: the results of its calls are in the recording."""
         tool = Tool(self.definition, _run_nothing, deferred=self.deferred, external=self.external)
         return replace(tool, checks_arguments=self.checks_arguments)
 
@@ -202,228 +161,301 @@ async def _run_nothing(_arguments: dict[str, Any]) -> ToolOutput:
 
 
 @dataclass(frozen=True, slots=True)
-class ListingLine:
-    """What a session could have at one moment: all tools, and the servers that they came from; see `Listing`.
+class ToolsLine:
+    """A `Listing` without the code of its tools, and the servers. Requests name it by its number."""
 
-    `again`: the same as in the line of these that was the `again`-th, counted from 0; nothing else is given then.
-    """
-
+    number: int
     tools: tuple[RecordedTool, ...] = ()
-    servers: Mapping[str, ServerStatus] = field(default_factory=dict[str, ServerStatus])
     descriptions: Mapping[str, str] = field(default_factory=dict[str, str])
     unavailable: Mapping[str, str] = field(default_factory=dict[str, str])
     expects_deferred: bool = False
     connecting: tuple[str, ...] = ()
-    again: int | None = None
+    servers: Mapping[str, ServerStatus] = field(default_factory=dict[str, ServerStatus])
+
+    def listing(self, tools: tuple[Tool, ...]) -> Listing:
+        """Return the listing, with these as its tools."""
+        return Listing(tools, self.descriptions, self.unavailable, self.expects_deferred, self.connecting)
 
 
-def listing_line(listing: Listing, servers: Mapping[str, ServerStatus]) -> ListingLine:
-    """The listing as a line of type `conversation` or `tools`."""
-    shared = {**_shared(ListingLine, listing), "servers": servers}
-    tools = (
-        RecordedTool(**_shared(RecordedTool, tool) | _shared(ToolDefinition, tool.definition)) for tool in listing.tools
-    )
-    return ListingLine(**shared | {"tools": tuple(tools)})
+def tools_line(number: int, listing: Listing, servers: Mapping[str, ServerStatus]) -> ToolsLine:
+    """Return the listing as a line with this number."""
+    tools = [RecordedTool(it.definition, it.deferred, it.checks_arguments, it.external) for it in listing.tools]
+    return ToolsLine(number, tuple(tools), **_fields_of(listing, but=("tools",)), servers=servers)
 
 
 # -- requests and responses -------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
+class QuestionLine:
+    """The prompt of a run. Runs are numbered from 1."""
+
+    text: str
+    run: int = 0
+    time: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class RequestLine:
-    """Everything that the model is sent: `messages` behind the first `kept` of the request before, tools by name, and
-    one fingerprint of their definitions. `output` is the schema of the answer, if it is to be data."""
+    """A request to the model: `messages` follow the first `kept` of the request before; tools are given by name.
+
+    `definitions` is one digest of their definitions, `output` the schema of a structured answer. `listing` is the
+    number of the line with all tools that the session could have. `known_tools` and `saved_tokens` are those of
+    `RequestSent`.
+    """
 
     system: str
-    messages: list[Document]
-    tools: list[str]
-    deferred_tools: list[str]
+    messages: tuple[Message, ...]
+    tools: tuple[str, ...]
+    deferred_tools: tuple[str, ...]
     definitions: str
     tool_choice: str
     number: int = 0
     kept: int = 0
     output: Document | None = None
+    listing: int = 0
+    run: int = 0
+    purpose: RequestPurpose = "answer"
+    known_tools: int = 0
+    saved_tokens: int = 0
+    time: float = 0.0
+
+    def digest(self) -> str:
+        """Return a digest of everything but the system prompt and the messages."""
+        tools = [self.tools, self.deferred_tools, self.definitions, self.tool_choice]
+        return digest_of([self.purpose, tools, self.output])
 
 
 def request_line(request: ModelRequest, number: int = 0, kept: int = 0) -> RequestLine:
-    """The request without what differs from run to run: how long calls took."""
+    """Return the request with the messages behind the first `kept`."""
     shown = [(tool.name, tool.description, tool.parameters) for tool in (*request.tools, *request.deferred_tools)]
-    messages = dump_messages(request.messages[kept:])
-    for part in (part for message in messages for part in message["parts"]):
-        part.pop("seconds", None)
     return RequestLine(
         request.system,
-        messages,
-        [tool.name for tool in request.tools],
-        [tool.name for tool in request.deferred_tools],
-        hashlib.sha256(json.dumps(shown, sort_keys=True, default=str).encode()).hexdigest(),
+        tuple(request.messages[kept:]),
+        tuple(tool.name for tool in request.tools),
+        tuple(tool.name for tool in request.deferred_tools),
+        digest_of(shown),
         request.tool_choice,
         number=number,
         kept=kept,
         output=json_copy(request.output.schema) if request.output is not None else None,
+        purpose=request.purpose,
     )
 
 
 @dataclass(frozen=True, slots=True)
 class ResponseLine:
-    """What the model answered; `deltas` are the pieces in which it came, ("text" or "thinking", words)."""
+    """The answer to the request of that number. `deltas` are the pieces of its stream: "text" or "thinking", words."""
 
     number: int
-    message: Document
-    deltas: tuple[tuple[Literal["text", "thinking"], str], ...]
-    usage: Usage
-    stop: ResponseStop
-    dollars: float | None
+    response: ModelResponse
+    deltas: tuple[Piece, ...] = ()
+    seconds: float = 0.0
 
     @property
-    def response(self) -> ModelResponse:
-        """The answer as a value. Raises `InputError` if its message is none."""
-        [message] = load_messages([self.message])
-        return ModelResponse(message, self.usage, self.stop, self.dollars)
-
-    @property
-    def events(self) -> list[Event]:
-        """The pieces as they are emitted, after what the provider ran."""
-        pieces = (ThinkingDelta(text) if kind == "thinking" else TextDelta(text) for kind, text in self.deltas)
-        return [*call_events(self.response.message, {}), *pieces]
-
-
-def response_line(number: int, response: ModelResponse, deltas: Sequence[TextDelta | ThinkingDelta]) -> ResponseLine:
-    """The answer to the request of that number."""
-    [message] = dump_messages([response.message])
-    pieces: list[tuple[Literal["text", "thinking"], str]] = [
-        ("thinking" if isinstance(delta, ThinkingDelta) else "text", delta.text) for delta in deltas
-    ]
-    return ResponseLine(number, message, tuple(pieces), response.usage, response.stop, response.dollars)
+    def pieces(self) -> Iterator[TextDelta | ThinkingDelta]:
+        """The pieces as events."""
+        for kind, text in self.deltas:
+            yield ThinkingDelta(text) if kind == "thinking" else TextDelta(text)
 
 
 @dataclass(frozen=True, slots=True)
-class RecordedError:
-    """Why the model gave no answer; `kind` is "credentials" or "model"."""
+class FailureLine:
+    """The error with which the model failed that request; `kind` is "credentials" or "model"."""
 
+    number: int
     kind: str
     message: str
     overflow: bool = False
     provider: str = ""
     status: int | None = None
     retryable: bool = False
+    seconds: float = 0.0
 
     @property
     def error(self) -> McpAgentError:
-        """What was raised then."""
+        """The error that was raised."""
         if self.kind == "credentials":
             return CredentialsError(self.message)
         kind = ContextOverflowError if self.overflow else ModelError
         return kind(self.message, provider=self.provider, status=self.status, retryable=self.retryable)
 
 
-@dataclass(frozen=True, slots=True)
-class FailureLine:
-    """A request that was not answered."""
-
-    number: int
-    error: RecordedError
-
-
-def failure_line(number: int, error: ModelError | CredentialsError) -> FailureLine:
-    """The failure of the request of that number."""
-    kind = "credentials" if isinstance(error, CredentialsError) else "model"
-    about = {name: getattr(error, name) for name in ("provider", "status", "retryable") if kind == "model"}
-    return FailureLine(
-        number, RecordedError(kind, str(error), overflow=isinstance(error, ContextOverflowError), **about)
-    )
+def failure_line(number: int, error: ModelError | CredentialsError, seconds: float) -> FailureLine:
+    """Return the failure of the request of that number."""
+    if isinstance(error, CredentialsError):
+        return FailureLine(number, "credentials", str(error), seconds=seconds)
+    about = {name: getattr(error, name) for name in ("provider", "status", "retryable")}
+    is_overflow = isinstance(error, ContextOverflowError)
+    return FailureLine(number, "model", str(error), overflow=is_overflow, **about, seconds=seconds)
 
 
 # -- calls ------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class RecordedShown:
-    """A `ToolsShown`."""
-
-    shown: tuple[str, ...]
-    keys: tuple[ToolKey, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class RecordedChange:
-    """A `ToolsChanged`, as far as a tool's result has it."""
-
-    added: tuple[RecordedTool, ...]
-    removed: tuple[str, ...]
-    was: tuple[tuple[int, RecordedTool], ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class CallLine:
-    """What a call gave; `progress` is done, total and message of each notification. `waits`: the calls of its program
-    that waited for an answer, where it gave nothing yet. `agents`: what was taken inside of it, by agents and programs.
+    """The result of a call. `digest` is that of the arguments that the model gave, `arguments` are those it ran with.
+
+    `key` is the tool's `ToolKey`. `waits` are the calls of its program that wait for an answer. `agents` are the
+    amounts that agents and programs used inside of it.
     """
 
-    id: str
-    name: str
-    content: tuple[Text | Image, ...]
-    error: ToolErrorKind | None
-    progress: tuple[tuple[float, float | None, str], ...]
-    events: tuple[CustomEvent | ToolsSearched, ...]
-    changes: tuple[RecordedShown | RecordedChange, ...]
+    result: ToolResult
+    key: tuple[str | None, str, str] = (None, "", "")
+    digest: str = ""
+    arguments: Document = field(default_factory=dict[str, Any])
+    server: str | None = None
+    changes: tuple[ToolsShown | ToolsChanged, ...] = ()
+    progress: tuple[ToolProgress, ...] = ()
+    events: tuple[CustomEvent | ToolsSearched, ...] = ()
     blocks: tuple[BinaryBlock, ...] = ()
     waits: tuple[PendingCall, ...] = ()
     agents: Spent | None = None
+    run: int = 0
+    time: float = 0.0
 
     @property
     def output(self) -> ToolOutput:
-        """What the tool gave, as a value."""
-        changes = tuple(map(_change, self.changes))
-        return ToolOutput(self.content, self.error, changes, self.events, blocks=self.blocks, pending=self.waits)
-
-    def notifications(self, tool: ToolDefinition) -> list[ToolProgress]:
-        """The progress that the tool told of."""
-        about = (tool.server or "", tool.original_name)
-        return [ToolProgress(*about, done, total, message) for done, total, message in self.progress]
-
-
-def _change(change: RecordedShown | RecordedChange) -> ToolsShown | ToolsChanged:
-    if isinstance(change, RecordedShown):
-        return ToolsShown(change.shown, change.keys)
-    was = tuple((place, tool.definition) for place, tool in change.was)
-    return ToolsChanged(tuple(tool.definition for tool in change.added), change.removed, was)
-
-
-def output_document(output: ToolOutput, progress: Sequence[ToolProgress]) -> Document:
-    """What a call gave, as the fields of a line of type `call` beside `id` and `name`."""
-    return {
-        "content": [asdict(part) for part in output.content],
-        "error": output.error,
-        "progress": [[item.progress, item.total, item.message] for item in progress],
-        "events": [
-            {"kind": "search" if isinstance(item, ToolsSearched) else "custom", **asdict(item)}
-            for item in output.events
-            if isinstance(item, CustomEvent | ToolsSearched)
-        ],
-        "changes": [
-            {"shown": change.names, "keys": change.keys}
-            if isinstance(change, ToolsShown)
-            else {name: asdict(change)[name] for name in ("added", "removed", "was")}
-            for change in output.changes
-        ],
-        **({"blocks": [asdict(block) for block in output.blocks]} if output.blocks else {}),
-        **({"waits": [call.to_json() for call in output.pending]} if output.pending else {}),
-    }
+        """The output of the tool."""
+        result = self.result
+        return ToolOutput(
+            result.content, result.error, self.changes, self.events, blocks=self.blocks, pending=self.waits
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class WaitingLine:
-    """A call that a run ended with, since somebody else has to answer it."""
+    """A call that waits for an answer, with which its run ended."""
 
     id: str
     name: str
-    pending: Literal["approval", "external"]
+    pending: PendingKind
 
 
-def results_in(messages: Sequence[Message]) -> list[CallLine]:
-    """The results of calls in messages, as what the calls gave."""
-    results = [result for message in messages for result in message.tool_results]
-    return [
-        CallLine(one.call_id, one.name, one.content, one.error, progress=(), events=(), changes=()) for one in results
-    ]
+@dataclass(frozen=True, slots=True)
+class ModelLine:
+    """A report of the model about itself, in one field: another name, why its provider cannot search, its size."""
+
+    name: str = ""
+    search_problem: str | None = None
+    is_small: bool | None = None
+
+
+LINES: Mapping[str, type] = {
+    "start": StartLine,
+    "question": QuestionLine,
+    "tools": ToolsLine,
+    "request": RequestLine,
+    "response": ResponseLine,
+    "failure": FailureLine,
+    "call": CallLine,
+    "waiting": WaitingLine,
+    "model": ModelLine,
+}
+
+
+# -- reading and writing ----------------------------------------------------------------------------------------------
+
+
+@cache
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(kind)
+
+
+def line_data(value: object, redact: Redact) -> Any:
+    """Return the value as JSON data, with every text in it redacted."""
+    adapter = _adapter(cast("Any", type(value)))
+    return redacted(adapter.dump_python(value, mode="json", fallback=str, warnings=False), redact)
+
+
+def digest_of(data: Any) -> str:
+    """Return a digest of JSON data."""
+    return hashlib.sha256(json.dumps(data, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def arguments_digest(call: RunContext[Any], arguments: Document, redact: Redact) -> str:
+    """Return a digest of the arguments of a call as the model gave them: a person may have approved others.
+
+    A call that a program makes is in no message: its arguments are those it runs with.
+    """
+    asked = next((one.arguments for one in call.conversation.open_calls if one.id == call.call_id), arguments)
+    return digest_of(redacted(asked, redact))
+
+
+def message_digest(message: Message) -> str:
+    """Return a digest of a message, without run times and what looks like a key: a recording lacks these."""
+    parts = (replace(part, seconds=0.0) if isinstance(part, ToolResult) else part for part in message.parts)
+    return digest_of(line_data(replace(message, parts=tuple(parts)), without_shapes))
+
+
+def extend_chain(digests: list[str], messages: Sequence[Message]) -> list[str]:
+    """Append a digest for each message that stands for all messages up to it, and return the list."""
+    for message in messages:
+        digests.append(digest_of([digests[-1], message_digest(message)]))
+    return digests
+
+
+def read_recording(path: Path, take: Callable[[Any], None]) -> StartLine:
+    """Pass each line to `take`, and return the first.
+
+    Raises `ConfigError` for a file that is no recording, and, with the number of the line, for whatever `take` raises.
+    """
+    shown = safe_line(str(path), 120)
+    lines = _documents(path, shown)
+    number, first = next(lines, (1, None))
+    if not isinstance(first, dict) or first.get("type") != "start":
+        what = f'the first line is no start of a recording ("schema": "{SCHEMA}")'
+        raise ConfigError(f"recording {shown}: {what}; give a file that --record wrote")
+    if first.get("schema") != SCHEMA:
+        schema = safe_line(str(first.get("schema")), 60)
+        raise ConfigError(
+            f'recording {shown}: written as "{schema}"; this version of mcpagent reads "{SCHEMA}"; record it again'
+        )
+    try:
+        start: StartLine = _read(StartLine, first)
+        as_recorded(_NOTHING, start)
+        take(start)
+        for number, line in lines:  # noqa: B007 - named in the error
+            if (kind := LINES.get(line["type"])) is not None:
+                take(_read(kind, line))
+    except (KeyError, TypeError, ValueError, AttributeError, McpAgentError) as error:
+        what = safe_line(f"{type(error).__name__}: {error}", 120)
+        raise ConfigError(f"recording {shown}:{number}: not a line of a recording ({what})") from None
+    return start
+
+
+_NOTHING = Definition("", None, (), RunOptions(), ToolSources((), (), None, ServerOptions(), False))
+
+
+def _read(kind: type, data: object) -> Any:
+    """Read a line. Raises `ValueError` with the place of the first mistake."""
+    from pydantic import ValidationError
+
+    try:
+        return _adapter(cast("Any", kind)).validate_python(data)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+
+
+def _documents(path: Path, shown: str) -> Iterator[tuple[int, Any]]:
+    """Yield each line's number and document. The last one may be cut off, as a killed run leaves it."""
+    try:
+        content = read_bounded(path, MAX_BYTES)
+    except LargerError:
+        raise ConfigError(f"recording {shown}: larger than {MAX_BYTES // 1_000_000} MB") from None
+    except OSError as error:
+        raise ConfigError(
+            f"recording {shown}: cannot be read: {error.strerror or error}; give a file that --record wrote"
+        ) from None
+    for number, raw in enumerate(BytesIO(content), start=1):
+        try:
+            document = json.loads(raw)
+        except (ValueError, RecursionError):
+            if not raw.endswith(b"\n"):
+                return
+            document = None
+        yield number, document

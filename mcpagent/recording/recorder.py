@@ -3,23 +3,35 @@
 from __future__ import annotations
 
 import errno
-import hashlib
 import json
 import logging
 import os
 import stat
 import sys
+import time
 from collections.abc import Iterable, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import asdict, replace
+from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path
 from typing import Any, TextIO
 
 from mcpagent.definition import Definition
 from mcpagent.errors import ConfigError, CredentialsError, ModelError
-from mcpagent.events import AnswerRestarted, Emit, Event, Notice, RunFinished, TextDelta, ThinkingDelta, ToolProgress
-from mcpagent.messages import Message, Spent, ToolDefinition, json_copy
+from mcpagent.events import (
+    AnswerRestarted,
+    CustomEvent,
+    Emit,
+    Event,
+    Notice,
+    RequestSent,
+    RunFinished,
+    TextDelta,
+    ThinkingDelta,
+    ToolProgress,
+    ToolsSearched,
+)
+from mcpagent.messages import Message, Spent, ToolDefinition, ToolResult, json_copy
 from mcpagent.models.base import (
     Model,
     ModelRequest,
@@ -34,18 +46,24 @@ from mcpagent.models.base import (
 from mcpagent.models.output_ways.asked_output import told_form
 from mcpagent.python.argument_checks import checked
 from mcpagent.recording.recorded_lines import (
-    Document,
+    CallLine,
+    ModelLine,
+    Piece,
+    QuestionLine,
+    ResponseLine,
+    WaitingLine,
+    arguments_digest,
+    digest_of,
     failure_line,
-    listing_line,
-    output_document,
+    line_data,
     request_line,
-    response_line,
     start_line,
+    tools_line,
 )
-from mcpagent.run import current_run, run_context
+from mcpagent.run import RunContext, current_run, run_context
 from mcpagent.text.known_secrets import known_values
 from mcpagent.text.safe_text import safe_line
-from mcpagent.text.secret_shapes import Redact, redacted, redactor, secrets_in, without_shapes
+from mcpagent.text.secret_shapes import Redact, redactor, secrets_in, without_shapes
 from mcpagent.tool_search.catalog import Listing
 from mcpagent.tools import Tool, ToolOutput
 from mcpagent.toolsets.sources import AgentSources, OnChange, WrappedSources
@@ -79,8 +97,9 @@ class Recorder:
         self.sources: AgentSources | None = None
         self._listing: Listing | None = None
         self._listings: dict[str, int] = {}
-        self._current = ""
-        self._run_id = ""
+        self._current = 0
+        self._runs: dict[str, int] = {}
+        self._offers: dict[str, RequestSent] = {}
         self._progress: dict[tuple[str, str], list[ToolProgress]] = {}
 
     @checked()
@@ -138,12 +157,11 @@ class Recorder:
         """Begins the file, or reports another model."""
         if self._file is not None:
             self._reopen()
-            self.write("model", {"name": model.name})
+            self.write("model", ModelLine(model.name))
             return
         self._open(os.O_TRUNC)
         if (definition := self._definition) is not None:
-            line = start_line(definition, model.name, search_cost(model), tool_limits(model))
-            self.write("start", asdict(line))
+            self.write("start", start_line(definition, model.name, search_cost(model), tool_limits(model)))
 
     def _reopen(self) -> None:
         """Goes on with a file that was closed with its agent, which is entered again."""
@@ -169,27 +187,42 @@ class Recorder:
     def _hear(self, event: Event) -> None:
         match event:
             case ToolProgress():
-                told = self._progress.setdefault((event.server, event.tool), [])
-                told.append(event)
-                del told[:-MAX_PROGRESS]
+                progress = self._progress.setdefault((event.server, event.tool), [])
+                progress.append(event)
+                del progress[:-MAX_PROGRESS]
+            case RequestSent():
+                self._offers[run_context().run_id] = event
             case RunFinished(pending=pending):
                 for call in pending:
-                    self.write("call", {"id": call.call_id, "name": call.tool, "pending": call.kind})
+                    self.write("waiting", WaitingLine(call.call_id, call.tool, call.kind))
             case _:
                 pass
 
     def recorded_tool(self, tool: Tool) -> Tool:
-        """The tool with what its calls give written down."""
+        """The tool, with the results of its calls written down."""
         definition = tool.definition
 
         async def run(arguments: dict[str, Any]) -> ToolOutput:
-            made = json_copy(arguments)
+            call, made, started = run_context(), json_copy(arguments), time.monotonic()
+            digest = arguments_digest(call, arguments, self.redact)
             output = await tool.run(arguments)
-            call, progress = run_context(), self._progress.pop((definition.server or "", definition.original_name), [])
-            about = {"id": call.call_id, "name": call.tool_name, "server": definition.server, "arguments": made}
+            seconds = round(time.monotonic() - started, 3)
             spent = call.of_call.spent if call.of_call is not None else Spent()
-            inside = {"agents": asdict(spent)} if spent != Spent() else {}
-            self.write("call", {**about, **output_document(output, progress), **inside})
+            line = CallLine(
+                ToolResult(call.call_id, call.tool_name, output.content, output.error, seconds),
+                definition.key,
+                digest,
+                made,
+                definition.server,
+                changes=output.changes,
+                progress=tuple(self._progress.pop((definition.server or "", definition.original_name), ())),
+                events=tuple(it for it in output.events if isinstance(it, CustomEvent | ToolsSearched)),
+                blocks=output.blocks,
+                waits=output.pending,
+                agents=spent if spent != Spent() else None,
+                run=self._run_number(call),
+            )
+            self.write("call", line)
             return output
 
         return replace(tool, run=run)
@@ -197,37 +230,41 @@ class Recorder:
     # -- what is written ----------------------------------------------------------------------------------------------
 
     def request(self, request: ModelRequest) -> int:
-        """Writes a request, its messages as those it has more than the last one; gives its number.
+        """Write a request, its messages as those it has more than the last one, and return its number.
 
-        Before it, if they are others: the tools that its session can have, and the question that it belongs to.
+        If they are new, the tools that its session can have and the question of its run come first.
         """
-        self._write_listing(run_context().tools.listing)
         run = run_context()
-        if run.run_id != self._run_id and run.answers is None:
-            self.write("question", {"text": run.prompt})
-        self._run_id = run.run_id
+        listing = self._written_listing(run.tools.listing)
+        is_new = run.run_id not in self._runs
+        number = self._run_number(run)
+        if is_new and run.answers is None:
+            self.write("question", QuestionLine(run.prompt, number))
         self._requests += 1
         same = (one is other or one == other for one, other in zip(self._last, request.messages, strict=False))
         kept = sum(takewhile(bool, same))
         self._last = request.messages
-        self.write("request", asdict(request_line(request, self._requests, kept)))
+        line = replace(request_line(request, self._requests, kept), run=number, listing=listing)
+        if (offer := self._offers.pop(run.run_id, None)) is not None:
+            line = replace(line, known_tools=offer.known_tools, saved_tokens=offer.saved_tokens)
+        self.write("request", line)
         return self._requests
 
-    def _write_listing(self, listing: Listing) -> None:
-        """Writes what the session that asks can have, if the one before could have something else."""
-        if listing is self._listing or self.sources is None:
-            return
+    def _run_number(self, run: RunContext[Any]) -> int:
+        return self._runs.setdefault(run.run_id, len(self._runs) + 1)
+
+    def _written_listing(self, listing: Listing) -> int:
+        """Write the tools that the session can have, if they are new, and return the number of their line."""
+        if self.sources is None or listing is self._listing:
+            return self._current
         self._listing = listing
-        line = asdict(listing_line(listing, self.sources.statuses))
-        digest = hashlib.sha256(json.dumps(line, default=str).encode()).hexdigest()
-        if digest == self._current:
-            return
-        self._current = digest
-        if (again := self._listings.get(digest)) is not None:
-            self.write("tools", {"again": again})
-            return
-        self.write("tools" if self._listings else "conversation", line)
-        self._listings[digest] = len(self._listings)
+        line = tools_line(0, listing, self.sources.statuses)
+        before = len(self._listings)
+        number = self._listings.setdefault(digest_of(line_data(line, self.redact)), before + 1)
+        if number > before:
+            self.write("tools", replace(line, number=number))
+        self._current = number
+        return number
 
     def redact(self, text: str) -> str:
         """The text without secrets, those too that became known since the last line."""
@@ -236,12 +273,13 @@ class Recorder:
             self._hidden, self._redact = hidden, redactor(hidden)
         return self._redact(text)
 
-    def write(self, kind: str, document: Document) -> None:
-        """Writes one line of this type, secrets replaced; a disk that is full ends the recording."""
+    def write(self, kind: str, value: Any) -> None:
+        """Write one line of this type, secrets replaced; a disk that is full ends the recording."""
         if self._file is None or self._file.closed:
             self._tell()
             return
-        line = json.dumps({"type": kind, **redacted(document, self.redact)}, default=str)
+        envelope = {"type": kind, "time": round(time.time(), 3)}
+        line = json.dumps(envelope | line_data(value, self.redact) | envelope)
         try:
             self._file.write(line + "\n")
             self._file.flush()
@@ -258,14 +296,15 @@ class Recorder:
             text, self._ended = self._ended, ""
             run.emit(Notice(text, "warning"))
 
-    def whole_deltas(self, deltas: Sequence[TextDelta | ThinkingDelta]) -> list[TextDelta | ThinkingDelta]:
-        """The pieces as they came; as one if a secret would be cut in two by them."""
-        for kind in (TextDelta, ThinkingDelta):
-            whole = "".join(delta.text for delta in deltas if isinstance(delta, kind))
+    def whole_deltas(self, deltas: Sequence[TextDelta | ThinkingDelta]) -> tuple[Piece, ...]:
+        """The pieces as they came; those of one kind as one if they would cut a secret in two."""
+        pieces: list[Piece] = [("thinking" if isinstance(it, ThinkingDelta) else "text", it.text) for it in deltas]
+        for kind in ("text", "thinking"):
+            whole = "".join(text for of, text in pieces if of == kind)
             if self.redact(whole) != whole:
-                others = [delta for delta in deltas if not isinstance(delta, kind)]
-                deltas = [*others, kind(whole)] if kind is TextDelta else [kind(whole), *others]
-        return list(deltas)
+                others = [piece for piece in pieces if piece[0] != kind]
+                pieces = [*others, ("text", whole)] if kind == "text" else [("thinking", whole), *others]
+        return tuple(pieces)
 
 
 class _RecordedSources(WrappedSources):
@@ -295,12 +334,12 @@ class _RecordedModel(WrappedModel):
 
     def search_problem(self, strategy: str, deferred: Sequence[ToolDefinition]) -> str:
         problem = search_problem(self.inside, strategy, deferred)
-        self._recorder.write("provider_search", {"problem": problem})
+        self._recorder.write("model", ModelLine(search_problem=problem))
         return problem
 
     def is_small(self, settings: ModelSettings) -> bool:
         if small := is_small(self.inside, settings):
-            self._recorder.write("model_size", {"small": small})
+            self._recorder.write("model", ModelLine(is_small=small))
         return small
 
     def takes_output(self) -> bool:
@@ -310,7 +349,7 @@ class _RecordedModel(WrappedModel):
         if current_run() is None:  # asked outside of every conversation
             return await self.inside.respond(told_form(self.inside, request), emit)
         recorder = self._recorder
-        number = recorder.request(request)
+        number, started = recorder.request(request), time.monotonic()
         deltas: list[TextDelta | ThinkingDelta] = []
 
         def listen(event: Event) -> None:
@@ -323,9 +362,10 @@ class _RecordedModel(WrappedModel):
         try:
             response = await self.inside.respond(told_form(self.inside, request), listen)
         except (ModelError, CredentialsError) as error:
-            recorder.write("response", asdict(failure_line(number, error)))
+            recorder.write("failure", failure_line(number, error, round(time.monotonic() - started, 3)))
             raise
-        recorder.write("response", asdict(response_line(number, response, recorder.whole_deltas(deltas))))
+        seconds = round(time.monotonic() - started, 3)
+        recorder.write("response", ResponseLine(number, response, recorder.whole_deltas(deltas), seconds))
         return response
 
 

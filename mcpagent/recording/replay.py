@@ -2,51 +2,52 @@
 
 from __future__ import annotations
 
-import io
 import json
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from mcpagent.config.bounded_files import LargerError, read_bounded
 from mcpagent.definition import Definition
-from mcpagent.errors import AgentStateError, ConfigError, InputError, McpAgentError
+from mcpagent.errors import AgentStateError, ConfigError, InputError
 from mcpagent.events import Emit
-from mcpagent.mcp.server_options import ServerOptions
-from mcpagent.messages import ToolDefinition, load_messages
+from mcpagent.messages import Message, Text, ToolDefinition, ToolResult
 from mcpagent.models.base import ModelRequest, ModelResponse, ModelSettings, ToolLimits
+from mcpagent.models.provider_run.provider_calls import call_events
 from mcpagent.python.argument_checks import checked
 from mcpagent.recording.recorded_lines import (
-    SCHEMA,
     CallLine,
     Document,
     FailureLine,
-    ListingLine,
+    ModelLine,
+    QuestionLine,
     RequestLine,
     ResponseLine,
     StartLine,
+    ToolsLine,
     WaitingLine,
+    arguments_digest,
     as_recorded,
-    read,
+    extend_chain,
+    line_data,
+    message_digest,
+    read_recording,
     request_line,
-    results_in,
 )
-from mcpagent.run import RunOptions, run_context
+from mcpagent.run import RunContext, run_context
 from mcpagent.text.for_model import for_model
 from mcpagent.text.safe_text import safe_line
-from mcpagent.text.secret_shapes import redacted, without_shapes
+from mcpagent.text.secret_shapes import without_shapes
 from mcpagent.tool_search.catalog import Listing
 from mcpagent.tools import Tool, ToolOutput
-from mcpagent.toolsets.sources import OnChange, ToolSources
+from mcpagent.toolsets.sources import OnChange
 
 if TYPE_CHECKING:
     from mcpagent.mcp.all_servers import McpServers
     from mcpagent.mcp.server_status import ServerStatus
-
-MAX_BYTES = 500_000_000
 
 
 class RecordingError(InputError):
@@ -54,59 +55,88 @@ class RecordingError(InputError):
 
 
 _NOT_BY_THE_TOOL = ("denied", "timeout", "cancelled", "failed", "server_down")
+_OUTCOME_UNKNOWN = "The recording has this call with other arguments. With these, its outcome is unknown."
+
+_NO_TOOLS = ToolsLine(0)
+
+_Identity: TypeAlias = tuple[str, str, str]
+"""A request by digests: its tools and options, its messages, and its system prompt."""
+
+_ById: TypeAlias = tuple[str, str]
+"""A call by its ID and the offered name of its tool."""
 
 
 @dataclass(slots=True)
 class _Contents:
-    """A recording as it was read: what comes one after the other, and what calls came to, by id and name."""
+    """A recording: requests in order, answers by number, results by call ID, tool and digest of the arguments.
 
-    start: StartLine
-    steps: deque[ListingLine | RequestLine] = field(default_factory=deque[ListingLine | RequestLine])
+    `message_digests` belong to the requests: each stands for all messages of one. `without_tool` are results that no
+    tool gave, as of calls that were denied.
+    """
+
+    requests: list[RequestLine] = field(default_factory=list[RequestLine])
+    message_digests: list[str] = field(default_factory=list[str])
+    tools: dict[int, ToolsLine] = field(default_factory=dict[int, ToolsLine])
     responses: dict[int, ResponseLine | FailureLine] = field(default_factory=dict[int, ResponseLine | FailureLine])
-    calls: dict[tuple[str, str], deque[CallLine]] = field(default_factory=dict[tuple[str, str], deque[CallLine]])
-    waiting: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
-    written: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
+    calls: dict[tuple[Any, ...], deque[CallLine]] = field(default_factory=dict[tuple[Any, ...], deque[CallLine]])
+    without_tool: dict[_ById, deque[CallLine]] = field(default_factory=dict[_ById, deque[CallLine]])
+    waiting: set[_ById] = field(default_factory=set[_ById])
+    written: Counter[_ById] = field(default_factory=Counter[_ById])
     questions: list[str] = field(default_factory=list[str])
     problems: deque[str] = field(default_factory=deque[str])
     is_small: bool = False
+    _chain: list[str] = field(default_factory=lambda: [""])
 
-    def take(self, line: Mapping[str, Any]) -> None:
-        """Reads one line and puts it where it belongs. What a later version adds is passed over."""
-        match line["type"]:
-            case "conversation" | "tools":
-                self.steps.append(read(ListingLine, line))
-            case "request":
-                self._take_request(read(RequestLine, line))
-            case "response" if "error" in line:
-                failure = read(FailureLine, line)
-                self.responses[failure.number] = failure
-            case "response":
-                response = read(ResponseLine, line)
-                load_messages([response.message])
-                self.responses[response.number] = response
-            case "call" if "pending" in line:
-                waiting = read(WaitingLine, line)
-                self.waiting.add((waiting.id, waiting.name))
-            case "call":
-                call = read(CallLine, line)
-                self.calls.setdefault((call.id, call.name), deque()).append(call)
-                self.written[call.id, call.name] += not call.waits
-            case "question":
-                self.questions.append(read(str, line["text"]))
-            case "provider_search":
-                self.problems.append(read(str, line["problem"]))
-            case "model_size":
-                self.is_small = read(bool, line["small"])
+    def take(self, line: Any) -> None:
+        """Put a line in its place."""
+        match line:
+            case ToolsLine():
+                self.tools[line.number] = line
+            case RequestLine():
+                self._take_request(line)
+            case ResponseLine() | FailureLine():
+                self.responses[line.number] = line
+            case CallLine():
+                self.calls.setdefault((line.result.call_id, line.key, line.digest), deque()).append(line)
+                self.written[line.result.call_id, line.result.name] += not line.waits
+            case WaitingLine():
+                self.waiting.add((line.id, line.name))
+            case QuestionLine():
+                self.questions.append(line.text)
+            case ModelLine(search_problem=str(problem)):
+                self.problems.append(problem)
+            case ModelLine(is_small=bool(is_small)):
+                self.is_small = is_small
 
     def _take_request(self, line: RequestLine) -> None:
-        """A request, with results that no tool gave: of calls that were denied, or ran out of time."""
-        self.steps.append(line)
-        for result in results_in(load_messages(line.messages)):
-            key = (result.id, result.name)
+        """Take a request, and from its messages the results that no tool gave."""
+        del self._chain[line.kept + 1 :]
+        extend_chain(self._chain, line.messages)
+        self.requests.append(line)
+        self.message_digests.append(self._chain[-1])
+        for result in (result for message in line.messages for result in message.tool_results):
+            key = (result.call_id, result.name)
             if self.written[key]:
                 self.written[key] -= 1
             elif result.error in _NOT_BY_THE_TOOL:
-                self.calls.setdefault(key, deque()).append(result)
+                self.without_tool.setdefault(key, deque()).append(CallLine(result))
+
+    def result_of(self, call: RunContext[Any], tool: ToolDefinition, arguments: Document) -> CallLine | None:
+        """Take the result of a call that was recorded with these arguments; None if there is no such call."""
+        digest, by_id = arguments_digest(call, arguments, without_shapes), (call.call_id, call.tool_name)
+        found = self.calls.get((call.call_id, tool.key, digest)) or self.without_tool.get(by_id)
+        if found:
+            return found.popleft()
+        if any(known and key[:2] == (call.call_id, tool.key) for key, known in self.calls.items()):
+            return CallLine(ToolResult(*by_id, (Text(_OUTCOME_UNKNOWN),), "failed"))
+        return None
+
+    def messages_of(self, place: int) -> tuple[Message, ...]:
+        """Put the messages of a request together."""
+        messages: tuple[Message, ...] = ()
+        for line in self.requests[: place + 1]:
+            messages = (*messages[: line.kept], *line.messages)
+        return messages
 
 
 class Replay:
@@ -120,11 +150,10 @@ class Replay:
     @checked()
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-        self._contents = _read(self.path)
-        self._model = _ReplayedModel(self._contents, safe_line(str(self.path), 100))
-        self._listings: list[tuple[tuple[Tool, ...], Listing]] = []
-        self._current: tuple[tuple[Tool, ...], Listing] = ((), Listing())
-        self._statuses: Mapping[str, ServerStatus] = {}
+        self._contents = _Contents()
+        self._start = read_recording(self.path, self._contents.take)
+        self._model = _ReplayedModel(self._start, self._contents, safe_line(str(self.path), 100))
+        self._listings: dict[int, Listing] = {}
         self.functions: list[Tool] = []
         self.secrets: list[str] = []
 
@@ -137,8 +166,8 @@ class Replay:
         if isinstance(definition.sources, Replay):
             shown, other = safe_line(str(self.path), 100), safe_line(str(definition.sources.path), 100)
             raise ConfigError(f"wrappers: two recordings to replay, {other} and {shown}; give one")
-        made = as_recorded(definition, self._contents.start)
-        self._model.knows_system = bool(definition.instructions) or not self._contents.start.computes_instructions
+        made = as_recorded(definition, self._start)
+        self._model.knows_system = bool(definition.instructions) or not self._start.computes_instructions
         return replace(
             made,
             resolve=lambda _: self._model,
@@ -164,34 +193,24 @@ class Replay:
         """Starts nothing."""
 
     async def from_toolsets(self) -> tuple[Tool, ...]:
-        """All that the session that asks next could have, servers' tools too."""
-        self._go_on()
-        return self._current[0]
+        """The tools of the session that asks next, those of servers too."""
+        return self._next_listing().tools
 
     def listing(self, from_toolsets: tuple[Tool, ...]) -> Listing:
         """The listing that these tools are of."""
-        self._go_on()
-        return next((listing for tools, listing in self._listings if tools is from_toolsets), self._current[1])
+        known = (listing for listing in self._listings.values() if listing.tools is from_toolsets)
+        return next(known, None) or self._next_listing()
 
-    def _go_on(self) -> None:
-        """To what there was before the next request."""
-        steps = self._contents.steps
-        while steps and isinstance(line := steps[0], ListingLine):
-            steps.popleft()
-            if line.again is not None:
-                self._current = self._listings[line.again]
-                continue
-            tools = tuple(self._replayed(recorded.tool) for recorded in line.tools)
-            told = (line.descriptions, line.unavailable, line.expects_deferred, line.connecting)
-            self._current = (tools, Listing(tools, *told))
-            self._listings.append(self._current)
-            self._statuses = line.servers
+    def _next_listing(self) -> Listing:
+        line = self._model.next_tools
+        if line.number not in self._listings:
+            self._listings[line.number] = line.listing(tuple(self._replayed(one.tool) for one in line.tools))
+        return self._listings[line.number]
 
     @property
     def statuses(self) -> dict[str, ServerStatus]:
         """The servers as they were."""
-        self._go_on()
-        return dict(self._statuses)
+        return dict(self._model.next_tools.servers)
 
     @property
     def servers(self) -> McpServers:
@@ -201,11 +220,10 @@ class Replay:
     def _replayed(self, tool: Tool) -> Tool:
         async def run(arguments: dict[str, Any]) -> ToolOutput:
             call = run_context()
-            recorded = self._contents.calls.get((call.call_id, call.tool_name))
-            if not recorded:
+            line = self._contents.result_of(call, tool.definition, arguments)
+            if line is None:
                 return await tool.run(arguments)
-            line = recorded.popleft()
-            for event in line.notifications(tool.definition):
+            for event in line.progress:
                 call.emit(event)
             if line.agents is not None:  # it counts for the limits of the run
                 call.count(line.agents)
@@ -220,14 +238,27 @@ class Replay:
 
 
 class _ReplayedModel:
-    """The recorded model: gives what it said to each request, and raises what it raised."""
+    """The recorded model: returns its answer to each request, and raises its errors."""
 
-    def __init__(self, contents: _Contents, shown: str) -> None:
+    def __init__(self, start: StartLine, contents: _Contents, shown: str) -> None:
+        self._start = start
         self._contents = contents
         self._shown = shown
-        self._messages: list[Any] = []
+        self._places: dict[_Identity, deque[int]] | None = None
+        self._last: tuple[Message, ...] = ()
+        self._chain = [""]
+        self._answered: set[int] = set()
+        self._first = 0
+        """The place of the first request without an answer in this replay."""
         self.knows_system = True
-        self.name = safe_line(contents.start.model, 200)
+        self.name = safe_line(start.model, 200)
+
+    @property
+    def next_tools(self) -> ToolsLine:
+        """The tools of the first request without an answer; behind the last request, those of the last one."""
+        requests = self._contents.requests
+        line = requests[min(self._first, len(requests) - 1)] if requests else None
+        return self._contents.tools.get(line.listing if line is not None else 1, _NO_TOOLS)
 
     def search_problem(self, _strategy: str, _deferred: Sequence[ToolDefinition]) -> str:
         problems = self._contents.problems
@@ -236,10 +267,10 @@ class _ReplayedModel:
         return problems[0] if problems else "the recording does not say whether the provider could search"
 
     def search_cost(self) -> float | None:
-        return self._contents.start.search_cost
+        return self._start.search_cost
 
     def tool_limits(self) -> ToolLimits:
-        return self._contents.start.tool_limits
+        return self._start.tool_limits
 
     def is_small(self, _settings: ModelSettings) -> bool:
         return self._contents.is_small
@@ -251,57 +282,87 @@ class _ReplayedModel:
         return True
 
     async def respond(self, request: ModelRequest, emit: Emit) -> ModelResponse:
-        line = self._next_request()
-        self._messages = [*self._messages[: line.kept], *line.messages]
-        then = replace(line, messages=self._messages)
-        now = RequestLine(**redacted(asdict(request_line(request)), without_shapes))
-        if difference := _difference(then, now if self.knows_system else replace(now, system=then.system)):
-            version = safe_line(self._contents.start.mcpagent, 20)
-            raise RecordingError(
-                f"{self._shown}: the replay parts from the recording (mcpagent {version}) "
-                f"at request {line.number}: {difference}"
-            )
+        line = self._recorded(request_line(request))
         response = self._contents.responses.get(line.number)
         if response is None:
             ends = f"the recording ends at request {line.number}, which was never answered"
             raise RecordingError(f"{self._shown}: {ends}")
         if isinstance(response, FailureLine):
-            raise response.error.error
-        for event in response.events:
+            raise response.error
+        for event in (*call_events(response.response.message, {}), *response.pieces):
             emit(event)
         return response.response
 
-    def _next_request(self) -> RequestLine:
-        steps = self._contents.steps
-        while steps:
-            if isinstance(line := steps.popleft(), RequestLine):
-                return line
-        raise RecordingError(f"{self._shown}: the recording ends here; the replay asks for one more answer")
+    def _recorded(self, now: RequestLine) -> RequestLine:
+        """Find the recorded request with this digest. Raises `RecordingError` if all of them have their answers."""
+        requests = self._contents.requests
+        if self._places is None:
+            self._places = {}
+            for place, (line, digest) in enumerate(zip(requests, self._contents.message_digests, strict=True)):
+                self._places.setdefault(self._identity(line, digest), deque()).append(place)
+        now = replace(now, system=without_shapes(now.system))
+        places = self._places.get(self._identity(now, self._chained(now.messages)))
+        if not places:
+            raise RecordingError(self._problem(now))
+        place = places.popleft()
+        self._answered.add(place)
+        while self._first in self._answered:
+            self._answered.remove(self._first)
+            self._first += 1
+        return requests[place]
+
+    def _chained(self, messages: tuple[Message, ...]) -> str:
+        """Return the digest of all messages; of those that the last request had too, it is known."""
+        kept = sum(1 for _ in takewhile(lambda pair: pair[0] is pair[1], zip(self._last, messages, strict=False)))
+        del self._chain[kept + 1 :]
+        self._last = messages
+        return extend_chain(self._chain, messages[kept:])[-1]
+
+    def _identity(self, line: RequestLine, messages: str) -> _Identity:
+        return line.digest(), messages, for_model(line.system) if self.knows_system else ""
+
+    def _problem(self, now: RequestLine) -> str:
+        """Name the first difference from the first recorded request without an answer."""
+        if self._first >= len(self._contents.requests):
+            return f"{self._shown}: the recording ends here; the replay asks for one more answer"
+        line = self._contents.requests[self._first]
+        then = replace(line, messages=self._contents.messages_of(self._first))
+        now = now if self.knows_system else replace(now, system=then.system)
+        version = safe_line(self._start.mcpagent, 20)
+        return (
+            f"{self._shown}: the replay parts from the recording (mcpagent {version}) "
+            f"at request {line.number}: {_difference(then, now)}"
+        )
 
     async def aclose(self) -> None:
         pass
 
 
+_DIFFERENCES = {
+    "definitions": "a tool has another definition",
+    "deferred_tools": "another deferred_tools",
+    "purpose": "another purpose",
+    "output": "another form of the answer (output_type)",
+    "tool_choice": "another tool_choice",
+}
+"""By field of a request."""
+
+
 def _difference(then: RequestLine, now: RequestLine) -> str:
-    """The first thing in which two requests differ, in words; "" if they are the same."""
+    """Return the first difference of two requests, in words."""
     if then.tools != now.tools:
         return _other_tools(then.tools, now.tools)
     for place, (one, other) in enumerate(zip(then.messages, now.messages, strict=False)):
-        if one != other:
-            said, says = (safe_line(_words(item), 60) for item in (one, other))
-            what = "question" if one["role"] == other["role"] == "user" else f"message {place + 1}"
+        if message_digest(one) != message_digest(other):
+            said, says = (safe_line(_words(message), 60) for message in (one, other))
+            what = "question" if one.role == other.role == "user" else f"message {place + 1}"
             return f'another {what}: then "{said}", now "{says}"'
     if len(then.messages) != len(now.messages):
         return f"then {len(then.messages)} messages, now {len(now.messages)}"
     if for_model(then.system) != for_model(now.system):
         return "another system prompt"
-    if then.definitions != now.definitions:
-        return "a tool has another definition"
-    if then.deferred_tools != now.deferred_tools:
-        return "another deferred_tools"
-    if then.output != now.output:
-        return "another form of the answer (output_type)"
-    return "another tool_choice" if then.tool_choice != now.tool_choice else ""
+    differ = [words for name, words in _DIFFERENCES.items() if getattr(then, name) != getattr(now, name)]
+    return differ[0] if differ else "it was answered already"
 
 
 def _other_tools(then: Sequence[str], now: Sequence[str]) -> str:
@@ -311,56 +372,6 @@ def _other_tools(then: Sequence[str], now: Sequence[str]) -> str:
     return f"other tools are offered: {'; '.join(parts)}" if parts else "the tools are offered in another order"
 
 
-def _words(message: Document) -> str:
-    texts = [part.get("text") or json.dumps(part, default=str) for part in message["parts"]]
-    return " ".join(str(text) for text in texts)
-
-
-# -- reading ----------------------------------------------------------------------------------------------------------
-
-
-def _read(path: Path) -> _Contents:
-    shown = safe_line(str(path), 120)
-    try:
-        return _parsed(list(_lines(io.BytesIO(read_bounded(path, MAX_BYTES)))), shown)
-    except LargerError:
-        raise ConfigError(f"recording {shown}: larger than {MAX_BYTES // 1_000_000} MB") from None
-    except OSError as error:
-        raise ConfigError(
-            f"recording {shown}: cannot be read: {error.strerror or error}; give a file that --record wrote"
-        ) from None
-
-
-def _lines(file: Any) -> Iterator[tuple[int, Any]]:
-    """Each line's number and document; the last one may be cut off, as a killed run leaves it."""
-    for number, raw in enumerate(file, start=1):
-        try:
-            document = json.loads(raw)
-        except (ValueError, RecursionError):
-            if raw.endswith(b"\n"):
-                yield number, None
-            return
-        yield number, document
-
-
-def _parsed(lines: Sequence[tuple[int, Any]], shown: str) -> _Contents:
-    first = lines[0][1] if lines else None
-    if not isinstance(first, dict) or first.get("type") != "start":
-        what = f'the first line is no start of a recording ("schema": "{SCHEMA}")'
-        raise ConfigError(f"recording {shown}: {what}; give a file that --record wrote")
-    if first.get("schema") != SCHEMA:
-        schema = safe_line(str(first.get("schema")), 60)
-        raise ConfigError(f'recording {shown}: written as "{schema}"; this version of mcpagent reads "{SCHEMA}"')
-    number = 1
-    try:
-        contents = _Contents(read(StartLine, first))
-        as_recorded(_NOTHING, contents.start)
-        for number, line in lines:  # noqa: B007 - said in the error
-            contents.take(line)
-    except (KeyError, TypeError, ValueError, AttributeError, McpAgentError) as error:
-        what = safe_line(f"{type(error).__name__}: {error}", 120)
-        raise ConfigError(f"recording {shown}:{number}: not a line of a recording ({what})") from None
-    return contents
-
-
-_NOTHING = Definition("", None, (), RunOptions(), ToolSources((), (), None, ServerOptions(), False))
+def _words(message: Message) -> str:
+    words = (part.text if isinstance(part, Text) else json.dumps(line_data(part, str)) for part in message.parts)
+    return " ".join(words)

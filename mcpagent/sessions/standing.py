@@ -160,6 +160,9 @@ def programs_to_json(now: Mapping[str, Any], before: Mapping[str, Any]) -> dict[
     return {f"{_PROGRAMS}{name}": now.get(name) for name in names if now.get(name) != before.get(name)}
 
 
+_LATER_FIELDS = ("begun", "known_tools", "saved_tokens")
+"""Fields of a step that sessions of earlier versions lack."""
+
 _SPENT_FIELDS = tuple(item.name for item in fields(Spent))
 _USAGE_FIELDS = tuple(item.name for item in fields(Usage))
 
@@ -210,6 +213,9 @@ def steps_to_json(steps: Sequence[Step], first: int) -> dict[int, Any]:
             "usage": asdict(step.usage),
             "dollars": step.dollars,
             "seconds": round(step.seconds, 3),
+            "begun": round(step.begun, 3),
+            "known_tools": step.known_tools,
+            "saved_tokens": step.saved_tokens,
         }
     return found
 
@@ -220,8 +226,9 @@ def steps_from_json(data: Mapping[int, Any]) -> tuple[Step, ...]:
     offered: tuple[str, ...] = ()
     for place, step in sorted(data.items()):
         offered = offered if step["offered"] is None else tuple(step["offered"])
+        rest = {name: step[name] for name in _LATER_FIELDS if name in step}
         usage, dollars, seconds = Usage(**step["usage"]), step["dollars"], float(step["seconds"])
-        steps.append(Step(place, str(step["model"]), offered, usage, dollars, seconds))
+        steps.append(Step(place, str(step["model"]), offered, usage, dollars, seconds, **rest))
     return tuple(steps)
 
 

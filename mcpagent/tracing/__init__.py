@@ -1,7 +1,5 @@
-"""Traces and metrics of what agents do, for OpenTelemetry or in a file; `traced_agents.py` says where they go."""
+"""Runs as spans and metrics of OpenTelemetry, and as trees of steps (`mcpagent trace show`)."""
 
-from mcpagent.tracing.spans import SpanEvent as SpanEvent
-from mcpagent.tracing.spans import TraceSpan as TraceSpan
 from mcpagent.tracing.traced_agents import Tracing as Tracing
 
-__all__ = ["SpanEvent", "TraceSpan", "Tracing"]
+__all__ = ["Tracing"]

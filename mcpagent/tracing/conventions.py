@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
 from mcpagent.config import ServerConfig
@@ -21,7 +21,9 @@ from mcpagent.models.base import Model, ModelResponse, ResponseStop
 from mcpagent.models.model_settings import ModelSettings
 from mcpagent.text.safe_text import safe_line
 from mcpagent.tools import Tool
-from mcpagent.tracing.spans import Attributes, AttributeValue, TraceSpan
+
+AttributeValue: TypeAlias = str | bool | int | float | tuple[str, ...]
+Attributes: TypeAlias = Mapping[str, AttributeValue]
 
 _PROVIDERS = {
     "azure": "azure.ai.openai",
@@ -198,59 +200,64 @@ def error_type(error: BaseException) -> str:
 
 # -- metrics ----------------------------------------------------------------------------------------------------------
 
-DURATIONS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
-TOKENS = (1, 4, 16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304, 16777216, 67108864)
-INSTRUMENTS: Mapping[str, tuple[str, str, tuple[float, ...]]] = {
-    "gen_ai.client.operation.duration": ("s", "GenAI operation duration.", DURATIONS),
-    "gen_ai.client.token.usage": ("{token}", "Number of input and output tokens used.", TOKENS),
-    "gen_ai.invoke_agent.duration": ("s", "Duration of one answer of an agent.", DURATIONS),
-    "gen_ai.execute_tool.duration": ("s", "Duration of one tool execution.", DURATIONS),
-    "mcp.client.operation.duration": ("s", "Duration of an MCP request, as its sender sees it.", DURATIONS),
-}
-"""Histograms: unit, description, bounds."""
-
-_OF_MODELS = ("gen_ai.provider.name", "gen_ai.request.model", "gen_ai.response.model", "server.address", "server.port")
-_OF_TOOLS = ("gen_ai.tool.name", "gen_ai.tool.type")
-_OF_AGENTS = ("gen_ai.provider.name", "gen_ai.request.model", "gen_ai.agent.name")
-_OF_SERVERS = (
-    "mcp.method.name",
-    "gen_ai.tool.name",
-    "gen_ai.prompt.name",
-    "mcp.protocol.version",
-    "network.transport",
-    "network.protocol.name",
-    "server.address",
-    "server.port",
-)
+_SECONDS = tuple(0.01 * 2**power for power in range(14))
+_TOKENS = tuple(4**power for power in range(14))
+_MODEL = ("gen_ai.provider.name", "gen_ai.request.model")
+_ADDRESS = ("server.address", "server.port")
 
 
 @dataclass(frozen=True, slots=True)
-class SpanMeasure:
-    """One value for the histogram of this name."""
+class Instrument:
+    """A histogram, and the attributes that its values take from their span."""
 
-    name: str
-    value: float
-    attributes: Attributes
+    description: str
+    attributes: tuple[str, ...]
+    unit: str = "s"
+    bounds: tuple[float, ...] = _SECONDS
 
 
-def measures_of(span: TraceSpan) -> Iterator[SpanMeasure]:
-    """What a span that is over adds to the metrics."""
+_REQUEST = ("gen_ai.operation.name", *_MODEL, "gen_ai.response.model", *_ADDRESS)
+_OF_OPERATION = {
+    "chat": "gen_ai.client.operation.duration",
+    "invoke_agent": "gen_ai.invoke_agent.duration",
+    "execute_tool": "gen_ai.execute_tool.duration",
+}
+_OF_SERVERS = "mcp.client.operation.duration"
+INSTRUMENTS: Mapping[str, Instrument] = {
+    "gen_ai.client.operation.duration": Instrument("GenAI operation duration.", (*_REQUEST, "error.type")),
+    "gen_ai.client.token.usage": Instrument(
+        "Number of input and output tokens used.", _REQUEST, unit="{token}", bounds=_TOKENS
+    ),
+    "gen_ai.invoke_agent.duration": Instrument(
+        "Duration of one answer of an agent.", ("gen_ai.operation.name", *_MODEL, "gen_ai.agent.name", "error.type")
+    ),
+    "gen_ai.execute_tool.duration": Instrument(
+        "Duration of one tool execution.",
+        ("gen_ai.operation.name", "gen_ai.tool.name", "gen_ai.tool.type", "error.type"),
+    ),
+    "mcp.client.operation.duration": Instrument(
+        "Duration of an MCP request, as its sender sees it.",
+        (
+            *("gen_ai.operation.name", "mcp.method.name", "gen_ai.tool.name", "gen_ai.prompt.name", "error.type"),
+            *("mcp.protocol.version", "network.transport", "network.protocol.name", *_ADDRESS),
+        ),
+    ),
+}
 
-    def of(*names: str) -> dict[str, AttributeValue]:
-        kept = ("gen_ai.operation.name", "error.type", *names)
-        return {name: span.attributes[name] for name in kept if name in span.attributes}
 
-    match span.attributes.get("gen_ai.operation.name"):
-        case "chat":
-            yield SpanMeasure("gen_ai.client.operation.duration", span.seconds, of(*_OF_MODELS))
-            for kind in ("input", "output"):
-                tokens = span.attributes.get(f"gen_ai.usage.{kind}_tokens")
-                if isinstance(tokens, int) and tokens:
-                    about = {name: value for name, value in of(*_OF_MODELS).items() if name != "error.type"}
-                    yield SpanMeasure("gen_ai.client.token.usage", tokens, about | {"gen_ai.token.type": kind})
-        case "invoke_agent":
-            yield SpanMeasure("gen_ai.invoke_agent.duration", span.seconds, of(*_OF_AGENTS))
-        case "execute_tool":
-            yield SpanMeasure("gen_ai.execute_tool.duration", span.seconds, of(*_OF_TOOLS))
-    if "mcp.method.name" in span.attributes:
-        yield SpanMeasure("mcp.client.operation.duration", span.seconds, of(*_OF_SERVERS))
+def measures_of(span: Attributes, seconds: float) -> Iterator[tuple[str, float, Attributes]]:
+    """Yield the values that a finished span adds to the metrics: instrument, value, attributes."""
+
+    def attributes(instrument: str) -> dict[str, AttributeValue]:
+        return {name: span[name] for name in INSTRUMENTS[instrument].attributes if name in span}
+
+    operation = span.get("gen_ai.operation.name")
+    if (instrument := _OF_OPERATION.get(str(operation))) is not None:
+        yield instrument, seconds, attributes(instrument)
+    if "mcp.method.name" in span:
+        yield _OF_SERVERS, seconds, attributes(_OF_SERVERS)
+    for kind in ("input", "output") if operation == "chat" else ():
+        tokens = span.get(f"gen_ai.usage.{kind}_tokens")
+        if isinstance(tokens, int) and tokens:
+            name = "gen_ai.client.token.usage"
+            yield name, tokens, attributes(name) | {"gen_ai.token.type": kind}

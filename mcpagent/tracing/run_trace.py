@@ -1,4 +1,4 @@
-"""The spans of one run: the run, its requests and calls, what was decided and searched for in between."""
+"""The spans of one run: the run, its requests and calls, and the decisions and searches in between."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from types import TracebackType
-from typing import Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from mcpagent.conversation import INNER
 from mcpagent.events import (
@@ -33,6 +33,8 @@ from mcpagent.tools import Tool
 from mcpagent.tracing.content import SpanContent
 from mcpagent.tracing.conventions import (
     FINISHED,
+    Attributes,
+    AttributeValue,
     asked_attributes,
     call_attributes,
     compacted_attributes,
@@ -46,19 +48,17 @@ from mcpagent.tracing.conventions import (
     spent_attributes,
 )
 from mcpagent.tracing.open_spans import OpenSpan, OpenSpans, current, trace_parent
-from mcpagent.tracing.spans import Attributes, AttributeValue
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import SpanContext
 
 logger = logging.getLogger("mcpagent")
-
-MOST_EVENTS = 100
-"""Of one span; what restarts without an end must not fill the memory."""
-
 
 _T = TypeVar("_T")
 
 
 class _Harmless(AbstractContextManager[_T], Generic[_T]):
-    """What stands around a step, with its own mistakes logged: a run does not fail because it is watched."""
+    """Logs the mistakes of the context manager inside: a run does not fail because it is traced."""
 
     def __init__(self, make: Callable[[], AbstractContextManager[_T]], otherwise: _T) -> None:
         self._make = make
@@ -68,12 +68,12 @@ class _Harmless(AbstractContextManager[_T], Generic[_T]):
     def __enter__(self) -> _T:
         try:
             inside = self._make()
-            given = inside.__enter__()
+            entered = inside.__enter__()
         except Exception:
             logger.exception("tracing failed at the beginning of a step")
             return self._otherwise
         self._inside = inside
-        return given
+        return entered
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -88,73 +88,54 @@ class _Harmless(AbstractContextManager[_T], Generic[_T]):
 
 
 def _nothing(response: ModelResponse) -> None:
-    """For an answer that cannot be noted."""
+    """Take the answer to a request that is not traced."""
 
 
 class Tracer(Protocol):
-    """What the runs of an agent share: where spans go, what is captured, how servers are reached."""
+    """The parts of tracing that all runs of an agent share. Without `content`, spans have no content."""
 
     spans: OpenSpans
     agent_name: str
     content: SpanContent | None
-    """What may be captured of what is said; None: nothing."""
 
     def server_attributes(self, server: str) -> Attributes:
-        """How it is reached."""
+        """Return how a server is reached."""
         ...
 
 
 class RunTrace(RunWatch):
-    """Stands beside one run and makes its spans; `earlier` are links to the run that it goes on with."""
+    """Makes the spans of one run. `earlier` are links to the run that it continues."""
 
-    def __init__(self, tracer: Tracer, run: RunContext[Any], earlier: tuple[tuple[str, str], ...] = ()) -> None:
+    def __init__(self, tracer: Tracer, run: RunContext[Any], earlier: tuple[SpanContext, ...] = ()) -> None:
         self._tracer = tracer
         self._spans = tracer.spans
+        self._content = tracer.content
+        self._context = run
+        self._earlier = earlier
         self._conversation_id = safe_line(run.thread_id, 200)
         self._offer: Attributes = {}
+        self._run: OpenSpan | None = None
         self._request: OpenSpan | None = None
         self._calls: dict[str, OpenSpan] = {}
         self._last_call: OpenSpan | None = None
         self._provider_calls: dict[str, OpenSpan] = {}
-        self._found: dict[str, tuple[int, tuple[str, str]]] = {}
+        self._found: dict[str, tuple[int, SpanContext]] = {}
         """By tool: its rank in the last search that had it, and the span of that search."""
-        self._finished: dict[str, AttributeValue] = {}
-        self._context = run
-        self._earlier = earlier
-        self._run: OpenSpan
 
     def nested(self, run: RunContext[Any], earlier: str) -> RunWatch:  # noqa: ARG002 - it begins with this call
-        """The trace of an agent that is called here, below the call."""
+        """Trace an agent that is called here, below the call."""
         return RunTrace(self._tracer, run)
 
-    # -- what it is around --------------------------------------------------------------------------------------------
+    # -- around the steps ---------------------------------------------------------------------------------------------
 
     def running(self) -> AbstractContextManager[None]:
-        """Makes the run the current span."""
-        return _Harmless(lambda: self._running(), None)
+        """Make the run the current span."""
+        return _Harmless(self._running, None)
 
     @contextmanager
     def _running(self) -> Iterator[None]:
-        self._run = span = self._begin_run()
-        self.trace = trace_parent(span.ids)
-        error = ""
-        try:
-            with current(span):
-                yield
-        except BaseException as raised:
-            error = error_type(raised)
-            self._describe(span, raised)
-            raise
-        finally:
-            for call in self._calls.values():  # cancelled ones have no result
-                self._spans.finish(call)
-            spent = self._context.tally
-            found = spent_attributes(spent.spent) | {"mcpagent.turns": spent.turns}
-            self._spans.finish(span, found | self._finished, error=error)
-
-    def _begin_run(self) -> OpenSpan:
-        run, tracer = self._context, self._tracer
-        name = run.label or tracer.agent_name
+        run, content = self._context, self._content
+        name = run.label or self._tracer.agent_name
         attributes: dict[str, AttributeValue] = {
             "gen_ai.operation.name": "invoke_agent",
             **model_attributes(run.model),
@@ -163,124 +144,133 @@ class RunTrace(RunWatch):
         }
         if name:
             attributes["gen_ai.agent.name"] = safe_line(name, 80)
-        if (content := tracer.content) is not None:
+        if content is not None:
             attributes["gen_ai.input.messages"] = content.messages(run.conversation.messages[-1:])
-        return self._spans.begin(f"invoke_agent {name}".strip(), attributes, links=self._earlier)
+        span = self._spans.begin(f"invoke_agent {name}".strip(), attributes, links=self._earlier)
+        self._run, self.trace = span, trace_parent(span.ids)
+        try:
+            with self._failing(span), current(span):
+                yield
+        finally:
+            for call in self._calls.values():  # cancelled ones have no result
+                self._spans.finish(call)
+            span.late |= spent_attributes(run.tally.spent) | {"mcpagent.turns": run.tally.turns}
+            self._spans.finish(span)
 
     def asking(self, request: ModelRequest, model: Model) -> AbstractContextManager[Callable[[ModelResponse], None]]:
-        """One request, with all that is tried again for it."""
+        """Trace one request, with all its retries."""
         return _Harmless(lambda: self._asking(request, model), _nothing)
 
     @contextmanager
     def _asking(self, request: ModelRequest, model: Model) -> Iterator[Callable[[ModelResponse], None]]:
+        content = self._content
         attributes: dict[str, AttributeValue] = {
             "gen_ai.operation.name": "chat",
             **model_attributes(model),
             "gen_ai.conversation.id": self._conversation_id,
             "gen_ai.request.stream": True,
             **settings_attributes(request.settings),
-            **(self._offer or {"mcpagent.purpose": "summary"}),
+            **({"mcpagent.purpose": "summary"} if request.purpose == "summary" else self._offer),
         }
-        self._offer = {}  # what is asked without an offer is a summary, when a conversation is compacted
-        if (content := self._tracer.content) is not None:
+        if content is not None:
             attributes["gen_ai.input.messages"] = content.messages(request.messages)
             attributes["gen_ai.system_instructions"] = content.system(request.system)
             attributes["gen_ai.tool.definitions"] = content.tools(request.tools)
-        name = f"chat {attributes['gen_ai.request.model']}"
-        self._request = span = self._begin(name, attributes, kind="client")
-        found: dict[str, AttributeValue] = {}
+        self._request = span = self._begin(f"chat {attributes['gen_ai.request.model']}", attributes, kind="client")
 
         def answered(response: ModelResponse) -> None:
-            try:  # a model of somebody's own may give anything
-                found.update(response_attributes(response))
+            try:  # a model of a caller may return anything
+                span.late |= response_attributes(response)
                 if content is not None:
                     reason = FINISHED[response.stop]
-                    found["gen_ai.output.messages"] = content.messages((response.message,), reason)
+                    span.late["gen_ai.output.messages"] = content.messages((response.message,), reason)
             except Exception:
                 logger.exception("tracing failed at an answer")
 
-        error = ""
         try:
-            with current(span):
+            with self._failing(span), current(span):
                 yield answered
-        except BaseException as raised:
-            error = error_type(raised)
-            self._describe(span, raised)
-            raise
         finally:
             for call in self._provider_calls.values():
-                self._spans.finish(call, error=error)
+                call.error = span.error
+                self._spans.finish(call)
             self._provider_calls.clear()
             self._request = None
-            self._spans.finish(span, found, error=error)
+            self._spans.finish(span)
 
     def deciding(self, call: ToolCall) -> AbstractContextManager[None]:
-        """The wait for whoever decides: not in the time of the call."""
+        """Trace the wait for an approval, which is not in the time of the call."""
         return _Harmless(lambda: self._deciding(call), None)
 
     @contextmanager
     def _deciding(self, call: ToolCall) -> Iterator[None]:
-        attributes = {"gen_ai.tool.name": safe_line(call.name, 80), "gen_ai.tool.call.id": safe_line(call.id, 120)}
-        span = self._begin(f"approval {safe_line(call.name, 80)}", attributes, above=self._above(call))
-        error = ""
+        name = safe_line(call.name, 80)
+        attributes = {"gen_ai.tool.name": name, "gen_ai.tool.call.id": safe_line(call.id, 120)}
+        span = self._begin(f"approval {name}", attributes, above=self._above(call))
         try:
-            yield
-        except BaseException as raised:
-            error = error_type(raised)
-            raise
+            with self._failing(span):
+                yield
         finally:
-            self._spans.finish(span, error=error)
+            self._spans.finish(span)
 
     def calling(self, call: ToolCall, tool: Tool) -> AbstractContextManager[None]:
-        """What a call runs; the event of its result says what came of it."""
+        """Trace the work of a call; the event of its result ends the span."""
         return _Harmless(lambda: self._calling(call, tool), None)
 
     @contextmanager
     def _calling(self, call: ToolCall, tool: Tool) -> Iterator[None]:
-        attributes = call_attributes(call.name, call.id)
-        with suppress(Exception):  # the tool's own code says what it asks for
+        attributes: dict[str, AttributeValue] = {}
+        with suppress(Exception):  # code of the tool names the thing that it asks for
             attributes |= asked_attributes(tool, call.arguments)
         if isinstance(server := attributes.get("mcpagent.server"), str):
-            attributes |= self._tracer.server_attributes(server)
-        rank, links = self._found.get(call.name, (0, ("", "")))
+            attributes.update(self._tracer.server_attributes(server))
+        rank, search = self._found.get(call.name, (0, None))
         if rank:
             attributes["mcpagent.search.rank"] = rank
-        if (content := self._tracer.content) is not None:
-            attributes["gen_ai.tool.description"] = content.text(tool.definition.description)
-            attributes["gen_ai.tool.call.arguments"] = content.arguments(call.arguments)
-        name, above = f"execute_tool {safe_line(call.name, 80)}", self._above(call)
-        span = self._begin(name, attributes, above=above, links=(links,) if rank else ())
+        if self._content is not None:
+            attributes["gen_ai.tool.description"] = self._content.text(tool.definition.description)
+            attributes["gen_ai.tool.call.arguments"] = self._content.arguments(call.arguments)
+        links = (search,) if search is not None else ()
+        span = self._begin_call(call, attributes, above=self._above(call), links=links)
         if (other := self._calls.pop(call.id, None)) is not None:  # a model gave two calls one id
             self._spans.finish(other)
         self._calls[call.id] = span
         try:
-            with current(span):
+            with self._failing(span), current(span):
                 yield
-        except BaseException as raised:
-            span.error = error_type(raised)
-            raise
         finally:
             span.stop()
+
+    @contextmanager
+    def _failing(self, span: OpenSpan) -> Iterator[None]:
+        """Note the error that a span ends in. The words of an error may repeat content."""
+        try:
+            yield
+        except BaseException as raised:
+            span.error = error_type(raised)
+            if self._content is not None:
+                span.failure = safe_line(str(raised), 500)
+            raise
 
     def _begin(
         self, name: str, attributes: Attributes, *, above: OpenSpan | None = None, seconds: float = 0.0, **others: Any
     ) -> OpenSpan:
-        """A span below that one, or the run, so many seconds ago; by its clock, so that it is within."""
+        """Begin a span so many seconds ago below another one, or the run: by the clock of that one, to be within."""
         above = above or self._run
-        begun = max(above.now() - int(seconds * 1e9), above.begun)
+        assert above is not None
+        begun = max((above.ended or above.now()) - int(seconds * 1e9), above.begun)
         return self._spans.begin(name, attributes, parent=above.context, begun=begun, **others)
 
+    def _begin_call(self, call: ToolCall | ProviderCall, attributes: Attributes, **others: Any) -> OpenSpan:
+        about = {**call_attributes(call.name, call.id), **attributes}
+        return self._begin(f"execute_tool {safe_line(call.name, 80)}", about, **others)
+
     def _above(self, call: ToolCall) -> OpenSpan | None:
-        """The call whose program makes this one; None for one that the model made."""
+        """Return the call whose program makes this one; None for a call of the model."""
         return self._calls.get(call.id.rpartition(INNER)[0])
 
-    def _describe(self, span: OpenSpan, error: BaseException) -> None:
-        """The words of an error may repeat what was said."""
-        if self._tracer.content is not None:
-            span.failure = safe_line(str(error), 500)
-
     def requested(self, call_id: str, method: str, request_id: str, code: int | None) -> None:
-        """How a call was asked for, the last time if it was asked again."""
+        """Note the MCP request of a call; the last one counts."""
         span = self._calls.get(call_id)
         if span is None or span.attributes.get("mcp.method.name") != method:
             return
@@ -289,19 +279,17 @@ class RunTrace(RunWatch):
         if code is not None:
             span.late["rpc.response.status_code"] = str(code)
 
-    # -- what it hears ------------------------------------------------------------------------------------------------
+    # -- events -------------------------------------------------------------------------------------------------------
 
     def hear(self, event: Event) -> None:
-        """Takes from an event what belongs to a span."""
-        if self.trace:
-            take = _TAKES.get(type(event))
-            if take is not None:
-                take(self, event)
+        """Add an event to the span that it belongs to."""
+        take = _TAKES.get(type(event))
+        if self._run is not None and take is not None:
+            take(self, event)
 
     def _happened(self, name: str, attributes: Attributes) -> None:
-        span = self._request or self._run
-        if len(span.events) < MOST_EVENTS:
-            span.happened(name, attributes)
+        if (span := self._request or self._run) is not None:
+            self._spans.happened(span, name, attributes)
 
     def _take_offer(self, event: RequestSent) -> None:
         self._offer = offer_attributes(event)
@@ -319,63 +307,53 @@ class RunTrace(RunWatch):
         if event.level == "warning":
             self._happened("mcpagent.warning", self._words("mcpagent.text", event.text))
 
-    def _words(self, name: str, text: str) -> Attributes:
-        """What is told of a step may repeat what was said in it."""
-        return {name: self._tracer.content.text(text)} if self._tracer.content is not None else {}
+    def _words(self, name: str, text: str) -> dict[str, AttributeValue]:
+        """Return words that may repeat content as an attribute, if spans may have content."""
+        return {name: self._content.text(text)} if self._content is not None else {}
 
     def _take_provider_start(self, event: ProviderCallStarted) -> None:
         self._provider_calls[event.call.id] = self._begin_provider_call(event.call)
 
     def _take_provider_end(self, event: ProviderCallFinished) -> None:
         span = self._provider_calls.pop(event.call.id, None) or self._begin_provider_call(event.call)
-        self._spans.finish(span, error="tool_error" if event.failed else "")
+        span.error = "tool_error" if event.failed else ""
+        self._spans.finish(span)
 
-    def _take_delta(self, event: TextDelta | ThinkingDelta) -> None:  # noqa: ARG002 - that one came is enough
-        span, name = self._request, "gen_ai.response.time_to_first_chunk"
-        if span is not None and name not in span.late:
-            span.late[name] = (span.now() - span.begun) / 1e9
+    def _begin_provider_call(self, call: ProviderCall) -> OpenSpan:
+        return self._begin_call(call, {"gen_ai.tool.type": "extension"}, above=self._request)
+
+    def _take_delta(self, event: TextDelta | ThinkingDelta) -> None:  # noqa: ARG002 - the first one is enough
+        if (span := self._request) is not None:
+            span.late.setdefault("gen_ai.response.time_to_first_chunk", (span.now() - span.begun) / 1e9)
 
     def _take_result(self, event: ToolCallFinished) -> None:
         call, result = event.call, event.result
         span = self._calls.pop(call.id, None)
-        if span is None:  # it was not run
-            attributes = call_attributes(call.name, call.id)
-            name, above = f"execute_tool {safe_line(call.name, 80)}", self._calls.get(event.parent)
-            span = self._begin(name, attributes, above=above, seconds=result.seconds)
-            span.ended = self._run.now()
-        found: dict[str, AttributeValue] = {}
-        if self._tracer.content is not None:
-            found["gen_ai.tool.call.result"] = self._tracer.content.result(result)
+        if span is None:  # it did not run
+            span = self._begin_call(call, {}, above=self._calls.get(event.parent), seconds=result.seconds)
+        if self._content is not None:
+            span.late["gen_ai.tool.call.result"] = self._content.result(result)
         code = span.late.get("rpc.response.status_code")
         span.error = str(code) if code is not None else result_error(result, is_servers=event.server is not None)
         self._last_call = span
-        self._spans.finish(span, found)
-
-    def _take_search(self, event: ToolsSearched) -> None:
-        """A search that a call made comes right behind its result."""
-        above = self._request or self._last_call or self._run
-        attributes = search_attributes(event)
-        if self._tracer.content is not None:
-            attributes["gen_ai.retrieval.query.text"] = self._tracer.content.text(event.query)
-        ended = above.ended or above.now()
-        begun = max(ended - int(event.seconds * 1e9), above.begun)
-        span = self._spans.begin("retrieval tools", attributes, parent=above.context, begun=begun)
-        span.ended = ended
-        place = (format(span.ids.trace_id, "032x"), format(span.ids.span_id, "016x"))
-        self._found |= {name: (rank, place) for rank, name in enumerate(event.matches, 1)}
         self._spans.finish(span)
 
-    def _begin_provider_call(self, call: ProviderCall) -> OpenSpan:
-        attributes = call_attributes(call.name, call.id) | {"gen_ai.tool.type": "extension"}
-        name, above = f"execute_tool {safe_line(call.name, 80)}", self._request or self._run
-        return self._spans.begin(name, attributes, parent=above.context, begun=self._run.now())
+    def _take_search(self, event: ToolsSearched) -> None:
+        """Add a search; that of a call comes right behind its result."""
+        attributes = search_attributes(event) | self._words("gen_ai.retrieval.query.text", event.query)
+        above = self._request or self._last_call
+        span = self._begin("retrieval tools", attributes, above=above, seconds=event.seconds)
+        span.ended = above.ended if above is not None else None
+        self._found |= {name: (rank, span.ids) for rank, name in enumerate(event.matches, 1)}
+        self._spans.finish(span)
 
     def _take_end(self, event: RunFinished) -> None:
-        self._finished["mcpagent.stop"] = event.stop
+        assert self._run is not None
+        self._run.late["mcpagent.stop"] = event.stop
         if event.pending:
-            self._finished["mcpagent.pending"] = tuple(safe_line(call.tool, 80) for call in event.pending)
-        if self._tracer.content is not None:
-            self._finished["gen_ai.output.messages"] = self._tracer.content.answer(event.answer)
+            self._run.late["mcpagent.pending"] = tuple(safe_line(call.tool, 80) for call in event.pending)
+        if self._content is not None:
+            self._run.late["gen_ai.output.messages"] = self._content.answer(event.answer)
 
 
 _TAKES: Mapping[type, Callable[[RunTrace, Any], None]] = {
@@ -392,4 +370,4 @@ _TAKES: Mapping[type, Callable[[RunTrace, Any], None]] = {
     Notice: RunTrace._take_notice,
     RunFinished: RunTrace._take_end,
 }
-"""What a run's trace takes from each event; from all others nothing."""
+"""The method that takes each event; all others change no span."""

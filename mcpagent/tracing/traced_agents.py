@@ -11,13 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
-from types import NoneType
 from typing import TYPE_CHECKING, Any
 
 from mcpagent.definition import Definition
 from mcpagent.errors import ConfigError
-from mcpagent.events import Emit, Event, ServerConnected, ServerConnecting, ServerFailed
+from mcpagent.events import Emit, Event, ServerConnected, ServerConnecting, ServerFailed, guarded
 from mcpagent.python.argument_checks import expect
 from mcpagent.run import UNWATCHED, RunContext, RunWatch
 from mcpagent.text.known_secrets import without_secrets
@@ -25,11 +23,9 @@ from mcpagent.text.safe_text import safe_line
 from mcpagent.text.secret_shapes import redactor, secrets_in
 from mcpagent.toolsets.sources import AgentSources, OnChange, WrappedSources
 from mcpagent.tracing.content import SpanContent, is_captured
-from mcpagent.tracing.conventions import transport_attributes
+from mcpagent.tracing.conventions import Attributes, AttributeValue, transport_attributes
 from mcpagent.tracing.open_spans import OpenSpan, OpenSpans, link_to
 from mcpagent.tracing.run_trace import RunTrace
-from mcpagent.tracing.spans import Attributes, AttributeValue
-from mcpagent.tracing.trace_file import TraceFile
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
@@ -38,30 +34,26 @@ if TYPE_CHECKING:
 logger = logging.getLogger("mcpagent")
 
 FLUSH_SECONDS = 3.0
-"""So long an agent's end waits for what was not sent yet."""
+"""The end of an agent waits at most so long for spans that were not sent yet."""
 
 
 class Tracing:
     """`Agent(wrappers=[Tracing()])`: its runs as spans of OpenTelemetry, by the GenAI conventions, and as metrics.
 
-    They go to the `TracerProvider` and `MeterProvider` that the program has set up, or to those given; if there are
-    none, nowhere, and cost nothing. `Tracing.from_environment()` sets them up as the standard variables say. With
-    `file` they (also) go there, a line of OTLP JSON each, readable by its user only; what is there is added to. `name`
-    is the agent's.
+    They go to the `TracerProvider` and `MeterProvider` that the program has set up, or to those passed here; without
+    any, nothing is traced, which costs nothing. `Tracing.from_environment()` sets them up as the standard variables
+    say. `name` is the agent's.
 
-    What was said is left out unless OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT is `true`, and has no secrets
-    then: neither has anything else. Raises `ConfigError` for a file that cannot be written, when the agent starts.
+    Content is left out unless OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT is `true`. Spans never have secrets.
     """
 
     def __init__(
         self,
         *,
-        file: str | Path | None = None,
         name: str = "",
         tracer_provider: TracerProvider | None = None,
         meter_provider: MeterProvider | None = None,
     ) -> None:
-        expect("file", file, (str, Path, NoneType), "a path")
         expect("name", name, str, "the agent's name as text")
         for kind, provider in (("tracer", tracer_provider), ("meter", meter_provider)):
             gives = partial(_gives, f"get_{kind}")
@@ -70,9 +62,8 @@ class Tracing:
         self.content = SpanContent(self._redact) if is_captured(os.environ) else None
         self.tracer_provider = tracer_provider
         self.meter_provider = meter_provider
-        self.file = TraceFile(Path(file)) if file is not None else None
         self.problems: tuple[str, ...] = ()
-        """What is wrong with the standard variables, a line each; traces go where they can."""
+        """The mistakes in the standard variables, a line each; traces go where they can."""
         self._flush: Callable[[], None] | None = None
         self._flush_seconds = FLUSH_SECONDS
         self._secrets = frozenset(secrets_in(os.environ))
@@ -80,21 +71,21 @@ class Tracing:
 
     @property
     def goes_somewhere(self) -> bool:
-        """Whether there is a file, or providers of its own."""
-        return any(place is not None for place in (self.file, self.tracer_provider, self.meter_provider))
+        """Whether it has providers of its own."""
+        return self.tracer_provider is not None or self.meter_provider is not None
 
     @classmethod
-    def from_environment(
-        cls, *, file: str | Path | None = None, name: str = "", flush_seconds: float = FLUSH_SECONDS
-    ) -> Tracing:
-        """With providers of its own, as OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_TRACES_EXPORTER and the like say; needs
-        `mcpagent[otel]`. What cannot be is in `problems`; it raises nothing. An agent's end waits at most
-        `flush_seconds` for what was not sent yet."""
+    def from_environment(cls, *, name: str = "", flush_seconds: float = FLUSH_SECONDS) -> Tracing:
+        """Set up providers as OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_TRACES_EXPORTER and their neighbours say.
+
+        Needs `mcpagent[otel]`. Raises nothing: mistakes are in `problems`. The end of an agent waits at most
+        `flush_seconds` for spans that were not sent yet.
+        """
         expect("flush_seconds", flush_seconds, (int, float), "seconds", holds=lambda seconds: 0 <= seconds < 3_600)
         from mcpagent.tracing.otel_setup import providers_from_environment
 
         providers, problems = providers_from_environment(os.environ)
-        tracing = cls(file=file, name=name)
+        tracing = cls(name=name)
         tracing.problems = problems
         if providers is not None:
             tracing.tracer_provider, tracing.meter_provider = providers.tracers, providers.meters
@@ -102,12 +93,10 @@ class Tracing:
         return tracing
 
     def __call__(self, definition: Definition) -> Definition:
-        """The agent with its runs and its servers' connections traced."""
+        """Trace the runs of the agent and the connections of its servers."""
         spans = OpenSpans(
-            file=self.file,
             tracers=self.tracer_provider,
             meters=self.meter_provider,
-            service=os.environ.get("OTEL_SERVICE_NAME", "").strip() or "mcpagent",
             version=sys.modules["mcpagent"].__version__,  # the package is no module that one here may import
             redact=self._redact,
         )
@@ -115,12 +104,12 @@ class Tracing:
         return replace(
             definition,
             sources=_TracedSources(definition.sources, agent),
-            hears=(*definition.hears, agent.hear),
+            hears=(*definition.hears, guarded(agent.hear)),
             watch=agent.watch,
         )
 
     def hide(self, secrets: Sequence[str]) -> None:
-        """From now on no span has these."""
+        """Keep these secrets out of all spans from now on."""
         if not self._secrets.issuperset(secrets):
             self._secrets |= frozenset(secrets)
             self._redact_values = redactor(self._secrets)
@@ -129,13 +118,13 @@ class Tracing:
         return without_secrets(self._redact_values(text))
 
     async def flush(self) -> None:
-        """Sends what was not sent yet, in a bounded time; only by what `from_environment` has set up."""
+        """Send the spans that wait, in a bounded time, if `from_environment` has set up the providers."""
         if self._flush is not None:
             await _within(self._flush, self._flush_seconds)
 
 
 class _TracedAgent:
-    """One agent with this tracing: makes the traces of its runs, and of its servers' connections."""
+    """Traces the runs of one agent, and the connections of its servers."""
 
     def __init__(self, tracing: Tracing, spans: OpenSpans, sources: AgentSources) -> None:
         self.tracing = tracing
@@ -146,7 +135,7 @@ class _TracedAgent:
         self._connecting: dict[str, OpenSpan] = {}
 
     def watch(self, run: RunContext[Any], earlier: str) -> RunWatch:
-        """Begins the trace of a run."""
+        """Begin the trace of a run."""
         try:
             return RunTrace(self, run, link_to(earlier)) if self.spans.is_on else UNWATCHED
         except Exception:
@@ -154,39 +143,36 @@ class _TracedAgent:
             return UNWATCHED
 
     def server_attributes(self, server: str) -> Attributes:
-        """How it is reached, as far as is known."""
+        """Return how a server is reached, as far as it is known."""
         with suppress(Exception):  # a replay has no servers
             servers = self._sources.servers
             return transport_attributes(servers.configs[server], servers.statuses[server].protocol_version)
         return {}
 
     def hear(self, event: Event) -> None:
-        """Connections of servers; all else its run hears."""
-        if isinstance(event, ServerConnecting | ServerConnected | ServerFailed):
-            try:
-                self._hear(event)
-            except Exception:
-                logger.exception("tracing failed at the connection of a server")
+        """Trace the connections of servers."""
+        if not isinstance(event, ServerConnecting | ServerConnected | ServerFailed):
+            return
+        span = self._connecting.pop(event.server, None)
+        match event:
+            case ServerConnecting():
+                self._cancel(span)
+                if self.spans.is_on:
+                    name = safe_line(event.server, 64)
+                    attributes: dict[str, AttributeValue] = {"mcp.method.name": "initialize", "mcpagent.server": name}
+                    attributes |= self.server_attributes(event.server)
+                    self._connecting[event.server] = self.spans.begin(f"initialize {name}", attributes, kind="client")
+            case ServerConnected() if span is not None:
+                span.late |= {"mcpagent.tools.count": event.tools, **self.server_attributes(event.server)}
+                self.spans.finish(span)
+            case ServerFailed() if span is not None:
+                span.error, span.failure = "ServerError", safe_line(event.reason, 300)
+                self.spans.finish(span)
 
-    def _hear(self, event: ServerConnecting | ServerConnected | ServerFailed) -> None:
-        before = self._connecting.pop(event.server, None)
-        if isinstance(event, ServerConnecting):
-            if before is not None:
-                self.spans.finish(before, error="cancelled")
-            if self.spans.is_on:
-                attributes: dict[str, AttributeValue] = {
-                    "mcp.method.name": "initialize",
-                    "mcpagent.server": safe_line(event.server, 64),
-                    **self.server_attributes(event.server),
-                }
-                name = f"initialize {safe_line(event.server, 64)}"
-                self._connecting[event.server] = self.spans.begin(name, attributes, kind="client")
-        elif before is not None and isinstance(event, ServerConnected):
-            attributes = {"mcpagent.tools.count": event.tools, **self.server_attributes(event.server)}
-            self.spans.finish(before, attributes)
-        elif before is not None and isinstance(event, ServerFailed):
-            before.failure = safe_line(event.reason, 300)
-            self.spans.finish(before, error="ServerError")
+    def _cancel(self, span: OpenSpan | None) -> None:
+        if span is not None:
+            span.error = "cancelled"
+            self.spans.finish(span)
 
     def open(self) -> None:
         """Before the agent starts."""
@@ -194,21 +180,17 @@ class _TracedAgent:
             import opentelemetry.trace  # noqa: F401 - what holds the place in a trace
         except ImportError:
             raise ConfigError("tracing needs OpenTelemetry's API; pip install 'mcpagent[otel]'") from None
-        if self.tracing.file is not None:
-            self.tracing.file.open()
 
     async def close(self) -> None:
         """After the agent has ended."""
         for span in self._connecting.values():
-            self.spans.finish(span, error="cancelled")
+            self._cancel(span)
         self._connecting.clear()
-        if self.tracing.file is not None:
-            self.tracing.file.close()
         await self.tracing.flush()
 
 
 class _TracedSources(WrappedSources):
-    """The sources as they are; traces begin before them and end after them."""
+    """The sources, with traces that begin before them and end after them."""
 
     def __init__(self, sources: AgentSources, agent: _TracedAgent) -> None:
         super().__init__(sources, lambda tool: tool)
@@ -216,7 +198,7 @@ class _TracedSources(WrappedSources):
         self._agent = agent
 
     async def open(self, exits: AsyncExitStack, emit: Emit, on_change: OnChange) -> None:
-        """Begins with the servers, and ends with them."""
+        """Begin with the servers, and end with them."""
         self._agent.open()
         exits.push_async_callback(self._agent.close)
         self._agent.tracing.hide(self.inside.secrets)
@@ -237,7 +219,7 @@ def tracing_wanted(environ: Mapping[str, str]) -> bool:
 
 
 async def _within(work: Callable[[], None], seconds: float) -> None:
-    """Does work that may block in a thread that nobody has to wait for."""
+    """Do work that may block, in a thread; wait at most so many seconds for it."""
     loop = asyncio.get_running_loop()
     done = asyncio.Event()
 

@@ -1,21 +1,64 @@
-"""Spans as a tree for people: `mcpagent trace show`."""
+"""Runs as trees of steps, drawn for people: `mcpagent trace show`."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
+from typing import Any
 
+from mcpagent.messages import Spent
 from mcpagent.text.safe_text import safe_line
-from mcpagent.tracing.spans import AttributeValue, TraceSpan
 
 MOST_NAMES = 8
 DEEPEST = 40
 
 
 @dataclass(frozen=True, slots=True)
+class TraceStep:
+    """A run, a request, a call or a search, with the steps below it. None and "" mean: not known, or not there.
+
+    `begun` is in seconds since 1970. `error` is the kind of error, `note` says more in words. A run has a `prompt` and
+    `turns`; a request the names of the tools that it `offered`; a call its `server` and the `rank` of its tool in the
+    search that found it; a search its `query`, the number `found`, and the `matches` that were shown.
+    """
+
+    name: str
+    begun: float | None = None
+    seconds: float | None = None
+    error: str = ""
+    note: str = ""
+    prompt: str = ""
+    turns: int | None = None
+    spent: Spent | None = None
+    offered: tuple[str, ...] | None = None
+    known_tools: int | None = None
+    server: str = ""
+    arguments: Mapping[str, Any] | None = None
+    rank: int | None = None
+    query: str = ""
+    found: int | None = None
+    matches: tuple[str, ...] | None = None
+    steps: tuple[TraceStep, ...] = ()
+
+    @property
+    def ended(self) -> float | None:
+        """The time at which it ended."""
+        return self.begun + self.seconds if self.begun is not None and self.seconds is not None else None
+
+    def walk(self) -> Iterator[TraceStep]:
+        """Yield this step and all below it, in the order of the tree."""
+        waiting = [self]
+        while waiting:
+            step = waiting.pop()
+            yield step
+            waiting += reversed(step.steps)
+
+
+@dataclass(frozen=True, slots=True)
 class Branches:
-    """How the tree is drawn."""
+    """The characters that a tree is drawn with."""
 
     between: str = "├─ "
     last: str = "└─ "
@@ -28,7 +71,7 @@ ASCII_BRANCHES = Branches("|- ", "`- ", "|  ", "-")
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One line: the branches and the name, how long it took, and what there is to say of it. All of it is printable."""
+    """One line: the branches with the name, the duration, and the facts. All of it is printable."""
 
     name: str
     took: str
@@ -36,61 +79,49 @@ class Row:
     failed: bool = False
 
 
-def trace_rows(spans: Sequence[TraceSpan], branches: Branches) -> list[tuple[str, list[Row]]]:
-    """Each trace with its heading, in the order in which they began."""
-    traces: dict[str, list[TraceSpan]] = {}
-    for span in sorted(spans, key=lambda span: (span.begun, -span.ended, span.span_id)):
-        traces.setdefault(span.trace_id, []).append(span)
-    return [(_heading(trace_id, found), [*_rows(found, branches)]) for trace_id, found in traces.items()]
+def trace_rows(runs: Sequence[TraceStep], branches: Branches) -> list[tuple[str, list[Row]]]:
+    """Return the heading and the rows of each run."""
+    return [(_heading(run, number), [*_rows(run, branches)]) for number, run in enumerate(runs, 1)]
 
 
-def _heading(trace_id: str, spans: Sequence[TraceSpan]) -> str:
-    begun, ended = min(span.begun for span in spans), max(span.ended for span in spans)
+def trace_document(step: TraceStep) -> dict[str, Any]:
+    """Return a step as JSON data, without the fields that are not known."""
+    document = asdict(replace(step, steps=()))
+    known = {name: value for name, value in document.items() if value not in (None, "", ())}
+    return known | ({"steps": [trace_document(below) for below in step.steps]} if step.steps else {})
+
+
+def _heading(run: TraceStep, number: int) -> str:
+    steps = [*run.walk()]
+    failed = sum(bool(step.error) for step in steps)
+    facts = [_moment(run.begun), took(run.seconds), f"{len(steps)} steps", f"{failed} failed" if failed else ""]
+    return f"run {number}: {safe_line(run.prompt, 60)}  {', '.join(filter(None, facts))}"
+
+
+def _moment(begun: float | None) -> str:
     try:
-        at = datetime.fromtimestamp(begun / 1e9, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+        return datetime.fromtimestamp(begun, UTC).strftime("%Y-%m-%d %H:%M:%S UTC") if begun else ""
     except (ValueError, OverflowError, OSError):
-        at = "at an unknown time"
-    failed = sum(span.failed for span in spans)
-    errors = f", {failed} failed" if failed else ""
-    return f"trace {safe_line(trace_id, 32)}  {at}  {took((ended - begun) / 1e9)}, {len(spans)} spans{errors}"
+        return ""
 
 
-def _rows(spans: Sequence[TraceSpan], branches: Branches) -> Iterator[Row]:
-    known = {span.span_id for span in spans}
-    below: dict[str, list[TraceSpan]] = {}
-    for span in spans:
-        above = span.parent_id if span.parent_id in known and span.parent_id != span.span_id else ""
-        below.setdefault(above, []).append(span)
-    shown: set[int] = set()
-    # What stands below itself stands below nothing: it is shown after all else.
-    waiting = [(span, "", "") for span in reversed(below.get("", []))]
-    rest = iter(spans)
-    while True:
-        while waiting:
-            span, before, branch = waiting.pop()
-            if id(span) in shown:
-                continue
-            shown.add(id(span))
-            yield Row(
-                f"{before}{branch}{safe_line(span.name, 80)}", took(span.seconds), _about(span, branches), span.failed
-            )
-            inner = before
-            if branch:
-                inner += "   " if branch == branches.last else branches.line
-            children = below.get(span.span_id, [])
-            inner = inner[: DEEPEST * len(branches.line)]
-            waiting += [
-                (child, inner, branches.last if place == 0 else branches.between)
-                for place, child in enumerate(reversed(children))
-            ]
-        left = next((span for span in rest if id(span) not in shown), None)
-        if left is None:
-            return
-        waiting.append((left, "", ""))
+def _rows(run: TraceStep, branches: Branches) -> Iterator[Row]:
+    waiting = [(run, "", "")]
+    while waiting:
+        step, before, branch = waiting.pop()
+        about = f" {branches.dot} ".join(_about(step))
+        yield Row(f"{before}{branch}{safe_line(step.name, 80)}", took(step.seconds), about, bool(step.error))
+        if branch:
+            before += "   " if branch == branches.last else branches.line
+        before = before[: DEEPEST * len(branches.line)]
+        for below in reversed(step.steps):
+            waiting.append((below, before, branches.last if below is step.steps[-1] else branches.between))
 
 
-def took(seconds: float) -> str:
-    """`12 ms`, `1.42 s`, `3 min 2 s`."""
+def took(seconds: float | None) -> str:
+    """Return a duration such as `12 ms`, `1.42 s`, `3 min 2 s`, or "" if it is not known."""
+    if seconds is None:
+        return ""
     if seconds < 0.9995:
         return f"{max(seconds, 0) * 1000:.0f} ms"
     if seconds < 60:
@@ -98,66 +129,46 @@ def took(seconds: float) -> str:
     return f"{int(seconds // 60):,} min {seconds % 60:.0f} s"
 
 
-def _about(span: TraceSpan, branches: Branches) -> str:
-    """What there is to say of a span, of those attributes that a reader looks for first."""
-    links = ", ".join(safe_line(trace_id, 8) for trace_id, _ in span.links if trace_id != span.trace_id)
-    said = [*_of_end(span), *_of_cost(span.attributes), *_of_search(span.attributes), *_of_words(span.attributes)]
-    if links:
-        said.append(f"after {links}")
-    return f" {branches.dot} ".join(said)
+def _about(step: TraceStep) -> Iterator[str]:
+    if step.error:
+        yield f"failed: {safe_line(step.error, 80)}"
+    if step.note:
+        yield safe_line(step.note, 120)
+    if step.server:
+        yield safe_line(step.server, 64)
+    if step.spent is not None:
+        yield from _cost(step.spent)
+    yield from _of_tools(step)
+    if step.rank is not None:
+        yield f"rank {step.rank:,} of its search"
+    if step.query:
+        yield f'"{safe_line(step.query, 80)}"'
+    if step.arguments:
+        yield safe_line(json.dumps(step.arguments, ensure_ascii=False, default=str), 120)
 
 
-def _of_end(span: TraceSpan) -> Iterator[str]:
-    found = span.attributes
-    words = f" ({safe_line(span.failure, 120)})" if span.failure else ""
-    if span.failed:
-        yield f"failed: {_shown(found.get('error.type', 'error'))}{words}"
-    if found.get("mcpagent.purpose") == "summary":
-        yield "a summary, to save room"
-    stop = found.get("mcpagent.stop", "answered")
-    if stop != "answered":
-        yield f"stopped: {_shown(stop)}"
-    if "mcpagent.server" in found and found.get("mcp.method.name") != "initialize":
-        yield _shown(found["mcpagent.server"])
+def _of_tools(step: TraceStep) -> Iterator[str]:
+    if step.turns is not None:
+        yield f"{step.turns:,} {'turn' if step.turns == 1 else 'turns'}"
+    if step.offered is not None:
+        known = f"; {step.known_tools:,} known" if step.known_tools is not None else ""
+        yield f"offered {len(step.offered)}{_names(step.offered)}{known}"
+    if step.spent is not None and step.spent.saved_tokens > 0:
+        yield f"saves {step.spent.saved_tokens:,} tokens"
+    if step.matches is not None:
+        count = f" {step.found:,}" if step.found is not None else ""
+        yield f"found{count}{_names(step.matches)}"
 
 
-def _of_cost(found: Mapping[str, AttributeValue]) -> Iterator[str]:
-    if "gen_ai.usage.input_tokens" in found:
-        cached = found.get("gen_ai.usage.cache_read.input_tokens")
-        kept = f" ({_shown(cached)} cached)" if cached else ""
-        given = found.get("gen_ai.usage.output_tokens", 0)
-        yield f"{_shown(found['gen_ai.usage.input_tokens'])} in{kept}, {_shown(given)} out"
-    if isinstance(cost := found.get("mcpagent.cost.usd"), float) and cost:
-        yield f"${cost:.4f}"
-    if isinstance(turns := found.get("mcpagent.turns"), int):
-        yield f"{turns} {'turn' if turns == 1 else 'turns'}"
+def _cost(spent: Spent) -> Iterator[str]:
+    usage = spent.usage
+    cached = f" ({usage.cache_read_tokens:,} cached)" if usage.cache_read_tokens else ""
+    yield f"{usage.input_tokens:,} in{cached}, {usage.output_tokens:,} out"
+    if spent.dollars:
+        yield f"${spent.dollars:.4f}" if spent.cost_known else f"${spent.dollars:.4f} and more"
 
 
-def _of_words(found: Mapping[str, AttributeValue]) -> Iterator[str]:
-    if (query := found.get("gen_ai.retrieval.query.text")) is not None:
-        yield f'"{safe_line(str(query), 80)}"'
-    if (arguments := found.get("gen_ai.tool.call.arguments")) is not None:
-        yield safe_line(str(arguments), 120)
-
-
-def _of_search(found: Mapping[str, AttributeValue]) -> Iterator[str]:
-    if isinstance(offered := found.get("mcpagent.tools.offered"), tuple):
-        names = ", ".join(safe_line(name, 64) for name in offered[:MOST_NAMES])
-        more = f" and {len(offered) - MOST_NAMES} more" if len(offered) > MOST_NAMES else ""
-        known = found.get("mcpagent.tools.known_count", len(offered))
-        yield f"offered {len(offered)}{f': {names}{more}' if names else ''}; {_shown(known)} known"
-    saved = found.get("mcpagent.tools.saved_tokens")
-    if isinstance(saved, int) and saved > 0:
-        yield f"saves {saved:,} tokens"
-    if "mcpagent.search.found" in found:
-        matches = found.get("mcpagent.search.matches")
-        names = ", ".join(safe_line(name, 64) for name in matches[:MOST_NAMES]) if isinstance(matches, tuple) else ""
-        yield f"found {_shown(found['mcpagent.search.found'])}{f': {names}' if names else ''}"
-    if (count := found.get("mcpagent.tools.count")) is not None:
-        yield f"{_shown(count)} tools"
-    if (rank := found.get("mcpagent.search.rank")) is not None:
-        yield f"rank {_shown(rank)} of its search"
-
-
-def _shown(value: AttributeValue) -> str:
-    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else safe_line(str(value), 80)
+def _names(names: Sequence[str]) -> str:
+    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    shown = ", ".join(safe_line(name, 64) for name in names[:MOST_NAMES])
+    return f": {shown}{more}" if shown else ""

@@ -88,13 +88,6 @@ async def test_a_server_is_told_where_its_call_stands_with_the_state_of_the_call
 
 
 @pytest.mark.slow
-async def test_a_trace_in_a_file_alone_is_told_to_servers_too_and_without_one_nothing_is(tmp_path: Path) -> None:
-    file = tmp_path / "trace.jsonl"
-    meta = await told("http", Tracing(file=file))
-    spans = [
-        json.loads(line)["resourceSpans"][0]["scopeSpans"][0]["spans"][0] for line in file.read_text().splitlines()
-    ]
-    (called,) = [span for span in spans if span["name"] == "execute_tool show_meta"]
-    assert meta["traceparent"] == f"00-{called['traceId']}-{called['spanId']}-01"
+async def test_without_a_trace_servers_are_told_nothing() -> None:
     assert "traceparent" not in await told("http", None)
     assert "traceparent" not in await told("http", Tracing())

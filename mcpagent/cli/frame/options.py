@@ -247,12 +247,6 @@ class Options:
         metavar="FILE",
         help="Take all answers of the model and the tools from a recording: no network, no key, no server.",
     )
-    trace: Path | None = _option(
-        None,
-        metavar="FILE",
-        help="Add to a file what takes how long, what it costs and what was offered, not what is said; mcpagent trace "
-        "show reads it. Traces for OpenTelemetry need no option, but its OTEL_... variables.",
-    )
     sessions: bool = _option(
         True,
         named="--sessions/--no-session",

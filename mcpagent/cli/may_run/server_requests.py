@@ -230,7 +230,9 @@ def sampling_request(params: dict[str, Any]) -> ModelRequest:
     heat = params.get("temperature")
     temperature = heat if isinstance(heat, int | float) and 0 <= heat <= MAX_TEMPERATURE else None
     settings = ModelSettings(max_output_tokens=limit, temperature=temperature)
-    return ModelRequest(for_model(str(params.get("systemPrompt") or "")), tuple(messages), settings=settings)
+    return ModelRequest(
+        for_model(str(params.get("systemPrompt") or "")), tuple(messages), settings=settings, purpose="sampling"
+    )
 
 
 def _words_of(block: dict[str, Any]) -> str:

@@ -37,6 +37,10 @@ def exported(session: KeptSession, form: str, *, redact: Redact = str, now: floa
     """
     if form not in _WRITERS:
         raise InputError(f'export: no format "{safe_line(form, 20)}"; there are {", ".join(FORMS)}')
+    return _WRITERS[form](transcript_of(session, redact=redact, now=now))
+
+
+def transcript_of(session: KeptSession, *, redact: Redact = str, now: float | None = None) -> Transcript:
+    """Return the conversation that the files are made of; its arguments are those of `exported`."""
     known = redactor({*secrets_in(os.environ), *known_values()})
-    exported_at = time.time() if now is None else now
-    return _WRITERS[form](Transcript.of(session, lambda text: redact(known(text)), exported_at))
+    return Transcript.of(session, lambda text: redact(known(text)), time.time() if now is None else now)

@@ -65,6 +65,10 @@ _NEWS = (
 """How what a model is told of its tools and calls begins, where no record of a change stands beside it."""
 
 
+BY_PROVIDER = "run by the provider"
+"""How the words for the state of a call begin that the model's provider ran."""
+
+
 class State(NamedTuple):
     """What became of a call, and the words for it; "" if it just gave a result."""
 
@@ -272,14 +276,19 @@ def _turns(session: KeptSession, standing: Standing, progress: Mapping[str, Call
         yield Turn(number, question, tuple(entries))
 
 
+def calls_run_there(message: Message) -> list[CalledTool]:
+    """Return the calls of an answer that the model's provider ran."""
+    return [_called_there(ran) for ran in ran_at(message.parts, calls_to_come(None)).values()]
+
+
 def _called_there(ran: Ran) -> CalledTool:
     """A call that the model's provider ran, and what came of it."""
     name = f"{ran.call.server}.{ran.call.name}" if ran.call.server else ran.call.name
     call = ToolCall(ran.call.id, name, dict(ran.call.input))
     if ran.outcome is None:
-        return CalledTool(call, None, State("unknown", "run by the provider, without a result"))
+        return CalledTool(call, None, State("unknown", f"{BY_PROVIDER}, without a result"))
     result = ToolResult(call.id, name, (Text(ran.text or ran.outcome),), "failed" if ran.failed else None)
-    return CalledTool(call, result, State("failed" if ran.failed else "done", "run by the provider"))
+    return CalledTool(call, result, State("failed" if ran.failed else "done", BY_PROVIDER))
 
 
 def compacted_words(part: Compacted) -> str:

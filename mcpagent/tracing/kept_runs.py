@@ -1,0 +1,241 @@
+"""The runs of a kept session, and of a recording, as trees of steps."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from mcpagent.conversation import INNER
+from mcpagent.events import ToolsSearched
+from mcpagent.messages import Compacted, Spent, Step, ToolCall, ToolsChanged, ToolsShown
+from mcpagent.recording.recorded_lines import (
+    CallLine,
+    FailureLine,
+    ModelLine,
+    QuestionLine,
+    RequestLine,
+    ResponseLine,
+    StartLine,
+    read_recording,
+)
+from mcpagent.sessions.export.transcript import (
+    BY_PROVIDER,
+    Answered,
+    CalledTool,
+    News,
+    Transcript,
+    Turn,
+    calls_run_there,
+    compacted_words,
+)
+from mcpagent.tracing.tree import DEEPEST, TraceStep
+
+NO_ANSWER = "no answer"
+_PURPOSES = {"summary": "a summary, to save room", "sampling": "asked by a server"}
+
+
+def _run(prompt: str, steps: Sequence[TraceStep]) -> TraceStep:
+    """Return a run of these steps, with the sum of what its requests used."""
+    requests = [step for step in steps if step.offered is not None or step.spent is not None]
+    begun = [step.begun for step in steps if step.begun is not None]
+    ended = [step.ended for step in steps if step.ended is not None]
+    spent = sum((step.spent for step in requests if step.spent is not None), Spent())
+    return TraceStep(
+        "invoke_agent",
+        begun=min(begun, default=None),
+        seconds=max(ended) - min(begun) if begun and ended else None,
+        error=steps[-1].error if steps and steps[-1].name.startswith("chat ") else "",
+        prompt=prompt,
+        turns=sum(step.offered is not None and not step.error for step in steps),
+        spent=spent,
+        steps=tuple(steps),
+    )
+
+
+def _request(model: str, **about: Any) -> TraceStep:
+    first = model.partition(",")[0].strip()
+    return TraceStep(f"chat {first.partition(':')[2] or first}", **about)
+
+
+def _spent(step: Step) -> Spent:
+    return Spent(step.usage, step.dollars or 0.0, step.dollars is not None, saved_tokens=step.saved_tokens)
+
+
+def _ranked(steps: Iterable[TraceStep]) -> Iterator[TraceStep]:
+    """Add to each call the rank that its tool had in the last search with it."""
+    ranks: dict[str, int] = {}
+    for step in steps:
+        rank = ranks.get(step.name.removeprefix("execute_tool "))
+        yield replace(step, rank=rank) if rank is not None else step
+        for search in step.walk():
+            ranks |= {name: place for place, name in enumerate(search.matches or (), 1)}
+
+
+# -- a kept session ---------------------------------------------------------------------------------------------------
+
+
+def session_runs(transcript: Transcript) -> list[TraceStep]:
+    """Return the turns of a session. A session keeps how long a call took, but not when it began."""
+    servers = _servers(transcript)
+    runs = [_run(turn.title, [*_ranked(_turn_steps(turn, servers))]) for turn in transcript.turns]
+    if transcript.ending and runs:
+        runs[-1] = replace(runs[-1], note=transcript.ending)
+    return runs
+
+
+def _servers(transcript: Transcript) -> Mapping[str, str]:
+    """Return the server of each tool that was offered, by name."""
+    tools = [*transcript.standing.beginning.offered]
+    for part in (part for message in transcript.session.messages for part in message.parts):
+        tools += part.added if isinstance(part, ToolsChanged) else ()
+    return {tool.name: tool.server for tool in tools if tool.server is not None}
+
+
+def _turn_steps(turn: Turn, servers: Mapping[str, str]) -> Iterator[TraceStep]:
+    for entry in turn.entries:
+        if isinstance(entry, News):
+            yield from _news_steps(entry)
+            continue
+        calls = [part for part in entry.parts if isinstance(part, CalledTool)]
+        ran_there = [_called(call, servers) for call in calls if call.state.words.startswith(BY_PROVIDER)]
+        yield _answered(entry, ran_there)
+        for call in calls:
+            if not call.state.words.startswith(BY_PROVIDER):
+                yield _called(call, servers)
+
+
+def _news_steps(news: News) -> Iterator[TraceStep]:
+    for part in news.parts:
+        if isinstance(part, ToolsShown):
+            yield TraceStep("retrieval tools", matches=part.names)
+        elif isinstance(part, Compacted):
+            yield TraceStep("compacted", note=compacted_words(part))
+
+
+def _answered(answer: Answered, ran_there: Sequence[TraceStep]) -> TraceStep:
+    step = answer.step
+    if step is None:
+        return _request(answer.model or "unknown", steps=tuple(ran_there))
+    return _request(
+        step.model,
+        begun=step.begun or None,
+        seconds=step.seconds,
+        spent=_spent(step),
+        offered=step.offered,
+        known_tools=step.known_tools or None,
+        steps=tuple(ran_there),
+    )
+
+
+def _called(called: CalledTool, servers: Mapping[str, str]) -> TraceStep:
+    call, result, state = called.call, called.result, called.state
+    shown = [part.names for part in called.changes if isinstance(part, ToolsShown) and call.name == "search_tools"]
+    return TraceStep(
+        f"execute_tool {call.name}",
+        seconds=result.seconds if result is not None and not state.words.startswith(BY_PROVIDER) else None,
+        error=(result.error or "") if result is not None else state.outcome,
+        note=state.words if state.outcome in ("waiting", "unknown") else "",
+        server=servers.get(call.name, ""),
+        arguments=call.arguments,
+        steps=tuple(TraceStep("retrieval tools", matches=names) for names in shown),
+    )
+
+
+# -- a recording ------------------------------------------------------------------------------------------------------
+
+
+def recorded_runs(path: Path) -> list[TraceStep]:
+    """Return the runs of a recording, in the order in which they began. Raises `ConfigError` for other files."""
+    runs = _RecordedRuns()
+    read_recording(path, runs.take)
+    return runs.trees()
+
+
+@dataclass(slots=True)
+class _RecordedRuns:
+    """The lines of a recording so far, by run.
+
+    `requests` are those without an answer, by number. `calls` are those of the last answer without a result, by ID;
+    `inner` are the steps of calls that programs made, by run and the ID of the program's call.
+    """
+
+    model: str = ""
+    prompts: dict[int, str] = field(default_factory=dict[int, str])
+    steps: dict[int, list[TraceStep]] = field(default_factory=lambda: defaultdict(list))
+    requests: dict[int, RequestLine] = field(default_factory=dict[int, RequestLine])
+    calls: dict[int, dict[str, ToolCall]] = field(default_factory=lambda: defaultdict(dict))
+    inner: dict[tuple[int, str], list[TraceStep]] = field(default_factory=lambda: defaultdict(list))
+
+    def take(self, line: Any) -> None:
+        """Add a line."""
+        match line:
+            case StartLine(model=model) | ModelLine(name=model) if model:
+                self.model = model
+            case QuestionLine():
+                self.prompts[line.run] = line.text
+            case RequestLine():
+                self._take_results(line)
+                self.requests[line.number] = line
+            case ResponseLine(response=response) if (request := self.requests.pop(line.number, None)) is not None:
+                known = response.dollars is not None
+                spent = Spent(response.usage, response.dollars or 0.0, known, saved_tokens=request.saved_tokens)
+                there = [_called(ran, {}) for ran in calls_run_there(response.message)]
+                self._take_answer(request, seconds=line.seconds, spent=spent, steps=tuple(there))
+                self.calls[request.run] = {call.id: call for call in response.message.tool_calls}
+            case FailureLine() if (request := self.requests.pop(line.number, None)) is not None:
+                error = str(line.status or line.kind)
+                self._take_answer(request, seconds=line.seconds, error=error, note=line.message)
+            case CallLine():
+                self._take_call(line)
+
+    def _take_answer(self, request: RequestLine, **about: Any) -> None:
+        if request.purpose == "answer":
+            about |= {"offered": request.tools, "known_tools": request.known_tools}
+        else:
+            about.setdefault("note", _PURPOSES[request.purpose])
+        self.steps[request.run].append(_request(self.model, begun=request.time, **about))
+
+    def _take_call(self, line: CallLine) -> None:
+        result, call_id = line.result, line.result.call_id
+        self.calls[line.run].pop(call_id, None)
+        searches = [event for event in line.events if isinstance(event, ToolsSearched)]
+        step = TraceStep(
+            f"execute_tool {result.name}",
+            begun=line.time - result.seconds,
+            seconds=result.seconds,
+            error=result.error or "",
+            server=line.server or "",
+            arguments=line.arguments,
+            spent=line.agents,
+            steps=(*self.inner.pop((line.run, call_id), ()), *map(_search, searches)),
+        )
+        if INNER in call_id and call_id.count(INNER) < DEEPEST:
+            self.inner[line.run, call_id.rpartition(INNER)[0]].append(step)
+        else:
+            self.steps[line.run].append(step)
+
+    def _take_results(self, request: RequestLine) -> None:
+        """Add the calls that did not run, as those that were denied: only their results were recorded."""
+        for result in (result for message in request.messages for result in message.tool_results):
+            if (call := self.calls[request.run].pop(result.call_id, None)) is not None:
+                step = TraceStep(f"execute_tool {call.name}", error=result.error or "", arguments=call.arguments)
+                self.steps[request.run].append(step)
+
+    def trees(self) -> list[TraceStep]:
+        """Put the runs together, with the requests that were not answered."""
+        for request in self.requests.values():
+            self._take_answer(request, error=NO_ANSWER)
+        for (run, _), steps in self.inner.items():
+            self.steps[run] += steps
+        return [
+            _run(self.prompts.get(run, "(resumed)"), [*_ranked(steps)]) for run, steps in sorted(self.steps.items())
+        ]
+
+
+def _search(event: ToolsSearched) -> TraceStep:
+    return TraceStep(
+        "retrieval tools", seconds=event.seconds, query=event.query, found=event.found, matches=event.matches
+    )
