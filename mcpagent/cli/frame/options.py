@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import math
 import os
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import wraps
@@ -15,8 +14,16 @@ from typing import Annotated, Any, Literal, TypeAlias, get_args, get_origin, get
 
 import typer
 
-PLAIN: dict[str, Any] = {"add_completion": False, "rich_markup_mode": None, "pretty_exceptions_enable": False}
-"""For every `typer.Typer`: no markup, no boxes, no tracebacks of its own."""
+PLAIN: dict[str, Any] = {
+    "add_completion": False,
+    "rich_markup_mode": None,
+    "pretty_exceptions_enable": False,
+    "context_settings": {"help_option_names": ["-h", "--help"], "max_content_width": 100},
+}
+"""For every `typer.Typer`: no markup, no boxes, no tracebacks of its own; help pages of at most 100 columns."""
+
+LARGEST = 10**12
+"""The largest number that an option accepts. Help pages show it."""
 
 
 ToolSearchMode: TypeAlias = Literal["auto", "on", "off"]
@@ -184,21 +191,21 @@ class Options:
         usual=100,
         metavar="N",
         min=1,
-        max=sys.maxsize,
+        max=LARGEST,
         help="Answers of the model per question; then one last answer without tools, and exit code 7.",
     )
     max_calls: int | None = _option(
         None,
         metavar="N",
         min=1,
-        max=sys.maxsize,
+        max=LARGEST,
         help="Calls of tools per question, of search_tools and the like not; then one last answer, and exit code 7.",
     )
     context_window: int | None = _option(
         None,
         metavar="TOKENS",
         min=1_000,
-        max=sys.maxsize,
+        max=LARGEST,
         help="What the model takes, where it is not known or is to be less: from 80 % of it on, a conversation is made "
         "shorter.",
     )
@@ -207,14 +214,14 @@ class Options:
         usual=10_000,
         metavar="TOKENS",
         min=0,
-        max=sys.maxsize,
+        max=LARGEST,
         help="A tool's result of more is kept beside the conversation, and read by the model in pieces; 0: never.",
     )
     max_tokens: int | None = _option(
         None,
         metavar="N",
         min=1,
-        max=sys.maxsize,
+        max=LARGEST,
         help="No further request or call once the answer took so many tokens, in and out; what there is is the answer, "
         "and exit code 7.",
     )
