@@ -19,6 +19,7 @@ ORDER = (
     "errors",
     "python",
     "text",
+    "json_schema",
     "messages",
     "limits",
     "approval",

@@ -34,7 +34,7 @@ LOADED_LATE = (
     "mcpagent.search.shared",
     "mcpagent.search.saved",
     "mcpagent.sessions.sqlite",
-    "mcpagent.toolsets.json_schema.misfits",
+    "mcpagent.json_schema.misfits",
     "prompt_toolkit",
     "rapidfuzz.process",
     "resource",

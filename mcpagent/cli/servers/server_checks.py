@@ -14,11 +14,11 @@ from urllib.parse import urlsplit
 
 from mcpagent.config import ServerConfig
 from mcpagent.config.literals import literal_secrets
+from mcpagent.json_schema.schema_form import UncheckedError, usable
 from mcpagent.messages import ToolDefinition
 from mcpagent.models.tool_changes_in_history import RESERVED_NAMES, SUBMIT_TOOL
 from mcpagent.text.for_model import for_model
 from mcpagent.text.safe_text import safe_line
-from mcpagent.toolsets.json_schema.schema_form import UncheckedError, usable
 
 LONGEST_DESCRIPTION = 6_000
 

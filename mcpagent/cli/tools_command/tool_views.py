@@ -13,6 +13,7 @@ from mcpagent.cli.frame.error_lines import did_you_mean
 from mcpagent.cli.frame.figures import age, counted
 from mcpagent.cli.screen.lines import behind_bar, column, reason
 from mcpagent.cli.screen.terminal import Glyphs
+from mcpagent.json_schema.parts import properties_of, required_of
 from mcpagent.messages import ToolDefinition
 from mcpagent.search import Match, SearchResult
 from mcpagent.search.learning import Use
@@ -69,11 +70,9 @@ def detail_lines(tool: ToolDefinition, width: int, glyphs: Glyphs) -> list[Text]
         Text.assemble((safe_line(tool.name, 64), "tool"), ("   " + ", ".join(facts), "dim")),
         *behind_bar(safe_text(tool.description).strip(), glyphs, width),
     ]
-    properties = tool.parameters.get("properties")
-    if not isinstance(properties, Mapping) or not properties:
+    properties, needed = properties_of(tool.parameters), required_of(tool.parameters)
+    if not properties:
         return [*lines, Text("no parameters", "dim")]
-    required = tool.parameters.get("required")
-    needed = set(required) if isinstance(required, list) else set()
     lines.append(Text(""))
     for name, schema in properties.items():
         lines.append(_parameter_line(str(name), schema, name in needed, width))

@@ -14,6 +14,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from mcpagent.json_schema.parts import merged_schema, referred
 from mcpagent.models.wire_values import json_text
 
 
@@ -129,7 +130,7 @@ class _SubsetWriter:
         if "$ref" in left:
             return self._referring(left, depth, within)
         if "allOf" in left:
-            return self.write(self._joined(left), depth, within)
+            return self.write(merged_schema(left, self.root), depth, within)
         description = str(left.pop("description", "") or "")
         written = self._typed(left, depth)
         if left:
@@ -151,34 +152,10 @@ class _SubsetWriter:
         return self.write({**self._target(reference), **left}, depth + 1, within or reference)
 
     def _target(self, reference: str) -> Mapping[str, Any]:
-        found: Any = self.root
-        if not reference.startswith("#/"):
-            raise _BeyondError
-        for step in reference.removeprefix("#/").split("/"):
-            found = found.get(step.replace("~1", "/").replace("~0", "~")) if isinstance(found, Mapping) else None
+        found = referred(self.root, reference)
         if not isinstance(found, Mapping):
             raise _BeyondError
         return found
-
-    def _joined(self, left: dict[str, Any]) -> dict[str, Any]:
-        """What `allOf` names as one schema; only objects, or one thing said in pieces, can be joined."""
-        whole: dict[str, Any] = {name: rule for name, rule in left.items() if name != "allOf"}
-        for part in left["allOf"]:
-            if not isinstance(part, Mapping):
-                raise _BeyondError
-            for _ in range(self.subset.most_depth):
-                if "$ref" in part:
-                    part = {**self._target(str(part["$ref"])), **{k: v for k, v in part.items() if k != "$ref"}}
-            for name, rule in part.items():
-                if name == "properties" and "properties" in whole:
-                    whole["properties"] = {**whole["properties"], **rule}
-                elif name == "required" and "required" in whole:
-                    whole["required"] = [*dict.fromkeys([*whole["required"], *rule])]
-                elif name in whole and whole[name] != rule and name not in _NOTES | {"description"}:
-                    raise _BeyondError
-                else:
-                    whole.setdefault(name, rule)
-        return whole
 
     def _typed(self, left: dict[str, Any], depth: int) -> dict[str, Any]:
         """Takes what can be said out of `left`."""
