@@ -5,17 +5,16 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, get_args
 from urllib.parse import unquote, urlsplit, urlunsplit
 
-from mcpagent.config.config_documents import Document, shown_value
+from mcpagent.config.config_documents import Document, entry_values, shown_value
 from mcpagent.config.jsonc import ValuePath
 from mcpagent.config.permissions import APPROVALS
-from mcpagent.config.sign_in_entries import BY_PERSON, SIGN_IN_TEXTS, sign_in_problem, sign_in_values
+from mcpagent.config.sign_in_entries import BY_PERSON, KEY_OF_SIGN_IN, SIGN_IN_TEXTS, folded, sign_in_problem
 from mcpagent.config.spellings import KEY_OF_SPELLING, SECONDS_KEYS, TRANSPORTS
 from mcpagent.config.values import Approval, Era, Grant, LogLevel, ServerConfig, SignInConfig, TransportName
 from mcpagent.config.variables import UnusableError, Variables, expand, read_env_file
@@ -33,16 +32,17 @@ def read_server(
     Raises `UnusableError` for what others with the same file need not have, such as a variable, and `ConfigError` for
     a mistake in the file.
     """
-    values, keys = _known_values(entry, path, document)
+    values, places = entry_values(entry, path, document, KEY_OF_SPELLING)
+    _refuse_two_timeouts(values, places, document)
     variables = replace(variables, told={})
-    place = {key: (*path, spelling) for key, spelling in keys.items()}
-    reader = _Reader(document, variables, values, place, path)
-    disabled = reader.boolean("disabled") or not reader.boolean("enabled", default=True)
+    reader = _Reader(document, variables, values, places, path)
+    disabled = reader.boolean("disabled") or not (reader.boolean("enabled") if "enabled" in values else True)
     source = document.place(path, column=False) if document.text else ""
     if disabled:
         # Its variables need not be set, so nothing more of it is read.
-        about = reader.plain("description")
-        return ServerConfig(name, disabled=True, description=about, source=source, written=entry)
+        about = values.get("description")
+        description = about if isinstance(about, str) else ""
+        return ServerConfig(name, disabled=True, description=description, source=source, written=entry)
     command, url = reader.string("command"), reader.string("url")
     if bool(command) == bool(url):
         what = 'has both "command" and' if command else 'has neither "command" nor'
@@ -54,70 +54,37 @@ def read_server(
         headers.setdefault("Authorization", bearer)
     if url:
         whole = url
-        url, credentials = _checked_url(whole, place.get("url", path), document)
+        url, credentials = _checked_url(whole, places.get("url", path), document)
         if credentials and not any(key.lower() == "authorization" for key in headers):
             headers["Authorization"] = credentials
         if whole in variables.told and whole != url:
             shown, _, after = variables.told[whole].partition("@")
             variables.told.update({url: f"{shown.partition('://')[0]}://{after}", credentials: f"Basic {shown}"})
+    found = reader.read(_SERVER_READERS)
+    found |= {"env": reader.env_file() | reader.string_map("env"), **reader.timeouts(found)}
+    if command:
+        found.setdefault("cwd", document.runs_in)
     return ServerConfig(
         name=name,
         command=command,
-        args=reader.strings("args"),
-        env=reader.env_file() | reader.string_map("env"),
-        cwd=reader.folder("cwd") or (document.runs_in if command else ""),
         url=url,
         headers=headers,
         transport=transport,
-        description=reader.string("description"),
-        required=reader.boolean("required"),
-        enabled_tools=reader.strings("enabled_tools"),
-        disabled_tools=reader.strings("disabled_tools"),
-        always_load=reader.globs("always_load"),
-        eager=reader.boolean("eager"),
-        safe_to_repeat=reader.globs("safe_to_repeat"),
-        trust_hints=reader.boolean("trust_hints"),
-        approval=reader.approval(),
-        max_message_bytes=reader.bytes("max_message_bytes"),
-        large_result_tokens=reader.tokens("large_result_tokens"),
-        log_level=reader.choice("log_level", get_args(LogLevel)),
-        elicitation=reader.boolean("elicitation"),
-        sampling=reader.boolean("sampling"),
-        roots=reader.folders("roots"),
         sign_in=sign_in,
-        era=reader.choice("era", get_args(Era)) or "auto",
         source=source,
         written=entry,
         told=variables.told,
-        **reader.all_seconds(),
+        **found,
     )
 
 
-_SAME = dict.fromkeys(("timeout", "timeout_seconds"), ("timeout", "timeout_seconds"))
-"""Keys that are two names of one thing, besides their own spellings."""
-
-
-def _known_values(entry: dict[str, Any], path: ValuePath, document: Document) -> tuple[dict[str, Any], dict[str, str]]:
-    """Our keys -> values, and our keys -> the spelling found. Keys of other clients are passed over, typos are not."""
-    values: dict[str, Any] = {}
-    spellings: dict[str, str] = {}
-    for written, value in entry.items():
-        key = KEY_OF_SPELLING.get(written)
-        if key is None:
-            continue
-        # "timeout" is a key of its own because its unit is guessed.
-        other = next((name for name in _SAME.get(key, (key,)) if name in values), None)
-        if other is not None:
-            what = f'"{spellings[other]}" and "{written}" are two names of one thing; keep one of them'
-            raise document.error((*path, written), what)
-        values[key], spellings[key] = value, written
-    for written in entry:
-        if written in KEY_OF_SPELLING:
-            continue
-        near = get_close_matches(written, list(KEY_OF_SPELLING), n=1, cutoff=0.8)
-        if near and KEY_OF_SPELLING[near[0]] not in values:
-            raise document.error((*path, written), f'unknown key "{safe_line(written, 60)}"; did you mean "{near[0]}"?')
-    return values, spellings
+def _refuse_two_timeouts(values: Mapping[str, Any], places: Mapping[str, ValuePath], document: Document) -> None:
+    """ "timeout" is a key of its own because its unit is guessed. Raises `ConfigError` if both keys are there."""
+    both = [key for key in values if key in ("timeout", "timeout_seconds")]
+    if len(both) > 1:
+        first, second = (places[key] for key in both)
+        what = f'"{first[-1]}" and "{second[-1]}" are two names of one thing; keep one of them'
+        raise document.error(second, what)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,13 +100,13 @@ class _Reader:
     def place(self, key: str) -> ValuePath:
         return self.places.get(key, (*self.path, key))
 
-    def plain(self, key: str) -> str:
-        value = self.values.get(key)
-        return value if isinstance(value, str) else ""
+    def read(self, readers: Mapping[str, Callable[[_Reader, str], Any]]) -> dict[str, Any]:
+        """The values of these keys, without those that say nothing."""
+        found = {key: reader(self, key) for key, reader in readers.items() if key in self.values}
+        return {key: value for key, value in found.items() if value not in (None, "")}
 
     def string(self, key: str) -> str:
-        value = self.values.get(key)
-        return "" if value is None else self.expanded(value, self.place(key))
+        return self.expanded(self.values[key], self.place(key)) if key in self.values else ""
 
     def expanded(self, value: Any, place: ValuePath) -> str:
         if not isinstance(value, str):
@@ -151,17 +118,13 @@ class _Reader:
         return text
 
     def strings(self, key: str) -> tuple[str, ...]:
-        value = self.values.get(key)
-        if value is None:
-            return ()
+        value = self.values.get(key, ())
         if not isinstance(value, Sequence) or isinstance(value, str):
             raise self.document.error(self.place(key), f"expected a list of strings, got {shown_value(value)}")
         return tuple(self.expanded(item, (*self.place(key), index)) for index, item in enumerate(value))
 
     def string_map(self, key: str) -> dict[str, str]:
-        value = self.values.get(key)
-        if value is None:
-            return {}
+        value = self.values.get(key, {})
         if not isinstance(value, Mapping):
             raise self.document.error(self.place(key), f"expected an object of strings, got {shown_value(value)}")
         result: dict[str, str] = {}
@@ -205,24 +168,22 @@ class _Reader:
         base = self.document.folder
         return tuple(os.path.abspath(base / Path(value).expanduser()) for value in self.strings(key))
 
-    def boolean(self, key: str, *, default: bool = False) -> bool:
-        value = self.values.get(key, default)
+    def boolean(self, key: str) -> bool:
+        value = self.values.get(key, False)
         if not isinstance(value, bool):
             raise self.document.error(self.place(key), f"expected true or false, got {shown_value(value)}")
         return value
 
     def globs(self, key: str) -> tuple[str, ...]:
         """A list of globs, or true for everything."""
-        value = self.values.get(key)
+        value = self.values[key]
         if isinstance(value, bool):
             return ("*",) if value else ()
         return self.strings(key)
 
-    def approval(self) -> tuple[tuple[str, Approval], ...]:
+    def approval(self, key: str) -> tuple[tuple[str, Approval], ...]:
         """(glob, approval) as written; one word is for every tool."""
-        value = self.values.get("approval")
-        if value is None:
-            return ()
+        value = self.values[key]
         rules = value if isinstance(value, Mapping) else {"*": value}
         return tuple((str(glob), self._approval(word, glob)) for glob, word in rules.items())
 
@@ -234,26 +195,24 @@ class _Reader:
             raise self.document.error(place, f"expected allow, ask or deny, got {shown_value(word)}")
         return found
 
-    def choice(self, key: str, known: Sequence[Any]) -> Any:
-        """One of the known strings; None if nothing is said."""
-        value = self.string(key)
+    def choice(self, key: str) -> str:
+        """One of the known strings."""
+        value, known = self.string(key), _CHOICES[key]
         if value and value not in known:
             what = f'"{safe_line(value, 40)}" is not one of {", ".join(known)}'
             raise self.document.error(self.place(key), what)
-        return value or None
+        return value
 
     def bytes(self, key: str) -> int:
-        value = self.values.get(key, ServerConfig("").max_message_bytes)
+        value = self.values[key]
         if not isinstance(value, int) or isinstance(value, bool) or not 4096 <= value <= MAX_MESSAGE_BYTES:
             what = f"expected bytes between 4096 and {MAX_MESSAGE_BYTES}, got {shown_value(value)}"
             raise self.document.error(self.place(key), what)
         return value
 
-    def tokens(self, key: str) -> int | dict[str, int] | None:
-        """A number of tokens, 0 too, for all tools or by glob; None if nothing is said."""
-        value = self.values.get(key)
-        if value is None:
-            return None
+    def tokens(self, key: str) -> int | dict[str, int]:
+        """A number of tokens, 0 too, for all tools or by glob."""
+        value = self.values[key]
         if isinstance(value, Mapping):
             return {str(glob): self._tokens(number, (*self.place(key), glob)) for glob, number in value.items()}
         return self._tokens(value, self.place(key))
@@ -293,41 +252,34 @@ class _Reader:
             raise self.document.error(place, 'is for a server with "url"; a program gets its keys by "env"')
         if any(name.lower() == "authorization" for name in self.string_map("headers")):
             raise self.document.error(place, "stands beside an Authorization header; keep one of them")
-        values, places = sign_in_values(value, place, self.document)
+        values, places = entry_values(value, place, self.document, KEY_OF_SIGN_IN, folded)
         inner = replace(self, values=values, places=places, path=place)
-        config = SignInConfig(
-            grant=inner.choice("grant", get_args(Grant)) or "authorization_code",
-            private_key_file=inner.folder("private_key_file"),
-            token_file=inner.folder("token_file"),
-            scopes=inner.words("scopes"),
-            callback_port=inner.port("callback_port"),
-            proof_of_possession=inner.boolean("proof_of_possession") if "proof_of_possession" in values else None,
-            **{key: inner.string(key) for key in SIGN_IN_TEXTS},
-        )
+        config = SignInConfig(**inner.read(_SIGN_IN_READERS))
         if problem := sign_in_problem(config):
             raise self.document.error(place, problem)
         return config, ""
 
     def words(self, key: str) -> tuple[str, ...]:
         """A list of words, or one text with spaces between them."""
-        value = self.values.get(key)
-        return tuple(self.string(key).split()) if isinstance(value, str) else self.strings(key)
+        return tuple(self.string(key).split()) if isinstance(self.values[key], str) else self.strings(key)
 
     def port(self, key: str) -> int:
-        value = self.values.get(key, 0)
+        value = self.values[key]
         if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= 65_535:
             raise self.document.error(self.place(key), f"expected a port, 1 to 65535, got {shown_value(value)}")
         return value
 
-    def all_seconds(self) -> dict[str, Any]:
-        found = {key: self.seconds(key) for key in SECONDS_KEYS if key in self.values}
-        if "timeout" in self.values and "timeout_seconds" not in found:
+    def timeouts(self, found: Mapping[str, Any]) -> dict[str, float]:
+        """The timeouts that follow from the others."""
+        timeout = found.get("timeout_seconds")
+        if "timeout" in self.values:
             # Clients disagree on the unit of the bare key; nobody waits 1000 seconds, nor 999 milliseconds.
-            value = self.seconds("timeout", highest=86_400_000.0)
-            found["timeout_seconds"] = value / 1000 if value >= 1000 else value
-        if "timeout_seconds" in found and "total_timeout_seconds" not in found:
-            found["total_timeout_seconds"] = max(found["timeout_seconds"], ServerConfig("").total_timeout_seconds)
-        return found
+            timeout = self.seconds("timeout", highest=86_400_000.0)
+            timeout = timeout / 1000 if timeout >= 1000 else timeout
+        if timeout is None:
+            return {}
+        total = max(timeout, ServerConfig("").total_timeout_seconds)
+        return {"timeout_seconds": timeout, "total_timeout_seconds": found.get("total_timeout_seconds", total)}
 
     def seconds(self, key: str, highest: float = 86_400.0) -> float:
         value = self.values[key]
@@ -336,6 +288,34 @@ class _Reader:
             what = f"expected seconds between 0.1 and {highest:.0f}, got {shown_value(value)}"
             raise self.document.error(self.place(key), what)
         return float(value)
+
+
+_CHOICES: Mapping[str, Sequence[str]] = {
+    "log_level": get_args(LogLevel),
+    "era": get_args(Era),
+    "grant": get_args(Grant),
+}
+_SERVER_READERS: Mapping[str, Callable[[_Reader, str], Any]] = {
+    **dict.fromkeys(("required", "eager", "trust_hints", "elicitation", "sampling"), _Reader.boolean),
+    **dict.fromkeys(("args", "enabled_tools", "disabled_tools"), _Reader.strings),
+    **dict.fromkeys(("always_load", "safe_to_repeat"), _Reader.globs),
+    **dict.fromkeys(SECONDS_KEYS, _Reader.seconds),
+    **dict.fromkeys(("log_level", "era"), _Reader.choice),
+    "description": _Reader.string,
+    "cwd": _Reader.folder,
+    "roots": _Reader.folders,
+    "approval": _Reader.approval,
+    "max_message_bytes": _Reader.bytes,
+    "large_result_tokens": _Reader.tokens,
+}
+_SIGN_IN_READERS: Mapping[str, Callable[[_Reader, str], Any]] = {
+    **dict.fromkeys(SIGN_IN_TEXTS, _Reader.string),
+    **dict.fromkeys(("private_key_file", "token_file"), _Reader.folder),
+    "grant": _Reader.choice,
+    "scopes": _Reader.words,
+    "callback_port": _Reader.port,
+    "proof_of_possession": _Reader.boolean,
+}
 
 
 def _checked_url(url: str, path: ValuePath, document: Document) -> tuple[str, str]:
