@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, get_args
@@ -16,7 +16,7 @@ from mcpagent.config.jsonc import ValuePath
 from mcpagent.config.permissions import APPROVALS
 from mcpagent.config.sign_in_entries import BY_PERSON, KEY_OF_SIGN_IN, SIGN_IN_TEXTS, folded, sign_in_problem
 from mcpagent.config.spellings import KEY_OF_SPELLING, SECONDS_KEYS, TRANSPORTS
-from mcpagent.config.values import Approval, Era, Grant, LogLevel, ServerConfig, SignInConfig, TransportName
+from mcpagent.config.values import Era, Grant, LogLevel, ServerConfig, SignInConfig, TransportName
 from mcpagent.config.variables import UnusableError, Variables, expand, read_env_file
 from mcpagent.errors import ConfigError
 from mcpagent.text.safe_text import safe_line
@@ -35,15 +35,15 @@ def read_server(
     values, places = entry_values(entry, path, document, KEY_OF_SPELLING)
     _refuse_two_timeouts(values, places, document)
     variables = replace(variables, told={})
-    reader = _Reader(document, variables, values, places, path)
-    disabled = reader.boolean("disabled") or not (reader.boolean("enabled") if "enabled" in values else True)
+    reader = _Reader(document, variables, values, places, _SERVER_KINDS)
+    disabled = reader.value("disabled", default=False) or not reader.value("enabled", default=True)
     source = document.place(path, column=False) if document.text else ""
     if disabled:
         # Its variables need not be set, so nothing more of it is read.
         about = values.get("description")
         description = about if isinstance(about, str) else ""
         return ServerConfig(name, disabled=True, description=description, source=source, written=entry)
-    command, url = reader.string("command"), reader.string("url")
+    command, url = reader.value("command"), reader.value("url")
     if bool(command) == bool(url):
         what = 'has both "command" and' if command else 'has neither "command" nor'
         raise document.error(path, f'{what} "url"; give exactly one of them')
@@ -60,10 +60,11 @@ def read_server(
         if whole in variables.told and whole != url:
             shown, _, after = variables.told[whole].partition("@")
             variables.told.update({url: f"{shown.partition('://')[0]}://{after}", credentials: f"Basic {shown}"})
-    found = reader.read(_SERVER_READERS)
-    found |= {"env": reader.env_file() | reader.string_map("env"), **reader.timeouts(found)}
-    if command:
-        found.setdefault("cwd", document.runs_in)
+    found = reader.read(*_AS_THEY_ARE) | reader.timeouts()
+    if isinstance(approval := reader.value("approval", {}), str):
+        approval = {"*": approval}
+    # A relative folder is meant from the file's.
+    roots = [os.path.abspath(document.folder / Path(root).expanduser()) for root in reader.value("roots", ())]
     return ServerConfig(
         name=name,
         command=command,
@@ -74,6 +75,10 @@ def read_server(
         source=source,
         written=entry,
         told=variables.told,
+        env=reader.environment(),
+        cwd=reader.value("cwd") or (document.runs_in if command else ""),
+        roots=tuple(roots),
+        approval=tuple((glob, APPROVALS[word]) for glob, word in approval.items()),
         **found,
     )
 
@@ -88,6 +93,75 @@ def _refuse_two_timeouts(values: Mapping[str, Any], places: Mapping[str, ValuePa
 
 
 @dataclass(frozen=True, slots=True)
+class _Kind:
+    """A kind of value: its name in an error line, the types, the kind of what a list or an object holds, the bounds of
+    a number, and the words that a text may be before variables are expanded (none: any)."""
+
+    words: str
+    types: tuple[type, ...]
+    inner: _Kind | None = None
+    bounds: tuple[float, float] = (-math.inf, math.inf)
+    choices: Collection[str] = ()
+
+    def fits(self, value: Any) -> bool:
+        if isinstance(value, bool) or not isinstance(value, self.types):
+            return isinstance(value, bool) and bool in self.types
+        if isinstance(value, int | float):
+            return self.bounds[0] <= value <= self.bounds[1]
+        return not (self.choices and isinstance(value, str)) or value in self.choices
+
+
+_LISTS = (list, tuple)
+_TEXT = _Kind("a string", (str,))
+_FLAG = _Kind("true or false", (bool,))
+_TEXTS = _Kind("a list of strings", _LISTS, _TEXT)
+_TEXT_OR_TEXTS = _Kind("a list of strings", (*_LISTS, str), _TEXT)
+_GLOBS = _Kind("a list of strings", (*_LISTS, bool), _TEXT)
+_TEXTS_BY_NAME = _Kind("an object of strings", (Mapping,), _TEXT)
+_SECONDS = _Kind("seconds between 0.1 and 86400", (int, float), bounds=(0.1, 86_400))
+_TIMEOUT = _Kind("seconds between 0.1 and 86400000", (int, float), bounds=(0.1, 86_400_000))
+_BYTES = _Kind(f"bytes between 4096 and {MAX_MESSAGE_BYTES}", (int,), bounds=(4096, MAX_MESSAGE_BYTES))
+_PORT = _Kind("a port, 1 to 65535", (int,), bounds=(0, 65_535))
+_TOKENS = _Kind("a number of tokens, or 0, or an object of these by tool", (int,), bounds=(0, math.inf))
+_TOKENS_BY_TOOL = replace(_TOKENS, types=(int, Mapping), inner=_TOKENS)
+_WORD = _Kind("allow, ask or deny", (str,), choices=APPROVALS)
+_WORDS = replace(_WORD, types=(str, Mapping), inner=_WORD)
+_WRITTEN_SIGN_IN = _Kind("an object", (bool, str, Mapping))
+
+_SERVER_KINDS: Mapping[str, _Kind] = {
+    **dict.fromkeys(("disabled", "enabled", "required", "eager", "trust_hints", "elicitation", "sampling"), _FLAG),
+    **dict.fromkeys(("command", "url", "description", "transport", "log_level", "era", "cwd", "env_file"), _TEXT),
+    **dict.fromkeys(("args", "enabled_tools", "disabled_tools", "roots"), _TEXTS),
+    **dict.fromkeys(("always_load", "safe_to_repeat"), _GLOBS),
+    **dict.fromkeys(("env", "headers"), _TEXTS_BY_NAME),
+    **dict.fromkeys(SECONDS_KEYS, _SECONDS),
+    "timeout": _TIMEOUT,
+    "max_message_bytes": _BYTES,
+    "large_result_tokens": _TOKENS_BY_TOOL,
+    "approval": _WORDS,
+    "sign_in": _WRITTEN_SIGN_IN,
+}
+_SIGN_IN_KINDS: Mapping[str, _Kind] = {
+    **dict.fromkeys((*SIGN_IN_TEXTS, "grant", "private_key_file", "token_file"), _TEXT),
+    "scopes": _TEXT_OR_TEXTS,
+    "callback_port": _PORT,
+    "proof_of_possession": _FLAG,
+}
+_CHOICES: Mapping[str, Sequence[str]] = {
+    "log_level": get_args(LogLevel),
+    "era": get_args(Era),
+    "grant": get_args(Grant),
+}
+_AS_THEY_ARE = (
+    *("args", "description", "required", "enabled_tools", "disabled_tools", "always_load", "eager", "safe_to_repeat"),
+    *("trust_hints", "max_message_bytes", "large_result_tokens", "log_level", "elicitation", "sampling", "era"),
+)
+"""Keys whose value is what `ServerConfig` has under that name."""
+
+_FOLDERS = ("cwd", "env_file", "private_key_file", "token_file")
+
+
+@dataclass(frozen=True, slots=True)
 class _Reader:
     """Reads the typed values of one server's entry, expanding variables in every string."""
 
@@ -95,60 +169,66 @@ class _Reader:
     variables: Variables
     values: Mapping[str, Any]
     places: Mapping[str, ValuePath]
-    path: ValuePath
+    kinds: Mapping[str, _Kind]
 
-    def place(self, key: str) -> ValuePath:
-        return self.places.get(key, (*self.path, key))
+    def read(self, *keys: str) -> dict[str, Any]:
+        """The values of these keys, without those that are missing or empty texts."""
+        found = {key: self.value(key) for key in keys if key in self.values}
+        return {key: value for key, value in found.items() if value != ""}
 
-    def read(self, readers: Mapping[str, Callable[[_Reader, str], Any]]) -> dict[str, Any]:
-        """The values of these keys, without those that say nothing."""
-        found = {key: reader(self, key) for key, reader in readers.items() if key in self.values}
-        return {key: value for key, value in found.items() if value not in (None, "")}
+    def value(self, key: str, default: Any = "") -> Any:
+        """The value of a key, as `ServerConfig` has it. Raises `ConfigError` for one of another kind."""
+        if key not in self.values:
+            return default
+        place, kind = self.places[key], self.kinds[key]
+        value = self.checked(self.values[key], kind, place)
+        if key in _CHOICES and value and value not in _CHOICES[key]:
+            what = f'"{safe_line(value, 40)}" is not one of {", ".join(_CHOICES[key])}'
+            raise self.document.error(place, what)
+        if key in _FOLDERS and value:
+            return str(self.document.folder / Path(value).expanduser())
+        if kind is _GLOBS and isinstance(value, bool):
+            return ("*",) if value else ()
+        return value
 
-    def string(self, key: str) -> str:
-        return self.expanded(self.values[key], self.place(key)) if key in self.values else ""
-
-    def expanded(self, value: Any, place: ValuePath) -> str:
-        if not isinstance(value, str):
-            quoted = f' (write "{str(value).lower()}")' if isinstance(value, bool | int | float) else ""
-            raise self.document.error(place, f"expected a string, got {shown_value(value)}{quoted}")
-        text = expand(value, place, self.variables)
-        if "\0" in text:
-            raise self.document.error(place, "contains a NUL character; remove it")
-        return text
-
-    def strings(self, key: str) -> tuple[str, ...]:
-        value = self.values.get(key, ())
-        if not isinstance(value, Sequence) or isinstance(value, str):
-            raise self.document.error(self.place(key), f"expected a list of strings, got {shown_value(value)}")
-        return tuple(self.expanded(item, (*self.place(key), index)) for index, item in enumerate(value))
-
-    def string_map(self, key: str) -> dict[str, str]:
-        value = self.values.get(key, {})
+    def checked(self, value: Any, kind: _Kind, place: ValuePath) -> Any:
+        """The value with its variables expanded; a list becomes a tuple."""
+        if not kind.fits(value):
+            is_plain = kind is _TEXT and isinstance(value, bool | int | float)
+            quoted = f' (write "{str(value).lower()}")' if is_plain else ""
+            raise self.document.error(place, f"expected {kind.words}, got {shown_value(value)}{quoted}")
+        if isinstance(value, str):
+            text = expand(value, place, self.variables)
+            if "\0" in text:
+                raise self.document.error(place, "contains a NUL character; remove it")
+            return text
+        if kind.inner is None or isinstance(value, int):
+            return value
         if not isinstance(value, Mapping):
-            raise self.document.error(self.place(key), f"expected an object of strings, got {shown_value(value)}")
-        result: dict[str, str] = {}
-        for name, item in value.items():
-            if not name or "=" in name or "\0" in name:
-                raise self.document.error(self.place(key), f'"{safe_line(name, 60)}" cannot be a variable name')
-            result[name] = self.expanded(item, (*self.place(key), name))
-        return result
+            return tuple(self.checked(item, kind.inner, (*place, index)) for index, item in enumerate(value))
+        if kind is _TEXTS_BY_NAME:
+            for name in value:
+                if not name or "=" in name or "\0" in name:
+                    raise self.document.error(place, f'"{safe_line(name, 60)}" cannot be a variable name')
+        return {str(name): self.checked(item, kind.inner, (*place, name)) for name, item in value.items()}
 
-    def env_file(self) -> dict[str, str]:
-        """The variables of the `.env` file. Raises `UnusableError`: others who use the same configuration have it."""
-        path = self.folder("env_file")
-        if not path:
-            return {}
-        place = self.place("env_file")
+    def environment(self) -> dict[str, str]:
+        """The variables that are set for the server; those of its `.env` file are overridden.
+
+        Raises `UnusableError` for a file that cannot be read: others who use the same configuration have it.
+        """
+        path, found = self.value("env_file"), dict[str, str]()
         try:
-            return read_env_file(Path(path))
+            found |= read_env_file(Path(path)) if path else {}
         except ConfigError as error:
-            raise UnusableError(place, str(error)) from None
+            raise UnusableError(self.places["env_file"], str(error)) from None
+        return {**found, **self.value("env", {})}
 
     def headers(self) -> dict[str, str]:
-        headers, seen = self.string_map("headers"), dict[str, str]()
+        headers: dict[str, str] = self.value("headers", {})
+        seen: dict[str, str] = {}
         for name, value in headers.items():
-            place = (*self.place("headers"), name)
+            place = (*self.places["headers"], name)
             if not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name):
                 raise self.document.error(place, "not a legal header name; use letters, digits and hyphens")
             if (first := seen.setdefault(name.lower(), name)) != name:
@@ -159,163 +239,51 @@ class _Reader:
                     raise self.document.error(place, f"{kind} at position {position}; remove it")
         return headers
 
-    def folder(self, key: str) -> str:
-        value = self.string(key)
-        return str(self.document.folder / Path(value).expanduser()) if value else ""
-
-    def folders(self, key: str) -> tuple[str, ...]:
-        """Absolute; a relative one is meant from the file's folder."""
-        base = self.document.folder
-        return tuple(os.path.abspath(base / Path(value).expanduser()) for value in self.strings(key))
-
-    def boolean(self, key: str) -> bool:
-        value = self.values.get(key, False)
-        if not isinstance(value, bool):
-            raise self.document.error(self.place(key), f"expected true or false, got {shown_value(value)}")
-        return value
-
-    def globs(self, key: str) -> tuple[str, ...]:
-        """A list of globs, or true for everything."""
-        value = self.values[key]
-        if isinstance(value, bool):
-            return ("*",) if value else ()
-        return self.strings(key)
-
-    def approval(self, key: str) -> tuple[tuple[str, Approval], ...]:
-        """(glob, approval) as written; one word is for every tool."""
-        value = self.values[key]
-        rules = value if isinstance(value, Mapping) else {"*": value}
-        return tuple((str(glob), self._approval(word, glob)) for glob, word in rules.items())
-
-    def _approval(self, word: Any, glob: Any) -> Approval:
-        found = APPROVALS.get(word) if isinstance(word, str) else None
-        if found is None:
-            place = self.place("approval")
-            place = (*place, glob) if isinstance(self.values["approval"], Mapping) else place
-            raise self.document.error(place, f"expected allow, ask or deny, got {shown_value(word)}")
-        return found
-
-    def choice(self, key: str) -> str:
-        """One of the known strings."""
-        value, known = self.string(key), _CHOICES[key]
-        if value and value not in known:
-            what = f'"{safe_line(value, 40)}" is not one of {", ".join(known)}'
-            raise self.document.error(self.place(key), what)
-        return value
-
-    def bytes(self, key: str) -> int:
-        value = self.values[key]
-        if not isinstance(value, int) or isinstance(value, bool) or not 4096 <= value <= MAX_MESSAGE_BYTES:
-            what = f"expected bytes between 4096 and {MAX_MESSAGE_BYTES}, got {shown_value(value)}"
-            raise self.document.error(self.place(key), what)
-        return value
-
-    def tokens(self, key: str) -> int | dict[str, int]:
-        """A number of tokens, 0 too, for all tools or by glob."""
-        value = self.values[key]
-        if isinstance(value, Mapping):
-            return {str(glob): self._tokens(number, (*self.place(key), glob)) for glob, number in value.items()}
-        return self._tokens(value, self.place(key))
-
-    def _tokens(self, value: Any, place: ValuePath) -> int:
-        if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-            what = f"expected a number of tokens, or 0, or an object of these by tool, got {shown_value(value)}"
-            raise self.document.error(place, what)
-        return value
-
     def transport(self, *, is_command: bool) -> TransportName:
-        value = self.string("transport")
+        value = self.value("transport")
         if not value:
             return "auto"
         name = TRANSPORTS.get(value.strip().lower())
         if name is None:
             known = ", ".join(get_args(TransportName))
             what = f'transport "{safe_line(value, 40)}" is not one of {known}'
-            raise self.document.error(self.place("transport"), what)
+            raise self.document.error(self.places["transport"], what)
         if is_command != (name == "stdio") and name != "auto":
             given, needs = ("command", "stdio") if is_command else ("url", "http or sse")
             what = f'"{safe_line(value, 40)}" does not fit a server with "{given}"; write {needs}'
-            raise self.document.error(self.place("transport"), what)
+            raise self.document.error(self.places["transport"], what)
         return name
 
     def sign_in(self, *, is_command: bool) -> tuple[SignInConfig, str]:
         """How to sign in, and an `Authorization` header for what is written as a token itself."""
-        value, place = self.values.get("sign_in"), self.place("sign_in")
-        if value is None or isinstance(value, bool):  # others write true for a person's sign-in
+        value = self.value("sign_in", default=True)
+        if isinstance(value, bool):  # others write true for a person's sign-in
             return SignInConfig(), ""
         if isinstance(value, str):  # as fastmcp has it: "oauth", or a token
-            token = self.string("sign_in")
-            return SignInConfig(), f"Bearer {token}" if token != BY_PERSON and not is_command else ""
-        if not isinstance(value, Mapping):
-            raise self.document.error(place, f"expected an object, got {shown_value(value)}")
+            return SignInConfig(), f"Bearer {value}" if value != BY_PERSON and not is_command else ""
+        place = self.places["sign_in"]
         if is_command and value:
             raise self.document.error(place, 'is for a server with "url"; a program gets its keys by "env"')
-        if any(name.lower() == "authorization" for name in self.string_map("headers")):
+        if any(name.lower() == "authorization" for name in self.value("headers", {})):
             raise self.document.error(place, "stands beside an Authorization header; keep one of them")
         values, places = entry_values(value, place, self.document, KEY_OF_SIGN_IN, folded)
-        inner = replace(self, values=values, places=places, path=place)
-        config = SignInConfig(**inner.read(_SIGN_IN_READERS))
+        found = replace(self, values=values, places=places, kinds=_SIGN_IN_KINDS).read(*_SIGN_IN_KINDS)
+        if isinstance(scopes := found.get("scopes"), str):
+            found["scopes"] = tuple(scopes.split())
+        config = SignInConfig(**found)
         if problem := sign_in_problem(config):
             raise self.document.error(place, problem)
         return config, ""
 
-    def words(self, key: str) -> tuple[str, ...]:
-        """A list of words, or one text with spaces between them."""
-        return tuple(self.string(key).split()) if isinstance(self.values[key], str) else self.strings(key)
-
-    def port(self, key: str) -> int:
-        value = self.values[key]
-        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= 65_535:
-            raise self.document.error(self.place(key), f"expected a port, 1 to 65535, got {shown_value(value)}")
-        return value
-
-    def timeouts(self, found: Mapping[str, Any]) -> dict[str, float]:
-        """The timeouts that follow from the others."""
-        timeout = found.get("timeout_seconds")
+    def timeouts(self) -> dict[str, float]:
+        found = {key: float(value) for key, value in self.read(*SECONDS_KEYS).items()}
         if "timeout" in self.values:
             # Clients disagree on the unit of the bare key; nobody waits 1000 seconds, nor 999 milliseconds.
-            timeout = self.seconds("timeout", highest=86_400_000.0)
-            timeout = timeout / 1000 if timeout >= 1000 else timeout
-        if timeout is None:
-            return {}
-        total = max(timeout, ServerConfig("").total_timeout_seconds)
-        return {"timeout_seconds": timeout, "total_timeout_seconds": found.get("total_timeout_seconds", total)}
-
-    def seconds(self, key: str, highest: float = 86_400.0) -> float:
-        value = self.values[key]
-        is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-        if not is_number or not 0.1 <= value <= highest:
-            what = f"expected seconds between 0.1 and {highest:.0f}, got {shown_value(value)}"
-            raise self.document.error(self.place(key), what)
-        return float(value)
-
-
-_CHOICES: Mapping[str, Sequence[str]] = {
-    "log_level": get_args(LogLevel),
-    "era": get_args(Era),
-    "grant": get_args(Grant),
-}
-_SERVER_READERS: Mapping[str, Callable[[_Reader, str], Any]] = {
-    **dict.fromkeys(("required", "eager", "trust_hints", "elicitation", "sampling"), _Reader.boolean),
-    **dict.fromkeys(("args", "enabled_tools", "disabled_tools"), _Reader.strings),
-    **dict.fromkeys(("always_load", "safe_to_repeat"), _Reader.globs),
-    **dict.fromkeys(SECONDS_KEYS, _Reader.seconds),
-    **dict.fromkeys(("log_level", "era"), _Reader.choice),
-    "description": _Reader.string,
-    "cwd": _Reader.folder,
-    "roots": _Reader.folders,
-    "approval": _Reader.approval,
-    "max_message_bytes": _Reader.bytes,
-    "large_result_tokens": _Reader.tokens,
-}
-_SIGN_IN_READERS: Mapping[str, Callable[[_Reader, str], Any]] = {
-    **dict.fromkeys(SIGN_IN_TEXTS, _Reader.string),
-    **dict.fromkeys(("private_key_file", "token_file"), _Reader.folder),
-    "grant": _Reader.choice,
-    "scopes": _Reader.words,
-    "callback_port": _Reader.port,
-    "proof_of_possession": _Reader.boolean,
-}
+            value = float(self.value("timeout"))
+            found["timeout_seconds"] = value / 1000 if value >= 1000 else value
+        if "timeout_seconds" in found and "total_timeout_seconds" not in found:
+            found["total_timeout_seconds"] = max(found["timeout_seconds"], ServerConfig("").total_timeout_seconds)
+        return found
 
 
 def _checked_url(url: str, path: ValuePath, document: Document) -> tuple[str, str]:
