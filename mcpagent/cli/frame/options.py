@@ -3,7 +3,6 @@
 # ruff: noqa: RUF009 - `_option` makes a field
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -67,19 +66,6 @@ def _option(default: Any, *short: str, **declared: Any) -> Any:
     the field. `usual`: what counts where nobody says anything, not even a card, so that the field is None then.
     """
     return field(default=default, metadata={"short": short, **declared})
-
-
-def _at_least(low: float) -> Callable[[float | None], float | None]:
-    """A check of an option's value: typer's own either takes "nan" or does not show what was given."""
-
-    def checked(value: float | None) -> float | None:
-        if value is not None and not math.isfinite(value):
-            raise typer.BadParameter(f"{value:g} is no number")
-        if value is not None and value < low:
-            raise typer.BadParameter(f"{value:g} is less than {low:g}")
-        return value
-
-    return checked
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,13 +214,15 @@ class Options:
     max_cost: float | None = _option(
         None,
         metavar="DOLLARS",
-        callback=_at_least(0),
+        min=0,
+        max=LARGEST,
         help="The same once the answer cost so much (US).",
     )
     max_seconds: float | None = _option(
         None,
         metavar="SECONDS",
-        callback=_at_least(0.1),
+        min=0.1,
+        max=LARGEST,
         help="The same after so many seconds, without those in which you are asked; what is under way is cut off. With "
         "--timeout there is no answer.",
     )
@@ -293,13 +281,15 @@ class Options:
     timeout: float | None = _option(
         None,
         metavar="SECONDS",
-        callback=_at_least(0.1),
+        min=0.1,
+        max=LARGEST,
         help="Stop after so many seconds, with exit code 124; in chat, for each question.",
     )
     server_wait: float = _option(
         30.0,
         metavar="SECONDS",
-        callback=_at_least(0),
+        min=0,
+        max=LARGEST,
         help="How long a question, or doctor, waits for servers that are still connecting; then they are left out.",
     )
     output: OutputFormat = _option("text", "-o", help="What stdout holds.")
@@ -437,17 +427,13 @@ def _options_of(given: Mapping[str, Any]) -> Options:
     for name in _FIELDS.keys() & given.keys():
         is_list = _FIELDS[name].default == ()
         values[name] = tuple(given[name] or ()) if is_list else given[name]
-    if "server" in values:  # of the variable one a line: a command has spaces, so they cannot divide servers
-        if not all(text.strip() for text in values["server"]):
-            raise typer.BadParameter("--server is empty; write NAME='command args' or NAME=URL")
-        lines = values["server"] or os.environ.get("MCPAGENT_SERVER", "").splitlines()
-        values["server"] = tuple(line.strip() for line in lines if line.strip())
-    if "set" in values:
-        lines = values["set"] or os.environ.get("MCPAGENT_SET", "").splitlines()
-        values["set"] = tuple(line for line in lines if line.strip())
-    if "provider_tool" in values:
-        lines = values["provider_tool"] or os.environ.get("MCPAGENT_PROVIDER_TOOL", "").splitlines()
-        values["provider_tool"] = tuple(line.strip() for line in lines if line.strip())
+    if not all(text.strip() for text in values.get("server", ())):
+        raise typer.BadParameter("--server is empty; write NAME='command args' or NAME=URL")
+    for name in ("server", "set", "provider_tool"):
+        # Of the variable one a line: a command has spaces, so they cannot divide servers.
+        if name in values:
+            lines = values[name] or os.environ.get(f"MCPAGENT_{name.upper()}", "").splitlines()
+            values[name] = tuple(line if name == "set" else line.strip() for line in lines if line.strip())
     if given.get("yes"):
         values["approve"] = "all"
     if given.get("json"):
