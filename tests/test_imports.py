@@ -31,6 +31,7 @@ ORDER = (
     "config",
     "trust",
     "search",
+    "offline",
     "models",
     "tools",
     "tool_search",

@@ -29,7 +29,7 @@ LOADED_LATE = (
     "mcpagent.mcp.connection",
     "mcpagent.mcp.transports.stdio",
     "mcpagent.models.answer_size",
-    "mcpagent.models.offline.turn",
+    "mcpagent.offline.turn",
     "mcpagent.models.openai",
     "mcpagent.search.shared",
     "mcpagent.search.saved",

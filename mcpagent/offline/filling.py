@@ -9,8 +9,8 @@ from typing import Any
 
 from mcpagent.json_schema.parts import properties_of, referred, required_of
 from mcpagent.messages import ToolDefinition
-from mcpagent.models.offline.need import COMMANDS, FILLER, WEAK, Need, concept, concepts, split_words, word_set
-from mcpagent.models.offline.pieces import Piece
+from mcpagent.offline.need import COMMANDS, FILLER, WEAK, Need, concept, concepts, split_words, word_set
+from mcpagent.offline.pieces import Piece
 
 _FORMATS = {"uri": "url", "url": "url", "email": "email", "date": "date", "date-time": "moment", "time": "time"}
 _KINDS = {  # matched against "name as words|description"
