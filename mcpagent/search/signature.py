@@ -61,11 +61,12 @@ def first_sentences(description: str, limit: int = 160) -> str:
 
 
 def _argument(name: str, schema: Any, mark: str, root: Mapping[str, Any]) -> str:
-    kind = _type(schema, root)
+    kind = type_words(schema, root)
     return f"{safe_line(name, 64)}{mark}: {kind}" if kind else f"{safe_line(name, 64)}{mark}"
 
 
-def _type(schema: Any, root: Mapping[str, Any], depth: int = 0) -> str:
+def type_words(schema: Any, root: Mapping[str, Any], depth: int = 0) -> str:
+    """Return the type of values that fit a schema within `root`, `str` or `celsius|fahrenheit`; "" if it says none."""
     schema = dereferenced(schema, root)
     if not isinstance(schema, dict):
         return ""
@@ -79,14 +80,14 @@ def _type(schema: Any, root: Mapping[str, Any], depth: int = 0) -> str:
     if isinstance(kind, list):
         return "|".join(dict.fromkeys(_short(one) for one in kind[:4] if one != "null"))
     if kind == "array" and depth < 2 and isinstance(schema.get("items"), dict):
-        inner = _type(schema["items"], root, depth + 1)
+        inner = type_words(schema["items"], root, depth + 1)
         return f"list[{inner}]" if inner else "list"
     if isinstance(kind, str):
         return _short(kind)
     for key in ("anyOf", "oneOf", "allOf"):
         branches = schema.get(key)
         if isinstance(branches, list) and depth < 2:
-            kinds = [_type(branch, root, depth + 1) for branch in branches[:4]]
+            kinds = [type_words(branch, root, depth + 1) for branch in branches[:4]]
             return "|".join(dict.fromkeys(one for one in kinds if one and one != "null"))
     return "object" if "properties" in schema or "$ref" in schema else ""
 
