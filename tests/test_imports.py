@@ -19,6 +19,7 @@ ORDER = (
     "errors",
     "python",
     "text",
+    "json_schema",
     "messages",
     "limits",
     "approval",
@@ -30,6 +31,7 @@ ORDER = (
     "config",
     "trust",
     "search",
+    "offline",
     "models",
     "tools",
     "tool_search",
@@ -275,14 +277,16 @@ def test_importing_loads_no_heavy_package() -> None:
 
 
 def test_help_loads_no_heavy_package() -> None:
+    """typer loads pydantic for a command's page, and nothing does for the page of the top level."""
     code = (
         "import sys\n"
         "from mcpagent.cli import main\n"
         "for words in ['--help'], ['--version'], ['tools', 'search', '--help']:\n"
+        "    assert 'pydantic' not in sys.modules\n"
         "    sys.argv = ['mcpagent', *words]\n"
         "    try:\n"
         "        main()\n"
         "    except SystemExit as end:\n"
         "        assert not end.code, end.code\n"
     )
-    assert not loaded_by(code) & set(HEAVY)
+    assert not loaded_by(code) & (set(HEAVY) - {"pydantic"})

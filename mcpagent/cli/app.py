@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import shutil
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -25,7 +24,7 @@ from mcpagent.cli.frame.error_lines import (
     run_log_path,
 )
 from mcpagent.cli.frame.exit_codes import ExitCode, code_of_error
-from mcpagent.cli.help import MAX_WIDTH, TOP_LEVEL_HELP, command_help
+from mcpagent.cli.help import TOP_LEVEL_HELP
 from mcpagent.cli.mcp_app import mcp_app
 from mcpagent.cli.routing import Grammar, UnknownCommandError, route
 from mcpagent.cli.runs_app import Database, runs_app
@@ -194,7 +193,10 @@ def _dispatch(arguments: Sequence[str]) -> int:
     routed = route(arguments, _grammar(command))
     own = routed[: routed.index("--")] if "--" in routed else routed
     if "--help" in own or "-h" in own:
-        sys.stdout.write(_help_page(command, routed))
+        # The page does not depend on what else was typed, so nothing else is parsed.
+        if named := _named_command(command, routed):
+            return int(command.main([*named, "--help"], prog_name="mcpagent", standalone_mode=False) or 0)
+        sys.stdout.write(TOP_LEVEL_HELP)
         return ExitCode.OK
     if routed[:1] == ["completion"] and "--" in routed:  # a shell asks at each press of a key: nothing more is loaded
         from mcpagent.cli.setup.completion import print_candidates
@@ -232,17 +234,15 @@ def _defaults(command: Any, routed: Sequence[str]) -> dict[str, Any]:
     return default_map(command, settings)
 
 
-def _help_page(command: Any, routed: Sequence[str]) -> str:
-    """The page of the command that the words name; typer would read the options before it shows its own."""
-    path = ["mcpagent"]
+def _named_command(command: Any, routed: Sequence[str]) -> list[str]:
+    """Return the words that name a command or a group, without anything that follows them."""
+    path: list[str] = []
     for word in routed[:2]:
         if word not in getattr(command, "commands", ()):
             break
         command = command.commands[word]
         path.append(word)
-    if path == ["mcpagent"]:
-        return TOP_LEVEL_HELP
-    return command_help(command, " ".join(path), shutil.get_terminal_size((MAX_WIDTH, 24)).columns)
+    return path
 
 
 def _grammar(command: Any) -> Grammar:

@@ -10,6 +10,7 @@ from typing import Any
 from mcpagent.code_mode.identifiers import Places
 from mcpagent.code_mode.prelude import FUNCTION
 from mcpagent.code_mode.stubs import HEADER, Stub, stub_of
+from mcpagent.json_schema.parts import properties_of
 from mcpagent.mcp.transports.beside_loop import beside_loop
 from mcpagent.tool_search.session_tools import SessionTools
 from mcpagent.tools import Tool
@@ -120,8 +121,7 @@ def _cached_stub(same: _StubKey) -> Stub:
 def _result_schema(tool: Tool) -> Mapping[str, Any] | None:
     schema = tool.output_schema
     if schema is not None and is_wrapped(schema):
-        properties = schema.get("properties")
-        inner = properties.get("result") if isinstance(properties, dict) else None
+        inner = properties_of(schema).get("result")
         definitions: dict[str, Any] = {key: schema[key] for key in ("$defs", "definitions") if key in schema}
         return {**inner, **definitions} if isinstance(inner, dict) else None
     return schema

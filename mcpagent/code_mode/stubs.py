@@ -11,9 +11,9 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import unquote
 
 from mcpagent.code_mode.identifiers import TYPE_WORDS, identifier, identifiers
+from mcpagent.json_schema.parts import dereferenced, properties_of, referred, required_of
 from mcpagent.messages import ToolDefinition
 from mcpagent.search.signature import first_sentences
 from mcpagent.text.for_model import for_model
@@ -25,7 +25,6 @@ MAX_PARAMETER_WORDS = 60
 _MAX_CLASSES, _MAX_DEPTH, _MAX_BRANCHES, _MAX_VALUES, _MAX_FIELDS = 24, 6, 8, 40, 60
 _MAX_VALUE_CHARACTERS = 60
 _MAX_INTEGER = 2**63
-_MAX_REFERENCES = 8
 _MAX_SCHEMAS = 2_000
 """Schemas that are looked at for one tool: what is written in little may stand for very many."""
 
@@ -79,10 +78,8 @@ def stub_of(
 ) -> Stub:
     """The stub of a tool under this (legal) name; none of its classes has a `taken` name."""
     parameters = definition.parameters
-    properties = parameters.get("properties")
-    properties = properties if isinstance(properties, dict) else {}
-    listed = parameters.get("required")
-    required = {name for name in listed if isinstance(name, str)} if isinstance(listed, list) else set[str]()
+    properties = properties_of(parameters)
+    required = set(required_of(parameters))
     undescribed = sorted(required - properties.keys())
     keywords = identifiers([*properties, *undescribed])
     types = _Types(parameters, prefix=_class_name(function), taken=taken)
@@ -223,14 +220,12 @@ class _Types:
         return " | ".join([*(kind for kind in kinds if kind != "None"), *nothing])
 
     def _referred(self, reference: Any, hint: str, depth: int) -> str:
-        if not isinstance(reference, str) or len(reference) > 500:
-            return "Any"
-        found = _at(self.root, reference)
-        if not isinstance(found, dict):
+        found = dereferenced(referred(self.root, reference), self.root)
+        if not isinstance(found, dict) or "$ref" in found:
             return "Any"
         if (known := self._references.get(id(found))) is not None:
             return known
-        last = reference.rpartition("/")[2] or hint
+        last = str(reference).rpartition("/")[2] or hint
         if found.get("type") == "object" and isinstance(found.get("properties"), dict) and not self._is_apart(found):
             name = self._references[id(found)] = self._free_name(last)
             kind = self._object(found, last, depth, name)
@@ -241,23 +236,23 @@ class _Types:
         return kind
 
     def _object(self, schema: Mapping[str, Any], hint: str, depth: int, name: str = "") -> str:
-        properties, extra = schema.get("properties"), schema.get("additionalProperties")
-        has_more = _takes_more(schema, properties if isinstance(properties, dict) else {})
-        if not isinstance(properties, dict) or not properties:
-            values = self.of(extra, hint, depth + 1) if _only_extra(schema) else "Any"
+        properties, required = properties_of(schema), set(required_of(schema))
+        has_more = _takes_more(schema, properties)
+        if not properties:
+            values = self.of(schema.get("additionalProperties"), hint, depth + 1) if _only_extra(schema) else "Any"
             return f"dict[str, {values}]"
-        listed = schema.get("required")
-        names = len(properties) + len(listed if isinstance(listed, list) else ())
-        if has_more or names > 2 * _MAX_FIELDS or len(properties) > _MAX_FIELDS or depth >= _MAX_DEPTH:
+        if (
+            has_more
+            or len(properties) + len(required) > 2 * _MAX_FIELDS
+            or len(properties) > _MAX_FIELDS
+            or depth >= _MAX_DEPTH
+        ):
             if name:
                 self.classes.pop(name, None)
             return "dict[str, Any]"
         name = name or self._free_name(hint)
         if not name:
             return "dict[str, Any]"
-        required = (
-            set(listed) if isinstance(listed, list) and all(isinstance(one, str) for one in listed) else set[str]()
-        )
         fields = {}
         for field_, inner in properties.items():
             kind = self.of(inner, str(field_), depth + 1)
@@ -308,8 +303,7 @@ def _takes_more(schema: Mapping[str, Any], described: Collection[str]) -> bool:
     for part in parts:
         if not isinstance(part, dict):
             continue
-        properties = part.get("properties")
-        if isinstance(properties, dict) and any(name not in described for name in properties):
+        if any(name not in described for name in properties_of(part)):
             return True
         if part.get("additionalProperties", False) is not False or any(key in part for key in _NESTING):
             return True
@@ -319,29 +313,7 @@ def _takes_more(schema: Mapping[str, Any], described: Collection[str]) -> bool:
 def _only_extra(schema: Mapping[str, Any]) -> bool:
     """Whether keys that are not described have all the type that `additionalProperties` says."""
     rules = {**schema, "additionalProperties": False}
-    return isinstance(schema.get("additionalProperties"), dict) and not _takes_more(
-        rules, schema.get("properties") or ()
-    )
-
-
-def _at(root: Mapping[str, Any], reference: str) -> Any:
-    """What `#/$defs/Unit` names in the root (RFC 6901), however many steps further; None if nothing, or if it is the
-    name of an anchor."""
-    for _ in range(_MAX_REFERENCES):
-        if reference != "#" and not reference.startswith("#/"):
-            return None
-        found: Any = root
-        for part in unquote(reference).split("/")[1:]:
-            key = part.replace("~1", "/").replace("~0", "~")
-            if isinstance(found, list):
-                found = found[int(key)] if key.isdecimal() and len(key) < 6 and int(key) < len(found) else None
-            else:
-                found = found.get(key) if isinstance(found, dict) else None
-        again = found.get("$ref") if isinstance(found, dict) else None
-        if not isinstance(again, str):
-            return found
-        reference = again
-    return None
+    return isinstance(schema.get("additionalProperties"), dict) and not _takes_more(rules, properties_of(schema))
 
 
 def _literal(values: list[Any]) -> str:

@@ -6,6 +6,7 @@ import contextlib
 import ipaddress
 import posixpath
 import re
+import socket
 from collections.abc import Iterator
 from urllib.parse import unquote
 
@@ -73,25 +74,7 @@ def _hosts(host: str) -> Iterator[str]:
         yield ascii_host.encode().decode("idna")
     with contextlib.suppress(ValueError):
         yield f"[{ipaddress.IPv6Address(host.strip('[]'))}]"
-    if (number := _ipv4(host)) is not None:
-        yield str(ipaddress.IPv4Address(number))
-
-
-def _ipv4(host: str) -> int | None:
-    """The number of an address in any of its forms, `127.1`, `0x7f000001`, `017700000001`; None for a name."""
-    parts = host.split(".")
-    try:
-        *first, last = [_number(part) for part in parts]
-    except ValueError:
-        return None
-    if len(parts) > 4 or any(part > 255 for part in first) or last >= 256 ** (5 - len(parts)):
-        return None
-    return sum(part << (8 * (3 - place)) for place, part in enumerate(first)) + last
-
-
-def _number(part: str) -> int:
-    if not part.isascii() or not part[:1].isdigit() or len(part) > 16:
-        raise ValueError(part)
-    if part[:2] in ("0x", "0X"):
-        return int(part[2:] or "0", 16)
-    return int(part, 8) if part[0] == "0" else int(part)
+    # The number of an address in any of its forms: `127.1`, `0x7f000001`, `017700000001`. A name has none.
+    with contextlib.suppress(OSError, ValueError):
+        number = re.sub(r"0x(?=\.|$)", "0", host)  # which the URL standard has for zero too
+        yield socket.inet_ntoa(socket.inet_aton("" if " " in host else number))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -138,6 +138,35 @@ def _refuse_repeated_keys(document: Document, spans: Iterable[Span]) -> None:
     if len(path) == 2 and path[0] in ("mcpServers", "servers"):
         raise ConfigError(f'{place}: two servers are named "{name}"; rename one')
     raise ConfigError(f'{place}: "{name}" is given twice; keep one')
+
+
+def entry_values(
+    entry: Mapping[str, Any],
+    path: ValuePath,
+    document: Document,
+    keys: Mapping[str, str],
+    folded: Callable[[str], str] = str,
+) -> tuple[dict[str, Any], dict[str, ValuePath]]:
+    """Return the values of an entry by our keys, without those that are null, and the place of each.
+
+    `keys` has our key for each spelling, after it was `folded`. Keys of other clients are passed over. Raises
+    `ConfigError` for a mistyped key, and for two spellings of one key.
+    """
+    values: dict[str, Any] = {}
+    places: dict[str, ValuePath] = {}
+    for written, value in entry.items():
+        key = keys.get(folded(written))
+        if key in places:
+            what = f'"{places[key][-1]}" and "{safe_line(written, 60)}" are two names of one thing; keep one of them'
+            raise document.error((*path, written), what)
+        if key is not None:
+            places[key] = (*path, written)
+            values |= {} if value is None else {key: value}
+    for written in entry:
+        near = [] if folded(written) in keys else get_close_matches(folded(written), list(keys), n=1, cutoff=0.8)
+        if near and keys[near[0]] not in places:
+            raise document.error((*path, written), f'unknown key "{safe_line(written, 60)}"; did you mean "{near[0]}"?')
+    return values, places
 
 
 def kind_of(value: Any) -> str:

@@ -5,19 +5,18 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, get_args
 from urllib.parse import unquote, urlsplit, urlunsplit
 
-from mcpagent.config.config_documents import Document, shown_value
+from mcpagent.config.config_documents import Document, entry_values, shown_value
 from mcpagent.config.jsonc import ValuePath
 from mcpagent.config.permissions import APPROVALS
-from mcpagent.config.sign_in_entries import BY_PERSON, SIGN_IN_TEXTS, sign_in_problem, sign_in_values
+from mcpagent.config.sign_in_entries import BY_PERSON, KEY_OF_SIGN_IN, SIGN_IN_TEXTS, folded, sign_in_problem
 from mcpagent.config.spellings import KEY_OF_SPELLING, SECONDS_KEYS, TRANSPORTS
-from mcpagent.config.values import Approval, Era, Grant, LogLevel, ServerConfig, SignInConfig, TransportName
+from mcpagent.config.values import Era, Grant, LogLevel, ServerConfig, SignInConfig, TransportName
 from mcpagent.config.variables import UnusableError, Variables, expand, read_env_file
 from mcpagent.errors import ConfigError
 from mcpagent.text.safe_text import safe_line
@@ -33,17 +32,18 @@ def read_server(
     Raises `UnusableError` for what others with the same file need not have, such as a variable, and `ConfigError` for
     a mistake in the file.
     """
-    values, keys = _known_values(entry, path, document)
+    values, places = entry_values(entry, path, document, KEY_OF_SPELLING)
+    _refuse_two_timeouts(values, places, document)
     variables = replace(variables, told={})
-    place = {key: (*path, spelling) for key, spelling in keys.items()}
-    reader = _Reader(document, variables, values, place, path)
-    disabled = reader.boolean("disabled") or not reader.boolean("enabled", default=True)
+    reader = _Reader(document, variables, values, places, _SERVER_KINDS)
+    disabled = reader.value("disabled", default=False) or not reader.value("enabled", default=True)
     source = document.place(path, column=False) if document.text else ""
     if disabled:
         # Its variables need not be set, so nothing more of it is read.
-        about = reader.plain("description")
-        return ServerConfig(name, disabled=True, description=about, source=source, written=entry)
-    command, url = reader.string("command"), reader.string("url")
+        about = values.get("description")
+        description = about if isinstance(about, str) else ""
+        return ServerConfig(name, disabled=True, description=description, source=source, written=entry)
+    command, url = reader.value("command"), reader.value("url")
     if bool(command) == bool(url):
         what = 'has both "command" and' if command else 'has neither "command" nor'
         raise document.error(path, f'{what} "url"; give exactly one of them')
@@ -54,70 +54,111 @@ def read_server(
         headers.setdefault("Authorization", bearer)
     if url:
         whole = url
-        url, credentials = _checked_url(whole, place.get("url", path), document)
+        url, credentials = _checked_url(whole, places.get("url", path), document)
         if credentials and not any(key.lower() == "authorization" for key in headers):
             headers["Authorization"] = credentials
         if whole in variables.told and whole != url:
             shown, _, after = variables.told[whole].partition("@")
             variables.told.update({url: f"{shown.partition('://')[0]}://{after}", credentials: f"Basic {shown}"})
+    found = reader.read(*_AS_THEY_ARE) | reader.timeouts()
+    if isinstance(approval := reader.value("approval", {}), str):
+        approval = {"*": approval}
+    # A relative folder is meant from the file's.
+    roots = [os.path.abspath(document.folder / Path(root).expanduser()) for root in reader.value("roots", ())]
     return ServerConfig(
         name=name,
         command=command,
-        args=reader.strings("args"),
-        env=reader.env_file() | reader.string_map("env"),
-        cwd=reader.folder("cwd") or (document.runs_in if command else ""),
         url=url,
         headers=headers,
         transport=transport,
-        description=reader.string("description"),
-        required=reader.boolean("required"),
-        enabled_tools=reader.strings("enabled_tools"),
-        disabled_tools=reader.strings("disabled_tools"),
-        always_load=reader.globs("always_load"),
-        eager=reader.boolean("eager"),
-        safe_to_repeat=reader.globs("safe_to_repeat"),
-        trust_hints=reader.boolean("trust_hints"),
-        approval=reader.approval(),
-        max_message_bytes=reader.bytes("max_message_bytes"),
-        large_result_tokens=reader.tokens("large_result_tokens"),
-        log_level=reader.choice("log_level", get_args(LogLevel)),
-        elicitation=reader.boolean("elicitation"),
-        sampling=reader.boolean("sampling"),
-        roots=reader.folders("roots"),
         sign_in=sign_in,
-        era=reader.choice("era", get_args(Era)) or "auto",
         source=source,
         written=entry,
         told=variables.told,
-        **reader.all_seconds(),
+        env=reader.environment(),
+        cwd=reader.value("cwd") or (document.runs_in if command else ""),
+        roots=tuple(roots),
+        approval=tuple((glob, APPROVALS[word]) for glob, word in approval.items()),
+        **found,
     )
 
 
-_SAME = dict.fromkeys(("timeout", "timeout_seconds"), ("timeout", "timeout_seconds"))
-"""Keys that are two names of one thing, besides their own spellings."""
+def _refuse_two_timeouts(values: Mapping[str, Any], places: Mapping[str, ValuePath], document: Document) -> None:
+    """ "timeout" is a key of its own because its unit is guessed. Raises `ConfigError` if both keys are there."""
+    both = [key for key in values if key in ("timeout", "timeout_seconds")]
+    if len(both) > 1:
+        first, second = (places[key] for key in both)
+        what = f'"{first[-1]}" and "{second[-1]}" are two names of one thing; keep one of them'
+        raise document.error(second, what)
 
 
-def _known_values(entry: dict[str, Any], path: ValuePath, document: Document) -> tuple[dict[str, Any], dict[str, str]]:
-    """Our keys -> values, and our keys -> the spelling found. Keys of other clients are passed over, typos are not."""
-    values: dict[str, Any] = {}
-    spellings: dict[str, str] = {}
-    for written, value in entry.items():
-        key = KEY_OF_SPELLING.get(written)
-        if key is None:
-            continue
-        # "timeout" is a key of its own because its unit is guessed.
-        other = next((name for name in _SAME.get(key, (key,)) if name in values), None)
-        if other is not None:
-            what = f'"{spellings[other]}" and "{written}" are two names of one thing; keep one of them'
-            raise document.error((*path, written), what)
-        values[key], spellings[key] = value, written
-    for written in entry:
-        if written in KEY_OF_SPELLING:
-            continue
-        near = get_close_matches(written, list(KEY_OF_SPELLING), n=1, cutoff=0.8)
-        if near and KEY_OF_SPELLING[near[0]] not in values:
-            raise document.error((*path, written), f'unknown key "{safe_line(written, 60)}"; did you mean "{near[0]}"?')
-    return values, spellings
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """A kind of value: its name in an error line, the types, the kind of what a list or an object holds, the bounds of
+    a number, and the words that a text may be before variables are expanded (none: any)."""
+
+    words: str
+    types: tuple[type, ...]
+    inner: _Kind | None = None
+    bounds: tuple[float, float] = (-math.inf, math.inf)
+    choices: Collection[str] = ()
+
+    def fits(self, value: Any) -> bool:
+        if isinstance(value, bool) or not isinstance(value, self.types):
+            return isinstance(value, bool) and bool in self.types
+        if isinstance(value, int | float):
+            return self.bounds[0] <= value <= self.bounds[1]
+        return not (self.choices and isinstance(value, str)) or value in self.choices
+
+
+_LISTS = (list, tuple)
+_TEXT = _Kind("a string", (str,))
+_FLAG = _Kind("true or false", (bool,))
+_TEXTS = _Kind("a list of strings", _LISTS, _TEXT)
+_TEXT_OR_TEXTS = _Kind("a list of strings", (*_LISTS, str), _TEXT)
+_GLOBS = _Kind("a list of strings", (*_LISTS, bool), _TEXT)
+_TEXTS_BY_NAME = _Kind("an object of strings", (Mapping,), _TEXT)
+_SECONDS = _Kind("seconds between 0.1 and 86400", (int, float), bounds=(0.1, 86_400))
+_TIMEOUT = _Kind("seconds between 0.1 and 86400000", (int, float), bounds=(0.1, 86_400_000))
+_BYTES = _Kind(f"bytes between 4096 and {MAX_MESSAGE_BYTES}", (int,), bounds=(4096, MAX_MESSAGE_BYTES))
+_PORT = _Kind("a port, 1 to 65535", (int,), bounds=(0, 65_535))
+_TOKENS = _Kind("a number of tokens, or 0, or an object of these by tool", (int,), bounds=(0, math.inf))
+_TOKENS_BY_TOOL = replace(_TOKENS, types=(int, Mapping), inner=_TOKENS)
+_WORD = _Kind("allow, ask or deny", (str,), choices=APPROVALS)
+_WORDS = replace(_WORD, types=(str, Mapping), inner=_WORD)
+_WRITTEN_SIGN_IN = _Kind("an object", (bool, str, Mapping))
+
+_SERVER_KINDS: Mapping[str, _Kind] = {
+    **dict.fromkeys(("disabled", "enabled", "required", "eager", "trust_hints", "elicitation", "sampling"), _FLAG),
+    **dict.fromkeys(("command", "url", "description", "transport", "log_level", "era", "cwd", "env_file"), _TEXT),
+    **dict.fromkeys(("args", "enabled_tools", "disabled_tools", "roots"), _TEXTS),
+    **dict.fromkeys(("always_load", "safe_to_repeat"), _GLOBS),
+    **dict.fromkeys(("env", "headers"), _TEXTS_BY_NAME),
+    **dict.fromkeys(SECONDS_KEYS, _SECONDS),
+    "timeout": _TIMEOUT,
+    "max_message_bytes": _BYTES,
+    "large_result_tokens": _TOKENS_BY_TOOL,
+    "approval": _WORDS,
+    "sign_in": _WRITTEN_SIGN_IN,
+}
+_SIGN_IN_KINDS: Mapping[str, _Kind] = {
+    **dict.fromkeys((*SIGN_IN_TEXTS, "grant", "private_key_file", "token_file"), _TEXT),
+    "scopes": _TEXT_OR_TEXTS,
+    "callback_port": _PORT,
+    "proof_of_possession": _FLAG,
+}
+_CHOICES: Mapping[str, Sequence[str]] = {
+    "log_level": get_args(LogLevel),
+    "era": get_args(Era),
+    "grant": get_args(Grant),
+}
+_AS_THEY_ARE = (
+    *("args", "description", "required", "enabled_tools", "disabled_tools", "always_load", "eager", "safe_to_repeat"),
+    *("trust_hints", "max_message_bytes", "large_result_tokens", "log_level", "elicitation", "sampling", "era"),
+)
+"""Keys whose value is what `ServerConfig` has under that name."""
+
+_FOLDERS = ("cwd", "env_file", "private_key_file", "token_file")
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,64 +169,66 @@ class _Reader:
     variables: Variables
     values: Mapping[str, Any]
     places: Mapping[str, ValuePath]
-    path: ValuePath
+    kinds: Mapping[str, _Kind]
 
-    def place(self, key: str) -> ValuePath:
-        return self.places.get(key, (*self.path, key))
+    def read(self, *keys: str) -> dict[str, Any]:
+        """The values of these keys, without those that are missing or empty texts."""
+        found = {key: self.value(key) for key in keys if key in self.values}
+        return {key: value for key, value in found.items() if value != ""}
 
-    def plain(self, key: str) -> str:
-        value = self.values.get(key)
-        return value if isinstance(value, str) else ""
+    def value(self, key: str, default: Any = "") -> Any:
+        """The value of a key, as `ServerConfig` has it. Raises `ConfigError` for one of another kind."""
+        if key not in self.values:
+            return default
+        place, kind = self.places[key], self.kinds[key]
+        value = self.checked(self.values[key], kind, place)
+        if key in _CHOICES and value and value not in _CHOICES[key]:
+            what = f'"{safe_line(value, 40)}" is not one of {", ".join(_CHOICES[key])}'
+            raise self.document.error(place, what)
+        if key in _FOLDERS and value:
+            return str(self.document.folder / Path(value).expanduser())
+        if kind is _GLOBS and isinstance(value, bool):
+            return ("*",) if value else ()
+        return value
 
-    def string(self, key: str) -> str:
-        value = self.values.get(key)
-        return "" if value is None else self.expanded(value, self.place(key))
-
-    def expanded(self, value: Any, place: ValuePath) -> str:
-        if not isinstance(value, str):
-            quoted = f' (write "{str(value).lower()}")' if isinstance(value, bool | int | float) else ""
-            raise self.document.error(place, f"expected a string, got {shown_value(value)}{quoted}")
-        text = expand(value, place, self.variables)
-        if "\0" in text:
-            raise self.document.error(place, "contains a NUL character; remove it")
-        return text
-
-    def strings(self, key: str) -> tuple[str, ...]:
-        value = self.values.get(key)
-        if value is None:
-            return ()
-        if not isinstance(value, Sequence) or isinstance(value, str):
-            raise self.document.error(self.place(key), f"expected a list of strings, got {shown_value(value)}")
-        return tuple(self.expanded(item, (*self.place(key), index)) for index, item in enumerate(value))
-
-    def string_map(self, key: str) -> dict[str, str]:
-        value = self.values.get(key)
-        if value is None:
-            return {}
+    def checked(self, value: Any, kind: _Kind, place: ValuePath) -> Any:
+        """The value with its variables expanded; a list becomes a tuple."""
+        if not kind.fits(value):
+            is_plain = kind is _TEXT and isinstance(value, bool | int | float)
+            quoted = f' (write "{str(value).lower()}")' if is_plain else ""
+            raise self.document.error(place, f"expected {kind.words}, got {shown_value(value)}{quoted}")
+        if isinstance(value, str):
+            text = expand(value, place, self.variables)
+            if "\0" in text:
+                raise self.document.error(place, "contains a NUL character; remove it")
+            return text
+        if kind.inner is None or isinstance(value, int):
+            return value
         if not isinstance(value, Mapping):
-            raise self.document.error(self.place(key), f"expected an object of strings, got {shown_value(value)}")
-        result: dict[str, str] = {}
-        for name, item in value.items():
-            if not name or "=" in name or "\0" in name:
-                raise self.document.error(self.place(key), f'"{safe_line(name, 60)}" cannot be a variable name')
-            result[name] = self.expanded(item, (*self.place(key), name))
-        return result
+            return tuple(self.checked(item, kind.inner, (*place, index)) for index, item in enumerate(value))
+        if kind is _TEXTS_BY_NAME:
+            for name in value:
+                if not name or "=" in name or "\0" in name:
+                    raise self.document.error(place, f'"{safe_line(name, 60)}" cannot be a variable name')
+        return {str(name): self.checked(item, kind.inner, (*place, name)) for name, item in value.items()}
 
-    def env_file(self) -> dict[str, str]:
-        """The variables of the `.env` file. Raises `UnusableError`: others who use the same configuration have it."""
-        path = self.folder("env_file")
-        if not path:
-            return {}
-        place = self.place("env_file")
+    def environment(self) -> dict[str, str]:
+        """The variables that are set for the server; those of its `.env` file are overridden.
+
+        Raises `UnusableError` for a file that cannot be read: others who use the same configuration have it.
+        """
+        path, found = self.value("env_file"), dict[str, str]()
         try:
-            return read_env_file(Path(path))
+            found |= read_env_file(Path(path)) if path else {}
         except ConfigError as error:
-            raise UnusableError(place, str(error)) from None
+            raise UnusableError(self.places["env_file"], str(error)) from None
+        return {**found, **self.value("env", {})}
 
     def headers(self) -> dict[str, str]:
-        headers, seen = self.string_map("headers"), dict[str, str]()
+        headers: dict[str, str] = self.value("headers", {})
+        seen: dict[str, str] = {}
         for name, value in headers.items():
-            place = (*self.place("headers"), name)
+            place = (*self.places["headers"], name)
             if not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name):
                 raise self.document.error(place, "not a legal header name; use letters, digits and hyphens")
             if (first := seen.setdefault(name.lower(), name)) != name:
@@ -196,146 +239,51 @@ class _Reader:
                     raise self.document.error(place, f"{kind} at position {position}; remove it")
         return headers
 
-    def folder(self, key: str) -> str:
-        value = self.string(key)
-        return str(self.document.folder / Path(value).expanduser()) if value else ""
-
-    def folders(self, key: str) -> tuple[str, ...]:
-        """Absolute; a relative one is meant from the file's folder."""
-        base = self.document.folder
-        return tuple(os.path.abspath(base / Path(value).expanduser()) for value in self.strings(key))
-
-    def boolean(self, key: str, *, default: bool = False) -> bool:
-        value = self.values.get(key, default)
-        if not isinstance(value, bool):
-            raise self.document.error(self.place(key), f"expected true or false, got {shown_value(value)}")
-        return value
-
-    def globs(self, key: str) -> tuple[str, ...]:
-        """A list of globs, or true for everything."""
-        value = self.values.get(key)
-        if isinstance(value, bool):
-            return ("*",) if value else ()
-        return self.strings(key)
-
-    def approval(self) -> tuple[tuple[str, Approval], ...]:
-        """(glob, approval) as written; one word is for every tool."""
-        value = self.values.get("approval")
-        if value is None:
-            return ()
-        rules = value if isinstance(value, Mapping) else {"*": value}
-        return tuple((str(glob), self._approval(word, glob)) for glob, word in rules.items())
-
-    def _approval(self, word: Any, glob: Any) -> Approval:
-        found = APPROVALS.get(word) if isinstance(word, str) else None
-        if found is None:
-            place = self.place("approval")
-            place = (*place, glob) if isinstance(self.values["approval"], Mapping) else place
-            raise self.document.error(place, f"expected allow, ask or deny, got {shown_value(word)}")
-        return found
-
-    def choice(self, key: str, known: Sequence[Any]) -> Any:
-        """One of the known strings; None if nothing is said."""
-        value = self.string(key)
-        if value and value not in known:
-            what = f'"{safe_line(value, 40)}" is not one of {", ".join(known)}'
-            raise self.document.error(self.place(key), what)
-        return value or None
-
-    def bytes(self, key: str) -> int:
-        value = self.values.get(key, ServerConfig("").max_message_bytes)
-        if not isinstance(value, int) or isinstance(value, bool) or not 4096 <= value <= MAX_MESSAGE_BYTES:
-            what = f"expected bytes between 4096 and {MAX_MESSAGE_BYTES}, got {shown_value(value)}"
-            raise self.document.error(self.place(key), what)
-        return value
-
-    def tokens(self, key: str) -> int | dict[str, int] | None:
-        """A number of tokens, 0 too, for all tools or by glob; None if nothing is said."""
-        value = self.values.get(key)
-        if value is None:
-            return None
-        if isinstance(value, Mapping):
-            return {str(glob): self._tokens(number, (*self.place(key), glob)) for glob, number in value.items()}
-        return self._tokens(value, self.place(key))
-
-    def _tokens(self, value: Any, place: ValuePath) -> int:
-        if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-            what = f"expected a number of tokens, or 0, or an object of these by tool, got {shown_value(value)}"
-            raise self.document.error(place, what)
-        return value
-
     def transport(self, *, is_command: bool) -> TransportName:
-        value = self.string("transport")
+        value = self.value("transport")
         if not value:
             return "auto"
         name = TRANSPORTS.get(value.strip().lower())
         if name is None:
             known = ", ".join(get_args(TransportName))
             what = f'transport "{safe_line(value, 40)}" is not one of {known}'
-            raise self.document.error(self.place("transport"), what)
+            raise self.document.error(self.places["transport"], what)
         if is_command != (name == "stdio") and name != "auto":
             given, needs = ("command", "stdio") if is_command else ("url", "http or sse")
             what = f'"{safe_line(value, 40)}" does not fit a server with "{given}"; write {needs}'
-            raise self.document.error(self.place("transport"), what)
+            raise self.document.error(self.places["transport"], what)
         return name
 
     def sign_in(self, *, is_command: bool) -> tuple[SignInConfig, str]:
         """How to sign in, and an `Authorization` header for what is written as a token itself."""
-        value, place = self.values.get("sign_in"), self.place("sign_in")
-        if value is None or isinstance(value, bool):  # others write true for a person's sign-in
+        value = self.value("sign_in", default=True)
+        if isinstance(value, bool):  # others write true for a person's sign-in
             return SignInConfig(), ""
         if isinstance(value, str):  # as fastmcp has it: "oauth", or a token
-            token = self.string("sign_in")
-            return SignInConfig(), f"Bearer {token}" if token != BY_PERSON and not is_command else ""
-        if not isinstance(value, Mapping):
-            raise self.document.error(place, f"expected an object, got {shown_value(value)}")
+            return SignInConfig(), f"Bearer {value}" if value != BY_PERSON and not is_command else ""
+        place = self.places["sign_in"]
         if is_command and value:
             raise self.document.error(place, 'is for a server with "url"; a program gets its keys by "env"')
-        if any(name.lower() == "authorization" for name in self.string_map("headers")):
+        if any(name.lower() == "authorization" for name in self.value("headers", {})):
             raise self.document.error(place, "stands beside an Authorization header; keep one of them")
-        values, places = sign_in_values(value, place, self.document)
-        inner = replace(self, values=values, places=places, path=place)
-        config = SignInConfig(
-            grant=inner.choice("grant", get_args(Grant)) or "authorization_code",
-            private_key_file=inner.folder("private_key_file"),
-            token_file=inner.folder("token_file"),
-            scopes=inner.words("scopes"),
-            callback_port=inner.port("callback_port"),
-            proof_of_possession=inner.boolean("proof_of_possession") if "proof_of_possession" in values else None,
-            **{key: inner.string(key) for key in SIGN_IN_TEXTS},
-        )
+        values, places = entry_values(value, place, self.document, KEY_OF_SIGN_IN, folded)
+        found = replace(self, values=values, places=places, kinds=_SIGN_IN_KINDS).read(*_SIGN_IN_KINDS)
+        if isinstance(scopes := found.get("scopes"), str):
+            found["scopes"] = tuple(scopes.split())
+        config = SignInConfig(**found)
         if problem := sign_in_problem(config):
             raise self.document.error(place, problem)
         return config, ""
 
-    def words(self, key: str) -> tuple[str, ...]:
-        """A list of words, or one text with spaces between them."""
-        value = self.values.get(key)
-        return tuple(self.string(key).split()) if isinstance(value, str) else self.strings(key)
-
-    def port(self, key: str) -> int:
-        value = self.values.get(key, 0)
-        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= 65_535:
-            raise self.document.error(self.place(key), f"expected a port, 1 to 65535, got {shown_value(value)}")
-        return value
-
-    def all_seconds(self) -> dict[str, Any]:
-        found = {key: self.seconds(key) for key in SECONDS_KEYS if key in self.values}
-        if "timeout" in self.values and "timeout_seconds" not in found:
+    def timeouts(self) -> dict[str, float]:
+        found = {key: float(value) for key, value in self.read(*SECONDS_KEYS).items()}
+        if "timeout" in self.values:
             # Clients disagree on the unit of the bare key; nobody waits 1000 seconds, nor 999 milliseconds.
-            value = self.seconds("timeout", highest=86_400_000.0)
+            value = float(self.value("timeout"))
             found["timeout_seconds"] = value / 1000 if value >= 1000 else value
         if "timeout_seconds" in found and "total_timeout_seconds" not in found:
             found["total_timeout_seconds"] = max(found["timeout_seconds"], ServerConfig("").total_timeout_seconds)
         return found
-
-    def seconds(self, key: str, highest: float = 86_400.0) -> float:
-        value = self.values[key]
-        is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-        if not is_number or not 0.1 <= value <= highest:
-            what = f"expected seconds between 0.1 and {highest:.0f}, got {shown_value(value)}"
-            raise self.document.error(self.place(key), what)
-        return float(value)
 
 
 def _checked_url(url: str, path: ValuePath, document: Document) -> tuple[str, str]:

@@ -4,14 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from difflib import get_close_matches
-from typing import Any
 from urllib.parse import urlsplit
 
-from mcpagent.config.config_documents import Document
-from mcpagent.config.jsonc import ValuePath
 from mcpagent.config.values import SignInConfig
-from mcpagent.text.safe_text import safe_line
 
 BY_PERSON = "oauth"
 """In place of an object: as other clients write it."""
@@ -30,7 +25,7 @@ SIGN_IN_TEXTS = (
 )
 
 _OTHERS = ("grant", "private_key_file", "token_file", "scopes", "callback_port", "proof_of_possession")
-_KEYS: Mapping[str, str] = {
+KEY_OF_SIGN_IN: Mapping[str, str] = {
     **{key: key for key in (*SIGN_IN_TEXTS, *_OTHERS)},
     "grant_type": "grant",
     "scope": "scopes",
@@ -40,32 +35,8 @@ _KEYS: Mapping[str, str] = {
 """Spellings in lower case with underscores -> our keys."""
 
 
-def sign_in_values(
-    written: Mapping[str, Any], place: ValuePath, document: Document
-) -> tuple[dict[str, Any], dict[str, ValuePath]]:
-    """Our keys -> values, and our keys -> where they stand. Keys of other clients are passed over, typos are not."""
-    values: dict[str, Any] = {}
-    places: dict[str, ValuePath] = {}
-    for name, value in written.items():
-        folded = _folded(name)
-        key = _KEYS.get(folded)
-        if key is None:
-            if near := get_close_matches(folded, list(_KEYS), n=1, cutoff=0.8):
-                what = f'unknown key "{safe_line(name, 60)}"; did you mean "{near[0]}"?'
-                raise document.error((*place, name), what)
-            continue
-        if key in values:
-            raise document.error((*place, name), f'says "{key}" a second time; keep one of them')
-        values[key], places[key] = value, (*place, name)
-    return values, places
-
-
-def key_of_sign_in(name: str) -> str | None:
-    """Our key for a spelling; None for what only other clients know."""
-    return _KEYS.get(_folded(name))
-
-
-def _folded(name: str) -> str:
+def folded(name: str) -> str:
+    """Return the spelling of a key in lower case with underscores."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|-", "_", name).lower()
 
 

@@ -15,6 +15,7 @@ from mcp import MCPError
 from mcp.client.session import ClientRequestContext, ClientSession
 from pydantic import FileUrl
 
+from mcpagent.json_schema.parts import properties_of
 from mcpagent.mcp.handlers import DismissedError, Handlers, Sampled
 from mcpagent.mcp.redaction import Redactor
 from mcpagent.text.safe_text import safe_text
@@ -106,10 +107,9 @@ class _Callbacks:
 
 def _with_defaults(content: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
     """What was given, and the schema's defaults for what was not (SEP-1034). None: it was left empty on purpose."""
-    properties = schema.get("properties") or {}
     defaults = {
         name: rule["default"]
-        for name, rule in properties.items()
+        for name, rule in properties_of(schema).items()
         if isinstance(rule, dict) and isinstance(rule.get("default"), str | int | float | list)
     }
     return {name: value for name, value in (defaults | content).items() if value is not None}

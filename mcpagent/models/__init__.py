@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from mcpagent.models.anthropic.messages_model import AnthropicModel
     from mcpagent.models.base import Model, ModelRequest, ModelResponse, ModelSettings
     from mcpagent.models.fallback import FallbackModel
-    from mcpagent.models.offline import OfflineModel
+    from mcpagent.models.local.offline_model import OfflineModel
     from mcpagent.models.openai.openai_chat import OpenAIChatModel
     from mcpagent.models.openai.openai_responses import OpenAIResponsesModel
     from mcpagent.models.resolve import resolve_model
@@ -36,7 +36,7 @@ __getattr__, __dir__ = late_names(
         "anthropic.messages_model": ("AnthropicModel",),
         "base": ("Model", "ModelRequest", "ModelResponse", "ModelSettings"),
         "fallback": ("FallbackModel",),
-        "offline": ("OfflineModel",),
+        "local.offline_model": ("OfflineModel",),
         "openai.openai_chat": ("OpenAIChatModel",),
         "openai.openai_responses": ("OpenAIResponsesModel",),
         "resolve": ("resolve_model",),

@@ -137,7 +137,7 @@ def resolve_model(
         return _chain([name for name in names if name], environ, http_client)
     [spec] = names
     if spec == "offline":
-        from mcpagent.models.offline import OfflineModel
+        from mcpagent.models.local.offline_model import OfflineModel
 
         return OfflineModel()
     parsed = parse_spec(spec)

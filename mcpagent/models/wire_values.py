@@ -12,6 +12,7 @@ from hashlib import sha256
 from itertools import count
 from typing import Any, TypeAlias
 
+from mcpagent.json_schema.parts import properties_of, required_of
 from mcpagent.messages import Image, Message, Part, Text, ToolCall, ToolResult, Usage, nests_deeper
 from mcpagent.models.base import ResponseStop
 from mcpagent.text.for_model import fenced, set_apart
@@ -49,26 +50,16 @@ def object_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
     if is_legal and not any(key in schema for key in _REFUSED_AT_THE_TOP):
         return dict(schema)
     kept = {key: value for key, value in schema.items() if key not in _REFUSED_AT_THE_TOP}
-    properties = _properties(kept)
-    required = _required(kept)
+    properties = properties_of(kept)
+    required = required_of(kept)
     for combiner in _COMBINERS:
         branches = schema.get(combiner)
         for branch in branches if isinstance(branches, list) else ():
-            properties = {**_properties(branch), **properties}
+            properties = {**properties_of(branch), **properties}
             if combiner == "allOf":
-                required += [name for name in _required(branch) if name not in required]
+                required += [name for name in required_of(branch) if name not in required]
     widened = {**kept, "type": "object", "properties": properties}
     return {**widened, "required": required} if required else without(widened, ("required",))
-
-
-def _properties(schema: Any) -> dict[str, Any]:
-    found = schema.get("properties") if isinstance(schema, Mapping) else None
-    return dict(found) if isinstance(found, Mapping) else {}
-
-
-def _required(schema: Any) -> list[str]:
-    found = schema.get("required") if isinstance(schema, Mapping) else None
-    return [name for name in found if isinstance(name, str)] if isinstance(found, list) else []
 
 
 def legal_id(call_id: str, *, longest: int) -> str:

@@ -16,11 +16,12 @@ from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin
 
 from mcpagent.errors import InputError, McpAgentError, OutputProblem
+from mcpagent.json_schema.parts import referred, rewritten
+from mcpagent.json_schema.schema_form import UncheckedError
 from mcpagent.models.base import OutputFormat
 from mcpagent.output.json_documents import document_in, partial_document
 from mcpagent.text.safe_text import safe_line
 from mcpagent.toolsets.functions import untitled
-from mcpagent.toolsets.json_schema.schema_form import UncheckedError
 from mcpagent.toolsets.validation import problems, without_nulls
 
 if TYPE_CHECKING:
@@ -224,11 +225,7 @@ def _rooted(schema: dict[str, Any]) -> dict[str, Any]:
     whole, seen = schema, set[str]()
     while isinstance(reference := whole.get("$ref"), str) and reference not in seen:
         seen.add(reference)
-        found: Any = schema
-        if not reference.startswith("#/"):
-            break
-        for step in reference[2:].split("/"):
-            found = found.get(step.replace("~1", "/").replace("~0", "~")) if isinstance(found, dict) else None
+        found = referred(schema, reference)
         if not isinstance(found, dict):
             break
         whole = {**{key: rule for key, rule in whole.items() if key != "$ref"}, **found}
@@ -240,26 +237,19 @@ def _wrapped(schema: dict[str, Any]) -> dict[str, Any]:
     led."""
     hoisted = {name: schema[name] for name in ("$defs", "definitions") if isinstance(schema.get(name), dict)}
     inner = {name: rule for name, rule in schema.items() if name not in hoisted}
-    moved = _moved(inner)
     return {
         "type": "object",
-        "properties": {RESULT: moved},
+        "properties": {RESULT: rewritten(inner, _moved)},
         "required": [RESULT],
         "additionalProperties": False,
-        **{name: _moved(definitions) for name, definitions in hoisted.items()},
+        **rewritten(hoisted, _moved),
     }
 
 
-def _moved(node: Any) -> Any:
-    if isinstance(node, list):
-        return [_moved(item) for item in node]
-    if not isinstance(node, dict):
-        return node
-    made = {
-        name: rule if name in ("enum", "const", "default", "examples") else _moved(rule) for name, rule in node.items()
-    }
-    reference = made.get("$ref")
-    if isinstance(reference, str) and (reference == "#" or reference.startswith("#/")):
-        stays = reference.startswith(("#/$defs/", "#/definitions/"))
-        made["$ref"] = reference if stays else f"#/properties/{RESULT}{reference[1:]}"
-    return made
+def _moved(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return one schema with its reference as it is within the wrapper."""
+    reference = schema.get("$ref")
+    stays = ("#/$defs/", "#/definitions/")
+    if isinstance(reference, str) and (f"{reference}/").startswith("#/") and not reference.startswith(stays):
+        return {**schema, "$ref": f"#/properties/{RESULT}{reference[1:]}"}
+    return dict(schema)

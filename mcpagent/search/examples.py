@@ -16,6 +16,7 @@ from typing import TypeAlias
 from mcpagent.config.bounded_files import read_own
 from mcpagent.config.file_changes import write_whole
 from mcpagent.errors import InputError
+from mcpagent.json_schema.parts import required_of
 from mcpagent.messages import ToolDefinition
 from mcpagent.search.fields import local_name
 
@@ -52,9 +53,7 @@ def shipped_examples(tool: ToolDefinition) -> tuple[str, ...]:
 
 def signature_key(tool: ToolDefinition) -> str:
     """`create_issue(owner, repo, title)`: a tool's own name and required parameters, which outlast most releases."""
-    required = tool.parameters.get("required")
-    names = sorted(map(str, required)) if isinstance(required, list) else []
-    return f"{local_name(tool)}({', '.join(names)})"
+    return f"{local_name(tool)}({', '.join(sorted(required_of(tool.parameters)))})"
 
 
 def content_key(tool: ToolDefinition) -> str:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from mcpagent.json_schema.parts import dereferenced, properties_of, required_of
 from mcpagent.messages import ToolDefinition
 from mcpagent.text.safe_text import safe_line
 
@@ -13,8 +14,6 @@ MAX_SIGNATURE = 240
 """Characters that optional arguments are listed within; required ones are always there."""
 
 _MAX_ENUM = 6
-_MAX_REFERENCES = 4
-_MAX_REFERENCE_PARTS = 8
 _SHORT_TYPES = {
     "string": "str",
     "integer": "int",
@@ -31,13 +30,9 @@ def call_signature(definition: ToolDefinition, room: int = MAX_SIGNATURE, *, typ
 
     Required arguments come first and are always there; optional ones follow as far as `room` characters go, then `...`.
     """
-    properties = definition.parameters.get("properties")
-    if not isinstance(properties, dict):
-        return f"{definition.name}()"
-    listed = definition.parameters.get("required")
-    names = listed if isinstance(listed, list) else []
-    required = [name for name in names if isinstance(name, str) and name in properties]
     root = definition.parameters
+    properties = properties_of(root)
+    required = [name for name in required_of(root) if name in properties]
     arguments = [_argument(name, properties[name] if types else {}, "", root) for name in dict.fromkeys(required)]
     length = len(definition.name) + sum(len(argument) + 2 for argument in arguments)
     for name in properties:
@@ -66,12 +61,15 @@ def first_sentences(description: str, limit: int = 160) -> str:
 
 
 def _argument(name: str, schema: Any, mark: str, root: Mapping[str, Any]) -> str:
-    kind = _type(schema, root)
+    kind = type_words(schema, root)
     return f"{safe_line(name, 64)}{mark}: {kind}" if kind else f"{safe_line(name, 64)}{mark}"
 
 
-def _type(schema: Any, root: Mapping[str, Any], depth: int = 0) -> str:
-    schema = _resolved(schema, root)
+def type_words(schema: Any, root: Mapping[str, Any], depth: int = 0) -> str:
+    """Return the type of values that fit a schema within `root`, `str` or `celsius|fahrenheit`; "" if it says none."""
+    schema = dereferenced(schema, root)
+    if not isinstance(schema, dict):
+        return ""
     values = schema.get("enum")
     if isinstance(values, list) and values:
         shown = [safe_line(str(value), 24) for value in values[:_MAX_ENUM]]
@@ -82,32 +80,16 @@ def _type(schema: Any, root: Mapping[str, Any], depth: int = 0) -> str:
     if isinstance(kind, list):
         return "|".join(dict.fromkeys(_short(one) for one in kind[:4] if one != "null"))
     if kind == "array" and depth < 2 and isinstance(schema.get("items"), dict):
-        inner = _type(schema["items"], root, depth + 1)
+        inner = type_words(schema["items"], root, depth + 1)
         return f"list[{inner}]" if inner else "list"
     if isinstance(kind, str):
         return _short(kind)
     for key in ("anyOf", "oneOf", "allOf"):
         branches = schema.get(key)
         if isinstance(branches, list) and depth < 2:
-            kinds = [_type(branch, root, depth + 1) for branch in branches[:4]]
+            kinds = [type_words(branch, root, depth + 1) for branch in branches[:4]]
             return "|".join(dict.fromkeys(one for one in kinds if one and one != "null"))
     return "object" if "properties" in schema or "$ref" in schema else ""
-
-
-def _resolved(schema: Any, root: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What `{"$ref": "#/$defs/Unit"}` stands for; the schema itself if it refers to nothing in `root`."""
-    for _ in range(_MAX_REFERENCES):
-        reference = schema.get("$ref") if isinstance(schema, dict) else None
-        if not isinstance(reference, str) or not reference.startswith("#/"):
-            break
-        found: Any = root
-        for part in reference[2:].split("/", _MAX_REFERENCE_PARTS):
-            key = part.replace("~1", "/").replace("~0", "~")  # JSON Pointer, RFC 6901
-            found = found.get(key) if isinstance(found, dict) else None
-        if not isinstance(found, dict):
-            break
-        schema = found
-    return schema if isinstance(schema, dict) else {}
 
 
 def _short(kind: Any) -> str:

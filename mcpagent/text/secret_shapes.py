@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 from urllib.parse import quote
 
@@ -264,6 +264,9 @@ def secrets_in(environ: Mapping[str, str]) -> list[str]:
     ]
 
 
+DEEPEST_TEXT = 100
+
+
 def redacted(data: Any, redact: Redact) -> Any:
     """JSON data with every text in it redacted, keys too."""
     if isinstance(data, str):
@@ -273,3 +276,16 @@ def redacted(data: Any, redact: Redact) -> Any:
     if isinstance(data, list | tuple):
         return [redacted(value, redact) for value in data]
     return data
+
+
+def texts_in(data: Any, depth: int = 0) -> Iterator[str]:
+    """Yield every text in JSON data, keys too, down to a hundred levels."""
+    if isinstance(data, str):
+        yield data
+    elif depth <= DEEPEST_TEXT and isinstance(data, Mapping):
+        for key, value in data.items():
+            yield str(key)
+            yield from texts_in(value, depth + 1)
+    elif depth <= DEEPEST_TEXT and isinstance(data, list):
+        for value in data:
+            yield from texts_in(value, depth + 1)

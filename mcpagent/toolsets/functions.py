@@ -11,6 +11,7 @@ from types import CodeType, NoneType
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast, get_origin, get_type_hints
 
 from mcpagent.errors import ConfigError
+from mcpagent.json_schema.parts import rewritten
 from mcpagent.messages import ToolDefinition
 from mcpagent.python.argument_checks import checked, expect, expect_arguments, expect_options
 from mcpagent.run import RunContext, run_context
@@ -279,17 +280,5 @@ def _schema(model: type[BaseModel]) -> dict[str, Any]:
 
 def untitled(schema: dict[str, Any]) -> dict[str, Any]:
     """A JSON Schema without the titles that pydantic makes up."""
-    return cast("dict[str, Any]", _without_titles(schema, are_names=False))
-
-
-def _without_titles(node: Any, *, are_names: bool) -> Any:
-    """The same at any depth; properties and definitions that are called `title` stay."""
-    if isinstance(node, list):
-        return [_without_titles(item, are_names=False) for item in node]
-    if not isinstance(node, dict):
-        return node
-    return {
-        key: _without_titles(value, are_names=key in ("properties", "$defs", "definitions") and not are_names)
-        for key, value in node.items()
-        if are_names or key != "title"
-    }
+    made: dict[str, Any] = rewritten(schema, lambda one: {key: rule for key, rule in one.items() if key != "title"})
+    return made

@@ -7,13 +7,14 @@ import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from mcpagent.json_schema.parts import properties_of, referred, required_of
+from mcpagent.json_schema.schema_form import UncheckedError
 from mcpagent.messages import Text, nests_deeper
 from mcpagent.text.for_model import line_for_model
-from mcpagent.toolsets.json_schema.schema_form import UncheckedError
 
 if TYPE_CHECKING:
+    from mcpagent.json_schema.schema_check import CheckLimits
     from mcpagent.tools import Tool, ToolOutput
-    from mcpagent.toolsets.json_schema.schema_check import CheckLimits
 
 MAX_ARGUMENT_CHARACTERS = 1_048_576
 MAX_DEPTH = 64
@@ -40,14 +41,14 @@ def argument_problem(schema: dict[str, Any], arguments: dict[str, Any]) -> str:
 
 def verdict(schema: dict[str, Any], arguments: dict[str, Any]) -> Verdict:
     """Whether the arguments fit a tool's schema."""
-    from mcpagent.toolsets.json_schema.schema_check import IN_ALL
+    from mcpagent.json_schema.schema_check import IN_ALL
 
     return _verdict(schema, arguments, IN_ALL)
 
 
 async def verdict_beside(schema: dict[str, Any], arguments: dict[str, Any]) -> Verdict:
     """`verdict` for an event loop, which goes on meanwhile if it takes long."""
-    from mcpagent.toolsets.json_schema.schema_check import AT_ONCE, TooLongError
+    from mcpagent.json_schema.schema_check import AT_ONCE, TooLongError
 
     if _is_small(arguments):
         try:
@@ -86,11 +87,10 @@ def _without_nulls(root: Any, schemas: list[Any], value: Any, depth: int) -> Any
     if isinstance(value, list):
         items = [branch["items"] for branch in branches if "items" in branch]
         return [_without_nulls(root, items, item, depth + 1) for item in value]
-    required = [set(branch.get("required") or ()) for branch in branches if isinstance(branch.get("properties"), dict)]
+    required = [set(required_of(branch)) for branch in branches if isinstance(branch.get("properties"), dict)]
     known: dict[str, list[Any]] = {}
     for branch in branches:
-        named = branch.get("properties")
-        for name, rule in named.items() if isinstance(named, dict) else ():
+        for name, rule in properties_of(branch).items():
             known.setdefault(name, []).append(rule)
     return {
         name: _without_nulls(root, known.get(name, []), item, depth + 1)
@@ -112,18 +112,13 @@ def _branches(root: Any, schemas: list[Any]) -> list[dict[str, Any]]:
         for keyword in ("allOf", "oneOf", "anyOf"):
             listed = schema.get(keyword)
             waiting += reversed(listed) if isinstance(listed, list) else ()
-        reference = schema.get("$ref")
-        if isinstance(reference, str) and reference.startswith("#"):
-            target: Any = root
-            for step in reference.removeprefix("#").split("/")[1:]:
-                target = target.get(step.replace("~1", "/").replace("~0", "~")) if isinstance(target, dict) else None
-            waiting.append(target)
+        waiting.append(referred(root, schema.get("$ref")))
     return [*found.values()]
 
 
 async def output_problem(schema: dict[str, Any], structured: Any) -> str:
     """How a result breaks what its server promised of it; empty if it keeps that, or nobody can tell."""
-    from mcpagent.toolsets.json_schema.schema_check import AT_ONCE, IN_ALL, TooLongError
+    from mcpagent.json_schema.schema_check import AT_ONCE, IN_ALL, TooLongError
 
     if structured is None:
         return "it has no structured content"
@@ -153,7 +148,7 @@ async def held_to_promise(tool: Tool, output: ToolOutput) -> ToolOutput:
 
 def _verdict(schema: dict[str, Any], arguments: dict[str, Any], limits: CheckLimits) -> Verdict:
     """Raises `TooLongError` if there are higher limits that the check may end within."""
-    from mcpagent.toolsets.json_schema.schema_check import IN_ALL, TooLongError
+    from mcpagent.json_schema.schema_check import IN_ALL, TooLongError
 
     # Depth first: the size check recurses.
     if nests_deeper(arguments, MAX_DEPTH):
@@ -175,10 +170,10 @@ def problems(schema: Any, value: Any, limits: CheckLimits | None = None) -> list
     Patterns are run within bounds, and say nothing where these do not do. Nothing is looked up outside of the schema.
     Raises `UncheckedError` for a schema that cannot be used, for this value or at all.
     """
-    from mcpagent.toolsets.json_schema.misfits import telling
-    from mcpagent.toolsets.json_schema.schema_check import IN_ALL, Check
-    from mcpagent.toolsets.json_schema.schema_form import usable
-    from mcpagent.toolsets.json_schema.schema_keywords import KEYWORDS
+    from mcpagent.json_schema.misfits import telling
+    from mcpagent.json_schema.schema_check import IN_ALL, Check
+    from mcpagent.json_schema.schema_form import usable
+    from mcpagent.json_schema.schema_keywords import KEYWORDS
 
     form = usable(schema)
     try:

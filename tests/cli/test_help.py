@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 
 from mcpagent.cli.app import command_line
-from mcpagent.cli.help import TOP_LEVEL_HELP, command_help
+from mcpagent.cli.help import TOP_LEVEL_HELP
+from tests.cli.reference import help_page
 from tests.tables import each_row
 
 
@@ -28,7 +29,7 @@ def leaves() -> list[tuple[str, object]]:
 
 @each_row("name, command", leaves())
 def test_every_option_is_explained(name: str, command: object) -> None:
-    page = command_help(command, f"mcpagent {name}", 80)
+    page = help_page(command, f"mcpagent {name}", 80)
     for param in command.params:  # type: ignore[attr-defined]
         if not getattr(param, "hidden", False):
             assert param.help, param.name

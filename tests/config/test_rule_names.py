@@ -210,6 +210,7 @@ def test_a_denied_host_is_denied_as_others_write_it(uri: str) -> None:
         ("http://xn--bcher-kva.example/*", "http://b\u00fccher.example/a"),
         ("http://127.0.0.1/*", "http://2130706433/a"),
         ("http://127.0.0.1/*", "http://0x7f.1/a"),
+        ("http://127.0.0.0/*", "http://127.0x/a"),
         ("http://127.0.0.1:80/*", "http://0177.0.0.1/a"),
         ("http://[[]::1]/*", "http://[0:0:0:0:0:0:0:1]/a"),
         ("ws://internal/*", "ws://internal:80/a"),

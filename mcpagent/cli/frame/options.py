@@ -3,9 +3,7 @@
 # ruff: noqa: RUF009 - `_option` makes a field
 from __future__ import annotations
 
-import math
 import os
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import wraps
@@ -15,8 +13,16 @@ from typing import Annotated, Any, Literal, TypeAlias, get_args, get_origin, get
 
 import typer
 
-PLAIN: dict[str, Any] = {"add_completion": False, "rich_markup_mode": None, "pretty_exceptions_enable": False}
-"""For every `typer.Typer`: no markup, no boxes, no tracebacks of its own."""
+PLAIN: dict[str, Any] = {
+    "add_completion": False,
+    "rich_markup_mode": None,
+    "pretty_exceptions_enable": False,
+    "context_settings": {"help_option_names": ["-h", "--help"], "max_content_width": 100},
+}
+"""For every `typer.Typer`: no markup, no boxes, no tracebacks of its own; help pages of at most 100 columns."""
+
+LARGEST = 10**12
+"""The largest number that an option accepts. Help pages show it."""
 
 
 ToolSearchMode: TypeAlias = Literal["auto", "on", "off"]
@@ -60,19 +66,6 @@ def _option(default: Any, *short: str, **declared: Any) -> Any:
     the field. `usual`: what counts where nobody says anything, not even a card, so that the field is None then.
     """
     return field(default=default, metadata={"short": short, **declared})
-
-
-def _at_least(low: float) -> Callable[[float | None], float | None]:
-    """A check of an option's value: typer's own either takes "nan" or does not show what was given."""
-
-    def checked(value: float | None) -> float | None:
-        if value is not None and not math.isfinite(value):
-            raise typer.BadParameter(f"{value:g} is no number")
-        if value is not None and value < low:
-            raise typer.BadParameter(f"{value:g} is less than {low:g}")
-        return value
-
-    return checked
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,21 +177,21 @@ class Options:
         usual=100,
         metavar="N",
         min=1,
-        max=sys.maxsize,
+        max=LARGEST,
         help="Answers of the model per question; then one last answer without tools, and exit code 7.",
     )
     max_calls: int | None = _option(
         None,
         metavar="N",
         min=1,
-        max=sys.maxsize,
+        max=LARGEST,
         help="Calls of tools per question, of search_tools and the like not; then one last answer, and exit code 7.",
     )
     context_window: int | None = _option(
         None,
         metavar="TOKENS",
         min=1_000,
-        max=sys.maxsize,
+        max=LARGEST,
         help="What the model takes, where it is not known or is to be less: from 80 % of it on, a conversation is made "
         "shorter.",
     )
@@ -207,27 +200,29 @@ class Options:
         usual=10_000,
         metavar="TOKENS",
         min=0,
-        max=sys.maxsize,
+        max=LARGEST,
         help="A tool's result of more is kept beside the conversation, and read by the model in pieces; 0: never.",
     )
     max_tokens: int | None = _option(
         None,
         metavar="N",
         min=1,
-        max=sys.maxsize,
+        max=LARGEST,
         help="No further request or call once the answer took so many tokens, in and out; what there is is the answer, "
         "and exit code 7.",
     )
     max_cost: float | None = _option(
         None,
         metavar="DOLLARS",
-        callback=_at_least(0),
+        min=0,
+        max=LARGEST,
         help="The same once the answer cost so much (US).",
     )
     max_seconds: float | None = _option(
         None,
         metavar="SECONDS",
-        callback=_at_least(0.1),
+        min=0.1,
+        max=LARGEST,
         help="The same after so many seconds, without those in which you are asked; what is under way is cut off. With "
         "--timeout there is no answer.",
     )
@@ -280,13 +275,15 @@ class Options:
     timeout: float | None = _option(
         None,
         metavar="SECONDS",
-        callback=_at_least(0.1),
+        min=0.1,
+        max=LARGEST,
         help="Stop after so many seconds, with exit code 124; in chat, for each question.",
     )
     server_wait: float = _option(
         30.0,
         metavar="SECONDS",
-        callback=_at_least(0),
+        min=0,
+        max=LARGEST,
         help="How long a question, or doctor, waits for servers that are still connecting; then they are left out.",
     )
     output: OutputFormat = _option("text", "-o", help="What stdout holds.")
@@ -424,17 +421,13 @@ def _options_of(given: Mapping[str, Any]) -> Options:
     for name in _FIELDS.keys() & given.keys():
         is_list = _FIELDS[name].default == ()
         values[name] = tuple(given[name] or ()) if is_list else given[name]
-    if "server" in values:  # of the variable one a line: a command has spaces, so they cannot divide servers
-        if not all(text.strip() for text in values["server"]):
-            raise typer.BadParameter("--server is empty; write NAME='command args' or NAME=URL")
-        lines = values["server"] or os.environ.get("MCPAGENT_SERVER", "").splitlines()
-        values["server"] = tuple(line.strip() for line in lines if line.strip())
-    if "set" in values:
-        lines = values["set"] or os.environ.get("MCPAGENT_SET", "").splitlines()
-        values["set"] = tuple(line for line in lines if line.strip())
-    if "provider_tool" in values:
-        lines = values["provider_tool"] or os.environ.get("MCPAGENT_PROVIDER_TOOL", "").splitlines()
-        values["provider_tool"] = tuple(line.strip() for line in lines if line.strip())
+    if not all(text.strip() for text in values.get("server", ())):
+        raise typer.BadParameter("--server is empty; write NAME='command args' or NAME=URL")
+    for name in ("server", "set", "provider_tool"):
+        # Of the variable one a line: a command has spaces, so they cannot divide servers.
+        if name in values:
+            lines = values[name] or os.environ.get(f"MCPAGENT_{name.upper()}", "").splitlines()
+            values[name] = tuple(line if name == "set" else line.strip() for line in lines if line.strip())
     if given.get("yes"):
         values["approve"] = "all"
     if given.get("json"):

@@ -13,6 +13,7 @@ from datetime import date, datetime
 from typing import Any
 from urllib.parse import urlsplit
 
+from mcpagent.json_schema.parts import required_of
 from mcpagent.text.safe_text import safe_line
 from mcpagent.toolsets.validation import argument_problem
 
@@ -165,8 +166,7 @@ def fields_of(schema: Mapping[str, Any]) -> list[Field]:
     properties = schema.get("properties")
     if not isinstance(properties, Mapping) or len(properties) > MAX_FIELDS:
         raise UnfitError(f"it is no form with up to {MAX_FIELDS} fields")
-    wanted = schema.get("required")
-    required = set(map(str, wanted)) if isinstance(wanted, list) else set()
+    required = required_of(schema)
     return [_field(str(name), rule, str(name) in required) for name, rule in properties.items()]
 
 

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
 from mcpagent.config import ServerConfig
 from mcpagent.config.literals import literal_secrets
+from mcpagent.json_schema.schema_form import UncheckedError, usable
 from mcpagent.messages import ToolDefinition
 from mcpagent.models.tool_changes_in_history import RESERVED_NAMES, SUBMIT_TOOL
 from mcpagent.text.for_model import for_model
 from mcpagent.text.safe_text import safe_line
-from mcpagent.toolsets.json_schema.schema_form import UncheckedError, usable
+from mcpagent.text.secret_shapes import texts_in
 
 LONGEST_DESCRIPTION = 6_000
 
@@ -166,7 +167,7 @@ def poisoned_warnings(tools: Iterable[ToolDefinition]) -> list[str]:
         # All texts of the parameters too: every one of them is read by the model.
         schema = json.dumps(tool.parameters, ensure_ascii=False, default=str)[:200_000]
         what = _poison_in(f"{tool.title} {tool.description} {schema}")
-        if not what and (others := _commanded(tool.description, own | set(_names_in(tool.parameters)))):
+        if not what and (others := _commanded(tool.description, own | set(texts_in(tool.parameters)))):
             what = f"gives orders about {', '.join(others)}, which this server does not have"
         if not what and len(tool.description) > LONGEST_DESCRIPTION:
             what = f"has {len(tool.description):,} characters"
@@ -201,17 +202,6 @@ _ORDER = re.compile(
     r"|[`'\"]((?-i:[a-z][a-z0-9]{0,30}(?:-[a-z0-9]{1,30}){1,6}|[a-z]{1,30}[A-Z][A-Za-z0-9]{0,30}))[`'\"])",
     re.IGNORECASE,
 )
-
-
-def _names_in(schema: Any, depth: int = 0) -> Iterator[str]:
-    """Of the parameters, and the values that they may have."""
-    if isinstance(schema, str):
-        yield schema
-    elif isinstance(schema, dict | list) and depth < 20:
-        for item in schema:
-            if isinstance(schema, dict):
-                yield str(item)
-            yield from _names_in(schema[item] if isinstance(schema, dict) else item, depth + 1)
 
 
 def poisoned_instructions(instructions: str) -> list[str]:

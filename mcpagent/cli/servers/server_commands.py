@@ -95,7 +95,7 @@ def run_server_test(options: Options, name: str | None) -> ExitCode:
 
     def report(found: Probe) -> None:
         if is_text:
-            put(terminal.out, *_probe_lines(found, options, terminal))
+            put(terminal.out, *probe_lines(found, options, terminal))
 
     probes = probe_servers(options, configuration, terminal, report)
     if is_text:
@@ -148,21 +148,21 @@ def _only(configuration: Configuration, name: str) -> Configuration:
     return replace(configuration, servers=found)
 
 
-def _probe_lines(found: Probe, options: Options, terminal: Terminal) -> Iterator[Text]:
+def probe_lines(found: Probe, options: Options, terminal: Terminal) -> Iterator[Text]:
     """A head line, a line for each stage, and what to do."""
 
     def labelled(label: str, text: str, style: str = "dim") -> Text:
         return Text(f"    {label:<{LABEL_WIDTH}} {text}", style)
 
     glyphs = terminal.glyphs
-    mark = (glyphs.ok, "ok") if found.ok else (glyphs.failed, "error")
-    yield Text.assemble(mark, " ", (safe_line(found.name, 64), "user"))
+    unready = ("..", "dim") if found.is_connecting else (glyphs.failed, "error")
+    yield Text.assemble((glyphs.ok, "ok") if found.ok else unready, " ", (safe_line(found.name, 64), "user"))
     for stage in found.stages:
         detail = short_path(stage.detail, options.folder) if stage.name == "config" else stage.detail
         took = "" if stage.seconds is None else duration(stage.seconds)
-        style, failed = ("dim", "") if stage.ok else ("", f"{glyphs.failed} ")
+        style = "dim" if stage.ok else ""
         label, text = f"    {stage.name:<{LABEL_WIDTH}} ", "   ".join(filter(None, (took, detail)))
-        yield Text.assemble((label, style), (failed, "error"), (text, style))
+        yield Text.assemble((label, style), *(() if stage.ok else (unready, " ")), (text, style))
     if found.capabilities:
         yield labelled("can", ", ".join(found.capabilities))
     if found.tools:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from mcpagent.cli.frame.exit_codes import ExitCode
 from mcpagent.cli.frame.options import Client, Options, Shell, leaves, options_in
 from mcpagent.errors import McpAgentError
+from mcpagent.json_schema.parts import properties_of
 from mcpagent.text.safe_text import safe_line
 
 if TYPE_CHECKING:
@@ -261,7 +262,7 @@ def known_names(options: Options) -> Names:
 
     def parameters(tool: str) -> Iterable[Completed]:
         named = (item for item in listed() if tool in (f"{item.server}.{item.original_name}", item.original_name))
-        properties = next((item.parameters.get("properties") for item in named), None) or {}
+        properties = next((properties_of(item.parameters) for item in named), {})
         texts = [
             (str(name), str(schema.get("description") or "") if isinstance(schema, dict) else "")
             for name, schema in properties.items()

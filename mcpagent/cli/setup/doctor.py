@@ -10,14 +10,12 @@ import os
 import platform
 import stat
 import sys
-import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from rich.cells import cell_len
 from rich.text import Text
 
 from mcpagent import __version__
@@ -26,10 +24,10 @@ from mcpagent.cli.frame.exit_codes import ExitCode
 from mcpagent.cli.frame.options import Options
 from mcpagent.cli.frame.settings import read_settings, settable
 from mcpagent.cli.may_run.project_trust import untrusted_apart
-from mcpagent.cli.screen.lines import column
+from mcpagent.cli.screen.lines import Cell, table
 from mcpagent.cli.screen.terminal import Terminal, open_terminal, put, write_json
-from mcpagent.cli.servers.probing import Probe, Stage, StageName
-from mcpagent.cli.servers.server_commands import probe_servers, probe_totals
+from mcpagent.cli.servers.probing import Probe, StageName
+from mcpagent.cli.servers.server_commands import probe_lines, probe_servers, probe_totals
 from mcpagent.config import ServersConfig, state_folder, user_config_folder, user_data_folder
 from mcpagent.errors import ConfigError, CredentialsError
 from mcpagent.text.safe_text import safe_line
@@ -239,7 +237,11 @@ def run_doctor(options: Options, command: Any, *, fix: bool) -> ExitCode:
     probes = probe_servers(options, configuration, terminal, seconds=options.server_wait)
     code = _exit_code(findings, probes)
     if is_text:
-        put(terminal.out, *_server_table(probes, terminal, options), *_total_lines(probes))
+        put(terminal.out, *_server_table(probes, terminal))
+        for found in probes:
+            if found.warnings or not found.ok:
+                put(terminal.out, *probe_lines(found, options, terminal))
+        put(terminal.out, *_total_lines(probes))
     else:
         files = [
             {"path": name, "whose": _whose(name, configuration, options).partition(":")[0]}
@@ -316,8 +318,6 @@ def _total_lines(probes: Sequence[Probe]) -> Iterator[Text]:
     is_on = sum(found.tokens for found in probes) > limit
     search = f"; tool search: {'on' if is_on else 'off'} (auto begins at about {limit:,} tokens)"
     yield Text(f"{probe_totals(probes, '.')}{search}")
-    if not all(found.ok for found in probes):
-        yield Text("mcpagent mcp test NAME tells more about one server", "dim")
 
 
 # -- the servers: one row each, one column for each stage -------------------------------------------------------------
@@ -329,56 +329,27 @@ COLUMNS: tuple[tuple[str, tuple[StageName, ...]], ...] = (
     ("init", ("initialize",)),
     ("list", ("list",)),
 )
-WIDTH = 7
 NAME_WIDTH = 24
 
 
-def _server_table(probes: Sequence[Probe], terminal: Terminal, options: Options) -> Iterator[Text]:
-    """Head and rows; a row that ends early says why, and under it what to do."""
-    names = [safe_line(found.name, NAME_WIDTH) for found in probes]
-    name_width = max((len(name) for name in (*names, "server")), default=0) + 2
-    if probes:
-        heads = "".join(f"{head:<{WIDTH}}" for head, _ in COLUMNS)
-        yield Text(f"  {'server':<{name_width}}{heads}{'tools':>6}{'tokens':>9}", "dim")
-    for found in probes:
-        yield from _rows(found, name_width, terminal, options)
+def _server_table(probes: Sequence[Probe], terminal: Terminal) -> list[Text]:
+    """A head and a row for each server; a row ends at the stage that failed."""
+    head: list[Cell] = [(title, "dim") for title in ("server", *(title for title, _ in COLUMNS), " tools", "  tokens")]
+    return table([head, *(_row(found, terminal) for found in probes)], "  ") if probes else []
 
 
-def _rows(found: Probe, name_width: int, terminal: Terminal, options: Options) -> Iterator[Text]:
-    stages = {stage.name: stage for stage in found.stages}
-    row = Text.assemble("  ", (column(safe_line(found.name, NAME_WIDTH), name_width), "user"))
-    why = ""
-    for _, names in COLUMNS:
-        stage = next((stages[name] for name in names if name in stages), None)
-        if stage is None:  # nothing to do there: no variables, no process
-            stage = Stage(names[0], ok=True, detail="-" if names[0] == "spawn" else "")
-        if not stage.ok:
-            took = "" if stage.seconds is None else f"{stage.seconds:.1f}s "
-            row.append(
-                *((f"{took}.. ", "dim") if found.is_connecting else (f"{took}{terminal.glyphs.failed} ", "error"))
-            )
-            place = f" ({short_path(found.source, options.folder)})" if stage.name == "variables" else ""
-            why = safe_line(stage.detail, 300) + place
-            break
-        if stage.detail == "-" or stage.seconds is None:
-            mark, style = ("-", "dim") if stage.detail == "-" else (terminal.glyphs.ok, "ok")
+def _row(found: Probe, terminal: Terminal) -> list[Cell]:
+    glyphs = terminal.glyphs
+    row: list[Cell] = [(safe_line(found.name, NAME_WIDTH), "user")]
+    for title, names in COLUMNS:
+        stage = next((stage for stage in found.stages if stage.name in names), None)
+        if stage is not None and not stage.ok:
+            row.append(("..", "dim") if found.is_connecting else (glyphs.failed, "error"))
+            return [*row, *[""] * (len(COLUMNS) + 3 - len(row))]
+        if stage is None and title == "spawn":  # no process
+            row.append(("-", "dim"))
+        elif stage is None or stage.seconds is None:
+            row.append((glyphs.ok, "ok"))
         else:
-            mark, style = f"{stage.seconds:.1f}s", "none"
-        row.append(column(mark, WIDTH), style)
-    else:
-        row.append(f"{found.tools:>6}{found.tokens:>9,}")
-    width = terminal.out.width
-    below: list[tuple[str, str]] = []
-    if cell_len(row.plain) + cell_len(why) <= width:
-        row.append(why)
-    else:
-        below.append((why, ""))
-    yield row
-    if found.fix:
-        below.append((f"do  {found.fix}", "dim"))
-    below += [(f"{terminal.glyphs.warning} {warning}", "warning") for warning in found.warnings]
-    indent = " " * (name_width + 2)
-    for text, style in below:
-        room = max(width, len(indent) + 20)
-        for line in textwrap.wrap(text, room, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False):
-            yield Text(line, style)
+            row.append(f"{stage.seconds:.1f}s")
+    return [*row, f"{found.tools:>6}", f"{found.tokens:>8,}"]

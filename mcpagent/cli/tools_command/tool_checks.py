@@ -13,6 +13,7 @@ from mcpagent.cli.frame.error_lines import cannot_be_read
 from mcpagent.cli.tools_command.tool_views import meant_tool, unknown_tool
 from mcpagent.config.bounded_files import open_given
 from mcpagent.errors import InputError
+from mcpagent.json_schema.parts import properties_of
 from mcpagent.messages import ToolDefinition
 from mcpagent.search.signature import first_sentences
 from mcpagent.text.safe_text import safe_line
@@ -58,10 +59,9 @@ def _about_definition(tool: ToolDefinition) -> Iterable[ToolFinding]:
     elif len(words) < MIN_WORDS:
         text = f'"{safe_line(tool.description, 60)}" is too short to tell it from others; say what it does and to what'
         yield ToolFinding(tool.name, "vague", text)
-    properties = tool.parameters.get("properties")
     silent = [
         str(name)
-        for name, schema in (properties.items() if isinstance(properties, Mapping) else ())
+        for name, schema in properties_of(tool.parameters).items()
         if not (isinstance(schema, Mapping) and (schema.get("description") or schema.get("enum")))
     ]
     if silent:

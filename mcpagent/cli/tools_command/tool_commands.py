@@ -40,6 +40,7 @@ from mcpagent.cli.tools_command.tool_views import (
     unknown_tool,
 )
 from mcpagent.errors import InputError
+from mcpagent.json_schema.parts import properties_of
 from mcpagent.messages import Text
 from mcpagent.search import SearchResult, call_signature
 from mcpagent.text.for_model import for_model
@@ -266,8 +267,7 @@ def read_arguments(words: Sequence[str], parameters: Mapping[str, Any], whole: s
     arguments = read_json(whole, "--input") if whole is not None else {}
     if not isinstance(arguments, dict):
         raise InputError('--input: expected a JSON object, {"name": value}')
-    properties = parameters.get("properties")
-    known = properties if isinstance(properties, Mapping) else {}
+    known = properties_of(parameters)
     for word in words:
         name, equals, value = word.partition("=")
         is_json = name.endswith(":")

@@ -13,9 +13,11 @@ from mcpagent.cli.frame.error_lines import did_you_mean
 from mcpagent.cli.frame.figures import age, counted
 from mcpagent.cli.screen.lines import behind_bar, column, reason
 from mcpagent.cli.screen.terminal import Glyphs
+from mcpagent.json_schema.parts import properties_of, required_of
 from mcpagent.messages import ToolDefinition
 from mcpagent.search import Match, SearchResult
 from mcpagent.search.learning import Use
+from mcpagent.search.signature import type_words
 from mcpagent.text.safe_text import safe_line, safe_text
 from mcpagent.tool_search.search_options import definition_tokens
 from mcpagent.tools import Tool
@@ -69,14 +71,13 @@ def detail_lines(tool: ToolDefinition, width: int, glyphs: Glyphs) -> list[Text]
         Text.assemble((safe_line(tool.name, 64), "tool"), ("   " + ", ".join(facts), "dim")),
         *behind_bar(safe_text(tool.description).strip(), glyphs, width),
     ]
-    properties = tool.parameters.get("properties")
-    if not isinstance(properties, Mapping) or not properties:
+    properties, needed = properties_of(tool.parameters), required_of(tool.parameters)
+    if not properties:
         return [*lines, Text("no parameters", "dim")]
-    required = tool.parameters.get("required")
-    needed = set(required) if isinstance(required, list) else set()
     lines.append(Text(""))
     for name, schema in properties.items():
-        lines.append(_parameter_line(str(name), schema, name in needed, width))
+        kind = type_words(schema, tool.parameters) + ("" if name in needed else ", optional")
+        lines.append(_parameter_line(str(name), schema, kind, width))
     return lines
 
 
@@ -201,23 +202,9 @@ def _fitting(text: str, room: int) -> str:
     return safe_line(text, room) if room >= MIN_WORDS_WIDTH else ""
 
 
-def _parameter_line(name: str, schema: Any, required: bool, width: int) -> Text:
+def _parameter_line(name: str, schema: Any, kind: str, width: int) -> Text:
     schema = schema if isinstance(schema, Mapping) else {}
-    kind = _kind(schema) + ("" if required else ", optional")
     if "default" in schema:
         kind += f", default {safe_line(json.dumps(schema['default'], default=str, ensure_ascii=False), 30)}"
     about = safe_line(str(schema.get("description") or ""), max(width - 30, 40))
     return Text.assemble("  ", (safe_line(name, 40), "user"), (f"  {kind}", "dim"), f"  {about}" if about else "")
-
-
-def _kind(schema: Mapping[str, Any]) -> str:
-    """The type in one word, or the values if they are counted."""
-    if isinstance(schema.get("enum"), list):
-        return safe_line("|".join(str(value) for value in schema["enum"]), 60)
-    kind = schema.get("type")
-    if isinstance(kind, list):
-        return safe_line("|".join(str(item) for item in kind), 40)
-    if isinstance(kind, str):
-        return safe_line(kind, 40)
-    branches: list[Any] = next((schema[key] for key in ("anyOf", "oneOf") if isinstance(schema.get(key), list)), [])
-    return "|".join(_kind(branch) for branch in branches[:4] if isinstance(branch, Mapping)) or "any"

@@ -11,12 +11,13 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mcpagent.messages import ToolDefinition
 from mcpagent.text.for_model import MAX_DESCRIPTION, cut_for_model, for_model, line_for_model, spelled
+from mcpagent.text.secret_shapes import redacted, texts_in
 
 _PROSE = frozenset({"description", "title", "$comment", "markdownDescription"})
 _DATA = frozenset({"enum", "const", "default", "examples", "example"})
@@ -53,13 +54,15 @@ class ShownTool:
         )
         if shown == listed:
             return cls(listed)
-        own = set(_texts(listed.parameters)) if writer.originals else set[str]()
+        own = set(texts_in(listed.parameters)) if writer.originals else set[str]()
         return cls(shown, {shown: text for shown, text in writer.originals.items() if shown not in own})
 
     def arguments(self, given: dict[str, Any]) -> dict[str, Any]:
         """A model's arguments with the server's own spelling of names and values."""
-        restored = _restored(given, self.originals) if self.originals else given
-        return restored if isinstance(restored, dict) else given
+        if not self.originals:
+            return given
+        restored: dict[str, Any] = redacted(given, lambda text: self.originals.get(text, text))
+        return restored
 
 
 def are_plain(listed: Sequence[ToolDefinition]) -> bool:
@@ -141,22 +144,3 @@ class _SchemaWriter:
 
 def _hides(pattern: Any) -> bool:
     return isinstance(pattern, str) and for_model(pattern) != pattern
-
-
-def _texts(value: Any, depth: int = 0) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif depth <= _DEEPEST and isinstance(value, dict | list):
-        for item in value.items() if isinstance(value, dict) else value:
-            for text in item if isinstance(item, tuple) else (item,):
-                yield from _texts(text, depth + 1)
-
-
-def _restored(value: Any, originals: Mapping[str, str]) -> Any:
-    if isinstance(value, str):
-        return originals.get(value, value)
-    if isinstance(value, list):
-        return [_restored(item, originals) for item in value]
-    if isinstance(value, dict):
-        return {originals.get(key, key): _restored(item, originals) for key, item in value.items()}
-    return value

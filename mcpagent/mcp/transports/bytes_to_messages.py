@@ -20,6 +20,7 @@ from pydantic import ValidationError
 from pydantic_core import from_json
 
 from mcpagent.text.safe_text import safe_line
+from mcpagent.text.secret_shapes import redacted
 
 Line: TypeAlias = tuple[AsyncIterator[SessionMessage | Exception], Callable[[SessionMessage], Awaitable[None]]]
 """What a transport gives: the messages that come, or what was wrong with one, and what sends one."""
@@ -356,13 +357,11 @@ def _is_whole(message: Decoded) -> bool:
 
 def encodable(value: Any) -> Any:
     """The value with every lone surrogate in its strings replaced, since those cannot be written as UTF-8."""
-    if isinstance(value, str):
-        return value if value.isascii() else value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    if isinstance(value, list):
-        return [encodable(item) for item in value]
-    if isinstance(value, dict):
-        return {encodable(key): encodable(item) for key, item in value.items()}
-    return value
+    return redacted(value, _encodable)
+
+
+def _encodable(text: str) -> str:
+    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def invalid_answer(request_id: RequestId | None, what: str) -> JSONRPCError:

@@ -10,6 +10,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
+from mcpagent.json_schema.parts import rewritten
+
 _REFUSED = ("grammar", "json schema", "json_schema", "schema conversion", "pattern must start")
 _LEFT_OUT = frozenset(
     {
@@ -18,9 +20,6 @@ _LEFT_OUT = frozenset(
         *("minProperties", "maxProperties", "not", "if", "then", "else", "dependentRequired", "dependentSchemas"),
     }
 )
-_MAPS = frozenset({"properties", "$defs", "definitions"})
-_VALUES = frozenset({"enum", "const", "default", "examples", "required"})
-_DEEPEST = 60
 _TAKEN_PATTERN = re.compile(r"\^(?:[^\\$^]|\\[^A-Za-z0-9])*\$")
 
 LeftOut: TypeAlias = Callable[[str, Any], bool]
@@ -43,24 +42,9 @@ def refuses_schemas(message: str) -> bool:
     return any(words in message.lower() for words in _REFUSED)
 
 
-def loose_schema(schema: Any, left_out: LeftOut = beyond_grammars, depth: int = 0) -> Any:
-    """The schema without what a grammar may not express. Names of properties and values stay what they are."""
-    if depth > _DEEPEST:
-        return {}
-    if isinstance(schema, list):
-        return [loose_schema(one, left_out, depth + 1) for one in schema]
-    if not isinstance(schema, Mapping):
-        return schema
-    kept = {key: value for key, value in schema.items() if not left_out(key, value)}
-    return {key: _loose(key, value, left_out, depth) for key, value in kept.items()}
-
-
-def _loose(key: str, value: Any, left_out: LeftOut, depth: int) -> Any:
-    if key in _VALUES:
-        return value
-    if key in _MAPS and isinstance(value, Mapping):
-        return {name: loose_schema(one, left_out, depth + 1) for name, one in value.items()}
-    return loose_schema(value, left_out, depth + 1)
+def loose_schema(schema: Any, left_out: LeftOut = beyond_grammars) -> Any:
+    """Return the schema without what a grammar may not express."""
+    return rewritten(schema, lambda one: {key: rule for key, rule in one.items() if not left_out(key, rule)})
 
 
 def with_loose_schemas(body: Mapping[str, Any], left_out: LeftOut = beyond_grammars) -> dict[str, Any]:

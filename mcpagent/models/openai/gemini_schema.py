@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from mcpagent.json_schema.parts import merged_schema, properties_of, required_of
 from mcpagent.models.wire_values import json_text, object_schema
 
 UNSIGNED = {"google": {"thought_signature": "skip_thought_signature_validator"}}
@@ -50,7 +51,7 @@ class _Writer:
         self._nodes += 1
         if not isinstance(schema, Mapping) or depth > _DEEPEST or self._nodes > _MOST_NODES:
             return dict(_ANYTHING)
-        schema = self._whole(schema)
+        schema = merged_schema(schema, self._root)
         kinds, is_nullable = _kinds(schema)
         told = {key: schema.get(key) for key in _KEPT}
         kept = {key: value for key, value in told.items() if value is not None and isinstance(value, _KEPT[key])}
@@ -89,35 +90,12 @@ class _Writer:
         return self.write(schema.get("items"), depth + 1)
 
     def _members(self, schema: Mapping[str, Any], depth: int) -> dict[str, Any]:
-        found = schema.get("properties")
-        properties = found if isinstance(found, Mapping) else {}
-        written: dict[str, Any] = {str(name): self.write(inner, depth + 1) for name, inner in properties.items()}
-        required = [name for name in _names(schema.get("required")) if name in written]
+        written: dict[str, Any] = {
+            str(name): self.write(inner, depth + 1) for name, inner in properties_of(schema).items()
+        }
+        required = [name for name in required_of(schema) if name in written]
         members: dict[str, Any] = {"properties": written} if written or not depth else {}
         return {**members, "required": required} if required else members
-
-    def _whole(self, schema: Mapping[str, Any]) -> dict[str, Any]:
-        """With what it refers to and what `allOf` adds, as one object; what stands nearer counts."""
-        whole = dict(schema)
-        for _ in range(_DEEPEST):
-            target = self._target(whole.pop("$ref", None))
-            parts = [target, *(part for part in _list(whole.pop("allOf", None)) if isinstance(part, Mapping))]
-            if not any(parts):
-                return whole
-            for part in parts:
-                both = {**_mapping(part.get("properties")), **_mapping(whole.get("properties"))}
-                required = list(dict.fromkeys([*_names(whole.get("required")), *_names(part.get("required"))]))
-                whole = {**part, **whole, **({"properties": both} if both else {})}
-                whole |= {"required": required} if required else {}
-        return {"description": whole.get("description")}
-
-    def _target(self, reference: object) -> Mapping[str, Any]:
-        if not isinstance(reference, str) or not reference.startswith("#/"):
-            return {}
-        found: Any = self._root
-        for step in reference.removeprefix("#/").split("/"):
-            found = found.get(step.replace("~1", "/").replace("~0", "~")) if isinstance(found, Mapping) else None
-        return found if isinstance(found, Mapping) else {}
 
 
 def _kinds(schema: Mapping[str, Any]) -> tuple[list[str], bool]:
@@ -167,13 +145,5 @@ def _is_limit(key: str, value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _names(value: object) -> list[str]:
-    return [name for name in _list(value) if isinstance(name, str)]
-
-
 def _list(value: object) -> list[Any]:
     return value if isinstance(value, list) else []
-
-
-def _mapping(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}

@@ -10,10 +10,12 @@ https://platform.claude.com/docs/en/build-with-claude/structured-outputs and `tr
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
+from mcpagent.json_schema.parts import merged_schema, referred
 from mcpagent.models.wire_values import json_text
 
 
@@ -93,31 +95,22 @@ class _SubsetWriter:
     optional: int = 0
     unions: int = 0
     referred: dict[str, str] = field(default_factory=dict[str, str])
+    leads_to: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
+    writing: str = ""
 
     def definitions(self) -> dict[str, Any]:
         """What was referred to, and what that refers to."""
         made: dict[str, Any] = {}
         while waiting := [reference for reference, name in self.referred.items() if name not in made]:
             for reference in waiting:
-                made[self.referred[reference]] = self.write(self._target(reference), 1, within=reference)
-        if not self.subset.recursive and self._leads_back(made):
-            raise _BeyondError
+                self.writing = self.referred[reference]
+                made[self.writing] = self.write(self._target(reference), 1, within=reference)
+        if not self.subset.recursive:
+            try:
+                TopologicalSorter(self.leads_to).prepare()
+            except CycleError:
+                raise _BeyondError from None
         return made
-
-    def _leads_back(self, made: Mapping[str, Any]) -> bool:
-        def names(node: Any) -> set[str]:
-            children: Collection[Any] = ()
-            if isinstance(node, dict):
-                children = node.values()
-            elif isinstance(node, list):
-                children = node
-            found = {str(node["$ref"]).rpartition("/")[2]} if isinstance(node, dict) and "$ref" in node else set()
-            return found.union(*map(names, children))
-
-        ahead = {name: names(schema) for name, schema in made.items()}
-        for _ in ahead:  # what leads nowhere is taken away until nothing changes
-            ahead = {name: left for name, others in ahead.items() if (left := others & ahead.keys())}
-        return bool(ahead)
 
     def write(self, schema: Any, depth: int, within: str = "") -> dict[str, Any]:
         """One schema. `within` is the reference that it is the target of."""
@@ -129,7 +122,7 @@ class _SubsetWriter:
         if "$ref" in left:
             return self._referring(left, depth, within)
         if "allOf" in left:
-            return self.write(self._joined(left), depth, within)
+            return self.write(merged_schema(left, self.root), depth, within)
         description = str(left.pop("description", "") or "")
         written = self._typed(left, depth)
         if left:
@@ -144,6 +137,7 @@ class _SubsetWriter:
             self._target(reference)
             if name and (self.referred.get(reference) or name not in self.referred.values()):
                 self.referred[reference] = name
+                self.leads_to.setdefault(self.writing, set()).add(name)
                 return {"$ref": f"#/$defs/{name}"}
         if reference in (within, "#") or depth > self.subset.most_depth:
             raise _BeyondError
@@ -151,34 +145,10 @@ class _SubsetWriter:
         return self.write({**self._target(reference), **left}, depth + 1, within or reference)
 
     def _target(self, reference: str) -> Mapping[str, Any]:
-        found: Any = self.root
-        if not reference.startswith("#/"):
-            raise _BeyondError
-        for step in reference.removeprefix("#/").split("/"):
-            found = found.get(step.replace("~1", "/").replace("~0", "~")) if isinstance(found, Mapping) else None
+        found = referred(self.root, reference)
         if not isinstance(found, Mapping):
             raise _BeyondError
         return found
-
-    def _joined(self, left: dict[str, Any]) -> dict[str, Any]:
-        """What `allOf` names as one schema; only objects, or one thing said in pieces, can be joined."""
-        whole: dict[str, Any] = {name: rule for name, rule in left.items() if name != "allOf"}
-        for part in left["allOf"]:
-            if not isinstance(part, Mapping):
-                raise _BeyondError
-            for _ in range(self.subset.most_depth):
-                if "$ref" in part:
-                    part = {**self._target(str(part["$ref"])), **{k: v for k, v in part.items() if k != "$ref"}}
-            for name, rule in part.items():
-                if name == "properties" and "properties" in whole:
-                    whole["properties"] = {**whole["properties"], **rule}
-                elif name == "required" and "required" in whole:
-                    whole["required"] = [*dict.fromkeys([*whole["required"], *rule])]
-                elif name in whole and whole[name] != rule and name not in _NOTES | {"description"}:
-                    raise _BeyondError
-                else:
-                    whole.setdefault(name, rule)
-        return whole
 
     def _typed(self, left: dict[str, Any], depth: int) -> dict[str, Any]:
         """Takes what can be said out of `left`."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
@@ -115,8 +116,8 @@ def test_doctor_says_connecting_as_a_chat_does(
     arguments = ["doctor", "-m", "offline", "--server", slow(gate), "--server-wait", "0.3"]
     assert run_command_line(arguments) == ExitCode.SERVERS
     out = capsys.readouterr().out
-    assert ".. it is still connecting" in out
-    assert "do  --server-wait 30 waits as long as it may take" in out
+    assert re.search(r"    initialize  \.\. .* it is still connecting\n", out)
+    assert "do          --server-wait 30 waits as long as it may take" in out
     assert "0 of 1 usable" in out
     assert run_command_line([*arguments, "--json"]) == ExitCode.SERVERS
     found = json.loads(capsys.readouterr().out)["servers"]["slow"]

@@ -326,7 +326,7 @@ def test_what_is_missing_is_told_with_its_fix(work: Path, answer: Read, monkeypa
     assert "model offline: rules, no language model, since no key is set" in told
     assert "OPENAI_API_KEY is empty (set but blank)" in told
     assert "SURELY_NOT_SET is not set" in told
-    assert "(servers.json:" in told
+    assert "    config      servers.json:" in told
     assert "1 of 2 usable" in told
     monkeypatch.setenv("GEMINI_API_KEY", "'quoted'")
     found = answer("doctor", "--config", "servers.json", "--trust-project", "--json", code=4)

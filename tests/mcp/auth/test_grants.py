@@ -200,7 +200,10 @@ async def test_a_secret_goes_to_no_authority_that_only_the_server_names(store: S
         ({"client_id": "a", "client_secret": "x", "private_key": "y"}, "several proofs"),
         ({"private_key": "x", "private_key_file": "y"}, "a private key and a file"),
         ({"clientID": "a", "client_secre": "b"}, 'unknown key "client_secre"; did you mean "client_secret"'),
-        ({"client_id": "a", "clientId": "b"}, 'says "client_id" a second time'),
+        (
+            {"client_id": "a", "clientId": "b"},
+            '"client_id" and "clientId" are two names of one thing',
+        ),
         ({"issuer": "idp.example"}, '"issuer" is no address; write https://host/path'),
         ({"client_metadata_url": "http://a.example/x"}, "is an https address with a path"),
         ({"client_metadata_url": "https://a.example/"}, "is an https address with a path"),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 import tomllib
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,17 +32,36 @@ class ClientFile:
     is_project: bool = False
 
 
+_OF_USER: tuple[tuple[Client, str, str], ...] = (
+    ("claude-desktop", "settings", "Claude/claude_desktop_config.json"),
+    ("claude-code", "home", ".claude.json"),
+    ("cursor", "home", ".cursor/mcp.json"),
+    ("vscode", "settings", "Code/User/mcp.json"),
+    ("vscode", "settings", "Code/User/profiles/*/mcp.json"),
+    ("vscode", "settings", "Code - Insiders/User/mcp.json"),
+    ("vscode", "settings", "Code - Insiders/User/profiles/*/mcp.json"),
+    ("codex", "codex", "config.toml"),
+    ("gemini", "home", ".gemini/settings.json"),
+    ("goose", "goose", "config.yaml"),
+)
+"""Client, the folder that a path starts from (see `_folders`), and the path, which may be a glob."""
+
+_OF_PROJECT: tuple[tuple[Client, str], ...] = (
+    ("cursor", ".cursor/mcp.json"),
+    ("vscode", ".vscode/mcp.json"),
+    ("codex", ".codex/config.toml"),
+    ("gemini", ".gemini/settings.json"),
+)
+_SECTIONS: Mapping[Client, str] = {"vscode": "servers", "codex": "mcp_servers", "goose": "extensions"}
+"""The key that the servers are under; of all other clients it is `mcpServers`."""
+
+
 def client_files(environ: Mapping[str, str], folder: Path, platform: str = sys.platform) -> list[ClientFile]:
     """The files that exist: the user's of each client, then those of the project from its top down to `folder`."""
-    home = Path(environ.get("HOME") or environ.get("USERPROFILE") or Path.home())
-    found = [ClientFile(client, path) for client, path in _of_user(home, environ, platform)]
+    folders = _folders(environ, platform)
+    found = [ClientFile(client, path) for client, base, name in _OF_USER for path in sorted(folders[base].glob(name))]
     for above in project_folders(folder):
-        found += [
-            ClientFile("cursor", above / ".cursor" / "mcp.json", is_project=True),
-            ClientFile("vscode", above / ".vscode" / "mcp.json", is_project=True),
-            ClientFile("codex", above / ".codex" / "config.toml", is_project=True),
-            ClientFile("gemini", above / ".gemini" / "settings.json", is_project=True),
-        ]
+        found += [ClientFile(client, above / name, is_project=True) for client, name in _OF_PROJECT]
     seen: dict[Path, ClientFile] = {}
     for file in found:  # in the home folder the project's are the user's
         if _is_file(file.path):
@@ -50,26 +69,14 @@ def client_files(environ: Mapping[str, str], folder: Path, platform: str = sys.p
     return list(seen.values())
 
 
-def _of_user(home: Path, environ: Mapping[str, str], platform: str) -> Iterator[tuple[Client, Path]]:
-    if platform == "darwin":
-        settings = home / "Library" / "Application Support"
-    elif platform == "win32":
-        settings = Path(environ.get("APPDATA") or home / "AppData" / "Roaming")
-    else:
-        settings = Path(environ.get("XDG_CONFIG_HOME") or home / ".config")
-    yield "claude-desktop", settings / "Claude" / "claude_desktop_config.json"
-    yield "claude-code", home / ".claude.json"
-    yield "cursor", home / ".cursor" / "mcp.json"
-    for product in ("Code", "Code - Insiders"):
-        user = settings / product / "User"
-        yield "vscode", user / "mcp.json"
-        yield from (("vscode", path) for path in sorted(user.glob("profiles/*/mcp.json")))
-    yield "codex", Path(environ.get("CODEX_HOME") or home / ".codex") / "config.toml"
-    yield "gemini", home / ".gemini" / "settings.json"
-    if platform == "win32":
-        yield "goose", settings / "Block" / "goose" / "config" / "config.yaml"
-    else:
-        yield "goose", Path(environ.get("XDG_CONFIG_HOME") or home / ".config") / "goose" / "config.yaml"
+def _folders(environ: Mapping[str, str], platform: str) -> dict[str, Path]:
+    home = Path(environ.get("HOME") or environ.get("USERPROFILE") or Path.home())
+    config = Path(environ.get("XDG_CONFIG_HOME") or home / ".config")
+    roaming = Path(environ.get("APPDATA") or home / "AppData" / "Roaming")
+    settings = {"darwin": home / "Library" / "Application Support", "win32": roaming}.get(platform, config)
+    goose = roaming / "Block" / "goose" / "config" if platform == "win32" else config / "goose"
+    codex = Path(environ.get("CODEX_HOME") or home / ".codex")
+    return {"home": home, "settings": settings, "codex": codex, "goose": goose}
 
 
 def _is_file(path: Path) -> bool:
@@ -83,25 +90,18 @@ def read_client_file(file: ClientFile, folder: Path) -> tuple[dict[str, Any], di
     """What the file holds for someone in `folder`: server name -> entry as the client writes it, and by their ids the
     inputs that VS Code asks its user for. Raises `ConfigError` for a file that cannot be read."""
     data = _parsed(file.path)
-    match file.client:
-        case "claude-code":
-            return {**_mapping(data, "mcpServers"), **_of_claude_project(data, folder)}, {}
-        case "vscode":
-            listed = data.get("inputs")
-            inputs = [item for item in listed if isinstance(item, Mapping)] if isinstance(listed, list) else []
-            return _mapping(data, "servers"), {str(item["id"]): item for item in inputs if "id" in item}
-        case "codex":
-            return _mapping(data, "mcp_servers"), {}
-        case "goose":
-            return _mapping(data, "extensions"), {}
-        case "gemini":
-            # Lists of names apart from the servers switch some off; in older files these stand at the top.
-            servers, lists = _mapping(data, "mcpServers"), _mapping(data, "mcp")
-            excluded = _names(lists, "excluded") | _names(data, "excludeMCPServers")
-            allowed = _names(lists, "allowed") | _names(data, "allowMCPServers")
-            return _switched_off(servers, excluded | (servers.keys() - allowed if allowed else set())), {}
-        case _:
-            return _mapping(data, "mcpServers"), {}
+    servers, inputs = _mapping(data, _SECTIONS.get(file.client, "mcpServers")), dict[str, Mapping[str, Any]]()
+    if file.client == "claude-code":
+        servers |= _of_claude_project(data, folder)
+    elif file.client == "vscode" and isinstance(listed := data.get("inputs"), list):
+        inputs = {str(item["id"]): item for item in listed if isinstance(item, Mapping) and "id" in item}
+    elif file.client == "gemini":
+        # Lists of names apart from the servers switch some off; in older files these are at the top.
+        lists = _mapping(data, "mcp")
+        excluded = _names(lists, "excluded") | _names(data, "excludeMCPServers")
+        allowed = _names(lists, "allowed") | _names(data, "allowMCPServers")
+        servers = _switched_off(servers, excluded | (servers.keys() - allowed if allowed else set()))
+    return servers, inputs
 
 
 def _of_claude_project(data: Mapping[str, Any], folder: Path) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any
 from mcpagent.cli.frame.options import Client
 from mcpagent.config.literals import LiteralSecret, holds_a_reference, literal_secrets, variable_name
 from mcpagent.config.server_files import load_servers
-from mcpagent.config.sign_in_entries import BY_PERSON, key_of_sign_in
+from mcpagent.config.sign_in_entries import BY_PERSON, KEY_OF_SIGN_IN, folded
 from mcpagent.config.spellings import KEY_OF_SPELLING
 from mcpagent.errors import ConfigError
 from mcpagent.text.safe_text import safe_line
@@ -110,7 +110,7 @@ def _take_sign_in(known: dict[str, Any], notes: list[str]) -> None:
         known["headers"] = {**headers, "Authorization": f"Bearer {given}"}
     elif isinstance(given, Mapping) and (entry := _usable_sign_in(given)):
         known["sign_in"] = entry
-        if left := [str(name) for name in given if key_of_sign_in(str(name)) is None]:
+        if left := [str(name) for name in given if folded(str(name)) not in KEY_OF_SIGN_IN]:
             notes.append(f"not taken over: {', '.join(sorted(map(_shown, left)))} of its sign-in")
     else:
         notes.append("not taken over: its sign-in")
@@ -118,7 +118,7 @@ def _take_sign_in(known: dict[str, Any], notes: list[str]) -> None:
 
 def _usable_sign_in(given: Mapping[Any, Any]) -> dict[str, Any]:
     """By our keys; {} for what a server's entry may not have."""
-    keys = {key: value for name, value in given.items() if (key := key_of_sign_in(str(name))) is not None}
+    keys = {key: value for name, value in given.items() if (key := KEY_OF_SIGN_IN.get(folded(str(name)))) is not None}
     # What variables stand for is known when they are used; this is a text, and an address.
     tried = _with_texts(keys, lambda text: re.sub(r"\$\{[^{}]*\}", "https://host/path", text))
     try:

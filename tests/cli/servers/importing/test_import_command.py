@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 
 from mcpagent.cli.app import command_line, run
 from mcpagent.cli.frame.options import Client, Options
-from mcpagent.cli.help import command_help
 from mcpagent.cli.servers.importing.clients import client_files
 from mcpagent.cli.servers.importing.foreign_entries import taken_by_project, taken_over
 from mcpagent.cli.servers.importing.import_command import servers_elsewhere
 from mcpagent.config import load_found_servers
 from mcpagent.config.literals import literal_secrets
 from mcpagent.config.secret_store import with_stored_keys
+from tests.cli.reference import help_page
 from tests.tables import each_row
 
 TOKEN = "ghp_abcdefghijklmnopqrst0123"
@@ -236,7 +236,7 @@ def test_where_the_files_are(platform: str, place: str, tmp_path: Path) -> None:
 
 
 def test_the_option_names_every_client() -> None:
-    page = command_help(command_line().commands["mcp"].commands["import"], "mcpagent mcp import")
+    page = help_page(command_line().commands["mcp"].commands["import"], "mcpagent mcp import")
     assert ", ".join(get_args(Client)) in " ".join(page.split())
 
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Mapping, Sized
 from fractions import Fraction
 from typing import Any
 
-from mcpagent.toolsets.json_schema.misfits import LeftOver, Misfit
-from mcpagent.toolsets.json_schema.schema_check import Check, Found, Judge, is_of_type
-from mcpagent.toolsets.json_schema.schema_evaluated import evaluated_beside
+from mcpagent.json_schema.misfits import LeftOver, Misfit
+from mcpagent.json_schema.schema_check import Check, Found, Judge, is_of_type
+from mcpagent.json_schema.schema_evaluated import evaluated_beside
 
 # Any value
 

@@ -18,9 +18,9 @@ from mcpagent.demo import demo_server_config
 from mcpagent.mcp.server_options import ServerOptions
 from mcpagent.messages import ToolDefinition
 from mcpagent.models import OfflineModel
-from mcpagent.models.offline.turn import INTRODUCTION
+from mcpagent.offline.turn import INTRODUCTION
 from mcpagent.tools import Tool, ToolOutput
-from tests.models.offline.requests import CASES, FILES, Case
+from tests.offline.requests import CASES, FILES, Case
 
 NOW = datetime(2026, 11, 22, 7, 30, tzinfo=UTC)
 STRING: dict[str, Any] = {"type": "string"}

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from mcpagent.json_schema.misfits import Misfit
+from mcpagent.json_schema.schema_form import Schema, UncheckedError
 from mcpagent.text.foreign_patterns import Patience, PatternError, compiled
-from mcpagent.toolsets.json_schema.misfits import Misfit
-from mcpagent.toolsets.json_schema.schema_form import Schema, UncheckedError
 
 MAX_NESTING = 200
 """Schemas within schemas that apply at once, counted along the way into the value."""

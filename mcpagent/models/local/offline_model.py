@@ -27,7 +27,7 @@ class OfflineModel:
     async def respond(self, request: ModelRequest, emit: Emit) -> ModelResponse:
         """The next answer or calls, by rules alone; raises nothing."""
         # A chat is at its prompt before the rules are loaded.
-        from mcpagent.models.offline.turn import answer
+        from mcpagent.offline.turn import answer
 
         message = answer(request, self._now())
         for line in message.text.splitlines(keepends=True):

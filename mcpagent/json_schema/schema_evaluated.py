@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from mcpagent.toolsets.json_schema.schema_check import Check
-from mcpagent.toolsets.json_schema.schema_form import REFERENCES
+from mcpagent.json_schema.schema_check import Check
+from mcpagent.json_schema.schema_form import REFERENCES
 
 
 def evaluated_beside(check: Check, schema: dict[str, Any], value: Any) -> frozenset[str | int]:

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from mcpagent.messages import ToolDefinition
-from mcpagent.models.offline.filling import Fit
-from mcpagent.models.offline.need import FILLER, WEAK, Need, Step, concept, concepts
+from mcpagent.offline.filling import Fit
+from mcpagent.offline.need import FILLER, WEAK, Need, Step, concept, concepts
 
 SEARCH, ADD = "search_tools", "add_tool"
 VIRTUAL = frozenset((SEARCH, ADD, "remove_tool", "show_all_tools"))

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from jsonschema.exceptions import best_match
 from jsonschema.validators import Draft202012Validator, validator_for
 
-from mcpagent.toolsets.json_schema.schema_form import FORMS, UncheckedError, usable
-from mcpagent.toolsets.json_schema.schema_keywords import KEYWORDS
+from mcpagent.json_schema.schema_form import FORMS, UncheckedError, usable
+from mcpagent.json_schema.schema_keywords import KEYWORDS
 from mcpagent.toolsets.validation import fitted, problems
 from tests.tables import each_row
 

@@ -30,7 +30,7 @@ from mcpagent.messages import (
     user_message,
 )
 from mcpagent.models import Model, ModelRequest, OfflineModel
-from mcpagent.models.offline.turn import INTRODUCTION, answer
+from mcpagent.offline.turn import INTRODUCTION, answer
 from mcpagent.prompt.builder import summary_note
 from mcpagent.tools import Tool, ToolOutput
 from tests.tables import each_row
@@ -747,7 +747,7 @@ def test_no_result_of_a_tool_raises(prompt: str, result: Any, failed: bool) -> N
 
 def test_loads_no_heavy_package() -> None:
     code = (
-        "import sys, mcpagent.models.offline.turn;"
+        "import sys, mcpagent.offline.turn;"
         "print([name for name in ('mcp', 'pydantic', 'anthropic', 'jsonschema', 'regex', 'dateparser') "
         "if name in sys.modules])"
     )

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import TypeAlias
 
 from mcpagent.messages import ToolCall, ToolResult
-from mcpagent.models.offline.pieces import Piece, find_pieces, find_sum, find_zones, text_without
+from mcpagent.offline.pieces import Piece, find_pieces, find_sum, find_zones, text_without
 from mcpagent.search.words import stem
 
 Step: TypeAlias = tuple[ToolCall, ToolResult]

@@ -1,7 +1,7 @@
 """Requests for the offline stand-in, written down before its rules were: everyday ones, odd wording, and traps.
 
 They are asked over the bundled demo server, in a folder with the files of `FILES`, beside the tools that
-`tests/models/offline/test_turn_over_the_demo_server.py` defines.
+`tests/offline/test_turn_over_the_demo_server.py` defines.
 """
 
 from __future__ import annotations

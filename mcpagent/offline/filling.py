@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from functools import reduce
 from itertools import pairwise
 from typing import Any
 
+from mcpagent.json_schema.parts import properties_of, referred, required_of
 from mcpagent.messages import ToolDefinition
-from mcpagent.models.offline.need import COMMANDS, FILLER, WEAK, Need, concept, concepts, split_words, word_set
-from mcpagent.models.offline.pieces import Piece
+from mcpagent.offline.need import COMMANDS, FILLER, WEAK, Need, concept, concepts, split_words, word_set
+from mcpagent.offline.pieces import Piece
 
 _FORMATS = {"uri": "url", "url": "url", "email": "email", "date": "date", "date-time": "moment", "time": "time"}
 _KINDS = {  # matched against "name as words|description"
@@ -75,9 +75,7 @@ class Slot:
 
 def slots_of(schema: Mapping[str, Any]) -> list[Slot]:
     """The parameters of an input schema; a name that is only listed as required is one too."""
-    declared, listed = schema.get("properties"), schema.get("required")
-    properties = declared if isinstance(declared, Mapping) else {}
-    required = [name for name in listed if isinstance(name, str)] if isinstance(listed, list) else []
+    properties, required = properties_of(schema), required_of(schema)
     names = list(dict.fromkeys((*map(str, properties), *required)))[:60]
     return [Slot(name, _resolved(properties.get(name), schema), name in required) for name in names]
 
@@ -87,10 +85,7 @@ def _resolved(schema: Any, root: Mapping[str, Any], level: int = 0) -> dict[str,
     plain = {str(key): value for key, value in schema.items()} if isinstance(schema, Mapping) else {}
     lists = [plain[key] for key in ("anyOf", "oneOf", "allOf") if isinstance(plain.get(key), list)]
     parts = [branch for branches in lists for branch in branches if branch != {"type": "null"}][:1]
-    if str(reference := plain.get("$ref")).startswith("#/"):
-        node: Any = root
-        steps = str(reference)[2:].split("/")
-        parts.append(reduce(lambda node, step: node.get(step) if isinstance(node, Mapping) else None, steps, node))
+    parts.append(referred(root, plain.get("$ref")))
     for part in parts if level < 6 else []:
         plain = {**_resolved(part, root, level + 1), **plain}
     if isinstance(kinds := plain.get("type"), list):

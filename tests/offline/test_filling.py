@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from mcpagent.messages import Message, ToolDefinition, user_message
 from mcpagent.models import ModelRequest
-from mcpagent.models.offline.turn import answer
+from mcpagent.offline.turn import answer
 from mcpagent.toolsets.validation import argument_problem
 from tests.tables import each_row
 

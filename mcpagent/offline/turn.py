@@ -8,12 +8,11 @@ import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
-from typing import Any
+from typing import Any, Protocol
 
-from mcpagent.messages import Image, Message, Text, ToolCall, ToolResult
-from mcpagent.models.base import ModelRequest
-from mcpagent.models.offline.choosing import SEARCH, VIRTUAL, Decision, decide
-from mcpagent.models.offline.need import Need, Step, small_talk, split_needs, split_words
+from mcpagent.messages import Image, Message, Text, ToolCall, ToolDefinition, ToolResult
+from mcpagent.offline.choosing import SEARCH, VIRTUAL, Decision, decide
+from mcpagent.offline.need import Need, Step, small_talk, split_needs, split_words
 from mcpagent.prompt.builder import asks_for_summary
 from mcpagent.text.safe_text import safe_line, safe_text
 
@@ -32,7 +31,20 @@ _CONNECTS = re.compile(r"(?m)^(?:- (.{1,64}), still connecting: |A server is sti
 _CONNECTED = re.compile(r"(?m)^A server (?:has connected, [^:\n]{1,80}: |cannot be used: )(.{1,80})")
 
 
-def answer(request: ModelRequest, now: datetime) -> Message:
+class _RuleInput(Protocol):
+    """The parts of a request that the rules read; see `mcpagent.models.ModelRequest`."""
+
+    @property
+    def system(self) -> str: ...
+    @property
+    def messages(self) -> Sequence[Message]: ...
+    @property
+    def tools(self) -> Sequence[ToolDefinition]: ...
+    @property
+    def tool_choice(self) -> str: ...
+
+
+def answer(request: _RuleInput, now: datetime) -> Message:
     """The next message for a request, as a function of it and the time."""
     messages = request.messages
     prompts = [at for at, message in enumerate(messages) if message.role == "user" and not _NEWS.match(message.text)]
@@ -95,7 +107,7 @@ def _payload(prompt: str) -> tuple[str, str]:
     return head.strip(), fenced[2] if fenced else rest.strip("\n")
 
 
-def _abilities(request: ModelRequest) -> str:
+def _abilities(request: _RuleInput) -> str:
     """What the offered tools are about."""
     categories = re.findall(r"(?m)^- [^\n]{1,200}, \d+ tools?$", request.system)
     if any(tool.name == SEARCH for tool in request.tools) and categories:
@@ -104,7 +116,7 @@ def _abilities(request: ModelRequest) -> str:
     return f"I can call these tools: {names}." if names else "No tools are connected, so there is nothing I can do."
 
 
-def _connecting(request: ModelRequest) -> str:
+def _connecting(request: _RuleInput) -> str:
     """The servers that the model was told of as connecting, and not yet as ready or failed."""
     told = [request.system, *(message.text for message in request.messages if message.role == "user")]
     begun = dict.fromkeys(first or second for text in told for first, second in _CONNECTS.findall(text))

@@ -9,8 +9,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
-from urllib.parse import unquote
 
+from mcpagent.json_schema.parts import referred
 from mcpagent.text.safe_text import safe_line
 
 MAX_PARTS = 10_000
@@ -195,7 +195,7 @@ class _FormReader:
         elif local == "#" or local.startswith("#/"):
             if any(not name.startswith("#") for name in anchors):
                 raise UncheckedError("parts of it have addresses of their own ($id)")
-            found = _at(self.root, unquote(local[2:]).split("/") if local != "#" else [])
+            found = referred(self.root, local)
         elif not local.startswith("#"):
             raise UncheckedError(f"a reference leads out of it: {safe_line(reference, 80)}")
         if not _is_schema(found):
@@ -241,16 +241,3 @@ def _schemas_in(rule: Any, *, is_map: bool) -> Iterable[Any]:
     else:
         parts = [rule]
     return [part for part in parts if _is_schema(part)]
-
-
-def _at(document: Any, steps: Iterable[str]) -> Any:
-    """What a JSON pointer leads to (RFC 6901); None if nothing is there."""
-    for escaped in steps:
-        step = escaped.replace("~1", "/").replace("~0", "~")
-        if isinstance(document, list) and step.isdecimal() and len(step) < 10 and int(step) < len(document):
-            document = document[int(step)]
-        elif isinstance(document, dict) and step in document:
-            document = document[step]
-        else:
-            return None
-    return document

@@ -1,0 +1,1 @@
+"""The rules of the offline model: from a request to the next message. They know messages and tool definitions only."""
