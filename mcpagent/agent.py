@@ -38,7 +38,7 @@ from mcpagent.python.argument_checks import checked, expect, expect_function, ex
 from mcpagent.python.event_loops import BackgroundLoop, done_elsewhere, in_own_loop, running_loop
 from mcpagent.questions.given import Given, wanted_output
 from mcpagent.questions.ways_to_ask import WaysToAsk
-from mcpagent.run import Deps, RunContext, RunOptions, current_run, outside_of_runs
+from mcpagent.run import AgentRun, Deps, RunContext, RunOptions, current_run, outside_of_runs
 from mcpagent.session import Session
 from mcpagent.sessions.kept import KeptSession
 from mcpagent.sessions.store import Sessions, usable_id, written
@@ -620,7 +620,7 @@ class Agent(WaysToAsk[Deps]):
                     self.store.hide(sources.secrets)
                 self._search = possible_search(self._wanted_search, self.warn)
                 self.catalogs = Catalogs(self._search, sources.listing, self._taken)
-                with RunContext(None).entered():
+                with AgentRun(RunContext(None)).entered():
                     self.from_toolsets = await sources.from_toolsets()
                 self._own = self.session()
                 await sources.enter_lifetimes(exits, self.from_toolsets)
@@ -789,7 +789,7 @@ class Agent(WaysToAsk[Deps]):
         if parent is not None and sum(1 for _ in parent.lineage) >= MAX_DEPTH:
             text = f"Agents call agents more than {MAX_DEPTH} deep; answer without calling another one."
             return ToolOutput.of_text(text, error="denied")
-        session = self._made(None, None, parent.deps if parent is not None else None, None, is_kept=False)
+        session = self._made(None, None, parent.context.deps if parent is not None else None, None, is_kept=False)
         with session._running(Given(usable_prompt(prompt), spec), parent=parent, label=label, listener=listener) as run:
             finished = await converse(run, spec)
         return told_to_caller(finished, label, has_type=spec is not None)

@@ -51,7 +51,17 @@ from mcpagent.python.argument_checks import expect
 from mcpagent.python.event_loops import in_own_loop
 from mcpagent.questions.given import Given
 from mcpagent.questions.ways_to_ask import WaysToAsk
-from mcpagent.run import Deps, LimitStopError, RunContext, RunResult, SessionBudget, Tally, current_run, nothing_to_keep
+from mcpagent.run import (
+    AgentRun,
+    Deps,
+    LimitStopError,
+    RunContext,
+    RunResult,
+    SessionBudget,
+    Tally,
+    current_run,
+    nothing_to_keep,
+)
 from mcpagent.sessions.export.transcript import is_news
 from mcpagent.sessions.keeping import Keeper, kept_as, restored
 from mcpagent.sessions.kept import KeptSession, SessionInfo
@@ -171,7 +181,7 @@ class Session(WaysToAsk[Deps]):
         self._only_asked_wait = kept is not None
         """Whether open calls that nobody was asked about are ones that were not begun."""
         self._begun: Standing | None = standing if kept is not None else None
-        self._run: RunContext[Any] | None = None
+        self._run: AgentRun | None = None
         self._task: asyncio.Task[Any] | None = None
         self._ended = asyncio.Event()
         self._is_closed = False
@@ -252,7 +262,7 @@ class Session(WaysToAsk[Deps]):
     def _here(self, work: Coroutine[Any, Any, _T]) -> Coroutine[Any, Any, _T]:
         return self._owner._here(work)
 
-    async def _streamed(self, run: RunContext[Any], asked: Given, running: ExitStack) -> RunFinished:
+    async def _streamed(self, run: AgentRun, asked: Given, running: ExitStack) -> RunFinished:
         with running:  # before the task is over, so that whoever hears of the end finds the session free
             finished = await converse(run, self._wanted(run, asked))
             self._pending = finished.pending
@@ -310,10 +320,10 @@ class Session(WaysToAsk[Deps]):
         self,
         asked: Given,
         *,
-        parent: RunContext[Any] | None = None,
+        parent: AgentRun | None = None,
         label: str = "",
         listener: Emit | None = None,
-    ) -> Iterator[RunContext[Any]]:
+    ) -> Iterator[AgentRun]:
         """The run of what was asked; what it used is counted however it ends."""
         said, options = asked.said, self._owner.definition.options
         _expect_context(asked.tool_context)
@@ -336,18 +346,24 @@ class Session(WaysToAsk[Deps]):
             self._output = None
         self._unfinished = None
         context = asked.tool_context if asked.tool_context is not None else self.tool_context
-        run: RunContext[Any] = RunContext(
+        emit = guarded(listener or self._owner.emit)
+        seen: RunContext[Any] = RunContext(
             asked.deps if asked.deps is not None else self.deps,
             context,
             run_id=self.durable_run or uuid4().hex,
             thread_id=self.id,
             prompt=self._prompt_text,
-            conversation=conversation,
+            emit=emit,
+            _conversation=conversation,
+        )
+        run = AgentRun(
+            seen,
+            conversation,
             model=self._owner.model,
             tools=self._tools,
             options=options if asked.limits is None else replace(options, limits=asked.limits),
             limits=(asked.limits or options.limits).of_run(),
-            emit=guarded(listener or self._owner.emit),
+            emit=emit,
             refresh=lambda: self._list_again(run),
             keep=partial(self._keep, conversation) if self._keeper is not None else nothing_to_keep,
             begins_at=unfinished.begins_at,
@@ -388,11 +404,11 @@ class Session(WaysToAsk[Deps]):
             self._account(run, earlier)
             note_uses(conversation, earlier, self._tools.options, run.emit)
 
-    def _account(self, run: RunContext[Any], earlier: int) -> None:
+    def _account(self, run: AgentRun, earlier: int) -> None:
         """Counts what a run took that began behind so many messages, and notes what is left to do of it."""
         tally, conversation = run.tally, run.conversation
         if conversation is not self._conversation:
-            if run.thread_id == self.id:  # else a new conversation was begun, whose cost starts at zero
+            if run.context.thread_id == self.id:  # else a new conversation was begun, whose cost starts at zero
                 self._spent += tally.so_far
             return
         if tally.is_over:
@@ -425,7 +441,7 @@ class Session(WaysToAsk[Deps]):
         self._shelf = KeptOutputs(self._store, self.id) if self._store is not None else None
         return LargeResults(self._shelf, definition.options.large_result_tokens, definition.bind)
 
-    def _watched(self, run: RunContext[Any], *, goes_on: bool) -> RunContext[Any]:
+    def _watched(self, run: AgentRun, *, goes_on: bool) -> AgentRun:
         """The run with what stands beside it: the agent's own, or that of the agent which calls it."""
         earlier = self._trace if goes_on else ""
         watch = self._owner.definition.watch or (run.parent.watch.nested if run.parent is not None else None)
@@ -436,7 +452,7 @@ class Session(WaysToAsk[Deps]):
         return self._owner.definition.provider_tools if runs_provider_tools(self._owner.model) else ()
 
     @staticmethod
-    def _is_wanted(run: RunContext[Any]) -> bool:
+    def _is_wanted(run: AgentRun) -> bool:
         """Whether the run's answer is still to come, also after a limit ended it."""
         return not run.tally.is_over or bool(run.tally.pending) or _is_unfinished(run.conversation)
 
@@ -455,13 +471,13 @@ class Session(WaysToAsk[Deps]):
             raise CallsPendingError(finished.pending)
         return typed_answer(finished, spec)
 
-    def _wanted(self, run: RunContext[Any], asked: Given) -> OutputSpec | None:
+    def _wanted(self, run: AgentRun, asked: Given) -> OutputSpec | None:
         """What the answer is to be, once it is known that the answers to calls can be used. Raises `InputError`."""
         self._check_answers(run)
         self._output = asked.spec or self._output
         return self._output
 
-    def _check_answers(self, run: RunContext[Any]) -> None:
+    def _check_answers(self, run: AgentRun) -> None:
         """Raises `InputError` unless each call that waits, and no other, has one answer."""
         if run.answers is None:
             return
@@ -486,7 +502,7 @@ class Session(WaysToAsk[Deps]):
         Whoever waits for its answer gets `AgentStateError`. A run that this very code is called in goes on.
         """
         asking = current_run()
-        is_own = asking is not None and any(run.thread_id == self.id for run in asking.lineage)
+        is_own = asking is not None and any(run.context.thread_id == self.id for run in asking.lineage)
         if is_own or self._task is None or self._task.done() or self._ended.is_set():
             return None
         self._is_closed = True
@@ -498,7 +514,7 @@ class Session(WaysToAsk[Deps]):
         while self._is_ending:
             assert self._leaving is not None
             asking = current_run()
-            if asking is not None and any(run.thread_id == self.id for run in asking.lineage):
+            if asking is not None and any(run.context.thread_id == self.id for run in asking.lineage):
                 raise AgentStateError(BUSY)
             await asyncio.wait({self._leaving})
 
@@ -786,7 +802,7 @@ class Session(WaysToAsk[Deps]):
         self._held = self._owner.catalogs.of(self._listed, self._held, goes_on=has_begun)
         return self._held
 
-    async def _list_again(self, run: RunContext[Any]) -> None:
+    async def _list_again(self, run: AgentRun) -> None:
         """Brings the tools up to date before a request; the first one waits for instructions that are computed."""
         if run.conversation is not self._conversation:  # it was left, and another one has taken its place
             return
@@ -798,7 +814,7 @@ class Session(WaysToAsk[Deps]):
             self.refresh()
             instructions = self._owner.definition.instructions
             if callable(instructions) and self._wants_instructions:
-                words = instructions(run)
+                words = instructions(run.context)
                 words = await words if inspect.isawaitable(words) else words
                 expect("instructions", words, (str, NoneType), "a function that gives text")
                 self._conversation.system = self._prompt(words)
@@ -867,7 +883,7 @@ class Session(WaysToAsk[Deps]):
         if self._keeper is not None:
             self._keeper.write_soon(self._conversation, self._standing(None), model=self._owner.model.name)
 
-    def _standing(self, run: RunContext[Any] | None) -> Standing:
+    def _standing(self, run: AgentRun | None) -> Standing:
         """What the session stands on now, in this run if one is under way."""
         listing, spent, pending, unfinished = self._tools.listing, self._spent, self._pending, self._unfinished
         durable, ended = self.durable_run, self._durable_end

@@ -42,7 +42,7 @@ from mcpagent.recording.recorded_lines import (
     response_line,
     start_line,
 )
-from mcpagent.run import current_run, run_context
+from mcpagent.run import active_run, current_run
 from mcpagent.text.known_secrets import known_values
 from mcpagent.text.safe_text import safe_line
 from mcpagent.text.secret_shapes import Redact, redacted, redactor, secrets_in, without_shapes
@@ -185,9 +185,11 @@ class Recorder:
         async def run(arguments: dict[str, Any]) -> ToolOutput:
             made = json_copy(arguments)
             output = await tool.run(arguments)
-            call, progress = run_context(), self._progress.pop((definition.server or "", definition.original_name), [])
+            made_in = active_run()
+            call = made_in.context
+            progress = self._progress.pop((definition.server or "", definition.original_name), [])
             about = {"id": call.call_id, "name": call.tool_name, "server": definition.server, "arguments": made}
-            spent = call.of_call.spent if call.of_call is not None else Spent()
+            spent = made_in.of_call.spent if made_in.of_call is not None else Spent()
             inside = {"agents": asdict(spent)} if spent != Spent() else {}
             self.write("call", {**about, **output_document(output, progress), **inside})
             return output
@@ -201,11 +203,11 @@ class Recorder:
 
         Before it, if they are others: the tools that its session can have, and the question that it belongs to.
         """
-        self._write_listing(run_context().tools.listing)
-        run = run_context()
-        if run.run_id != self._run_id and run.answers is None:
-            self.write("question", {"text": run.prompt})
-        self._run_id = run.run_id
+        run = active_run()
+        self._write_listing(run.tools.listing)
+        if run.context.run_id != self._run_id and run.answers is None:
+            self.write("question", {"text": run.context.prompt})
+        self._run_id = run.context.run_id
         self._requests += 1
         same = (one is other or one == other for one, other in zip(self._last, request.messages, strict=False))
         kept = sum(takewhile(bool, same))

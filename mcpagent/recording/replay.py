@@ -34,7 +34,7 @@ from mcpagent.recording.recorded_lines import (
     request_line,
     results_in,
 )
-from mcpagent.run import RunOptions, run_context
+from mcpagent.run import RunOptions, active_run, run_context
 from mcpagent.text.for_model import for_model
 from mcpagent.text.safe_text import safe_line
 from mcpagent.text.secret_shapes import redacted, without_shapes
@@ -200,7 +200,8 @@ class Replay:
 
     def _replayed(self, tool: Tool) -> Tool:
         async def run(arguments: dict[str, Any]) -> ToolOutput:
-            call = run_context()
+            run = active_run()
+            call = run.context
             recorded = self._contents.calls.get((call.call_id, call.tool_name))
             if not recorded:
                 return await tool.run(arguments)
@@ -208,7 +209,7 @@ class Replay:
             for event in line.notifications(tool.definition):
                 call.emit(event)
             if line.agents is not None:  # it counts for the limits of the run
-                call.count(line.agents)
+                run.count(line.agents)
             here = tuple(replace(waiting, session=call.thread_id) for waiting in line.waits)
             return replace(line.output, pending=here)
 

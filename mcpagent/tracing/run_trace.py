@@ -27,7 +27,7 @@ from mcpagent.events import (
 )
 from mcpagent.messages import ToolCall
 from mcpagent.models.base import Model, ModelRequest, ModelResponse
-from mcpagent.run import RunContext, RunWatch
+from mcpagent.run import AgentRun, RunWatch
 from mcpagent.text.safe_text import safe_line
 from mcpagent.tools import Tool
 from mcpagent.tracing.content import SpanContent
@@ -107,10 +107,10 @@ class Tracer(Protocol):
 class RunTrace(RunWatch):
     """Stands beside one run and makes its spans; `earlier` are links to the run that it goes on with."""
 
-    def __init__(self, tracer: Tracer, run: RunContext[Any], earlier: tuple[tuple[str, str], ...] = ()) -> None:
+    def __init__(self, tracer: Tracer, run: AgentRun, earlier: tuple[tuple[str, str], ...] = ()) -> None:
         self._tracer = tracer
         self._spans = tracer.spans
-        self._conversation_id = safe_line(run.thread_id, 200)
+        self._conversation_id = safe_line(run.context.thread_id, 200)
         self._offer: Attributes = {}
         self._request: OpenSpan | None = None
         self._calls: dict[str, OpenSpan] = {}
@@ -123,7 +123,7 @@ class RunTrace(RunWatch):
         self._earlier = earlier
         self._run: OpenSpan
 
-    def nested(self, run: RunContext[Any], earlier: str) -> RunWatch:  # noqa: ARG002 - it begins with this call
+    def nested(self, run: AgentRun, earlier: str) -> RunWatch:  # noqa: ARG002 - it begins with this call
         """The trace of an agent that is called here, below the call."""
         return RunTrace(self._tracer, run)
 
@@ -159,7 +159,7 @@ class RunTrace(RunWatch):
             "gen_ai.operation.name": "invoke_agent",
             **model_attributes(run.model),
             "gen_ai.conversation.id": self._conversation_id,
-            "mcpagent.run.id": run.run_id,
+            "mcpagent.run.id": run.context.run_id,
         }
         if name:
             attributes["gen_ai.agent.name"] = safe_line(name, 80)

@@ -13,13 +13,13 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import NoneType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mcpagent.definition import Definition
 from mcpagent.errors import ConfigError
 from mcpagent.events import Emit, Event, ServerConnected, ServerConnecting, ServerFailed
 from mcpagent.python.argument_checks import expect
-from mcpagent.run import UNWATCHED, RunContext, RunWatch
+from mcpagent.run import UNWATCHED, AgentRun, RunWatch
 from mcpagent.text.known_secrets import without_secrets
 from mcpagent.text.safe_text import safe_line
 from mcpagent.text.secret_shapes import redactor, secrets_in
@@ -145,7 +145,7 @@ class _TracedAgent:
         self._sources = sources
         self._connecting: dict[str, OpenSpan] = {}
 
-    def watch(self, run: RunContext[Any], earlier: str) -> RunWatch:
+    def watch(self, run: AgentRun, earlier: str) -> RunWatch:
         """Begins the trace of a run."""
         try:
             return RunTrace(self, run, link_to(earlier)) if self.spans.is_on else UNWATCHED

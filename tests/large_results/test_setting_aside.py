@@ -47,7 +47,7 @@ from mcpagent.messages import Image, KeptAside, ToolResult, ToolsChanged
 from mcpagent.models.base import ModelRequest, ModelResponse, ToolLimits
 from mcpagent.models.scripted import Reply
 from mcpagent.models.tool_changes_in_history import READER_NAMES
-from mcpagent.run import run_context
+from mcpagent.run import active_run, run_context
 from mcpagent.sessions import exported
 from mcpagent.toolsets.functions import function_tool
 from tests.tables import each_row
@@ -429,8 +429,9 @@ async def test_events_and_run_context_tell_of_it() -> None:
     async def make_room(run: RunContext[Any]) -> str:
         """Sets every older result aside, as compaction does."""
         results = [result for message in run.messages for result in message.tool_results]
-        short = [await run.large.set_aside(result, force=True) for result in results]
-        again = [await run.large.set_aside(result, force=True) for result in short]
+        large = active_run().large
+        short = [await large.set_aside(result, force=True) for result in results]
+        again = [await large.set_aside(result, force=True) for result in short]
         assert all(one is other for one, other in zip(short, again, strict=True))
         return "\n".join(result.text for result in short)
 

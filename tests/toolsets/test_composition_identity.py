@@ -34,7 +34,7 @@ from mcpagent.code_mode.code_options import CodeMode
 from mcpagent.config.rule_names import forbids, permits, rule_of
 from mcpagent.messages import ToolCall, ToolKey, ToolResult, load_messages
 from mcpagent.models.scripted import ScriptedModel
-from mcpagent.run import RunContext
+from mcpagent.run import AgentRun, RunContext
 from mcpagent.search import SearchHistory, ToolIndex
 from mcpagent.session import Session
 from mcpagent.sessions.standing import KnownTools
@@ -247,7 +247,7 @@ def names_of(stack: Stack) -> Iterator[tuple[Leaf, str]]:
 async def scene_of(stack: Stack) -> Scene | None:
     """The scene; None if the algebra refuses the stack with an error that names both tools."""
     ran: Ran = []
-    with RunContext(None, run_id="listing").entered():
+    with AgentRun(RunContext(None, run_id="listing")).entered():
         try:
             toolset = await built(stack, ran)
             definitions = [tool.definition for tool in await toolset.tools()]
@@ -597,7 +597,7 @@ async def test_preparing_a_definition_changes_no_identity() -> None:
         FunctionToolset([deletes("draft", [])], id="drafts"),
         lambda context, found: [replace(one, original_name="other", title="New") for one in found],
     )
-    with RunContext(None, run_id="r").entered():
+    with AgentRun(RunContext(None, run_id="r")).entered():
         [tool] = await source.tools()
     assert (tool.definition.key, tool.definition.title) == (ToolKey("drafts", "delete"), "New")
 
