@@ -162,7 +162,7 @@ async def run_call(
         return
     started = time.monotonic()  # not before: a person may have thought about it
     if tool is not None and isinstance(decision, Approved):
-        seconds = tool.limit(run.options.tool_timeout_seconds)
+        seconds = tool.limit(run.tool_timeout_seconds)
         timeout, called = asyncio.timeout(seconds), run.for_call(call.id, tool.name, approved=decision.by_person)
         batch.begun.add(position)
         try:

@@ -207,7 +207,7 @@ async def step(
         tools=tuple(tool.definition for tool in offered),
         deferred_tools=tools.left_to_provider(),
         tool_choice=tool_choice,
-        settings=run.options.settings,
+        settings=run.settings,
         search_strategy=tools.provider_strategy,
         provider_tools=run.provider_tools,
         output=output,

@@ -14,7 +14,6 @@ from contextlib import (
 )
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
-from types import NoneType
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeAlias, cast
 
 from mcpagent.approval import CallAnswer, OnApproval, PendingCall
@@ -27,7 +26,6 @@ from mcpagent.limits.run_limits import FIRM, NO_LIMITS, LimitKind, Limits, Limit
 from mcpagent.messages import Citation, Message, Spent, ToolCall, Usage
 from mcpagent.models.base import Model, ModelRequest, ModelResponse, ModelSettings
 from mcpagent.models.provider_run.provider_tools import ProviderTool
-from mcpagent.python.argument_checks import expect
 from mcpagent.python.left_behind import LEFT_AFTER_SECONDS, end_or_leave
 from mcpagent.text.safe_text import safe_line
 from mcpagent.tool_context import StateChannel, ToolContext
@@ -47,40 +45,6 @@ else:
 
     Deps = TypeVar("Deps")
     Output = TypeVar("Output")
-
-
-@dataclass(frozen=True, slots=True)
-class RunOptions:
-    """What one answer may take, and how it is made.
-
-    `limits` hold for a run with all agents that it calls as tools, `session_limits` for all runs of a session together,
-    also in other processes. What is reached ends the run (`StopReason`, `LimitReached`). When its turns or calls of
-    tools are used up, the model is made to answer without calling; with tokens, dollars or seconds it ends with what
-    there is: no further request and no call is made. A request under way may go beyond tokens and dollars; one that
-    takes too many seconds is cut off, and what it wrote stays. `tool_timeout_seconds` limits each call that has no
-    limit of its own. `settings` go with every request. A tool's result of more than `large_result_tokens` (estimated)
-    is kept beside the conversation, and the model gets a short form and tools that read it; 0: never, None: 10,000, or
-    what a card says. `compaction` says how much of the model's window a conversation may take; with None it is never
-    made shorter, and one that is too long is an error.
-    """
-
-    limits: Limits = field(default_factory=Limits)
-    session_limits: Limits = NO_LIMITS
-    tool_timeout_seconds: float = 300.0
-    settings: ModelSettings = field(default_factory=ModelSettings)
-    large_result_tokens: int | None = None
-    compaction: Compaction | None = field(default_factory=Compaction)
-
-    def __post_init__(self) -> None:
-        expect("compaction", self.compaction, (Compaction, NoneType), "Compaction(...) or None")
-        expect("limits", self.limits, Limits, "Limits(...)")
-        expect("session_limits", self.session_limits, Limits, "Limits(...)")
-        seconds = self.tool_timeout_seconds
-        expect("tool_timeout_seconds", seconds, (int, float), "a number above 0", holds=lambda limit: limit > 0)
-        tokens = self.large_result_tokens
-        told = "a whole number of tokens, 0 or None"
-        expect("large_result_tokens", tokens, (int, NoneType), told, holds=lambda it: it is None or it >= 0)
-        expect("settings", self.settings, ModelSettings, "ModelSettings(...)")
 
 
 @dataclass(frozen=True)
@@ -232,6 +196,9 @@ class RunWatch:
 
 UNWATCHED = RunWatch()
 
+TOOL_TIMEOUT_SECONDS = 300.0
+"""The limit of a call whose tool and options name none."""
+
 
 def _no_tools() -> SessionTools:
     return SessionTools(Catalog(Listing(), ToolSearch(enabled=False)), Conversation())
@@ -292,7 +259,9 @@ class AgentRun:
     conversation: Conversation = field(default_factory=Conversation, repr=False)
     model: Model = field(default_factory=NoModel, repr=False, compare=False)
     tools: SessionTools = field(default_factory=_no_tools, repr=False, compare=False)
-    options: RunOptions = field(default_factory=RunOptions, repr=False)
+    settings: ModelSettings = field(default_factory=ModelSettings, repr=False)
+    tool_timeout_seconds: float = TOOL_TIMEOUT_SECONDS
+    compaction: Compaction | None = field(default_factory=Compaction, repr=False)
     emit: Emit = field(default=ignore, repr=False, compare=False)
     refresh: Callable[[], Awaitable[None]] = field(default=_nothing, repr=False, compare=False)
     keep: Callable[[], Awaitable[None]] = field(default=nothing_to_keep, repr=False, compare=False)
@@ -424,7 +393,7 @@ class AgentRun:
         """Ends what stands in it when the run may go on no longer, which `tally.reached` says then."""
         clock, earlier, session = self.tally.clock, self.tally.earlier.seconds, self.budget
         offered: tuple[tuple[LimitScope, float | None, float], ...] = (
-            ("run", self.options.limits.seconds, earlier),
+            ("run", self.limits.seconds, earlier),
             ("session", session.limits.seconds, earlier + session.before.seconds),
         )
         ends = sorted((most - before, scope, most) for scope, most, before in offered if most is not None)

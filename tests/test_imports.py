@@ -47,6 +47,7 @@ ORDER = (
     "questions",
     "session",
     "cards",
+    "runtime",
     "agent",
     "analysis",
     "recording",
@@ -274,7 +275,7 @@ def test_importing_loads_no_heavy_package() -> None:
         "import mcpagent\n"
         "from mcpagent import *\n"
         "Agent('offline')\n"
-        "Agent('offline', wrappers=[Tracing(), Tracing(file='trace.jsonl')])\n"
+        "Agent('offline', options=RunOptions(wrappers=[Tracing(), Tracing(file='trace.jsonl')]))\n"
     )
     assert not loaded_by(code) & set(HEAVY)
 

@@ -28,12 +28,13 @@ from mcpagent import (
     Usage,
     dump_messages,
 )
+from mcpagent.definition import RunOptions
 from mcpagent.events import Emit, Event, Notice, RunFinished, TextDelta, ToolCallStarted
 from mcpagent.messages import Image, ToolCall, ToolsChanged
 from mcpagent.models.base import ToolLimits
 from mcpagent.models.scripted import Reply, ScriptedModel
 from mcpagent.questions.event_stream import EventStream
-from mcpagent.run import RunContext, RunOptions
+from mcpagent.run import RunContext
 from mcpagent.session import Session
 from mcpagent.toolsets.approval_policy import ApprovalPolicy
 from mcpagent.toolsets.composition import filtered, prefixed
@@ -376,7 +377,7 @@ async def test_with_both_servers_nothing_that_was_discovered_is_lost() -> None:
     ours, other = Fixed("A", "search", "other"), Fixed("B", "search", "other")
     model = ScriptedModel([call("search"), "ok", call("search_tools", query="search"), "seen"])
     async with Agent(model, tools=[ours, other], tool_search=ToolSearch()) as agent:
-        assert set(agent.tools.known) == {"A__search", "A__other", "B__search", "B__other"}
+        assert set(agent._runtime.tools.known) == {"A__search", "A__other", "B__search", "B__other"}
         session = agent.session(messages=history)
         assert list(session.discovered_tools) == ["search"]
         await session.ask("again")
@@ -549,16 +550,12 @@ async def test_what_is_no_prompt_is_told_in_one_line(prompt: Any, said: str) -> 
 @each_row(
     "options, said",
     [
-        (
-            {"tool_search": True},
-            r"tool_search: expected ToolSearch\(\.\.\.\), got True; or write with_tool",
-        ),
+        ({"tool_search": "on"}, r'tool_search: expected True, False, "auto" or ToolSearch\(\.\.\.\), got \'on\''),
         ({"with_tool_search_mode": "yes"}, "with_tool_search_mode: expected True, False"),
         ({"pre_discovered_tools": "x"}, "pre_discovered_tools: expected a list of names"),
         ({"pre_discovered_tools": [1]}, "pre_discovered_tools: expected a list of names"),
         ({"tools": count}, r"tools: expected list"),
         ({"tools": [3]}, "tools: expected functions, tools and toolsets, got int"),
-        ({"server_options": {}}, r"server_options: expected ServerOptions"),
         ({"options": 5}, "options: expected RunOptions"),
         ({"instructions": 5}, "instructions: expected text or a function, got int"),
     ],
@@ -569,7 +566,10 @@ def test_a_wrong_type_is_told_when_the_agent_is_made(options: dict[str, Any], sa
     assert "\n" not in str(caught.value)
 
 
-@each_row("wrong", [{"limits": None}, {"session_limits": {"turns": 1}}, {"limits": 5}, {"tool_timeout_seconds": 0}])
+@each_row(
+    "wrong",
+    [{"limits": None}, {"session_limits": {"turns": 1}}, {"limits": 5}, {"tool_timeout_seconds": 0}, {"servers": {}}],
+)
 def test_options_that_allow_nothing_are_told(wrong: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=next(iter(wrong))):
         RunOptions(**wrong)

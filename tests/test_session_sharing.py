@@ -41,7 +41,7 @@ async def test_a_session_a_rewind_another_model_and_a_call_of_an_agent_cost_litt
 
         limit = 1.0 * reference_seconds()
         assert await least(agent.session) < limit
-        assert await least(lambda: agent.rewind(3)) < limit
+        assert await least(lambda: agent._runtime.own_session.rewind(3)) < limit
         model = ScriptedModel(searching * 40)
         assert await least(lambda: agent.use_model(model)) < limit
 

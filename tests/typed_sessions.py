@@ -173,11 +173,13 @@ model: Model = ScriptedModel([ToolCall("1", "greet", {}), "done"])
 agent: Agent[Person] = Agent(
     model,
     tools=[greet, prefixed([greet], "polite"), combined([greet])],
-    server_options=ServerOptions(selected_servers=["files"], startup_seconds=None),
-    options=RunOptions(limits=Limits(turns=5, tokens=10_000, dollars=0.5)),
+    options=RunOptions(
+        limits=Limits(turns=5, tokens=10_000, dollars=0.5),
+        servers=ServerOptions(selected_servers=["files"], startup_seconds=None),
+        wrappers=wrappers,
+    ),
     approval=ApprovalPolicy(required=True, decide=decide),
-    wrappers=wrappers,
 )
 Agent(options={"limits": 5})  # type: ignore[arg-type]
-Agent(wrappers=[greet])  # type: ignore[list-item]
+Agent(options=RunOptions(wrappers=[greet]))  # type: ignore[list-item]
 Agent(approval=ApprovalPolicy(decide="yes"))  # type: ignore[arg-type]

@@ -73,7 +73,7 @@ def fit_of(run: AgentRun, *, refused: bool = False) -> WindowFit:
     measure = measured(conversation, run.model.name, lambda names: _fixed(run, names))
     always = _fixed(run, [tool.name for tool in run.tools.offer()])
     now = always + conversation.sent_tokens()
-    options = run.options.compaction
+    options = run.compaction
     if options is None:
         return WindowFit(measure, now, always, None, None, None)
     window = options.window_tokens or tool_limits(run.model).window_tokens
@@ -103,7 +103,7 @@ async def make_room(run: AgentRun, *, refused: bool = False) -> bool:
 
     Raises as `summarised`. `refused`: the request was sent, and was too long.
     """
-    if run.options.compaction is None:
+    if run.compaction is None:
         return False
     fit = fit_of(run, refused=refused)
     if fit.limit is None or (fit.now <= fit.limit and not refused):
@@ -231,7 +231,7 @@ async def _cut_at(
     size = fit.now - conversation.sent_tokens() + sum(map(message_tokens, before)) + 300
     takes = fit.measure.estimate_for(fit.window) if fit.window is not None else None
     is_fitting = takes is None or size + 2 * tokens <= takes
-    answer = answer_tokens(tokens, run.options.settings)
+    answer = answer_tokens(tokens, run.settings)
     if takes is not None:  # thoughts have what is left
         answer = max(min(answer, takes - size), 2 * tokens)
     told = before[1:] if before and compacted_in(before[0]) is not None else before
@@ -266,7 +266,7 @@ def _request(run: AgentRun, messages: tuple[Message, ...]) -> ModelRequest:
         messages=messages,
         tools=tuple(tool.definition for tool in tools.offer()),
         deferred_tools=tools.left_to_provider(),
-        settings=run.options.settings,
+        settings=run.settings,
         search_strategy=tools.provider_strategy,
         provider_tools=run.provider_tools,
     )

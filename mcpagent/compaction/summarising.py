@@ -164,7 +164,7 @@ def _beside_the_answer(emit: Emit) -> Emit:
 
 async def _in_pieces(asked: SummaryWanted, note: str, run: AgentRun, count: Callable[[ModelResponse], str]) -> str:
     """The summary of the conversation as text, one piece after the other. Raises `ModelError` if none can be had."""
-    settings = replace(run.options.settings, tool_choice=None)
+    settings = replace(run.settings, tool_choice=None)
     piece, summary = max(asked.piece, LEAST_PIECE), asked.before
     left = transcript(asked.messages, MOST_PIECES * piece * _PER_TOKEN)
     while left:

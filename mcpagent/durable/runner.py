@@ -183,7 +183,7 @@ class Runner:
         owner = str(kept.values.get("durable") or "") if kept is not None else ""
         if owner not in ("", run) and await _is_unfinished(owner):
             return None
-        return self.agent.session_as_of(name, kept)
+        return self.agent._runtime.session_as_of(name, kept)
 
     async def _wait_for(self, name: str, run: str) -> None:
         """Waits until the session is free for this run, however long another process has it."""
@@ -199,7 +199,7 @@ class Runner:
             if loop.time() - begun > TOLD_SECONDS and not is_reported:
                 is_reported = True
                 who = await asyncio.to_thread(self._holder_of, name)
-                self.agent.warn(f'a durable run waits for session "{safe_line(name, 60)}", which {who} has')
+                self.agent._runtime.warn(f'a durable run waits for session "{safe_line(name, 60)}", which {who} has')
             seconds = await self._until_freed(seconds)
         self._let_go(session)
 
@@ -264,7 +264,7 @@ class Runner:
         if not request.limits:
             return None
         asked = Limits(**{kind: request.limits.get(kind) for kind in KINDS})
-        return asked.within(self.agent.options.limits.of_run())
+        return asked.within(self.agent._runtime.definition.options.limits.of_run())
 
     def _without_secrets(self, ended: RunEnded) -> McpAgentError:
         """Return the error that ended a run, as the engine may store it."""

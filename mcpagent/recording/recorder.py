@@ -57,7 +57,7 @@ MAX_PROGRESS = 100
 
 
 class Recorder:
-    """`Agent(wrappers=[Recorder("run.jsonl")])`: writes what its model was sent and said, and what its tools gave.
+    """`RunOptions(wrappers=[Recorder("run.jsonl")])`: writes what its model was sent and said, and what its tools gave.
 
     The file is new, and readable by its user only. Secrets are replaced: values of environment variables whose names
     say so, those of the servers' configurations, `secrets`, and whatever looks like a key. A disk that is full ends the

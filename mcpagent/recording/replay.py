@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mcpagent.config.bounded_files import LargerError, read_bounded
-from mcpagent.definition import Definition
+from mcpagent.definition import Definition, RunOptions
 from mcpagent.errors import AgentStateError, ConfigError, InputError, McpAgentError
 from mcpagent.events import Emit
 from mcpagent.mcp.server_options import ServerOptions
@@ -34,7 +34,7 @@ from mcpagent.recording.recorded_lines import (
     request_line,
     results_in,
 )
-from mcpagent.run import RunOptions, active_run, run_context
+from mcpagent.run import active_run, run_context
 from mcpagent.text.for_model import for_model
 from mcpagent.text.safe_text import safe_line
 from mcpagent.text.secret_shapes import redacted, without_shapes
@@ -110,7 +110,7 @@ class _Contents:
 
 
 class Replay:
-    """`Agent(wrappers=[Replay("run.jsonl")])`: the recording in the place of the model, the servers and all tools.
+    """`RunOptions(wrappers=[Replay("run.jsonl")])`: the recording in the place of the model, the servers and all tools.
 
     The agent is made as the recorded one was, unless something else is asked for. Every call gives what it gave then,
     that of a search too: how it ranks may hang on what a computer has learned or installed. Raises `ConfigError` for a

@@ -42,7 +42,7 @@ FLUSH_SECONDS = 3.0
 
 
 class Tracing:
-    """`Agent(wrappers=[Tracing()])`: its runs as spans of OpenTelemetry, by the GenAI conventions, and as metrics.
+    """`RunOptions(wrappers=[Tracing()])`: runs as spans of OpenTelemetry, by the GenAI conventions, and as metrics.
 
     They go to the `TracerProvider` and `MeterProvider` that the program has set up, or to those given; if there are
     none, nowhere, and cost nothing. `Tracing.from_environment()` sets them up as the standard variables say. With

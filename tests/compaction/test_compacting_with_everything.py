@@ -87,7 +87,9 @@ async def test_it_goes_on_at_each_provider_in_another_process_and_in_a_replay(na
             chain = FallbackModel([MODELS["old chat"][0](simulator.url), MODELS[name][0](simulator.url)])
             model = chain if begin == 0 else MODELS[name][0](simulator.url)
             wrappers = [Recorder(path)] if begin == 0 else []
-            async with Agent(model, tools=tools, sessions=store, wrappers=wrappers, **options) as agent:
+            async with Agent(
+                model, tools=tools, sessions=store, options=RunOptions(wrappers=wrappers), **options
+            ) as agent:
                 session = agent.session("one")
                 for page in range(begin, begin + 8):
                     await read(agent, session, page)
@@ -97,7 +99,9 @@ async def test_it_goes_on_at_each_provider_in_another_process_and_in_a_replay(na
     assert any(event.summarised for event in events if isinstance(event, ConversationCompacted))
     assert len(sent) < len(session.messages) * 0.8
     assert spent.usage.requests > 40
-    async with Agent(wrappers=[Replay(path)], tools=tools, **{**options, "on_event": None}) as agent:
+    async with Agent(
+        options=RunOptions(wrappers=[Replay(path)]), tools=tools, **{**options, "on_event": None}
+    ) as agent:
         session = agent.session()
         for page in range(8):
             await read(agent, session, page)

@@ -324,9 +324,9 @@ async def test_a_replay_sets_the_same_aside(tmp_path: Path) -> None:
         return f"{LOG}\nsk-ant-api03-abcdefghijklmnopqrstuvwxyz\n"
 
     replies: list[Reply] = [ToolCall("", "get_keys", {}), call("search_large_output", words="pump failed"), "hall 7"]
-    async with Agent(ScriptedModel(replies), tools=[get_keys], wrappers=[Recorder(path)]) as agent:
+    async with Agent(ScriptedModel(replies), tools=[get_keys], options=RunOptions(wrappers=[Recorder(path)])) as agent:
         answer = await agent.ask("What failed?")
-    async with Agent(ScriptedModel([]), tools=[get_keys], wrappers=[Replay(path)]) as again:
+    async with Agent(ScriptedModel([]), tools=[get_keys], options=RunOptions(wrappers=[Replay(path)])) as again:
         assert await again.ask("What failed?") == answer
         assert again.messages[2].tool_results[0].set_aside is not None
 
@@ -365,7 +365,7 @@ async def test_what_a_durable_run_has_done_is_set_aside_again(
 
     def parts(model: ScriptedModel) -> tuple[Agent[Any], DurableRuns, Sessions]:
         durable, store = DurableRuns(tmp_path / "runs.db"), Sessions(tmp_path / "s.db")
-        return Agent(model, tools=[log_once], sessions=store, wrappers=[durable]), durable, store
+        return Agent(model, tools=[log_once], sessions=store, options=RunOptions(wrappers=[durable])), durable, store
 
     agent, durable, store = parts(Stuck([ToolCall("", "log_once", {})]))
     async with asyncio.timeout(60), agent, durable.serving(agent, stop_seconds=0.1):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mcpagent import Agent, Wrapper
+from mcpagent import Agent, RunOptions, Wrapper
 from mcpagent.tracing import TraceSpan, Tracing
 from mcpagent.tracing.otlp_lines import spans_in
 from tests.durable.test_runner_gone_on_with import QUESTION, durable_in, model, paying, served
@@ -21,7 +21,9 @@ pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 async def _first(folder: Path) -> None:
     durable, store = durable_in(folder)
     wrappers: list[Wrapper] = [durable, Tracing(file=folder / "dead.jsonl")]
-    agent = Agent(model(dies=True), tools=[paying(folder / "ledger")], sessions=store, wrappers=wrappers)
+    agent = Agent(
+        model(dies=True), tools=[paying(folder / "ledger")], sessions=store, options=RunOptions(wrappers=wrappers)
+    )
     async with served(agent, durable):
         await (await durable.start(QUESTION, session="ann", run="the-run")).result()
 
@@ -44,7 +46,7 @@ async def test_what_goes_on_with_a_dead_workers_run_is_linked_to_it_and_counts_n
     traced = Traced()
     durable, store = durable_in(tmp_path)
     wrappers: list[Wrapper] = [durable, traced.tracing(file=tmp_path / "next.jsonl")]
-    agent = Agent(model(), tools=[paying(tmp_path / "ledger")], sessions=store, wrappers=wrappers)
+    agent = Agent(model(), tools=[paying(tmp_path / "ledger")], sessions=store, options=RunOptions(wrappers=wrappers))
     async with served(agent, durable):
         assert (await (await durable.run("the-run")).result()).answer == "paid 5"
         await (await durable.start("And now?", session="ann", run="another")).result()

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from mcpagent import Agent, ScriptedModel
+from mcpagent import Agent, RunOptions, ScriptedModel
 from mcpagent.cli.app import run as run_command
 from mcpagent.errors import ConfigError, InputError
 from mcpagent.tracing import SpanEvent, TraceSpan, Tracing
@@ -32,7 +32,9 @@ def add(a: int, b: int) -> int:
 
 async def run(file: Path) -> None:
     model = ScriptedModel([call("search_tools", query="add"), call("add", a=1, b=2), "3"])
-    async with Agent(model, tools=[add], with_tool_search_mode=True, wrappers=[Tracing(file=file)]) as agent:
+    async with Agent(
+        model, tools=[add], with_tool_search_mode=True, options=RunOptions(wrappers=[Tracing(file=file)])
+    ) as agent:
         await agent.ask("1 + 2?")
 
 
@@ -81,8 +83,8 @@ async def test_a_pipe_is_refused_since_its_reader_could_hold_the_run(tmp_path: P
 async def test_agents_of_one_tracing_write_into_one_file(tmp_path: Path) -> None:
     tracing = Tracing(file=tmp_path / "trace.jsonl")
     async with (
-        Agent(ScriptedModel(["a"]), wrappers=[tracing]) as one,
-        Agent(ScriptedModel(["b"]), wrappers=[tracing]) as other,
+        Agent(ScriptedModel(["a"]), options=RunOptions(wrappers=[tracing])) as one,
+        Agent(ScriptedModel(["b"]), options=RunOptions(wrappers=[tracing])) as other,
     ):
         await one.ask("hi")
         await other.ask("hi")

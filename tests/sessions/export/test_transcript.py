@@ -255,7 +255,7 @@ async def test_what_mcpagent_says_to_a_model_is_no_question() -> None:
     model = ScriptedModel([*(ToolCall(str(number), "look", {"place": "a"}) for number in range(6)), "done"])
     async with Agent(model, tools=[look], options=RunOptions(limits=Limits(turns=20))) as agent:
         await agent.ask("Look at it.")
-        text = exported(agent.snapshot(), "md")
+        text = exported(agent._runtime.own_session.snapshot(), "md")
     assert text.count("The model was told") == 2  # of the repeated calls, and to answer now
     assert [line for line in text.splitlines() if line.startswith("## ")] == ["## Question 1"]
 
