@@ -23,7 +23,8 @@ from mcpagent.questions.given import Given, wanted_output
 from mcpagent.questions.ways_to_ask import WaysToAsk
 from mcpagent.run import Deps
 from mcpagent.runtime.agent_runtime import AgentRuntime
-from mcpagent.session import Session
+from mcpagent.runtime.session_runtime import SessionRuntime
+from mcpagent.session import Session, session_of
 from mcpagent.sessions.store import Sessions
 from mcpagent.tool_context import ToolContext
 from mcpagent.tool_search.search_options import ToolSearch
@@ -160,7 +161,7 @@ class Agent(WaysToAsk[Deps]):
         expect("trusted", trusted, (bool, NoneType), "True, False or None", error=InputError)
         self._runtime.require_usable()
         history = _history(messages, trusted) if messages is not None else None
-        return self._runtime.session(id, history, deps, tool_context, limits)
+        return session_of(self._runtime.session(id, history, deps, tool_context, limits))
 
     async def ask_with_history(
         self, messages: Sequence[Message | Mapping[str, Any]], *, trusted: bool | None = None
@@ -377,7 +378,7 @@ class Agent(WaysToAsk[Deps]):
     # -- inside -------------------------------------------------------------------------------------------------------
 
     @property
-    def _asked(self) -> Session[Deps]:
+    def _asked(self) -> SessionRuntime[Deps]:
         return self._runtime.own_session
 
     def _wait_for_answer(self, given: Callable[[], Given]) -> Any:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import inspect
 
-from mcpagent import Agent, RunContext, ScriptedModel, ToolCall
+from mcpagent import Agent, RunContext, ScriptedModel, Session, ToolCall
 from tests.tables import each_row
 
 MOST_PARAMETERS = 12
-MOST_NAMES: dict[type, int] = {Agent: 25, RunContext: 14}
+MOST_NAMES: dict[type, int] = {Agent: 25, Session: 22, RunContext: 14}
 
 
 def public_names(owner: object) -> list[str]:
@@ -39,4 +39,5 @@ async def test_values_have_the_names_of_their_class() -> None:
     async with Agent(ScriptedModel([ToolCall("1", "look", {}), "done"]), [look]) as agent:
         await agent.ask("look")
         assert public_names(agent) == public_names(Agent)
+        assert public_names(agent.session()) == public_names(Session)
     assert public_names(seen[0]) == public_names(RunContext)

@@ -369,7 +369,7 @@ async def test_another_servers_tool_of_that_name_is_neither_offered_nor_run(plai
         assert other.ran == ["search"]
         assert list(session.discovered_tools) == ["B__search"]
         # A new conversation knows nothing of the old name.
-        assert "search" in agent.session().tools.known
+        assert "search" in agent.session()._runtime.tools.known
 
 
 async def test_with_both_servers_nothing_that_was_discovered_is_lost() -> None:

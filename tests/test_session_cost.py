@@ -52,7 +52,7 @@ async def test_a_run_that_was_left_costs_the_new_conversation_nothing() -> None:
         session = agent.session()
         async with session.stream("go"):
             await model.asked.wait()
-        session.begin_anew()
+        session._runtime.begin_anew()
         model.may_end.set()
         while session.is_answering:  # noqa: ASYNC110 - a session has no event for it
             await asyncio.sleep(0)

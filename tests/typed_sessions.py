@@ -127,7 +127,7 @@ async def streams(session: Session) -> str:
 async def typed_deps(agent: Agent[Person]) -> None:
     session = agent.session(deps=ANN)
     assert_type(session, Session[Person])
-    assert_type(session.deps, Person | None)
+    assert_type(session._runtime.deps, Person | None)
     await session.ask("Who am I?", deps=ANN)
     await session.run("Who am I?", deps=ANN)
     session.stream("Who am I?", deps=ANN)

@@ -33,7 +33,7 @@ from mcpagent.python.argument_checks import checked, expect
 from mcpagent.python.event_loops import BackgroundLoop, done_elsewhere, in_own_loop, running_loop
 from mcpagent.questions.given import Given
 from mcpagent.run import AgentRun, RunContext, current_run, outside_of_runs
-from mcpagent.session import Session
+from mcpagent.runtime.session_runtime import SessionRuntime
 from mcpagent.sessions.kept import KeptSession
 from mcpagent.sessions.store import Sessions, usable_id, written
 from mcpagent.text.safe_text import safe_line
@@ -99,8 +99,8 @@ class AgentRuntime:
         self._unasked = tuple(unasked)
         self._model: Model | None = None
         self._subscribers: dict[int, Emit] = {}
-        self._sessions: weakref.WeakSet[Session[Any]] = weakref.WeakSet()
-        self._own: Session[Any] | None = None
+        self._sessions: weakref.WeakSet[SessionRuntime[Any]] = weakref.WeakSet()
+        self._own: SessionRuntime[Any] | None = None
         self._exits: AsyncExitStack | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._process = 0
@@ -126,7 +126,7 @@ class AgentRuntime:
         deps: Any,
         tool_context: ToolContext | None,
         limits: Limits | None,
-    ) -> Session[Any]:
+    ) -> SessionRuntime[Any]:
         """Return the session of `Agent.session`; a thread that has no event loop leaves the reading to the agent's."""
         if id is None or self.store is None:
             return _with_limits(self._made(id, history, deps, tool_context), limits)
@@ -148,7 +148,7 @@ class AgentRuntime:
         deps: Any = None,
         tool_context: ToolContext | None = None,
         limits: Limits | None = None,
-    ) -> Session[Any]:
+    ) -> SessionRuntime[Any]:
         """Return the session of this ID, read from the store in a worker thread."""
         if self.store is None:
             return _with_limits(self._made(id, history, deps, tool_context), limits)
@@ -163,7 +163,7 @@ class AgentRuntime:
         finally:
             opened.add_done_callback(partial(self.store.release_opened, id))
 
-    def session_as_of(self, id: str, kept: KeptSession | None) -> Session[Any]:  # noqa: A002
+    def session_as_of(self, id: str, kept: KeptSession | None) -> SessionRuntime[Any]:  # noqa: A002
         """Return the session as this process has read it; the worker of a durable run opens it so."""
         return self._made(id, None, None, None, kept)
 
@@ -179,7 +179,7 @@ class AgentRuntime:
             before.give_back()
 
     @property
-    def own_session(self) -> Session[Any]:
+    def own_session(self) -> SessionRuntime[Any]:
         """The session of `Agent.ask`. Raises `AgentStateError` before the agent is started."""
         if self._own is None:
             self._require_started()
@@ -187,7 +187,7 @@ class AgentRuntime:
         return self._own
 
     @property
-    def own_session_or_none(self) -> Session[Any] | None:
+    def own_session_or_none(self) -> SessionRuntime[Any] | None:
         """The session of `Agent.ask`, None before the agent is started for the first time."""
         return self._own
 
@@ -196,19 +196,19 @@ class AgentRuntime:
         """The tools of the agent's own session."""
         return self.own_session.tools
 
-    def _live(self, id: str) -> Session[Any] | None:  # noqa: A002
+    def _live(self, id: str) -> SessionRuntime[Any] | None:  # noqa: A002
         """The session of this id that somebody holds: a conversation is one value."""
         return next((session for session in self._sessions if session.id == id and session.is_kept), None)
 
     def _going_on(
         self,
         id: str,  # noqa: A002
-        found: Session[Any] | None,
+        found: SessionRuntime[Any] | None,
         kept: KeptSession | None,
         history: History | None,
         deps: Any,
         tool_context: ToolContext | None,
-    ) -> Session[Any]:
+    ) -> SessionRuntime[Any]:
         if history is not None and (found is not None or kept is not None):
             raise InputError(f'session "{safe_line(id, 60)}" has messages of its own; leave out messages=, or the id')
         run = ""
@@ -233,9 +233,9 @@ class AgentRuntime:
         kept: KeptSession | None = None,
         *,
         is_kept: bool = True,
-    ) -> Session[Any]:
+    ) -> SessionRuntime[Any]:
         self.require_usable()
-        session = Session[Any](
+        session = SessionRuntime[Any](
             self,
             id=id,
             messages=history.messages if history is not None else (),
@@ -427,7 +427,7 @@ class AgentRuntime:
         assert self._loop is not None
         return done_elsewhere(work, self._loop, is_in_thread=self._background is not None)
 
-    def started_session(self) -> Session[Any]:
+    def started_session(self) -> SessionRuntime[Any]:
         """Return the agent's own session for `ask_sync`, which starts the agent if need be."""
         with self._starting:
             if self._background is None and self._exits is None:
@@ -496,6 +496,6 @@ class AgentRuntime:
         return told_to_caller(finished, label, has_type=spec is not None)
 
 
-def _with_limits(session: Session[Any], limits: Limits | None) -> Session[Any]:
+def _with_limits(session: SessionRuntime[Any], limits: Limits | None) -> SessionRuntime[Any]:
     session.limits = limits if limits is not None else session.limits
     return session

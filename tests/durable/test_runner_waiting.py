@@ -78,7 +78,7 @@ async def test_a_run_whose_session_is_busy_takes_no_place_of_others(tmp_path: Pa
         await durable.cancel(waiting[1].id)
         with pytest.raises(AgentStateError, match="was cancelled"):
             await waiting[1].result()
-        chat.give_back()
+        chat._runtime.give_back()
         for number in (0, 2):
             assert (await waiting[number].result()).answer == f"answer to question {number}"
         assert await waiting[1].state() == "cancelled"
@@ -86,7 +86,7 @@ async def test_a_run_whose_session_is_busy_takes_no_place_of_others(tmp_path: Pa
         await mine.ask("mine")
         run = await durable.start("yours", session="carl")  # of this very process
         await in_state(run, "waiting")
-        mine.give_back()
+        mine._runtime.give_back()
         assert (await run.result()).answer == "answer to yours"
     texts = [message.text for message in store.read("ann").messages if message.role == "user"]
     assert texts == ["mine", "question 0", "question 2"]

@@ -268,7 +268,7 @@ async def test_another_process_goes_on_with_the_readers(tmp_path: Path) -> None:
     )
     async with Agent(later, tools=[get_log], sessions=store) as agent:
         session = agent.session("a")
-        assert [tool.name for tool in session.tools.offer()] == ["get_log", *READERS]
+        assert [tool.name for tool in session._runtime.tools.offer()] == ["get_log", *READERS]
         assert [*session.discovered_tools] == ["get_log"]
         assert await session.ask("What failed?") == "hall 7"
         document = json.loads(exported(session.snapshot(), "json"))

@@ -39,12 +39,14 @@ from mcpagent import (
     Text,
     ToolCall,
     ToolSearch,
+    Wrapper,
 )
 from mcpagent.events import Event, LimitReached, RunFinished, SubagentEvent, TextDelta
 from mcpagent.limits.run_limits import KINDS
 from mcpagent.messages import Usage
 from mcpagent.questions.given import Given
 from mcpagent.run import RunContext
+from mcpagent.session import session_of
 from mcpagent.sessions.kept import KeptSession
 from tests.limits.endless import CASES, SECONDS, Case, Endless, Looking
 from tests.scenes import results
@@ -63,8 +65,10 @@ def in_pairs(messages: Sequence[Message]) -> bool:
     return True
 
 
-def agent_with(case: Case, model: Endless, looking: Looking, **options: Any) -> Agent:
-    return Agent(model, tools=[looking.tool()], options=RunOptions(limits=case.limits), **options)
+def agent_with(
+    case: Case, model: Endless, looking: Looking, *, wrappers: Sequence[Wrapper] = (), **others: Any
+) -> Agent:
+    return Agent(model, tools=[looking.tool()], options=RunOptions(limits=case.limits, wrappers=wrappers), **others)
 
 
 Door = Callable[[Agent], Awaitable[tuple[str, str]]]
@@ -265,7 +269,7 @@ async def test_the_agents_own_session_and_kept_ones_have_the_limits_of_its_optio
             await agent.ask("two")
         session = agent.session(limits=Limits(tokens=10_000))
         assert [await session.ask("three"), await session.ask("four")] == ["an answer", "an answer"]
-        session.limits = Limits()
+        session._runtime.limits = Limits()
         assert await session.ask("five") == "an answer"
 
 
@@ -282,7 +286,7 @@ async def test_seconds_of_a_session_add_up(tmp_path: Path) -> None:
         assert session.spent.seconds >= SECONDS
         again = await session.run("go on")
         assert (again.stop, again.answer, len(model.requests)) == ("max_seconds", "", 2)
-        session.limits = Limits(turns=4)
+        session._runtime.limits = Limits(turns=4)
         assert (await session.run("go on")).stop == "max_turns"
         assert in_pairs(session.messages)
     store.close()
@@ -663,7 +667,7 @@ async def test_what_a_process_took_that_ended_counts_once_when_it_is_compacted()
         for question in ("first", "second", "go"):
             await session.ask(question)
     async with Agent(ScriptedModel(["a summary", "done"]), tools=tools) as agent:
-        session = agent._runtime.session_as_of("ann", kept[0])
+        session = session_of(agent._runtime.session_as_of("ann", kept[0]))
         assert await session.compact()
         assert await session.resume() == "done"
         assert session.spent.usage.input_tokens == 100
@@ -683,7 +687,7 @@ async def test_a_run_that_was_ended_goes_on_with_resume() -> None:
 @each_row("kind", ["tokens", "tool_calls", "dollars"])
 async def test_a_replay_ends_as_the_run_did(kind: str, tmp_path: Path) -> None:
     case, path = CASES[kind], tmp_path / "run.jsonl"
-    async with agent_with(case, case.model(), Looking(), options=RunOptions(wrappers=[Recorder(path)])) as agent:
+    async with agent_with(case, case.model(), Looking(), wrappers=[Recorder(path)]) as agent:
         recorded = await agent.run("go")
     async with Agent("offline", options=RunOptions(wrappers=[Replay(path)])) as agent:
         again = await agent.run("go")
@@ -760,11 +764,11 @@ async def test_seconds_of_a_process_that_ended_count_when_its_run_is_resumed(of_
     left.values["run"] = {**run, "spent": {**run["spent"], "seconds": 50.0}}  # type: ignore[index]
     model = Endless(answers=True)
     async with asyncio.timeout(WAIT), Agent(model, tools=tools) as agent:
-        session = agent._runtime.session_as_of("ann", left)
+        session = session_of(agent._runtime.session_as_of("ann", left))
         limits = Limits(seconds=49)
-        session.limits = limits if of_session else Limits()
-        result = await session.result_of(lambda: Given({}, limits=None if of_session else limits))
+        session._runtime.limits = limits if of_session else Limits()
+        result = await session._runtime.result_of(lambda: Given({}, limits=None if of_session else limits))
         assert (result.stop, model.requests) == ("max_seconds", [])
         assert session.spent.seconds >= 50
-        session.limits = Limits()
+        session._runtime.limits = Limits()
         assert (await session.run("again", limits=limits)).stop == "answered"  # they are of that run alone

@@ -278,6 +278,6 @@ async def test_a_summary_that_does_not_come_is_not_waited_for(of_session: bool) 
         ]
         assert session.spent.estimated_tokens > text_tokens(LONG)
         assert session.messages == said
-        session.limits = Limits()
+        session._runtime.limits = Limits()
         assert await session.compact() is not None
         assert await session.ask("third") == "made to answer at " + str(len(model.requests))

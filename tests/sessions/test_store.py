@@ -404,7 +404,7 @@ async def test_nobody_has_a_session_that_is_gone(place: Place) -> None:
     async with Agent(ScriptedModel(["1", "2"]), sessions=store) as agent:
         session = agent.session("a")
         await session.ask("x")
-        session.begin_anew()
+        session._runtime.begin_anew()
         fresh = session.id
         await session.ask("y")
         assert other.open("a") is not None

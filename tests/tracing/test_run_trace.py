@@ -446,7 +446,7 @@ async def test_without_any_opentelemetry_nothing_is_done() -> None:
     async with Agent(ScriptedModel(["ok"]), options=RunOptions(wrappers=[tracing])) as agent:
         session = agent.session()
         assert await session.ask("hi") == "ok"
-        assert session._trace == ""
+        assert session._runtime._trace == ""
 
 
 async def test_an_answer_that_cannot_be_traced_is_an_answer_all_the_same(traced: Traced) -> None:

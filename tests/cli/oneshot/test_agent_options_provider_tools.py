@@ -196,7 +196,8 @@ def test_a_card_has_them_and_is_the_same_after_it_was_written(tmp_path: Path) ->
     file.write_text(dump_card(card))
     assert load_card(file) == card
     agent = agent_from_card(Agent, replace(card, model="offline"), tools=[WebSearch(5)])
-    assert agent.provider_tools == (CodeExecution(), MCP, WebSearch(5))  # what is given goes before what a card says
+    # A tool that is given replaces the card's tool of the same name.
+    assert agent._runtime.definition.provider_tools == (CodeExecution(), MCP, WebSearch(5))
     assert agent.to_card().provider_tools == card.provider_tools
 
 

@@ -418,7 +418,7 @@ async def test_a_live_session_and_a_kept_one_are_the_same_file(tmp_path: Path) -
         await session.ask("Look at it.")
         await session.ask("And again.")
         live = session.snapshot()
-        assert [step.place for step in session.steps] == [1, 3, 5]
+        assert [step.place for step in session._runtime.steps] == [1, 3, 5]
     read = store.read("ann")
     store.close()
     assert begun - 1 < live.info.created <= live.info.updated < time.time() + 1
