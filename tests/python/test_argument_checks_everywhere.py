@@ -143,7 +143,6 @@ CALLS: dict[str, tuple[Callable[..., Any], Any, dict[str, Any]]] = {
     "Sessions": (Sessions, Sessions, {}),
     "Session.ask": (of_session("ask"), Agent.ask, {"prompt": "hello"}),
     "Session.rewind": (of_session("rewind"), Session.rewind, {}),
-    "Session.search": (of_session("search"), Agent.search, {"query": "add"}),
     "ApprovalPolicy": (ApprovalPolicy, ApprovalPolicy, {}),
     "McpServer": (McpServer, McpServer, {"name": "files", "command": "x"}),
     "ServerOptions": (ServerOptions, ServerOptions, {}),
@@ -235,7 +234,6 @@ TAKEN: Mapping[str, str] = {
     "Agent.stream": "prompt=x; output_type=None {} class; tool_context=None; limits=None",
     "Agent.search": "query=x; limit=None 5",
     "Session.ask": "prompt=x; output_type=None; tool_context=None; limits=None",
-    "Session.search": "query=x; limit=None 5",
     "Sessions": "where=None x; secrets=[]",
     "ApprovalPolicy": "required=True; decide=None",
     "McpServer": (
