@@ -18,7 +18,7 @@ from mcpagent.mcp.all_servers import McpServers
 from mcpagent.messages import Image, Message, Spent, Text, ToolDefinition
 from mcpagent.models.base import Model
 from mcpagent.models.provider_run.provider_tools import ProviderMcp, ProviderTool, expect_distinct
-from mcpagent.python.argument_checks import checked, expect, expect_function, expect_names, expect_options
+from mcpagent.python.argument_checks import checked, expect, expect_arguments, expect_function, expect_options
 from mcpagent.questions.given import Given, wanted_output
 from mcpagent.questions.ways_to_ask import WaysToAsk
 from mcpagent.run import Deps
@@ -89,21 +89,21 @@ class Agent(WaysToAsk[Deps]):
         on_event: Emit | None = None,
     ) -> None:
         expect_model(model)
-        expect("tools", tools, (list, tuple), "list of functions, tools and toolsets")
         expect_config(mcp_config)
-        expect("instructions", instructions, (str, Callable), "text or a function")
-        if not isinstance(instructions, str):
+        expect("tools", tools, (list, tuple), "list of functions, tools and toolsets")
+        annotated: dict[str, object] = {
+            "instructions": instructions,
+            "tool_search": tool_search,
+            "with_tool_search_mode": with_tool_search_mode,
+            "pre_discovered_tools": pre_discovered_tools,
+            "code_mode": code_mode,
+            "options": options,
+            "sessions": sessions,
+            "on_event": on_event,
+        }
+        expect_arguments("Agent", Agent.__init__, annotated)
+        if callable(instructions):
             expect_function("instructions", instructions, "context")
-        kinds = (ToolSearch, bool, str, NoneType)
-        said = 'True, False, "auto" or ToolSearch(...)'
-        expect("tool_search", tool_search, kinds, said, holds=lambda it: it is None or _is_mode(it))
-        mode = with_tool_search_mode
-        expect("with_tool_search_mode", mode, (bool, str), 'True, False or "auto"', holds=_is_mode)
-        expect_names("pre_discovered_tools", pre_discovered_tools)
-        expect("code_mode", code_mode, (bool, CodeMode), "True, False or CodeMode(...)")
-        expect("options", options, (RunOptions, NoneType), "RunOptions(...)")
-        expect("sessions", sessions, (Sessions, NoneType), "Sessions(...)")
-        expect("on_event", on_event, (Callable, NoneType), "a function")
         if on_event is not None:
             expect_function("on_event", on_event, "event")
         options = options or RunOptions()
@@ -399,7 +399,3 @@ def _history(messages: Sequence[Message | Mapping[str, Any]], trusted: bool | No
     from mcpagent.models.foreign_histories import history_of
 
     return history_of(messages, trusted)
-
-
-def _is_mode(value: object) -> bool:
-    return isinstance(value, ToolSearch | bool) or value == "auto"

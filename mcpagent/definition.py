@@ -15,7 +15,7 @@ from mcpagent.mcp.server_options import ServerOptions
 from mcpagent.messages import Image, Spent, Text
 from mcpagent.models.base import Model, ModelSettings
 from mcpagent.models.provider_run.provider_tools import ProviderTool
-from mcpagent.python.argument_checks import expect
+from mcpagent.python.argument_checks import expect, expect_fields
 from mcpagent.run import TOOL_TIMEOUT_SECONDS, RunContext, Watch
 from mcpagent.tool_search.catalog import Catalogs
 from mcpagent.tool_search.search_options import ToolSearch
@@ -81,19 +81,12 @@ class RunOptions:
     wrappers: Sequence[Wrapper] = ()
 
     def __post_init__(self) -> None:
-        expect("compaction", self.compaction, (Compaction, NoneType), "Compaction(...) or None")
-        expect("limits", self.limits, Limits, "Limits(...)")
-        expect("session_limits", self.session_limits, Limits, "Limits(...)")
-        seconds = self.tool_timeout_seconds
-        expect("tool_timeout_seconds", seconds, (int, float), "a number above 0", holds=lambda limit: limit > 0)
-        tokens = self.large_result_tokens
-        told = "a whole number of tokens, 0 or None"
-        expect("large_result_tokens", tokens, (int, NoneType), told, holds=lambda it: it is None or it >= 0)
-        expect("settings", self.settings, ModelSettings, "ModelSettings(...)")
-        expect("servers", self.servers, ServerOptions, "ServerOptions(...)")
-        expect("wrappers", self.wrappers, (list, tuple), "list of wrappers such as [Recorder(...)]")
-        for wrapper in self.wrappers:
-            expect("wrappers", wrapper, Callable, "functions, or objects such as Recorder(...)")
+        expect_fields(self)
+        seconds, tokens = self.tool_timeout_seconds, self.large_result_tokens
+        expect("RunOptions.tool_timeout_seconds", seconds, (int, float), "a number above 0", holds=lambda it: it > 0)
+        if tokens is not None:
+            said = "a whole number of tokens, 0 or None"
+            expect("RunOptions.large_result_tokens", tokens, int, said, holds=lambda it: it >= 0)
 
 
 @dataclass(frozen=True, slots=True)

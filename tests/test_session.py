@@ -550,14 +550,17 @@ async def test_what_is_no_prompt_is_told_in_one_line(prompt: Any, said: str) -> 
 @each_row(
     "options, said",
     [
-        ({"tool_search": "on"}, r'tool_search: expected True, False, "auto" or ToolSearch\(\.\.\.\), got \'on\''),
-        ({"with_tool_search_mode": "yes"}, "with_tool_search_mode: expected True, False"),
-        ({"pre_discovered_tools": "x"}, "pre_discovered_tools: expected a list of names"),
-        ({"pre_discovered_tools": [1]}, "pre_discovered_tools: expected a list of names"),
+        ({"tool_search": "on"}, 'Agent: tool_search: expected True or False or "auto" or ToolSearch'),
+        ({"tool_search": 5}, r"tool_search: expected .* or None, got int 5"),
+        ({"with_tool_search_mode": "yes"}, 'with_tool_search_mode: expected True or False or "auto", got str'),
+        ({"code_mode": "yes"}, r"code_mode: expected True or False or CodeMode\(\.\.\.\), got str"),
+        ({"pre_discovered_tools": "x"}, r'pre_discovered_tools: expected a list, got a text; write \["..."\]'),
+        ({"pre_discovered_tools": [1]}, r"pre_discovered_tools\[0\]: expected a text, got int 1"),
         ({"tools": count}, r"tools: expected list"),
         ({"tools": [3]}, "tools: expected functions, tools and toolsets, got int"),
         ({"options": 5}, "options: expected RunOptions"),
-        ({"instructions": 5}, "instructions: expected text or a function, got int"),
+        ({"sessions": "s.db"}, r"sessions: expected Sessions\(\.\.\.\) or None, got str"),
+        ({"instructions": 5}, "instructions: expected a text or a function, got int"),
     ],
 )
 def test_a_wrong_type_is_told_when_the_agent_is_made(options: dict[str, Any], said: str) -> None:
