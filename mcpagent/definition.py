@@ -112,7 +112,9 @@ class Definition:
     code_mode: CodeMode | None = None
 
     def telling(self, last: Emit) -> Emit:
-        """Tells all that hear every event, then the last one."""
+        """Return a listener that passes each event to all that hear it, then to the last one."""
+        if not self.hears:
+            return last
 
         def emit(event: Event) -> None:
             for hears in self.hears:

@@ -89,7 +89,8 @@ class AgentRuntime:
         self.spent = Spent()
         self.card: AgentCard | None = None
         self.start_notices: tuple[str, ...] = ()
-        self._tell = definition.telling(listener)
+        self.emit = definition.telling(listener)
+        """Pass an event to the agent's listener."""
         self._wanted_search = definition.tool_search or ToolSearch(enabled="marked")
         self.tool_search = self._wanted_search
         self._taken = names_taken(definition.provider_tools)
@@ -394,10 +395,6 @@ class AgentRuntime:
                 background.close()
 
     # -- for its sessions ---------------------------------------------------------------------------------------------
-
-    def emit(self, event: Event) -> None:
-        """Tells the agent's listener."""
-        self._tell(event)
 
     def warn(self, text: str) -> None:
         """Reports a warning, once."""

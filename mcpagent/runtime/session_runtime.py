@@ -157,7 +157,7 @@ class SessionRuntime(WaysToAsk[Deps]):
         kept: KeptSession | None = None,
     ) -> None:
         expect("id", id, (str, NoneType), "a text", error=InputError)
-        _expect_context(tool_context)
+        _expect_usable(tool_context)
         conversation, standing = restored(kept) if kept is not None else (Conversation(messages=messages), Standing())
         self._given_system = standing.beginning.given_system or system
         self.id = id or uuid4().hex
@@ -327,8 +327,7 @@ class SessionRuntime(WaysToAsk[Deps]):
     ) -> Iterator[AgentRun]:
         """The run of what was asked; what it used is counted however it ends."""
         said, options = asked.said, self._owner.definition.options
-        _expect_context(asked.tool_context)
-        expect("limits", asked.limits, (Limits, NoneType), "Limits(...)", error=InputError)
+        _expect_usable(asked.tool_context, asked.limits)
         self._owner.require_usable()
         self._require_idle()
         if self._is_given_back:
@@ -968,8 +967,12 @@ class SessionRuntime(WaysToAsk[Deps]):
         return await self.tools.search(query, limit)
 
 
-def _expect_context(context: object) -> None:
-    expect("tool_context", context, (ToolContext, NoneType), "ToolContext(...)", error=InputError)
+def _expect_usable(context: object, limits: object = None) -> None:
+    """Raise `InputError` for a context or limits of another type; both may be None."""
+    if context is not None:
+        expect("tool_context", context, ToolContext, "ToolContext(...)", error=InputError)
+    if limits is not None:
+        expect("limits", limits, Limits, "Limits(...)", error=InputError)
 
 
 def _possible_execution(tools: SessionTools, owner: Owner) -> ToolSearch:
