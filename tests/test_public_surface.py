@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import inspect
+from typing import Any
 
-from mcpagent import Agent, RunContext, ScriptedModel, Session, ToolCall
+from mcpagent import Agent, CodeMode, RunContext, ScriptedModel, Session, ToolCall, ToolSearch
 from tests.tables import each_row
 
 MOST_PARAMETERS = 12
@@ -41,3 +42,31 @@ async def test_values_have_the_names_of_their_class() -> None:
         assert public_names(agent) == public_names(Agent)
         assert public_names(agent.session()) == public_names(Session)
     assert public_names(seen[0]) == public_names(RunContext)
+
+
+def count(word: str) -> int:
+    """Count the letters of a word."""
+    return len(word)
+
+
+@each_row(
+    "options, virtual",
+    [
+        ({}, []),
+        ({"tool_search": True}, ["search_tools", "add_tool"]),
+        ({"tool_search": ToolSearch()}, ["search_tools", "add_tool"]),
+        ({"with_tool_search_mode": True}, ["search_tools", "add_tool"]),
+        ({"tool_search": "auto"}, []),
+        ({"with_tool_search_mode": "auto"}, []),
+        ({"tool_search": False, "with_tool_search_mode": True}, []),
+        ({"code_mode": True}, ["search_tools", "run_code"]),
+        ({"code_mode": CodeMode(), "tool_search": "auto"}, ["search_tools", "run_code"]),
+        ({"code_mode": False}, []),
+    ],
+)
+async def test_a_switch_is_one_parameter(options: dict[str, Any], virtual: list[str]) -> None:
+    model = ScriptedModel(["done"])
+    async with Agent(model, [count], **options) as agent:
+        await agent.ask("go")
+    offered = [tool.name for tool in model.requests[0].tools]
+    assert [name for name in offered if name != "count"] == virtual
