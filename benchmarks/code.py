@@ -88,7 +88,7 @@ async def in_programs(task: Task) -> Measured:
         ToolCall("", "search_tools", {"query": f"select:{','.join(task.functions)}"}),
         ToolCall("", "run_code", {"code": task.program}),
     ]
-    return await ours(task, replies, with_code_mode=True)
+    return await ours(task, replies, code_mode=True)
 
 
 async def one_by_one(task: Task) -> Measured:

@@ -160,7 +160,7 @@ async def tasks() -> list[Task]:
     there = servers()
     made = [Task(*one) for one in _BODIES if one[1] in there]
     async with Agent(ScriptedModel([]), mcp_config={"mcpServers": there}) as agent:
-        listing = agent.definition.sources.listing(())
+        listing = agent._runtime.definition.sources.listing(())
         known = {tool.definition.original_name: tool for tool in listing.tools}
         for task in made:
             await task.run_here(known)

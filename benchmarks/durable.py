@@ -76,7 +76,7 @@ async def measured(size: int, runs: int, engine: str, where: str) -> None:
         for session in sessions:
             begun = agent.session(session, messages=messages(size))
             await begun.ask("go")
-            begun.give_back()
+            begun._runtime.give_back()
         await cpu_of_runs(durable, sessions, 1)  # reads the sessions
         started = time.process_time()
         await asyncio.sleep(IDLE_SECONDS)

@@ -111,7 +111,7 @@ async def turns(where: str, sessions: int, each: int) -> list[Figure]:
         async def talk(number: int) -> None:
             nonlocal wrong
             canary = f"canary{number:05}"
-            session = await agent.open_session(f"s{number}")
+            session = await asyncio.to_thread(agent.session, f"s{number}")
             for turn in range(each):
                 begun = time.monotonic()
                 answer = await session.ask(f"turn {turn} {canary}")

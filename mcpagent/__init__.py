@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from mcpagent.cards.card import AgentCard, CardError
     from mcpagent.code_mode.code_options import CodeMode
     from mcpagent.config import McpServer
-    from mcpagent.definition import Definition, Wrapper
+    from mcpagent.definition import Definition, RunOptions, Wrapper
     from mcpagent.errors import (
         AgentStateError,
         ConfigError,
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from mcpagent.models.scripted import ScriptedModel
     from mcpagent.questions.event_stream import EventStream
     from mcpagent.recording import Recorder, RecordingError, Replay
-    from mcpagent.run import RunContext, RunOptions, RunResult
+    from mcpagent.run import RunContext, RunResult
     from mcpagent.session import Session
     from mcpagent.sessions import Sessions
     from mcpagent.tool_context import ToolContext, ToolContextCache, prepare_context
@@ -232,11 +232,11 @@ __getattr__, __dir__ = late_names(
         ),
         "run": (
             "RunContext",
-            "RunOptions",
             "RunResult",
         ),
         "definition": (
             "Definition",
+            "RunOptions",
             "Wrapper",
         ),
         "questions.event_stream": ("EventStream",),

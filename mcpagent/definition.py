@@ -1,24 +1,27 @@
-"""`Definition`: what an agent is made of; `Owner`: what its sessions take of it."""
+"""`RunOptions`: how an agent runs; `Definition`: what an agent is made of; `Owner`: what its sessions take of it."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import NoneType
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from mcpagent.approval import CallAnswer, OnApproval
 from mcpagent.code_mode.code_options import CodeMode
 from mcpagent.events import Emit, Event
+from mcpagent.limits.run_limits import NO_LIMITS, Limits
+from mcpagent.mcp.server_options import ServerOptions
 from mcpagent.messages import Image, Spent, Text
-from mcpagent.models.base import Model
+from mcpagent.models.base import Model, ModelSettings
 from mcpagent.models.provider_run.provider_tools import ProviderTool
-from mcpagent.python.argument_checks import expect
-from mcpagent.run import RunContext, RunOptions, Watch
+from mcpagent.python.argument_checks import expect, expect_fields
+from mcpagent.run import TOOL_TIMEOUT_SECONDS, RunContext, Watch
 from mcpagent.tool_search.catalog import Catalogs
 from mcpagent.tool_search.search_options import ToolSearch
 from mcpagent.tools import Tool
 from mcpagent.toolsets.sources import AgentSources
+from mcpagent.window.how_far import Compaction
 
 _T = TypeVar("_T")
 
@@ -53,6 +56,40 @@ def _resolve(choice: ModelChoice) -> Model:
 
 
 @dataclass(frozen=True, slots=True)
+class RunOptions:
+    """How an agent runs: what one answer may take, how it is made, what its servers share, what is wrapped around it.
+
+    `limits` hold for a run with all agents that it calls as tools, `session_limits` for all runs of a session together,
+    also in other processes. What is reached ends the run (`StopReason`, `LimitReached`). When its turns or calls of
+    tools are used up, the model is made to answer without calling; with tokens, dollars or seconds it ends with what
+    there is: no further request and no call is made. A request under way may go beyond tokens and dollars; one that
+    takes too many seconds is cut off, and what it wrote stays. `tool_timeout_seconds` limits each call that has no
+    limit of its own. `settings` go with every request. A tool's result of more than `large_result_tokens` (estimated)
+    is kept beside the conversation, and the model gets a short form and tools that read it; 0: never, None: 10,000, or
+    what a card says. `compaction` says how much of the model's window a conversation may take; with None it is never
+    made shorter, and one that is too long is an error. `servers` are the options that all MCP servers share. `wrappers`
+    are applied to the model and all tools: a `Recorder` writes the runs to a file, a `Replay` reads them from one.
+    """
+
+    limits: Limits = field(default_factory=Limits)
+    session_limits: Limits = NO_LIMITS
+    tool_timeout_seconds: float = TOOL_TIMEOUT_SECONDS
+    settings: ModelSettings = field(default_factory=ModelSettings)
+    large_result_tokens: int | None = None
+    compaction: Compaction | None = field(default_factory=Compaction)
+    servers: ServerOptions = field(default_factory=ServerOptions)
+    wrappers: Sequence[Wrapper] = ()
+
+    def __post_init__(self) -> None:
+        expect_fields(self)
+        seconds, tokens = self.tool_timeout_seconds, self.large_result_tokens
+        expect("RunOptions.tool_timeout_seconds", seconds, (int, float), "a number above 0", holds=lambda it: it > 0)
+        if tokens is not None:
+            said = "a whole number of tokens, 0 or None"
+            expect("RunOptions.large_result_tokens", tokens, int, said, holds=lambda it: it >= 0)
+
+
+@dataclass(frozen=True, slots=True)
 class Definition:
     """What an agent is made of. A wrapper, such as a `Recorder`, is a function from one definition to another.
 
@@ -75,7 +112,9 @@ class Definition:
     code_mode: CodeMode | None = None
 
     def telling(self, last: Emit) -> Emit:
-        """Tells all that hear every event, then the last one."""
+        """Return a listener that passes each event to all that hear it, then to the last one."""
+        if not self.hears:
+            return last
 
         def emit(event: Event) -> None:
             for hears in self.hears:
@@ -86,10 +125,18 @@ class Definition:
 
 
 Wrapper: TypeAlias = Callable[[Definition], Definition]
-"""What `Agent(wrappers=[...])` takes: it gives the definition back with its model, tools or options replaced.
+"""An item of `RunOptions(wrappers=[...])`: returns the definition with its model, tools or options replaced.
 
 One with `is_innermost` true, such as a `Replay`, takes the place of model and tools: it is called before the others.
 """
+
+
+def wrapped_by(definition: Definition, wrappers: Sequence[Wrapper]) -> Definition:
+    """Return the definition that the wrappers make of this one, the innermost first. Raises `ConfigError`."""
+    for wrapper in sorted(wrappers, key=lambda wrapper: not getattr(wrapper, "is_innermost", False)):
+        definition = wrapper(definition)
+        expect("wrappers", definition, Definition, f"a Definition from {wrapper!r:.60}")
+    return definition
 
 
 class Owner(Protocol):

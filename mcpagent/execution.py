@@ -43,7 +43,7 @@ from mcpagent.messages import (
     json_copy,
 )
 from mcpagent.python.left_behind import end_or_leave, times_cancelled
-from mcpagent.run import RunContext
+from mcpagent.run import AgentRun
 from mcpagent.search.signature import call_signature
 from mcpagent.text.safe_text import safe_line
 from mcpagent.tool_search.session_tools import SessionTools
@@ -111,7 +111,7 @@ class Batch:
 
 
 async def run_calls(
-    calls: Sequence[ToolCall], run: RunContext[Any], answers: Mapping[str, CallAnswer] | None = None
+    calls: Sequence[ToolCall], run: AgentRun, answers: Mapping[str, CallAnswer] | None = None
 ) -> CallsOutcome:
     """Runs the calls of one message and appends their results to the conversation, in call order.
 
@@ -149,7 +149,7 @@ async def run_calls(
 
 
 async def run_call(
-    position: int, call: ToolCall, admission: Admission, run: RunContext[Any], batch: Batch, answer: CallAnswer | None
+    position: int, call: ToolCall, admission: Admission, run: AgentRun, batch: Batch, answer: CallAnswer | None
 ) -> None:
     """One call: approved, run within its limit of time, reported; its result goes into the batch."""
     tool, is_much = admission.tool, is_large(call.arguments)
@@ -162,7 +162,7 @@ async def run_call(
         return
     started = time.monotonic()  # not before: a person may have thought about it
     if tool is not None and isinstance(decision, Approved):
-        seconds = tool.limit(run.options.tool_timeout_seconds)
+        seconds = tool.limit(run.tool_timeout_seconds)
         timeout, called = asyncio.timeout(seconds), run.for_call(call.id, tool.name, approved=decision.by_person)
         batch.begun.add(position)
         try:
@@ -201,7 +201,7 @@ async def run_call(
 
 
 async def _judged(
-    call: ToolCall, admission: Admission, run: RunContext[Any], batch: Batch, answer: CallAnswer | None
+    call: ToolCall, admission: Admission, run: AgentRun, batch: Batch, answer: CallAnswer | None
 ) -> Approved | ToolOutput | PendingCall:
     """Whether the call runs; one that does is counted, and written down."""
     tool = admission.tool
@@ -230,20 +230,20 @@ async def _one_at_a_time(running: Coroutine[Any, Any, None]) -> None:
         running.close()  # if it was cancelled before it began
 
 
-async def end_call(working: asyncio.Future[ToolOutput], tool: Tool, run: RunContext[Any], seconds: float) -> None:
+async def end_call(working: asyncio.Future[ToolOutput], tool: Tool, run: AgentRun, seconds: float) -> None:
     """As `end_or_leave`; the runtime's own tools always end."""
     left = f'tool "{safe_line(tool.name, 64)}" does not end when it is cancelled; it is left running'
     own = run.tools.is_own(tool)
     await end_or_leave(working, None if own else seconds, lambda: run.emit(Notice(left, "warning")))
 
 
-def _over_limit(run: RunContext[Any], *, is_counted: bool) -> ToolOutput | None:
+def _over_limit(run: AgentRun, *, is_counted: bool) -> ToolOutput | None:
     """Return the result of a call that the limits do not allow, None if they do."""
     limit = run.refuses_call(is_own=not is_counted)
     return ToolOutput.of_text(_OVER_LIMIT.format(limit.allowed), error="cancelled") if limit is not None else None
 
 
-def _within_limits(call: ToolCall, tool: Tool, run: RunContext[Any]) -> ToolOutput | None:
+def _within_limits(call: ToolCall, tool: Tool, run: AgentRun) -> ToolOutput | None:
     """As `_over_limit`; a call that may be made is counted, in the order in which they begin."""
     is_counted = _counts(call, tool, run)
     refusal = _over_limit(run, is_counted=is_counted)
@@ -252,13 +252,13 @@ def _within_limits(call: ToolCall, tool: Tool, run: RunContext[Any]) -> ToolOutp
     return refusal
 
 
-def _counts(call: ToolCall, tool: Tool, run: RunContext[Any]) -> bool:
+def _counts(call: ToolCall, tool: Tool, run: AgentRun) -> bool:
     """Return whether the limit of calls is about this one: a call that a dead process sent was counted then."""
     return not run.tools.is_own(tool) and not run.conversation.times_sent(call.id)
 
 
-async def run_inner_call(call: ToolCall, tool: Tool, run: RunContext[Any], sent: CallProgress) -> ToolOutput:
-    """A call that a program makes, which `run.call_id` runs: what it gave, through the gate that any call goes through.
+async def run_inner_call(call: ToolCall, tool: Tool, run: AgentRun, sent: CallProgress) -> ToolOutput:
+    """Run a call of a program, which runs as the call `run.context.call_id`; it passes the same gate as any call.
 
     Its arguments must fit; it is approved, written down before it is sent, and reported as a part of that other call.
     What it brings for the conversation is in the output, for the result of that call. One that has to wait for an
@@ -267,18 +267,18 @@ async def run_inner_call(call: ToolCall, tool: Tool, run: RunContext[Any], sent:
     """
     problem = "" if tool.checks_arguments else await _problem(tool, call.arguments, run)
     admission = _refuse("invalid_arguments", _misfit(tool, problem)) if problem else Admission(tool)
-    batch = Batch(1, parent=run.call_id, sent=sent)
+    batch = Batch(1, parent=run.context.call_id, sent=sent)
     running = run_call(0, call, admission, run, batch, (run.answers or {}).get(call.id))
     await (_one_at_a_time(running) if run.conversation.times_sent(call.id) else running)
     return replace(batch.last, pending=batch.pending.get(0, ()))
 
 
-def is_gone_on_with(call_id: str, run: RunContext[Any]) -> bool:
+def is_gone_on_with(call_id: str, run: AgentRun) -> bool:
     """Whether this run has answers to calls that the program of this call waited for."""
     return any(answered.startswith(f"{call_id}{INNER}") for answered in run.answers or ())
 
 
-async def _is_kept(call: ToolCall, tool: Tool, run: RunContext[Any], sent: CallProgress) -> bool:
+async def _is_kept(call: ToolCall, tool: Tool, run: AgentRun, sent: CallProgress) -> bool:
     """Whether it is written down that the call is sent, with the answer that plans it.
 
     The runtime's own tools do nothing outside, so of these it is enough that they are planned.
@@ -290,7 +290,7 @@ async def _is_kept(call: ToolCall, tool: Tool, run: RunContext[Any], sent: CallP
     return await is_written(run)
 
 
-async def is_written(run: RunContext[Any]) -> bool:
+async def is_written(run: AgentRun) -> bool:
     """Write what is new in the run. Return whether the store took it; the loop ends a run whose store does not."""
     try:
         await run.keep()
@@ -299,13 +299,13 @@ async def is_written(run: RunContext[Any]) -> bool:
     return True
 
 
-async def _keep_result(call: ToolCall, tool: Tool | None, parts: tuple[Part, ...], run: RunContext[Any]) -> None:
+async def _keep_result(call: ToolCall, tool: Tool | None, parts: tuple[Part, ...], run: AgentRun) -> None:
     """Writes a result down while other calls of its message still run."""
     run.conversation.note_progress(call.id, CallProgress(tool is not None and tool.safe_to_repeat, parts))
     await is_written(run)
 
 
-async def admit(call: ToolCall, run: RunContext[Any]) -> Admission:
+async def admit(call: ToolCall, run: AgentRun) -> Admission:
     """Whether the model may run this now: offered, allowed by `on_direct_call`, or virtual; and the arguments fit."""
     if call.malformed:
         return _refuse(
@@ -383,7 +383,7 @@ def _has_null(value: Any) -> bool:
     return False
 
 
-async def _problem(tool: Tool, arguments: dict[str, Any], run: RunContext[Any]) -> str:
+async def _problem(tool: Tool, arguments: dict[str, Any], run: AgentRun) -> str:
     """What is wrong with the arguments, if anything is; that they cannot be checked is told once."""
     _, found = await fitted(tool.definition.parameters, arguments)
     told, key = run.tools.told_unchecked, tool.definition.key
@@ -403,7 +403,7 @@ def _report(
     tool: Tool | None,
     output: ToolOutput,
     changes: Sequence[ToolsShown | ToolsChanged],
-    run: RunContext[Any],
+    run: AgentRun,
     parent: str = "",
 ) -> None:
     run.emit(ToolCallFinished(call, result, tool.definition.server if tool is not None else None, parent))
@@ -450,7 +450,7 @@ def waiting_call(call: ToolCall, tool: Tool | None, *, place: int, session: str)
 
 
 async def _decided(
-    call: ToolCall, tool: Tool, run: RunContext[Any], answer: CallAnswer | None
+    call: ToolCall, tool: Tool, run: AgentRun, answer: CallAnswer | None
 ) -> Approved | ToolOutput | PendingCall:
     """Whether an admitted call runs, and with which arguments; else its output, or that it waits for an answer."""
     if answer is not None:
@@ -470,7 +470,7 @@ async def _decided(
     return waiting
 
 
-async def _waiting(call: ToolCall, tool: Tool, run: RunContext[Any]) -> PendingCall | ToolOutput | None:
+async def _waiting(call: ToolCall, tool: Tool, run: AgentRun) -> PendingCall | ToolOutput | None:
     """The request that the call has to wait for, if any; an output when the approval check itself failed."""
     is_much = is_large(call.arguments)
     if tool.external:
@@ -489,8 +489,8 @@ async def _waiting(call: ToolCall, tool: Tool, run: RunContext[Any]) -> PendingC
     return await beside_loop(lambda: _pending("approval", call, tool.asked(call.arguments), run), is_much=is_much)
 
 
-def _pending(kind: PendingKind, call: ToolCall, definition: ToolDefinition, run: RunContext[Any]) -> PendingCall:
-    return PendingCall.of(kind, call, definition, place=run.conversation.place, session=run.thread_id)
+def _pending(kind: PendingKind, call: ToolCall, definition: ToolDefinition, run: AgentRun) -> PendingCall:
+    return PendingCall.of(kind, call, definition, place=run.conversation.place, session=run.context.thread_id)
 
 
 async def _asked(request: PendingCall, on_approval: OnApproval, asking: asyncio.Lock) -> CallAnswer | PendingCall:
@@ -518,12 +518,12 @@ def _refused(answer: CallAnswer | None, name: str) -> ToolOutput | None:
 
 
 async def _answered(
-    call: ToolCall, answer: CallAnswer, tool: Tool, run: RunContext[Any]
+    call: ToolCall, answer: CallAnswer, tool: Tool, run: AgentRun
 ) -> Approved | ToolOutput | PendingCall:
     kind = "external" if tool.external else "approval"
     if refused := _refused(answer, tool.name):
         return refused
-    is_much, at = is_large(call.arguments), (run.conversation.place, run.thread_id)
+    is_much, at = is_large(call.arguments), (run.conversation.place, run.context.thread_id)
     bound = await beside_loop(lambda: call_fingerprint(call, tool.asked(call.arguments), *at), is_much=is_much)
     if answer.fingerprint != bound or answer.kind != kind:
         return ToolOutput.of_text(outdated_words(tool.name), error="denied")

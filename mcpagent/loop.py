@@ -6,7 +6,7 @@ import asyncio
 import re
 import time
 from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
 from mcpagent.approval import PendingCall
 from mcpagent.compaction.compacting import estimated_request, make_room
@@ -29,7 +29,7 @@ from mcpagent.models.output_ways.asked_output import told_form
 from mcpagent.output.last_answer import LastAnswer
 from mcpagent.output.output_spec import OutputSpec
 from mcpagent.prompt.builder import call_note, final_answer_note
-from mcpagent.run import RunContext
+from mcpagent.run import AgentRun
 from mcpagent.text.safe_text import safe_line
 from mcpagent.tool_search.prefetching import prefetch
 
@@ -41,7 +41,7 @@ _A_TOOL = re.compile(
 NOT_RUN = "This call was not run: an answer without further calls was asked for."
 
 
-async def converse(run: RunContext[Any], wanted: OutputSpec | None = None) -> RunFinished:
+async def converse(run: AgentRun, wanted: OutputSpec | None = None) -> RunFinished:
     """Answers the conversation's last user message: model, tools, model ... until it answers without a call.
 
     With `wanted`, an answer that is not what it says is asked for once more.
@@ -59,7 +59,7 @@ async def converse(run: RunContext[Any], wanted: OutputSpec | None = None) -> Ru
     pending: tuple[PendingCall, ...] = ()
     answer = ""
     with run.entered(), run.watch.running():
-        async with run.exits:
+        async with run.context.exits:
             async with run.within_limits():
                 await run.keep()
                 await _settled(run)
@@ -101,7 +101,7 @@ async def converse(run: RunContext[Any], wanted: OutputSpec | None = None) -> Ru
     return finished
 
 
-def _written_answer(run: RunContext[Any]) -> ModelResponse | None:
+def _written_answer(run: AgentRun) -> ModelResponse | None:
     """Return the answer that an interrupted run had already, so that it is not asked for, and paid, again."""
     last = run.conversation.last
     if last is not None and last.role == "assistant" and not last.tool_calls:
@@ -109,7 +109,7 @@ def _written_answer(run: RunContext[Any]) -> ModelResponse | None:
     return None
 
 
-def _finished(run: RunContext[Any], last: LastAnswer, stop: StopReason, answer: str, seconds: float) -> RunFinished:
+def _finished(run: AgentRun, last: LastAnswer, stop: StopReason, answer: str, seconds: float) -> RunFinished:
     """The end, with whatever there is to tell of it; what a limit ended has as answer what was said until then."""
     pending, taken = run.tally.pending, run.tally.taken
     limit = run.tally.reached
@@ -133,7 +133,7 @@ def _finished(run: RunContext[Any], last: LastAnswer, stop: StopReason, answer: 
     )
 
 
-def _said_so_far(run: RunContext[Any]) -> str:
+def _said_so_far(run: AgentRun) -> str:
     """The last words of the model in this run, "" if there are none."""
     said = (
         message.text for message in reversed(run.conversation.messages[run.begins_at :]) if message.role == "assistant"
@@ -141,9 +141,9 @@ def _said_so_far(run: RunContext[Any]) -> str:
     return next((text for text in said if text.strip()), "")
 
 
-async def _settled(run: RunContext[Any]) -> None:
+async def _settled(run: AgentRun) -> None:
     """Waits a bounded time for servers that are connecting; whoever asked is told which still are."""
-    if run.tool_context.namespaces:
+    if run.context.tool_context.namespaces:
         run.emit(run.state.snapshot())
     await run.tools.settle()
     await run.refresh()
@@ -152,32 +152,32 @@ async def _settled(run: RunContext[Any]) -> None:
         run.emit(Notice(text, "warning"))
 
 
-async def _begin(run: RunContext[Any]) -> tuple[PendingCall, ...]:
+async def _begin(run: AgentRun) -> tuple[PendingCall, ...]:
     """Runs the calls that were answered, or not begun, or loads what the question finds; gives the calls that wait."""
     pending: tuple[PendingCall, ...] = ()
     if calls := run.conversation.open_calls:
         pending = (await run_calls(calls, run, run.answers)).pending
     elif run.conversation.has_unanswered_prompt:
-        for event in await prefetch(run.tools, run.prompt, weak_too=run.is_small):
+        for event in await prefetch(run.tools, run.context.prompt, weak_too=run.is_small):
             run.emit(event)
     if not pending:
         _deliver(run)
     return pending
 
 
-def _deliver(run: RunContext[Any]) -> None:
+def _deliver(run: AgentRun) -> None:
     """What there is to say of tools, those among them that read what was just set aside."""
     run.large.offer_readers(run.tools)
     run.conversation.deliver()
 
 
-def _last_answer(run: RunContext[Any]) -> str:
+def _last_answer(run: AgentRun) -> str:
     """The text beside the calls that wait, if any do."""
     last = (message.text for message in reversed(run.conversation.messages) if message.role == "assistant")
     return next(last, "") if run.conversation.open_calls else ""
 
 
-async def _makes_room(run: RunContext[Any]) -> bool:
+async def _makes_room(run: AgentRun) -> bool:
     """Whether the conversation, which was too long for the model, is shorter now.
 
     Else what was asked is taken back: it can never be answered, and must not be in the way of what is asked next.
@@ -190,7 +190,7 @@ async def _makes_room(run: RunContext[Any]) -> bool:
 
 
 async def step(
-    run: RunContext[Any], tool_choice: Literal["auto", "none"] = "auto", output: OutputFormat | None = None
+    run: AgentRun, tool_choice: Literal["auto", "none"] = "auto", output: OutputFormat | None = None
 ) -> ModelResponse | None:
     """One request to the model; its answer becomes part of the conversation. None: it was too long, and is shorter now.
 
@@ -207,7 +207,7 @@ async def step(
         tools=tuple(tool.definition for tool in offered),
         deferred_tools=tools.left_to_provider(),
         tool_choice=tool_choice,
-        settings=run.options.settings,
+        settings=run.settings,
         search_strategy=tools.provider_strategy,
         provider_tools=run.provider_tools,
         output=output,
@@ -270,7 +270,7 @@ async def step(
     return response
 
 
-def _report_found(found: ToolsChanged, run: RunContext[Any]) -> None:
+def _report_found(found: ToolsChanged, run: AgentRun) -> None:
     names = tuple(tool.name for tool in found.added)
     run.emit(ToolsLoaded(names, run.tools.tokens(names)))
     if change := run.tools.outdated(found.added):
@@ -278,7 +278,7 @@ def _report_found(found: ToolsChanged, run: RunContext[Any]) -> None:
         run.conversation.announce(change_words(change.removed, changed), change)
 
 
-async def _forced_answer(run: RunContext[Any], reason: str, last: LastAnswer) -> str:
+async def _forced_answer(run: AgentRun, reason: str, last: LastAnswer) -> str:
     note = final_answer_note(reason)
     while True:
         run.conversation.append(user_message(note))
@@ -291,7 +291,7 @@ async def _forced_answer(run: RunContext[Any], reason: str, last: LastAnswer) ->
             return response.message.text
 
 
-async def _objection(response: ModelResponse, last: LastAnswer, run: RunContext[Any], repeats: Repeats) -> str:
+async def _objection(response: ModelResponse, last: LastAnswer, run: AgentRun, repeats: Repeats) -> str:
     """What to tell a model whose answer without a call is not taken yet; "" if it is. Each thing is said once."""
     fits = await last.fits(response)
     if not fits and not last.is_reminded and (tool := _only_talked_of(response.message.text, run, repeats)):
@@ -300,7 +300,7 @@ async def _objection(response: ModelResponse, last: LastAnswer, run: RunContext[
     return last.ask_again()
 
 
-def _only_talked_of(text: str, run: RunContext[Any], repeats: Repeats) -> str:
+def _only_talked_of(text: str, run: AgentRun, repeats: Repeats) -> str:
     """The tool that an answer without any call is about, as `get_time` or "calculate()"; "" if it is about none."""
     offered = run.tools.offer()
     if repeats.has_begun or not offered:

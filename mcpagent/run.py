@@ -1,4 +1,4 @@
-"""One prompt being answered: what it works with, its limits, and what a tool function can know of it."""
+"""One prompt being answered: the engine's `AgentRun` with its limits, and the `RunContext` that tool functions see."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from contextlib import (
 )
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
-from types import NoneType
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeAlias, cast
 
 from mcpagent.approval import CallAnswer, OnApproval, PendingCall
@@ -27,7 +26,6 @@ from mcpagent.limits.run_limits import FIRM, NO_LIMITS, LimitKind, Limits, Limit
 from mcpagent.messages import Citation, Message, Spent, ToolCall, Usage
 from mcpagent.models.base import Model, ModelRequest, ModelResponse, ModelSettings
 from mcpagent.models.provider_run.provider_tools import ProviderTool
-from mcpagent.python.argument_checks import expect
 from mcpagent.python.left_behind import LEFT_AFTER_SECONDS, end_or_leave
 from mcpagent.text.safe_text import safe_line
 from mcpagent.tool_context import StateChannel, ToolContext
@@ -47,40 +45,6 @@ else:
 
     Deps = TypeVar("Deps")
     Output = TypeVar("Output")
-
-
-@dataclass(frozen=True, slots=True)
-class RunOptions:
-    """What one answer may take, and how it is made.
-
-    `limits` hold for a run with all agents that it calls as tools, `session_limits` for all runs of a session together,
-    also in other processes. What is reached ends the run (`StopReason`, `LimitReached`). When its turns or calls of
-    tools are used up, the model is made to answer without calling; with tokens, dollars or seconds it ends with what
-    there is: no further request and no call is made. A request under way may go beyond tokens and dollars; one that
-    takes too many seconds is cut off, and what it wrote stays. `tool_timeout_seconds` limits each call that has no
-    limit of its own. `settings` go with every request. A tool's result of more than `large_result_tokens` (estimated)
-    is kept beside the conversation, and the model gets a short form and tools that read it; 0: never, None: 10,000, or
-    what a card says. `compaction` says how much of the model's window a conversation may take; with None it is never
-    made shorter, and one that is too long is an error.
-    """
-
-    limits: Limits = field(default_factory=Limits)
-    session_limits: Limits = NO_LIMITS
-    tool_timeout_seconds: float = 300.0
-    settings: ModelSettings = field(default_factory=ModelSettings)
-    large_result_tokens: int | None = None
-    compaction: Compaction | None = field(default_factory=Compaction)
-
-    def __post_init__(self) -> None:
-        expect("compaction", self.compaction, (Compaction, NoneType), "Compaction(...) or None")
-        expect("limits", self.limits, Limits, "Limits(...)")
-        expect("session_limits", self.session_limits, Limits, "Limits(...)")
-        seconds = self.tool_timeout_seconds
-        expect("tool_timeout_seconds", seconds, (int, float), "a number above 0", holds=lambda limit: limit > 0)
-        tokens = self.large_result_tokens
-        told = "a whole number of tokens, 0 or None"
-        expect("large_result_tokens", tokens, (int, NoneType), told, holds=lambda it: it is None or it >= 0)
-        expect("settings", self.settings, ModelSettings, "ModelSettings(...)")
 
 
 @dataclass(frozen=True)
@@ -225,12 +189,15 @@ class RunWatch:
     def requested(self, call_id: str, method: str, request_id: str, code: int | None) -> None:
         """A call asked a server by a method of MCP; `code` is that of the error it answered with."""
 
-    def nested(self, run: RunContext[Any], earlier: str) -> RunWatch:  # noqa: ARG002
+    def nested(self, run: AgentRun, earlier: str) -> RunWatch:  # noqa: ARG002
         """For the run of an agent that is called here, and that nobody else watches."""
         return self
 
 
 UNWATCHED = RunWatch()
+
+TOOL_TIMEOUT_SECONDS = 300.0
+"""The limit of a call whose tool and options name none."""
 
 
 def _no_tools() -> SessionTools:
@@ -245,23 +212,16 @@ async def nothing_to_keep() -> None:
     """For a run of a session that nobody writes down."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class RunContext(Generic[Deps]):
-    """The run that a tool is called in, or a toolset is listed for.
+    """The run that a tool function is called in, or that a toolset is listed for.
 
-    A tool function gets it as its first parameter, annotated `RunContext` or `RunContext[YourDeps]`; the model never
-    sees that parameter. `deps` are the values given to `Agent.session(deps=...)` or `ask(deps=...)`. `thread_id` names
-    the session, `run_id` the answer to one prompt; it is "" while an agent starts. `approved`: this very call was
-    approved. `exits` is left when the run ends.
-
-    What follows is for the loop: `refresh` brings the tools up to date before each request; `answers`, by call id, are
-    for the calls that the conversation has open; `parent` is the run whose call this one answers, as the tool `label`:
-    its limits hold for both, and so does `budget`, what its session may take. `asking` is held while a person is asked:
-    one question at a time. `is_small`: its model is a small one. `keep` writes down what is new before the next step,
-    where sessions are kept, and raises `SessionStoreError` if it cannot. `begins_at` is the place of its first message,
-    which is the prompt but for what was announced before it. `provider_tools` are run by the model's provider.
-    `of_call` is what agents took that this one call has asked, None outside of a call. `limits` are those of this run.
-    `large` has what was set aside of this conversation, and sets results aside. `watch` stands beside it.
+    A tool function receives it as its first parameter, annotated `RunContext` or `RunContext[YourDeps]`. The model
+    never sees that parameter. `deps` are the values passed to `Agent.session(deps=...)` or `ask(deps=...)`;
+    `tool_context` is the state that the tools share. `thread_id` names the session, `run_id` the answer to one prompt;
+    `run_id` is "" while an agent starts. `call_id` and `tool_name` name this call; `approved` is True if a person
+    approved it. `prompt` is the text of the question. `emit` reports an event to the listeners of the run. `exits`
+    closes what you enter into it when the run ends, also if the run is cancelled.
     """
 
     deps: Deps
@@ -272,18 +232,43 @@ class RunContext(Generic[Deps]):
     tool_name: str = ""
     approved: bool = False
     prompt: str = ""
-    conversation: Conversation = field(default_factory=Conversation, repr=False)
+    emit: Emit = field(default=ignore, repr=False, compare=False)
     exits: AsyncExitStack = field(default_factory=AsyncExitStack, repr=False, compare=False)
+    _conversation: Conversation = field(default_factory=Conversation, repr=False)
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """The conversation so far, with the message that makes this call."""
+        return tuple(self._conversation.messages)
+
+
+@dataclass(frozen=True)
+class AgentRun:
+    """The engine's side of one prompt being answered; tool functions receive only its `context`.
+
+    `refresh` updates the tools before each request. `answers` holds the answers to open calls by call ID. `parent` is
+    the run whose call this run answers, as the tool `label`: its limits hold for both, and so does `budget`, the budget
+    of its session. `asking` is locked while a person is asked: one question at a time. `is_small`: the model is a small
+    one. `keep` stores new entries before the next step if sessions are stored, and raises `SessionStoreError` if it
+    fails. `begins_at` is the position of the run's first message: the prompt, or an announcement before the prompt.
+    `provider_tools` are run by the model's provider. `of_call` counts the spending of agents within one call; it is
+    None outside of a call. `limits` are those of this run. `large` stores large results. `watch` observes the run.
+    """
+
+    context: RunContext[Any]
+    conversation: Conversation = field(default_factory=Conversation, repr=False)
     model: Model = field(default_factory=NoModel, repr=False, compare=False)
     tools: SessionTools = field(default_factory=_no_tools, repr=False, compare=False)
-    options: RunOptions = field(default_factory=RunOptions, repr=False)
+    settings: ModelSettings = field(default_factory=ModelSettings, repr=False)
+    tool_timeout_seconds: float = TOOL_TIMEOUT_SECONDS
+    compaction: Compaction | None = field(default_factory=Compaction, repr=False)
     emit: Emit = field(default=ignore, repr=False, compare=False)
     refresh: Callable[[], Awaitable[None]] = field(default=_nothing, repr=False, compare=False)
     keep: Callable[[], Awaitable[None]] = field(default=nothing_to_keep, repr=False, compare=False)
     begins_at: int = 0
     on_approval: OnApproval | None = field(default=None, repr=False, compare=False)
     answers: Mapping[str, CallAnswer] | None = field(default=None, repr=False)
-    parent: RunContext[Any] | None = field(default=None, repr=False)
+    parent: AgentRun | None = field(default=None, repr=False)
     label: str = ""
     tally: Tally = field(default_factory=Tally, repr=False, compare=False)
     budget: SessionBudget = field(default_factory=SessionBudget, repr=False)
@@ -296,28 +281,24 @@ class RunContext(Generic[Deps]):
     limits: Limits = field(default_factory=Limits, repr=False)
     watch: RunWatch = field(default=UNWATCHED, repr=False, compare=False)
 
-    @property
-    def messages(self) -> tuple[Message, ...]:
-        """The conversation so far, with the message that makes this call."""
-        return tuple(self.conversation.messages)
+    def for_call(self, call_id: str, tool_name: str, *, approved: bool = False) -> AgentRun:
+        """Return the run as one call sees it."""
+        context = replace(self.context, call_id=call_id, tool_name=tool_name, approved=approved)
+        return replace(self, context=context, of_call=CallTally())
 
-    def for_call(self, call_id: str, tool_name: str, *, approved: bool = False) -> RunContext[Deps]:
-        """The context of one call."""
-        return replace(self, call_id=call_id, tool_name=tool_name, approved=approved, of_call=CallTally())
-
-    def watched_by(self, watch: RunWatch) -> RunContext[Deps]:
-        """The same run, with this beside it, which hears each event first."""
+    def watched_by(self, watch: RunWatch) -> AgentRun:
+        """Return the run with this watch, which hears each event first."""
         heard, emit = guarded(watch.hear), self.emit
 
         def tell(event: Event) -> None:
             heard(event)
             emit(event)
 
-        return replace(self, watch=watch, emit=tell)
+        return replace(self, context=replace(self.context, emit=tell), watch=watch, emit=tell)
 
     @contextmanager
     def entered(self) -> Iterator[None]:
-        """Makes this what `run_context()` gives, in this task and those it starts."""
+        """Make this the current run in this task and the tasks that it starts."""
         token = _CURRENT.set(self)
         try:
             yield
@@ -327,9 +308,9 @@ class RunContext(Generic[Deps]):
     # -- limits -------------------------------------------------------------------------------------------------------
 
     @property
-    def lineage(self) -> Iterator[RunContext[Any]]:
+    def lineage(self) -> Iterator[AgentRun]:
         """This run, its parent, and so on to the outermost."""
-        run: RunContext[Any] | None = self
+        run: AgentRun | None = self
         while run is not None:
             yield run
             run = run.parent
@@ -348,7 +329,7 @@ class RunContext(Generic[Deps]):
 
     def count(self, spent: Spent) -> None:
         """Adds what a request or a call took, here and in all runs that this one is part of."""
-        run: RunContext[Any] | None = self
+        run: AgentRun | None = self
         while run is not None:
             run.tally.spent += spent
             if run.of_call is not None:
@@ -383,7 +364,7 @@ class RunContext(Generic[Deps]):
 
     def _reaches(self, kinds: Sequence[LimitKind]) -> LimitReached | None:
         """The limit of these kinds that is used up, here or in a run that this one is part of; that is told once."""
-        run: RunContext[Any] | None = self
+        run: AgentRun | None = self
         while run is not None:
             so_far = run.tally.amounts
             if used := used_up(run.limits, so_far, kinds):
@@ -412,7 +393,7 @@ class RunContext(Generic[Deps]):
         """Ends what stands in it when the run may go on no longer, which `tally.reached` says then."""
         clock, earlier, session = self.tally.clock, self.tally.earlier.seconds, self.budget
         offered: tuple[tuple[LimitScope, float | None, float], ...] = (
-            ("run", self.options.limits.seconds, earlier),
+            ("run", self.limits.seconds, earlier),
             ("session", session.limits.seconds, earlier + session.before.seconds),
         )
         ends = sorted((most - before, scope, most) for scope, most, before in offered if most is not None)
@@ -437,24 +418,29 @@ class RunContext(Generic[Deps]):
             yield
 
 
-Watch: TypeAlias = Callable[[RunContext[Any], str], RunWatch]
+Watch: TypeAlias = Callable[[AgentRun, str], RunWatch]
 """What begins to watch a run; the text is the `trace` of the run that it goes on with, "" if there is none."""
 
 
-_CURRENT: ContextVar[RunContext[Any] | None] = ContextVar("mcpagent_run_context", default=None)
+_CURRENT: ContextVar[AgentRun | None] = ContextVar("mcpagent_run_context", default=None)
 
 
-def current_run() -> RunContext[Any] | None:
+def current_run() -> AgentRun | None:
     """The run in which this code is called, None outside of one."""
     return _CURRENT.get()
 
 
-def run_context() -> RunContext[Any]:
-    """The run in which this code is called; raises `AgentStateError` when there is none."""
-    context = _CURRENT.get()
-    if context is None:
+def active_run() -> AgentRun:
+    """Return the run in which this code is called; raises `AgentStateError` if there is none."""
+    run = _CURRENT.get()
+    if run is None:
         raise AgentStateError("no agent is running here; a RunContext exists only while a tool is called or listed")
-    return context
+    return run
+
+
+def run_context() -> RunContext[Any]:
+    """Return the context of the run in which this code is called; raises `AgentStateError` if there is none."""
+    return active_run().context
 
 
 @contextmanager

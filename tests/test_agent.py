@@ -26,6 +26,7 @@ from mcpagent import (
     Usage,
 )
 from mcpagent.conversation import closed
+from mcpagent.definition import RunOptions
 from mcpagent.errors import ContextOverflowError
 from mcpagent.events import (
     ConversationCompacted,
@@ -44,7 +45,6 @@ from mcpagent.events import (
 from mcpagent.messages import ToolCall
 from mcpagent.models.scripted import ScriptedModel
 from mcpagent.models.wire_values import read_call
-from mcpagent.run import RunOptions
 from tests.scenes import CountedTools, call, offered, results
 from tests.tables import each_row
 
@@ -79,14 +79,14 @@ async def test_asks_continue_one_conversation() -> None:
         assert model.requests[0].system == "Be brief."
         agent.new_conversation()
         assert agent.messages == ()
-        assert agent.usage.requests == 2
+        assert agent.spent.usage.requests == 2
 
 
 async def test_the_model_object_passed_is_the_one_called_and_it_stays_open() -> None:
     model = ScriptedModel(["hi"])
     async with Agent(model) as agent:
         await agent.ask("hello")
-        assert agent.model is model
+        assert agent._runtime.model is model
     assert len(model.requests) == 1
     assert not model.closed
 
@@ -509,7 +509,7 @@ async def test_any_model_object_will_do() -> None:
 
     async with Agent(Echo()) as agent:
         assert await agent.ask("hello") == "hello"
-        assert agent.usage == Usage(3, 4, requests=1)
+        assert agent.spent.usage == Usage(3, 4, requests=1)
 
 
 def test_wrong_arguments_are_named() -> None:

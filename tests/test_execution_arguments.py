@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from mcpagent import Agent, Tool, ToolDefinition, ToolOutput
+from mcpagent import Agent, RunOptions, Tool, ToolDefinition, ToolOutput
 from mcpagent.approval import PendingCall
 from mcpagent.events import Event, RunFinished, ToolCallFinished, ToolCallStarted
 from mcpagent.models.scripted import ScriptedModel
@@ -82,7 +82,9 @@ async def test_code_that_writes_into_the_arguments_does_not_rewrite_the_history(
     ran: list[dict[str, Any]] = []
     model = ScriptedModel([call("pay", **json.loads(json.dumps(SAID))), "ok", "fine"])
     path = tmp_path / "run.jsonl"
-    async with Agent(model, tools=[made(paying(ran))], wrappers=[Recorder(path)], **options) as agent:
+    async with Agent(
+        model, tools=[made(paying(ran))], options=RunOptions(wrappers=[Recorder(path)]), **options
+    ) as agent:
         await agent.ask("pay 9")
         await agent.ask("what did you do?")
         told = [one.arguments for message in model.requests[-1].messages for one in message.tool_calls]

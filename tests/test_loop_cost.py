@@ -72,7 +72,7 @@ async def calls_in(work: str, length: int) -> int:
                     session.rewind(len(session.messages) - 2)
                 else:
                     await agent.use_model(ScriptedModel(["answer"] * 4))
-                    assert session.tools
+                    assert session._runtime.tools
     return counted.calls
 
 

@@ -28,12 +28,13 @@ from mcpagent import (
     Usage,
     dump_messages,
 )
+from mcpagent.definition import RunOptions
 from mcpagent.events import Emit, Event, Notice, RunFinished, TextDelta, ToolCallStarted
 from mcpagent.messages import Image, ToolCall, ToolsChanged
 from mcpagent.models.base import ToolLimits
 from mcpagent.models.scripted import Reply, ScriptedModel
 from mcpagent.questions.event_stream import EventStream
-from mcpagent.run import RunContext, RunOptions
+from mcpagent.run import RunContext
 from mcpagent.session import Session
 from mcpagent.toolsets.approval_policy import ApprovalPolicy
 from mcpagent.toolsets.composition import filtered, prefixed
@@ -368,7 +369,7 @@ async def test_another_servers_tool_of_that_name_is_neither_offered_nor_run(plai
         assert other.ran == ["search"]
         assert list(session.discovered_tools) == ["B__search"]
         # A new conversation knows nothing of the old name.
-        assert "search" in agent.session().tools.known
+        assert "search" in agent.session()._runtime.tools.known
 
 
 async def test_with_both_servers_nothing_that_was_discovered_is_lost() -> None:
@@ -376,7 +377,7 @@ async def test_with_both_servers_nothing_that_was_discovered_is_lost() -> None:
     ours, other = Fixed("A", "search", "other"), Fixed("B", "search", "other")
     model = ScriptedModel([call("search"), "ok", call("search_tools", query="search"), "seen"])
     async with Agent(model, tools=[ours, other], tool_search=ToolSearch()) as agent:
-        assert set(agent.tools.known) == {"A__search", "A__other", "B__search", "B__other"}
+        assert set(agent._runtime.tools.known) == {"A__search", "A__other", "B__search", "B__other"}
         session = agent.session(messages=history)
         assert list(session.discovered_tools) == ["search"]
         await session.ask("again")
@@ -549,18 +550,17 @@ async def test_what_is_no_prompt_is_told_in_one_line(prompt: Any, said: str) -> 
 @each_row(
     "options, said",
     [
-        (
-            {"tool_search": True},
-            r"tool_search: expected ToolSearch\(\.\.\.\), got True; or write with_tool",
-        ),
-        ({"with_tool_search_mode": "yes"}, "with_tool_search_mode: expected True, False"),
-        ({"pre_discovered_tools": "x"}, "pre_discovered_tools: expected a list of names"),
-        ({"pre_discovered_tools": [1]}, "pre_discovered_tools: expected a list of names"),
+        ({"tool_search": "on"}, 'Agent: tool_search: expected True or False or "auto" or ToolSearch'),
+        ({"tool_search": 5}, r"tool_search: expected .* or None, got int 5"),
+        ({"with_tool_search_mode": "yes"}, 'with_tool_search_mode: expected True or False or "auto", got str'),
+        ({"code_mode": "yes"}, r"code_mode: expected True or False or CodeMode\(\.\.\.\), got str"),
+        ({"pre_discovered_tools": "x"}, r'pre_discovered_tools: expected a list, got a text; write \["..."\]'),
+        ({"pre_discovered_tools": [1]}, r"pre_discovered_tools\[0\]: expected a text, got int 1"),
         ({"tools": count}, r"tools: expected list"),
         ({"tools": [3]}, "tools: expected functions, tools and toolsets, got int"),
-        ({"server_options": {}}, r"server_options: expected ServerOptions"),
         ({"options": 5}, "options: expected RunOptions"),
-        ({"instructions": 5}, "instructions: expected text or a function, got int"),
+        ({"sessions": "s.db"}, r"sessions: expected Sessions\(\.\.\.\) or None, got str"),
+        ({"instructions": 5}, "instructions: expected a text or a function, got int"),
     ],
 )
 def test_a_wrong_type_is_told_when_the_agent_is_made(options: dict[str, Any], said: str) -> None:
@@ -569,7 +569,10 @@ def test_a_wrong_type_is_told_when_the_agent_is_made(options: dict[str, Any], sa
     assert "\n" not in str(caught.value)
 
 
-@each_row("wrong", [{"limits": None}, {"session_limits": {"turns": 1}}, {"limits": 5}, {"tool_timeout_seconds": 0}])
+@each_row(
+    "wrong",
+    [{"limits": None}, {"session_limits": {"turns": 1}}, {"limits": 5}, {"tool_timeout_seconds": 0}, {"servers": {}}],
+)
 def test_options_that_allow_nothing_are_told(wrong: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=next(iter(wrong))):
         RunOptions(**wrong)

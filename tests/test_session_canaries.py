@@ -127,7 +127,7 @@ class Seen:
 def usual(mode: str, folder: Path) -> dict[str, Any]:
     """Return the options of an agent in this mode."""
     if mode == "program":
-        return {"with_code_mode": True}
+        return {"code_mode": True}
     if mode == "search":
         return {"tool_search": ToolSearch(history=SearchHistory(folder / "learned.sqlite3"))}
     return {}

@@ -19,9 +19,9 @@ async def test_a_new_conversation_starts_at_zero() -> None:
     async with Agent(ScriptedModel([costing("one"), costing("two")])) as agent:
         await agent.ask("first")
         agent.new_conversation()
-        assert agent.own_session.spent == Spent()
+        assert agent._runtime.own_session.spent == Spent()
         await agent.ask("second")
-        assert (agent.own_session.spent.dollars, agent.spent.dollars) == (0.25, 0.5)
+        assert (agent._runtime.own_session.spent.dollars, agent.spent.dollars) == (0.25, 0.5)
         status = Status.of(agent, "ask", 0, is_started=True)
     line = status_line(status, open_terminal("never").glyphs, 200)
     assert "$0.250" in line
@@ -52,7 +52,7 @@ async def test_a_run_that_was_left_costs_the_new_conversation_nothing() -> None:
         session = agent.session()
         async with session.stream("go"):
             await model.asked.wait()
-        session.begin_anew()
+        session._runtime.begin_anew()
         model.may_end.set()
         while session.is_answering:  # noqa: ASYNC110 - a session has no event for it
             await asyncio.sleep(0)

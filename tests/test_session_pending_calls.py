@@ -220,7 +220,7 @@ async def test_a_length_that_is_none_is_told(length: Any) -> None:
     async with Agent(ScriptedModel(["one"])) as agent:
         await agent.ask("go")
         with pytest.raises(InputError, match="rewind:"):
-            agent.rewind(length)
+            agent._runtime.own_session.rewind(length)
         assert len(agent.messages) == 2
 
 

@@ -41,7 +41,7 @@ async def test_a_session_a_rewind_another_model_and_a_call_of_an_agent_cost_litt
 
         limit = 1.0 * reference_seconds()
         assert await least(agent.session) < limit
-        assert await least(lambda: agent.rewind(3)) < limit
+        assert await least(lambda: agent._runtime.own_session.rewind(3)) < limit
         model = ScriptedModel(searching * 40)
         assert await least(lambda: agent.use_model(model)) < limit
 
@@ -111,8 +111,8 @@ async def test_a_session_with_what_another_live_one_has_builds_nothing_however_m
             taken.append(time.process_time() - began)
         # An index over these tools takes thirty times as long as the reference.
         assert sorted(taken[12:])[6] < 8 * reference_seconds()
-        assert sorted(sessions[1].tools.known) == sorted(sessions[13].tools.known)
-        assert sessions[1].tools.known.keys() != sessions[2].tools.known.keys()
+        assert sorted(sessions[1]._runtime.tools.known) == sorted(sessions[13]._runtime.tools.known)
+        assert sessions[1]._runtime.tools.known.keys() != sessions[2]._runtime.tools.known.keys()
 
 
 async def test_an_ask_with_a_function_of_each_user_goes_through_the_other_tools_few_times() -> None:

@@ -127,7 +127,7 @@ async def streams(session: Session) -> str:
 async def typed_deps(agent: Agent[Person]) -> None:
     session = agent.session(deps=ANN)
     assert_type(session, Session[Person])
-    assert_type(session.deps, Person | None)
+    assert_type(session._runtime.deps, Person | None)
     await session.ask("Who am I?", deps=ANN)
     await session.run("Who am I?", deps=ANN)
     session.stream("Who am I?", deps=ANN)
@@ -173,11 +173,13 @@ model: Model = ScriptedModel([ToolCall("1", "greet", {}), "done"])
 agent: Agent[Person] = Agent(
     model,
     tools=[greet, prefixed([greet], "polite"), combined([greet])],
-    server_options=ServerOptions(selected_servers=["files"], startup_seconds=None),
-    options=RunOptions(limits=Limits(turns=5, tokens=10_000, dollars=0.5)),
+    options=RunOptions(
+        limits=Limits(turns=5, tokens=10_000, dollars=0.5),
+        servers=ServerOptions(selected_servers=["files"], startup_seconds=None),
+        wrappers=wrappers,
+    ),
     approval=ApprovalPolicy(required=True, decide=decide),
-    wrappers=wrappers,
 )
 Agent(options={"limits": 5})  # type: ignore[arg-type]
-Agent(wrappers=[greet])  # type: ignore[list-item]
+Agent(options=RunOptions(wrappers=[greet]))  # type: ignore[list-item]
 Agent(approval=ApprovalPolicy(decide="yes"))  # type: ignore[arg-type]

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from examples.tool_search.workspace import make_workspace, web_page
-from mcpagent import Agent, McpAgentError, ServerOptions
+from mcpagent import Agent, McpAgentError, RunOptions, ServerOptions
 from mcpagent.events import (
     Emit,
     Event,
@@ -167,16 +167,17 @@ async def converse(model: str | None, servers: Sequence[str], requests: Sequence
         mcp_config=CONFIG,
         with_tool_search_mode=True,
         on_event=report.show,
-        server_options=ServerOptions(selected_servers=servers, startup_seconds=None),
+        options=RunOptions(servers=ServerOptions(selected_servers=servers, startup_seconds=None)),
     )
     print("\nMCP servers, connected all at once:")
     async with agent:
         print(f"  {len(agent.known_tools):,} tools in {time.monotonic() - started:.1f} s\n\nThe system prompt:")
-        for text in agent.system.splitlines():
+        session = agent.session()
+        for text in session.system.splitlines():
             print(f"  | {text}")
         for number, request in enumerate(requests, 1):
             print(f"\n[{number}] {request.prompt}")
-            await agent.ask(request.prompt)
+            await session.ask(request.prompt)
     print(f"\n{report.summary()}")
 
 

@@ -67,10 +67,12 @@ def make_agent(model: str | Model | None = None) -> Agent[Customer]:
     return Agent(
         model,
         mcp_config=demo_server_config(),
-        server_options=ServerOptions(selected_tools=[f"demo:{name}" for name in CALCULATIONS]),
         tools=[function_tool(my_orders, read_only=True)],
         with_tool_search_mode=True,
-        options=RunOptions(limits=Limits(turns=20, tokens=200_000)),
+        options=RunOptions(
+            limits=Limits(turns=20, tokens=200_000),
+            servers=ServerOptions(selected_tools=[f"demo:{name}" for name in CALCULATIONS]),
+        ),
     )
 
 

@@ -13,7 +13,7 @@ from mcpagent.agent import Agent
 from mcpagent.analysis.documents import Documents, IsSeen, Texts, meant
 from mcpagent.code_mode.code_options import CodeMode
 from mcpagent.code_mode.program_tools import RUN_CODE
-from mcpagent.definition import Definition, ModelChoice
+from mcpagent.definition import Definition, ModelChoice, RunOptions
 from mcpagent.errors import ConfigError, InputError
 from mcpagent.events import Event, SubagentEvent, ToolCallFinished
 from mcpagent.messages import Text, ToolDefinition
@@ -84,7 +84,7 @@ def create_analysis_toolset(
         tools=tools,
         pre_discovered_tools=[tool.name for tool in tools],
         code_mode=code_mode or CodeMode(),
-        wrappers=[_noting_programs],
+        options=RunOptions(wrappers=[_noting_programs]),
     )
     asked = agent.as_tool(tool_name, "Answer a task about the documents by computing.")
 

@@ -14,7 +14,7 @@ from mcpagent.cards.reading import FOREIGN, REQUEST_PARAMS
 from mcpagent.cards.teams import CONNECT_KNOWN, Team, card_at, card_servers, reachable
 from mcpagent.code_mode.code_options import search_for_programs
 from mcpagent.config import ServerConfig, ServersConfig
-from mcpagent.definition import Definition
+from mcpagent.definition import Definition, RunOptions
 from mcpagent.errors import ConfigError
 from mcpagent.events import Event, Notice, ServerFailed
 from mcpagent.limits.run_limits import Limits
@@ -25,7 +25,6 @@ from mcpagent.models.model_settings import merged
 from mcpagent.models.provider_run.provider_tools import ProviderMcp, ProviderTool
 from mcpagent.models.resolve import spec_of
 from mcpagent.python.argument_checks import expect_options
-from mcpagent.run import RunOptions
 from mcpagent.text.safe_text import safe_line
 from mcpagent.tool_search.search_options import ToolSearch
 
@@ -66,14 +65,15 @@ def agents_of(make: Make, card: AgentCard | Team, **options: Any) -> dict[str, A
             )
             # Asking a member changes nothing by itself: each call that it makes is judged on its own.
             agents[name].tool(replace(tool, definition=replace(tool.definition, read_only=True)))
-    agents[first].start_notices = tuple(line for item in cards.values() for line in card_warnings(item))
+    agents[first]._runtime.start_notices = tuple(line for item in cards.values() for line in card_warnings(item))
     return agents
 
 
 def _for_members(options: Mapping[str, Any]) -> dict[str, Any]:
     shared: dict[str, Any] = {"approval": options.get("approval", False)}
-    if (servers := options.get("server_options")) is not None:
-        shared["server_options"] = replace(servers, selected_servers=None, selected_tools=None)
+    if (given := options.get("options")) is not None:
+        servers = replace(given.servers, selected_servers=None, selected_tools=None)
+        shared["options"] = RunOptions(servers=servers)
     if (listener := options.get("on_event")) is not None:
 
         def report(event: Event) -> None:
@@ -96,13 +96,13 @@ def _single(make: Make, card: AgentCard, options: Mapping[str, Any]) -> Any:
         "mcp_config": card_servers(card) if "mcp_config" not in options else options["mcp_config"],
         "instructions": card.instruction,
         **({"tool_search": tool_search_of(card.tool_search)} if card.tool_search is not None else {}),
-        **({"with_code_mode": True} if card.code_mode else {}),
+        **({"code_mode": True} if card.code_mode else {}),
         **options,
         "tools": _with_tools(card, options.get("tools", ())),
         "options": _run_options(card, options.get("options") or RunOptions()),
     }
     agent = make(values.pop("model"), **values)
-    agent.card = card
+    agent._runtime.card = card
     return agent
 
 
@@ -219,15 +219,9 @@ class _Carded(Protocol):
     @property
     def mcp_config(self) -> str | Path | Mapping[str, Any] | Sequence[ServerConfig] | ServersConfig | None: ...
     @property
-    def instructions(self) -> object: ...
-    @property
     def model_choice(self) -> str | Model | Sequence[str | Model] | None: ...
     @property
     def tool_search(self) -> ToolSearch: ...
-    @property
-    def options(self) -> RunOptions: ...
-    @property
-    def provider_tools(self) -> tuple[ProviderTool, ...]: ...
     @property
     def definition(self) -> Definition: ...
 
@@ -245,7 +239,7 @@ def card_of(agent: _Carded, name: str = "") -> AgentCard:
     elif config is not None:
         values = config.servers if isinstance(config, ServersConfig) else tuple(config)
         servers["servers"] = tuple(server.name for server in values)
-    options, instructions = agent.options, agent.instructions
+    options, instructions = agent.definition.options, agent.definition.instructions
     # Code mode has a search of its own, over functions too, which no `tool_search` of a card says.
     is_usual = agent.definition.code_mode is not None and agent.definition.tool_search == search_for_programs(None)
     params = {name: value for name, value in options.settings.given().items() if name in REQUEST_PARAMS}
@@ -260,7 +254,7 @@ def card_of(agent: _Carded, name: str = "") -> AgentCard:
         limits=options.limits,
         large_result_tokens=options.large_result_tokens,
         request_params=params,
-        provider_tools=tuple(map(_without_token, agent.provider_tools)),
+        provider_tools=tuple(map(_without_token, agent.definition.provider_tools)),
         **servers,
     )
 

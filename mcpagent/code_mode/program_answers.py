@@ -109,7 +109,7 @@ async def finished(job: Job, step: Ended | Failed | tuple[PendingCall, ...]) -> 
     text = await beside_loop(lambda: for_model(text), is_much=len(text) > _LONG_OUTPUT)
     error: ToolErrorKind | None = None if isinstance(step, Ended) else "failed"
     if job.is_kept:
-        memory.ended = EndedProgram(job.run.call_id, job.run.conversation.place, text or NOTHING_SHOWN, error)
+        memory.ended = EndedProgram(job.run.context.call_id, job.run.conversation.place, text or NOTHING_SHOWN, error)
         await job.make_ready()
         with suppress(SessionStoreError):  # whoever writes next ends the run for it
             await job.run.keep()

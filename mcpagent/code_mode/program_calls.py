@@ -21,7 +21,7 @@ from mcpagent.conversation import INNER, CallProgress
 from mcpagent.execution import is_written, run_inner_call, waiting_call
 from mcpagent.mcp.transports.beside_loop import beside_loop, is_large
 from mcpagent.messages import BinaryBlock, Text, ToolCall, ToolKey, ToolResult, ToolsChanged, ToolsShown
-from mcpagent.run import RunContext, nothing_to_keep
+from mcpagent.run import AgentRun, nothing_to_keep
 from mcpagent.text.safe_text import safe_line
 from mcpagent.tool_search.session_tools import SessionTools
 from mcpagent.tools import Tool, ToolOutput
@@ -58,7 +58,7 @@ class Job:
     session: SessionTools
     memory: Memory
     options: CodeMode
-    run: RunContext[Any]
+    run: AgentRun
     sandbox: Sandbox
     program: Program
     calls: int = 0
@@ -73,7 +73,7 @@ class Job:
     async def make_ready(self) -> None:
         """Writes out what of it is kept next, beside the loop where that is much."""
         if self.is_kept and self.memory.is_large:
-            await asyncio.to_thread(self.memory.to_json, self.run.thread_id)
+            await asyncio.to_thread(self.memory.to_json, self.run.context.thread_id)
 
     @property
     def is_kept(self) -> bool:
@@ -168,7 +168,7 @@ def _leave_underway(job: Job, asked: Sequence[AskedCall], snapshot: bytes, count
     calls = job.calls - sum(1 for one in asked if one.path and one.id in counted)
     printed = job.before + job.sandbox.printed
     job.memory.underway = Underway(
-        job.run.call_id,
+        job.run.context.call_id,
         job.run.conversation.place,
         job.program.source,
         snapshot=snapshot,
@@ -187,7 +187,7 @@ async def _answered(job: Job, asked: AskedCall) -> _Answer:
     if not asked.path:
         await asyncio.sleep(asked.seconds)
         return {"return_value": None}
-    call_id = f"{job.run.call_id}{INNER}{asked.id}"
+    call_id = f"{job.run.context.call_id}{INNER}{asked.id}"
     function = job.function(asked.path)
     is_much = len(asked.arguments) > _MANY_CHARACTERS
     cause = await beside_loop(lambda: _cause(asked, _key_of(job, asked, function)), is_much=is_much)
@@ -279,12 +279,12 @@ def _kept_answer(known: CallProgress, cause: str) -> dict[str, Any] | None:
     return answer
 
 
-def cut_off(run: RunContext[Any]) -> ToolOutput:
+def cut_off(run: AgentRun) -> ToolOutput:
     """Report a program that cannot continue: the results of its calls, and the calls whose outcome is unknown."""
     done: list[str] = []
     unknown: list[str] = []
     for call_id, known in run.conversation.progress.items():
-        if not call_id.startswith(f"{run.call_id}{INNER}"):
+        if not call_id.startswith(f"{run.context.call_id}{INNER}"):
             continue
         answer = _kept_answer(known, known.cause) if known.parts else None
         if answer is None:
@@ -303,9 +303,9 @@ def cut_off(run: RunContext[Any]) -> ToolOutput:
     return ToolOutput.of_text("\n".join(told), error="failed")
 
 
-def has_journaled_calls(run: RunContext[Any]) -> bool:
+def has_journaled_calls(run: AgentRun) -> bool:
     """Return whether the journal has a call of the program that this call runs."""
-    return any(call_id.startswith(f"{run.call_id}{INNER}") for call_id in run.conversation.progress)
+    return any(call_id.startswith(f"{run.context.call_id}{INNER}") for call_id in run.conversation.progress)
 
 
 def _read(function: Function, text: str) -> dict[str, Any] | str:

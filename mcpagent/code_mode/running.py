@@ -26,7 +26,7 @@ from mcpagent.errors import ConfigError
 from mcpagent.execution import is_gone_on_with
 from mcpagent.mcp.transports.beside_loop import beside_loop
 from mcpagent.messages import Text
-from mcpagent.run import nothing_to_keep, run_context
+from mcpagent.run import active_run, nothing_to_keep
 from mcpagent.tool_search.session_tools import SessionTools
 from mcpagent.tools import ToolOutput
 
@@ -36,19 +36,19 @@ _STILL_WAITS = "The program before this one waits for an answer, so this one was
 async def run_code(session: SessionTools, memory: Memory, options: CodeMode, arguments: dict[str, Any]) -> ToolOutput:
     """What the model is told of its program, or the calls whose answers it waits for: then it goes on when it is called
     again in a run that has these. Raises nothing but a cancellation."""
-    run, code = run_context(), str(arguments["code"])
+    run, code = active_run(), str(arguments["code"])
     try:
         program = await beside_loop(lambda: parsed(code), is_much=len(code) > LONG_CODE)
     except ProgramError as error:
         return ToolOutput.of_text(f"The program was not run: {error}", error="invalid_arguments")
     await find_places(session, memory.places)
-    underway, ended, this = memory.underway, memory.ended, (run.call_id, run.conversation.place)
+    underway, ended, this = memory.underway, memory.ended, (run.context.call_id, run.conversation.place)
     if ended is not None and (ended.call_id, ended.place) == this:
         return ToolOutput((Text(ended.text),), ended.error)
     is_ours = underway is not None and (underway.call_id, underway.place, underway.source) == (*this, program.source)
     if not is_ours:
-        has_begun = has_journaled_calls(run) or is_gone_on_with(run.call_id, run)
-        if has_begun or run.call_id in (run.answers or ()):
+        has_begun = has_journaled_calls(run) or is_gone_on_with(run.context.call_id, run)
+        if has_begun or run.context.call_id in (run.answers or ()):
             return cut_off(run)
         if underway is not None and any(call.id == underway.call_id for call in run.conversation.open_calls):
             return ToolOutput.of_text(_STILL_WAITS, error="cancelled")

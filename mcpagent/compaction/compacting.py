@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from mcpagent.compaction.cutting import (
     HEAD_TOKENS,
@@ -25,7 +24,7 @@ from mcpagent.errors import ModelError
 from mcpagent.events import ConversationCompacted, Notice
 from mcpagent.messages import Compacted, Image, Message, Pinned, Text, ToolResult, ToolsChanged, ToolsShown
 from mcpagent.models.base import ModelRequest, tool_limits
-from mcpagent.run import RunContext
+from mcpagent.run import AgentRun
 from mcpagent.text.safe_text import safe_line
 from mcpagent.window.estimates import DEFINITION_SHARE, message_tokens, text_tokens
 from mcpagent.window.sent import compacted_in
@@ -68,13 +67,13 @@ class WindowFit:
         return max(self.aim - self.fixed, (self.limit - self.fixed) // 2, 0)
 
 
-def fit_of(run: RunContext[Any], *, refused: bool = False) -> WindowFit:
+def fit_of(run: AgentRun, *, refused: bool = False) -> WindowFit:
     """By what the conversation is now; `refused`: as it is, it was too long."""
     conversation = run.conversation
     measure = measured(conversation, run.model.name, lambda names: _fixed(run, names))
     always = _fixed(run, [tool.name for tool in run.tools.offer()])
     now = always + conversation.sent_tokens()
-    options = run.options.compaction
+    options = run.compaction
     if options is None:
         return WindowFit(measure, now, always, None, None, None)
     window = options.window_tokens or tool_limits(run.model).window_tokens
@@ -89,22 +88,22 @@ def fit_of(run: RunContext[Any], *, refused: bool = False) -> WindowFit:
     return WindowFit(measure, now, always, window, limit, aim)
 
 
-def estimated_request(run: RunContext[Any]) -> int:
+def estimated_request(run: AgentRun) -> int:
     """Tokens of the request that the conversation would be sent with now."""
     return _fixed(run, [tool.name for tool in run.tools.offer()]) + run.conversation.sent_tokens()
 
 
-def _fixed(run: RunContext[Any], names: Sequence[str]) -> int:
+def _fixed(run: AgentRun, names: Sequence[str]) -> int:
     """Estimated tokens of what is no message: the system prompt, and the definitions of tools of these names."""
     return text_tokens(run.conversation.system) + int(run.tools.tokens(names) * DEFINITION_SHARE)
 
 
-async def make_room(run: RunContext[Any], *, refused: bool = False) -> bool:
+async def make_room(run: AgentRun, *, refused: bool = False) -> bool:
     """Whether the conversation was made shorter, which is told, because its next request would be too long.
 
     Raises as `summarised`. `refused`: the request was sent, and was too long.
     """
-    if run.options.compaction is None:
+    if run.compaction is None:
         return False
     fit = fit_of(run, refused=refused)
     if fit.limit is None or (fit.now <= fit.limit and not refused):
@@ -128,7 +127,7 @@ async def make_room(run: RunContext[Any], *, refused: bool = False) -> bool:
     return True
 
 
-async def _set_aside(run: RunContext[Any], live: Live, part: Compacted) -> Compacted:
+async def _set_aside(run: AgentRun, live: Live, part: Compacted) -> Compacted:
     """With handles in the results that it shortens, so that the model can read what is left out."""
     known = {result.call_id: result for result in live.before.shortened} if live.before is not None else {}
     whole = {result.call_id: result for message in live.messages for result in message.tool_results}
@@ -147,7 +146,7 @@ async def _set_aside(run: RunContext[Any], live: Live, part: Compacted) -> Compa
     return replace(part, shortened=tuple(shortened))
 
 
-async def compact_now(run: RunContext[Any], keep: str = "") -> ConversationCompacted | None:
+async def compact_now(run: AgentRun, keep: str = "") -> ConversationCompacted | None:
     """Summarises all but the last question and what followed, as far as that fits; None if there is nothing to.
 
     It waits in the conversation for the next prompt. `keep` is what the summary is above all to have.
@@ -166,21 +165,21 @@ async def compact_now(run: RunContext[Any], keep: str = "") -> ConversationCompa
     return _say(run, live, fit, *made)
 
 
-def _live(run: RunContext[Any]) -> Live:
+def _live(run: AgentRun) -> Live:
     conversation = run.conversation
     messages = conversation.messages
     end = len(messages) - conversation.has_unanswered_prompt
     return Live.of(messages, end, conversation.compacted_at, _asked(run, end))
 
 
-def _asked(run: RunContext[Any], end: int) -> int | None:
+def _asked(run: AgentRun, end: int) -> int | None:
     """The place of the question that is being answered, or was last; None if it stands behind the end."""
     if run.conversation.has_unanswered_prompt:
         return None
     messages = run.conversation.messages
     # By its words first: a run that goes on begins behind its question, and what a model is told there is none.
     backwards = _prompts(messages, range(end - 1, -1, -1))
-    said = next((at for at in backwards if messages[at].text == run.prompt), None)
+    said = next((at for at in backwards if messages[at].text == run.context.prompt), None)
     return said if said is not None else next(_prompts(messages, range(run.begins_at, end)), None)
 
 
@@ -192,7 +191,7 @@ def _prompts(messages: Sequence[Message], places: range) -> Iterator[int]:
             yield at
 
 
-async def _compacted(run: RunContext[Any], live: Live, fit: WindowFit, most: float) -> tuple[Compacted, Summary] | None:
+async def _compacted(run: AgentRun, live: Live, fit: WindowFit, most: float) -> tuple[Compacted, Summary] | None:
     """What to say so that messages take no more than `most` tokens, which is less than now; None if it cannot be."""
     room, whole = fit.room or 0, live
     behind = message_tokens(run.conversation.messages[-1]) if run.conversation.has_unanswered_prompt else 0
@@ -221,7 +220,7 @@ async def _compacted(run: RunContext[Any], live: Live, fit: WindowFit, most: flo
 
 
 async def _cut_at(
-    run: RunContext[Any], live: Live, fit: WindowFit, cut: int, room: int, keep: str = ""
+    run: AgentRun, live: Live, fit: WindowFit, cut: int, room: int, keep: str = ""
 ) -> tuple[Compacted, Summary]:
     tokens = _summary_tokens(room)
     conversation = run.conversation
@@ -232,7 +231,7 @@ async def _cut_at(
     size = fit.now - conversation.sent_tokens() + sum(map(message_tokens, before)) + 300
     takes = fit.measure.estimate_for(fit.window) if fit.window is not None else None
     is_fitting = takes is None or size + 2 * tokens <= takes
-    answer = answer_tokens(tokens, run.options.settings)
+    answer = answer_tokens(tokens, run.settings)
     if takes is not None:  # thoughts have what is left
         answer = max(min(answer, takes - size), 2 * tokens)
     told = before[1:] if before and compacted_in(before[0]) is not None else before
@@ -259,7 +258,7 @@ def _summary_tokens(room: int) -> int:
     return min(max(int(room * SUMMARY_SHARE), LEAST_SUMMARY), MOST_SUMMARY)
 
 
-def _request(run: RunContext[Any], messages: tuple[Message, ...]) -> ModelRequest:
+def _request(run: AgentRun, messages: tuple[Message, ...]) -> ModelRequest:
     """As the conversation's own requests are."""
     tools = run.tools
     return ModelRequest(
@@ -267,13 +266,13 @@ def _request(run: RunContext[Any], messages: tuple[Message, ...]) -> ModelReques
         messages=messages,
         tools=tuple(tool.definition for tool in tools.offer()),
         deferred_tools=tools.left_to_provider(),
-        settings=run.options.settings,
+        settings=run.settings,
         search_strategy=tools.provider_strategy,
         provider_tools=run.provider_tools,
     )
 
 
-def _say(run: RunContext[Any], live: Live, fit: WindowFit, part: Compacted, summary: Summary) -> ConversationCompacted:
+def _say(run: AgentRun, live: Live, fit: WindowFit, part: Compacted, summary: Summary) -> ConversationCompacted:
     """Keeps it in the conversation, and tells it."""
     conversation = run.conversation
     taken = live.tokens(part) + sum(message_tokens(message) for message in conversation.messages[live.end :])

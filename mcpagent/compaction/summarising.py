@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from mcpagent.errors import ContextOverflowError, ModelError
 from mcpagent.events import (
@@ -26,7 +25,7 @@ from mcpagent.messages import Image, Message, Text, ToolCall, ToolResult, Usage,
 from mcpagent.models.base import ModelRequest, ModelResponse, RequestUnderWay
 from mcpagent.models.model_settings import ModelSettings
 from mcpagent.prompt.builder import piece_words, summary_note
-from mcpagent.run import RunContext
+from mcpagent.run import AgentRun
 from mcpagent.text.for_model import for_model
 from mcpagent.text.safe_text import safe_line
 from mcpagent.window.estimates import json_sent, text_tokens
@@ -80,7 +79,7 @@ class SummaryWanted:
     keep: str = ""
 
 
-async def summarised(asked: SummaryWanted, run: RunContext[Any]) -> Summary:
+async def summarised(asked: SummaryWanted, run: AgentRun) -> Summary:
     """The summary, by the first way that works. Raises what has nothing to do with how it is asked: `LimitError`,
     `CredentialsError`, and a `ModelError` that may pass."""
     usage = Usage()
@@ -139,7 +138,7 @@ def _bounded(request: ModelRequest, most: int) -> ModelRequest:
     return replace(request, settings=settings.without("tool_choice"))
 
 
-async def _ask(request: ModelRequest, run: RunContext[Any]) -> ModelResponse:
+async def _ask(request: ModelRequest, run: AgentRun) -> ModelResponse:
     """As a request of the run, which its limits count; nothing of it is shown as an answer."""
     run.check_limits()
     request = replace(request, purpose="summary")
@@ -164,11 +163,9 @@ def _beside_the_answer(emit: Emit) -> Emit:
     return listen
 
 
-async def _in_pieces(
-    asked: SummaryWanted, note: str, run: RunContext[Any], count: Callable[[ModelResponse], str]
-) -> str:
+async def _in_pieces(asked: SummaryWanted, note: str, run: AgentRun, count: Callable[[ModelResponse], str]) -> str:
     """The summary of the conversation as text, one piece after the other. Raises `ModelError` if none can be had."""
-    settings = replace(run.options.settings, tool_choice=None)
+    settings = replace(run.settings, tool_choice=None)
     piece, summary = max(asked.piece, LEAST_PIECE), asked.before
     left = transcript(asked.messages, MOST_PIECES * piece * _PER_TOKEN)
     while left:

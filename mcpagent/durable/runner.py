@@ -18,7 +18,7 @@ from mcpagent.durable.queues import VERSION, WORKFLOW_NAME, RunQueue, RunTurn, o
 from mcpagent.errors import McpAgentError, SessionBusyError
 from mcpagent.limits.run_limits import KINDS, Limits
 from mcpagent.questions.given import Given, wanted_output
-from mcpagent.session import Session
+from mcpagent.runtime.session_runtime import SessionRuntime
 from mcpagent.sessions.run_ended import RunEnded, ended_from_json, ended_to_json
 from mcpagent.sessions.store import Sessions, written
 from mcpagent.text.safe_text import safe_line
@@ -66,7 +66,7 @@ class Runner:
         self.agent, self.store, self.queue, self.me = agent, store, queue, me
         self._active: set[asyncio.Task[Any]] = set()
         self._waiting: set[asyncio.Task[Any]] = set()
-        self._open: OrderedDict[str, Session[Any]] = OrderedDict()
+        self._open: OrderedDict[str, SessionRuntime[Any]] = OrderedDict()
         self.freed = asyncio.Event()
         """Set when a run of this process has ended."""
 
@@ -149,7 +149,7 @@ class Runner:
 
     # -- the session --------------------------------------------------------------------------------------------------
 
-    async def _taken(self, name: str, run: str, turn: RunTurn) -> Session[Any] | None:
+    async def _taken(self, name: str, run: str, turn: RunTurn) -> SessionRuntime[Any] | None:
         """Return the session for this run; None while another process has it, or an earlier run waits for it.
 
         The session is taken once more than the `Session` does: `store.release` gives that back.
@@ -171,7 +171,7 @@ class Runner:
             self.store.release(name)
         return session
 
-    async def _opened(self, name: str, run: str, updated: float) -> Session[Any] | None:
+    async def _opened(self, name: str, run: str, updated: float) -> SessionRuntime[Any] | None:
         """Return the session as it was left in this process, or else as the store has it.
 
         None if it belongs to another unfinished run.
@@ -183,7 +183,7 @@ class Runner:
         owner = str(kept.values.get("durable") or "") if kept is not None else ""
         if owner not in ("", run) and await _is_unfinished(owner):
             return None
-        return self.agent.session_as_of(name, kept)
+        return self.agent._runtime.session_as_of(name, kept)
 
     async def _wait_for(self, name: str, run: str) -> None:
         """Waits until the session is free for this run, however long another process has it."""
@@ -199,11 +199,11 @@ class Runner:
             if loop.time() - begun > TOLD_SECONDS and not is_reported:
                 is_reported = True
                 who = await asyncio.to_thread(self._holder_of, name)
-                self.agent.warn(f'a durable run waits for session "{safe_line(name, 60)}", which {who} has')
+                self.agent._runtime.warn(f'a durable run waits for session "{safe_line(name, 60)}", which {who} has')
             seconds = await self._until_freed(seconds)
         self._let_go(session)
 
-    def _let_go(self, session: Session[Any]) -> None:
+    def _let_go(self, session: SessionRuntime[Any]) -> None:
         """Lets other processes have the session; as long as none writes into it, it is as it is here."""
         session.release()
         self.store.release(session.id)
@@ -234,7 +234,7 @@ class Runner:
 
     # -- the run ------------------------------------------------------------------------------------------------------
 
-    async def _answer(self, session: Session[Any], request: RunRequest, run: str, *, resumes: bool) -> None:
+    async def _answer(self, session: SessionRuntime[Any], request: RunRequest, run: str, *, resumes: bool) -> None:
         """Has the session answer, or resume if a worker that died began the run; the session stores the end."""
         session.durable_run = run
         try:
@@ -253,7 +253,7 @@ class Runner:
             return Given(usable_answers(request.answers), limits=limits)
         return Given(usable_prompt(request.prompt), wanted_output(request.output), limits=limits)
 
-    def _resumed(self, session: Session[Any], request: RunRequest) -> Given:
+    def _resumed(self, session: SessionRuntime[Any], request: RunRequest) -> Given:
         """Return the answers to those calls that still wait for them: the others were made."""
         waiting = {call.call_id for call in session.pending}
         answers = [answer for answer in request.answers if answer.call_id in waiting]
@@ -264,7 +264,7 @@ class Runner:
         if not request.limits:
             return None
         asked = Limits(**{kind: request.limits.get(kind) for kind in KINDS})
-        return asked.within(self.agent.options.limits.of_run())
+        return asked.within(self.agent._runtime.definition.options.limits.of_run())
 
     def _without_secrets(self, ended: RunEnded) -> McpAgentError:
         """Return the error that ended a run, as the engine may store it."""

@@ -149,7 +149,7 @@ class DurableRuns:
         return f"<DurableRuns {self.where}>"
 
     def __call__(self, definition: Definition) -> Definition:
-        """Return the definition unchanged: `Agent(wrappers=[durable])` was needed once, and still works."""
+        """Return the definition unchanged: `RunOptions(wrappers=[durable])` is not needed, but works."""
         return definition
 
     # -- for whoever asks ---------------------------------------------------------------------------------------------
@@ -238,7 +238,7 @@ class DurableRuns:
         options: Any = runner.queue.options(request.session, user, run)
         await DBOS.enqueue_workflow_with_options_async(options, runner.store.as_json(request.to_json()))
         if not self._works and (words := await unserved_words(runner.store, runner.queue.name, VERSION)):
-            runner.agent.warn(f"{self.where}: {words}")
+            runner.agent._runtime.warn(f"{self.where}: {words}")
         return DurableRun(self, run, request.session)
 
     # -- what became of a run -----------------------------------------------------------------------------------------
@@ -309,21 +309,21 @@ class DurableRuns:
             from dbos import DBOS
         except ModuleNotFoundError:
             raise ConfigError(_INSTALL) from None
-        if agent.store is None:
+        if agent._runtime.store is None:
             raise ConfigError("durable runs need an agent that keeps its sessions: Agent(sessions=Sessions(...))")
-        if not agent.is_started:
+        if not agent._runtime.is_started:
             raise AgentStateError("start the agent first: `async with agent, durable.serving(agent):`")
         if self._runner is not None or _SERVING[0] is not None:
             raise AgentStateError("this process serves durable runs already; it can serve one agent's at a time")
         await asyncio.to_thread(self._database.make_ready)
-        me = await written(agent.store.join())
+        me = await written(agent._runtime.store.join())
         logging.getLogger("dbos").setLevel(logging.CRITICAL)  # what went wrong with a run is told by its result
         looking: asyncio.Task[None] | None = None
         loop = asyncio.get_running_loop()
         threads = getattr(loop, "_default_executor", None)
-        queue = RunQueue.of(agent.model.name)
+        queue = RunQueue.of(agent._runtime.model.name)
         self._works = works
-        self._runner = runner = _SERVING[0] = Runner(agent, agent.store, queue, me)
+        self._runner = runner = _SERVING[0] = Runner(agent, agent._runtime.store, queue, me)
         try:
             try:
                 DBOS(config=self._config(me))

@@ -26,7 +26,7 @@ _T = TypeVar("_T")
 
 
 class LargeResults:
-    """The results that one session keeps beside its conversation; `RunContext.large`.
+    """The results that one session keeps beside its conversation; `AgentRun.large`.
 
     `shelf` keeps them whole. `tokens` is the line between small and large where a tool has none of its own; None:
     the usual one, 0: nothing is set aside by itself. `bind` is what becomes of the runtime's own tools

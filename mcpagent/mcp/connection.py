@@ -465,4 +465,4 @@ def _tell_watch(phase: str, attempt: Attempt, failure: Exception | None = None) 
     """Whoever watches the run that this is asked in learns how it was asked, and the code of a refusal."""
     if attempt.sent_id is not None and (run := current_run()) is not None:
         code = failure.code if isinstance(failure, RefusedError) else None
-        run.watch.requested(run.call_id, phase.partition(" ")[0], str(attempt.sent_id), code)
+        run.watch.requested(run.context.call_id, phase.partition(" ")[0], str(attempt.sent_id), code)

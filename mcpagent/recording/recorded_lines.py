@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from mcpagent.approval import PendingCall, PendingKind
 from mcpagent.code_mode.code_options import CodeMode
 from mcpagent.config.bounded_files import LargerError, read_bounded
-from mcpagent.definition import Definition
+from mcpagent.definition import Definition, RunOptions
 from mcpagent.errors import ConfigError, ContextOverflowError, CredentialsError, McpAgentError, ModelError
 from mcpagent.events import CustomEvent, TextDelta, ThinkingDelta, ToolProgress, ToolsSearched
 from mcpagent.large_results.setting_aside import LARGE_RESULT_TOKENS
@@ -37,7 +37,7 @@ from mcpagent.messages import (
 )
 from mcpagent.models.base import ModelRequest, ModelResponse, RequestPurpose, ToolLimits
 from mcpagent.models.provider_run.provider_tools import as_data, provider_tools_of
-from mcpagent.run import RunContext, RunOptions
+from mcpagent.run import AgentRun
 from mcpagent.text.for_model import for_model
 from mcpagent.text.safe_text import safe_line
 from mcpagent.text.secret_shapes import Redact, redacted, without_shapes
@@ -376,12 +376,12 @@ def digest_of(data: Any) -> str:
     return hashlib.sha256(json.dumps(data, sort_keys=True, default=str).encode()).hexdigest()
 
 
-def arguments_digest(call: RunContext[Any], arguments: Document, redact: Redact) -> str:
+def arguments_digest(run: AgentRun, arguments: Document, redact: Redact) -> str:
     """Return a digest of the arguments of a call as the model gave them: a person may have approved others.
 
     A call that a program makes is in no message: its arguments are those it runs with.
     """
-    asked = next((one.arguments for one in call.conversation.open_calls if one.id == call.call_id), arguments)
+    asked = next((one.arguments for one in run.conversation.open_calls if one.id == run.context.call_id), arguments)
     return digest_of(redacted(asked, redact))
 
 

@@ -60,7 +60,7 @@ from mcpagent.recording.recorded_lines import (
     start_line,
     tools_line,
 )
-from mcpagent.run import RunContext, current_run, run_context
+from mcpagent.run import AgentRun, active_run, current_run
 from mcpagent.text.known_secrets import known_values
 from mcpagent.text.safe_text import safe_line
 from mcpagent.text.secret_shapes import Redact, redactor, secrets_in, without_shapes
@@ -75,7 +75,7 @@ MAX_PROGRESS = 100
 
 
 class Recorder:
-    """`Agent(wrappers=[Recorder("run.jsonl")])`: writes what its model was sent and said, and what its tools gave.
+    """`RunOptions(wrappers=[Recorder("run.jsonl")])`: writes what its model was sent and said, and what its tools gave.
 
     The file is new, and readable by its user only. Secrets are replaced: values of environment variables whose names
     say so, those of the servers' configurations, `secrets`, and whatever looks like a key. A disk that is full ends the
@@ -191,7 +191,7 @@ class Recorder:
                 progress.append(event)
                 del progress[:-MAX_PROGRESS]
             case RequestSent():
-                self._offers[run_context().run_id] = event
+                self._offers[active_run().context.run_id] = event
             case RunFinished(pending=pending):
                 for call in pending:
                     self.write("waiting", WaitingLine(call.call_id, call.tool, call.kind))
@@ -203,11 +203,12 @@ class Recorder:
         definition = tool.definition
 
         async def run(arguments: dict[str, Any]) -> ToolOutput:
-            call, made, started = run_context(), json_copy(arguments), time.monotonic()
-            digest = arguments_digest(call, arguments, self.redact)
+            made_in, made, started = active_run(), json_copy(arguments), time.monotonic()
+            call = made_in.context
+            digest = arguments_digest(made_in, arguments, self.redact)
             output = await tool.run(arguments)
             seconds = round(time.monotonic() - started, 3)
-            spent = call.of_call.spent if call.of_call is not None else Spent()
+            spent = made_in.of_call.spent if made_in.of_call is not None else Spent()
             line = CallLine(
                 ToolResult(call.call_id, call.tool_name, output.content, output.error, seconds),
                 definition.key,
@@ -220,7 +221,7 @@ class Recorder:
                 blocks=output.blocks,
                 waits=output.pending,
                 agents=spent if spent != Spent() else None,
-                run=self._run_number(call),
+                run=self._run_number(made_in),
             )
             self.write("call", line)
             return output
@@ -234,24 +235,24 @@ class Recorder:
 
         If they are new, the tools that its session can have and the question of its run come first.
         """
-        run = run_context()
+        run = active_run()
         listing = self._written_listing(run.tools.listing)
-        is_new = run.run_id not in self._runs
+        is_new = run.context.run_id not in self._runs
         number = self._run_number(run)
         if is_new and run.answers is None:
-            self.write("question", QuestionLine(run.prompt, number))
+            self.write("question", QuestionLine(run.context.prompt, number))
         self._requests += 1
         same = (one is other or one == other for one, other in zip(self._last, request.messages, strict=False))
         kept = sum(takewhile(bool, same))
         self._last = request.messages
         line = replace(request_line(request, self._requests, kept), run=number, listing=listing)
-        if (offer := self._offers.pop(run.run_id, None)) is not None:
+        if (offer := self._offers.pop(run.context.run_id, None)) is not None:
             line = replace(line, known_tools=offer.known_tools, saved_tokens=offer.saved_tokens)
         self.write("request", line)
         return self._requests
 
-    def _run_number(self, run: RunContext[Any]) -> int:
-        return self._runs.setdefault(run.run_id, len(self._runs) + 1)
+    def _run_number(self, run: AgentRun) -> int:
+        return self._runs.setdefault(run.context.run_id, len(self._runs) + 1)
 
     def _written_listing(self, listing: Listing) -> int:
         """Write the tools that the session can have, if they are new, and return the number of their line."""

@@ -37,7 +37,7 @@ from mcpagent.recording.recorded_lines import (
     read_recording,
     request_line,
 )
-from mcpagent.run import RunContext, run_context
+from mcpagent.run import AgentRun, active_run, run_context
 from mcpagent.text.for_model import for_model
 from mcpagent.text.safe_text import safe_line
 from mcpagent.text.secret_shapes import without_shapes
@@ -121,9 +121,10 @@ class _Contents:
             elif result.error in _NOT_BY_THE_TOOL:
                 self.without_tool.setdefault(key, deque()).append(CallLine(result))
 
-    def result_of(self, call: RunContext[Any], tool: ToolDefinition, arguments: Document) -> CallLine | None:
+    def result_of(self, run: AgentRun, tool: ToolDefinition, arguments: Document) -> CallLine | None:
         """Take the result of a call that was recorded with these arguments; None if there is no such call."""
-        digest, by_id = arguments_digest(call, arguments, without_shapes), (call.call_id, call.tool_name)
+        call = run.context
+        digest, by_id = arguments_digest(run, arguments, without_shapes), (call.call_id, call.tool_name)
         found = self.calls.get((call.call_id, tool.key, digest)) or self.without_tool.get(by_id)
         if found:
             return found.popleft()
@@ -140,7 +141,7 @@ class _Contents:
 
 
 class Replay:
-    """`Agent(wrappers=[Replay("run.jsonl")])`: the recording in the place of the model, the servers and all tools.
+    """`RunOptions(wrappers=[Replay("run.jsonl")])`: the recording in the place of the model, the servers and all tools.
 
     The agent is made as the recorded one was, unless something else is asked for. Every call gives what it gave then,
     that of a search too: how it ranks may hang on what a computer has learned or installed. Raises `ConfigError` for a
@@ -219,14 +220,15 @@ class Replay:
 
     def _replayed(self, tool: Tool) -> Tool:
         async def run(arguments: dict[str, Any]) -> ToolOutput:
-            call = run_context()
-            line = self._contents.result_of(call, tool.definition, arguments)
+            run = active_run()
+            call = run.context
+            line = self._contents.result_of(run, tool.definition, arguments)
             if line is None:
                 return await tool.run(arguments)
             for event in line.progress:
                 call.emit(event)
             if line.agents is not None:  # it counts for the limits of the run
-                call.count(line.agents)
+                run.count(line.agents)
             here = tuple(replace(waiting, session=call.thread_id) for waiting in line.waits)
             return replace(line.output, pending=here)
 

@@ -408,7 +408,7 @@ class DynamicToolset(Toolset):
     def known(self) -> Known:
         """What its factory gave for this run, if that is a source."""
         run = current_run()
-        return Known.NOW if run is not None and self._made.get(run.run_id) is not None else Known.NOTHING
+        return Known.NOW if run is not None and self._made.get(run.context.run_id) is not None else Known.NOTHING
 
     async def tools(self) -> list[Tool]:
         """What the factory gave for the run that is current. Raises `ConfigError` with what the factory raised."""

@@ -33,7 +33,7 @@ class ServerSource:
         servers, run, limit = self._servers, current_run(), self._options.question_seconds
         if servers is None:
             return self._left
-        if run is not None and run.run_id and servers.connecting:  # the start has waited as long as it may
+        if run is not None and run.context.run_id and servers.connecting:  # the start has waited as long as it may
             await run.wait(
                 lambda spent: servers.settle(limit, lambda names: run.emit(ServersAwaited(names)), spent=spent)
             )

@@ -27,7 +27,7 @@ from mcpagent.events import (
 )
 from mcpagent.messages import ToolCall
 from mcpagent.models.base import Model, ModelRequest, ModelResponse
-from mcpagent.run import RunContext, RunWatch
+from mcpagent.run import AgentRun, RunWatch
 from mcpagent.text.safe_text import safe_line
 from mcpagent.tools import Tool
 from mcpagent.tracing.content import SpanContent
@@ -106,13 +106,13 @@ class Tracer(Protocol):
 class RunTrace(RunWatch):
     """Makes the spans of one run. `earlier` are links to the run that it continues."""
 
-    def __init__(self, tracer: Tracer, run: RunContext[Any], earlier: tuple[SpanContext, ...] = ()) -> None:
+    def __init__(self, tracer: Tracer, run: AgentRun, earlier: tuple[SpanContext, ...] = ()) -> None:
         self._tracer = tracer
         self._spans = tracer.spans
         self._content = tracer.content
         self._context = run
         self._earlier = earlier
-        self._conversation_id = safe_line(run.thread_id, 200)
+        self._conversation_id = safe_line(run.context.thread_id, 200)
         self._offer: Attributes = {}
         self._run: OpenSpan | None = None
         self._request: OpenSpan | None = None
@@ -122,7 +122,7 @@ class RunTrace(RunWatch):
         self._found: dict[str, tuple[int, SpanContext]] = {}
         """By tool: its rank in the last search that had it, and the span of that search."""
 
-    def nested(self, run: RunContext[Any], earlier: str) -> RunWatch:  # noqa: ARG002 - it begins with this call
+    def nested(self, run: AgentRun, earlier: str) -> RunWatch:  # noqa: ARG002 - it begins with this call
         """Trace an agent that is called here, below the call."""
         return RunTrace(self._tracer, run)
 
@@ -140,7 +140,7 @@ class RunTrace(RunWatch):
             "gen_ai.operation.name": "invoke_agent",
             **model_attributes(run.model),
             "gen_ai.conversation.id": self._conversation_id,
-            "mcpagent.run.id": run.run_id,
+            "mcpagent.run.id": run.context.run_id,
         }
         if name:
             attributes["gen_ai.agent.name"] = safe_line(name, 80)

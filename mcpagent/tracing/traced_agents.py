@@ -11,13 +11,13 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mcpagent.definition import Definition
 from mcpagent.errors import ConfigError
 from mcpagent.events import Emit, Event, ServerConnected, ServerConnecting, ServerFailed, guarded
 from mcpagent.python.argument_checks import expect
-from mcpagent.run import UNWATCHED, RunContext, RunWatch
+from mcpagent.run import UNWATCHED, AgentRun, RunWatch
 from mcpagent.text.known_secrets import without_secrets
 from mcpagent.text.safe_text import safe_line
 from mcpagent.text.secret_shapes import redactor, secrets_in
@@ -38,7 +38,7 @@ FLUSH_SECONDS = 3.0
 
 
 class Tracing:
-    """`Agent(wrappers=[Tracing()])`: its runs as spans of OpenTelemetry, by the GenAI conventions, and as metrics.
+    """`RunOptions(wrappers=[Tracing()])`: runs as spans of OpenTelemetry, by the GenAI conventions, and as metrics.
 
     They go to the `TracerProvider` and `MeterProvider` that the program has set up, or to those passed here; without
     any, nothing is traced, which costs nothing. `Tracing.from_environment()` sets them up as the standard variables
@@ -134,7 +134,7 @@ class _TracedAgent:
         self._sources = sources
         self._connecting: dict[str, OpenSpan] = {}
 
-    def watch(self, run: RunContext[Any], earlier: str) -> RunWatch:
+    def watch(self, run: AgentRun, earlier: str) -> RunWatch:
         """Begin the trace of a run."""
         try:
             return RunTrace(self, run, link_to(earlier)) if self.spans.is_on else UNWATCHED

@@ -110,7 +110,7 @@ async def test_in_code_mode_it_is_a_function_with_a_type() -> None:
     wrong = "from tools.functions import analyze\nfound = await analyze(task='?')\nprint(found['anser'])"
     search = ToolCall("", "search_tools", {"query": "analyze documents"})
     model = ScriptedModel([search, run_code(wrong), run_code(program), "done"])
-    async with Agent(model, tools=[analyst("sixty")], with_code_mode=True) as agent:
+    async with Agent(model, tools=[analyst("sixty")], code_mode=True) as agent:
         await agent.ask("go")
         results = [one.text for message in agent.messages for one in message.tool_results]
     assert "was not run" in results[1]

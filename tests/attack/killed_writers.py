@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from mcpagent import Agent, Recorder, Replay, ScriptedModel
+from mcpagent import Agent, Recorder, Replay, RunOptions, ScriptedModel
 from mcpagent.cli.servers.server_editing import open_file
 from mcpagent.config.secret_store import NO_KEYRING, SecretStore
 from mcpagent.trust.descriptions import Description
@@ -74,7 +74,7 @@ def missing(kind: str, folder: Path, acknowledged: list[int]) -> set[str]:
 
 
 async def record(path: Path, acknowledge: Acknowledge) -> None:
-    async with Agent(ScriptedModel(["18"] * 10_000), wrappers=[Recorder(path)]) as agent:
+    async with Agent(ScriptedModel(["18"] * 10_000), options=RunOptions(wrappers=[Recorder(path)])) as agent:
         for number in range(10_000):
             await agent.ask(f"how warm {number}?")
             acknowledge(number)
@@ -82,7 +82,7 @@ async def record(path: Path, acknowledge: Acknowledge) -> None:
 
 async def replayed(path: Path, acknowledged: list[int]) -> set[str]:
     """The acknowledged answers that a killed recording does not give."""
-    async with Agent(wrappers=[Replay(path)]) as agent:
+    async with Agent(options=RunOptions(wrappers=[Replay(path)])) as agent:
         answers = [await agent.ask(f"how warm {number}?") for number in acknowledged]
     return {f"answer {number}" for number, answer in zip(acknowledged, answers, strict=True) if answer != "18"}
 

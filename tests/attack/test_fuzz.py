@@ -24,7 +24,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
-from mcpagent import Agent, Recorder, Replay, ScriptedModel, ToolCall
+from mcpagent import Agent, Recorder, Replay, RunOptions, ScriptedModel, ToolCall
 from mcpagent.cards.reading import parse_card
 from mcpagent.cards.writing import dump_card
 from mcpagent.cli import main
@@ -249,12 +249,12 @@ def test_recordings(fuzz: Fuzz, tmp_path: Path) -> None:
 
     async def record() -> None:
         model = ScriptedModel([ToolCall("1", "warm", {"city": "Oslo"}), "the answer is 18", "again"])
-        async with Agent(model, tools=[warm], wrappers=[Recorder(path)]) as agent:
+        async with Agent(model, tools=[warm], options=RunOptions(wrappers=[Recorder(path)])) as agent:
             await agent.ask("how warm?")
             await agent.ask("really?")
 
     async def replay() -> None:
-        async with asyncio.timeout(20), Agent(wrappers=[Replay(path)]) as agent:
+        async with asyncio.timeout(20), Agent(options=RunOptions(wrappers=[Replay(path)])) as agent:
             await agent.ask("how warm?")
             await agent.ask("really?")
 

@@ -19,10 +19,10 @@ from mcpagent.cards.reading import FOREIGN, load_card, load_cards, parse_card
 from mcpagent.cards.teams import card_servers, read_team
 from mcpagent.cards.writing import dump_card, save_card
 from mcpagent.config import load_servers
+from mcpagent.definition import RunOptions
 from mcpagent.events import Event, Notice, RequestSent, RunFinished, ServerFailed, SubagentEvent
 from mcpagent.mcp.server_options import ServerOptions
 from mcpagent.models import AnthropicModel, FallbackModel, ModelSettings, OpenAIChatModel, ScriptedModel, resolve_model
-from mcpagent.run import RunOptions
 from mcpagent.toolsets.approval_policy import ApprovalPolicy
 from tests.scenes import CountedTools, call, offered, results
 from tests.tables import each_row
@@ -397,7 +397,7 @@ def test_secrets_stay_variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 async def test_the_example_cards_run_offline(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("MCPAGENT_PYTHON", raising=False)
     events: list[Event] = []
-    async with Agent.from_card(EXAMPLES / name, on_event=events.append, server_options=PATIENT) as agent:
+    async with Agent.from_card(EXAMPLES / name, on_event=events.append, options=RunOptions(servers=PATIENT)) as agent:
         answer = await agent.ask("What time is it in Tokyo?" if name == "timekeeper.md" else "What is 12 * 12?")
     assert ("Tokyo" if name == "timekeeper.md" else "144") in answer
     assert not [event for event in events if isinstance(event, Notice) and event.level == "warning"]
@@ -444,7 +444,7 @@ async def test_what_needs_approval_needs_it_in_every_member(tmp_path: Path) -> N
         return request.tool == "worker"
 
     async with Agent.from_card(
-        tmp_path, model=model, approval=ApprovalPolicy(True, decide), server_options=PATIENT
+        tmp_path, model=model, approval=ApprovalPolicy(True, decide), options=RunOptions(servers=PATIENT)
     ) as lead:
         await lead.ask("go")
         assert "144" not in results(lead.messages)[0].text
@@ -464,7 +464,7 @@ async def test_a_member_whose_server_fails_is_told_to_who_listens(tmp_path: Path
         tmp_path,
         model=ScriptedModel([call("worker", prompt="hi"), "done"]),
         on_event=events.append,
-        server_options=PATIENT,
+        options=RunOptions(servers=PATIENT),
     ) as lead:
         assert [(event.server, "no key" in event.reason) for event in events if isinstance(event, ServerFailed)] == [
             ("files", True)
@@ -483,7 +483,7 @@ async def test_what_servers_share_holds_for_those_of_members(tmp_path: Path) -> 
         worker=f"mcp_servers: {json.dumps({'demo': PYTHON})}\nmodel: offline",
     )
     options = ServerOptions(startup_seconds=None, log_folder=tmp_path / "logs", selected_servers=())
-    async with Agent.from_card(tmp_path, model=ScriptedModel([]), server_options=options) as lead:
+    async with Agent.from_card(tmp_path, model=ScriptedModel([]), options=RunOptions(servers=options)) as lead:
         assert list(lead.servers) == []
         # The selection is the lead's own; where servers write their logs is not.
         assert [path.name for path in (tmp_path / "logs").iterdir()] == ["demo.log"]
@@ -518,9 +518,12 @@ async def test_a_fast_agent_card_loads_and_what_means_nothing_here_is_named(tmp_
         "You help on {{currentDate}}.\n"
     )
     events: list[Event] = []
-    async with Agent.from_card(tmp_path, on_event=events.append, server_options=PATIENT) as agent:
-        assert agent.model.name.startswith("offline")
-        assert (agent.options.limits.turns, agent.options.settings.max_output_tokens) == (3, 4096)
+    async with Agent.from_card(tmp_path, on_event=events.append, options=RunOptions(servers=PATIENT)) as agent:
+        assert agent._runtime.model.name.startswith("offline")
+        assert (
+            agent._runtime.definition.options.limits.turns,
+            agent._runtime.definition.options.settings.max_output_tokens,
+        ) == (3, 4096)
     assert [event.text.removeprefix(f"{tmp_path}/") for event in events if isinstance(event, Notice)] == [
         "old.md: 'skills' has no counterpart here and does nothing",
         "old.md: {{currentDate}} in the instruction is not filled in here",
@@ -574,7 +577,7 @@ async def test_eager_and_deferred_tools_of_a_card(eager: Any, expected: set[str]
 
     model = ScriptedModel(["ok"])
     async with Agent.from_card(
-        card, model=model, on_event=events.append, tools=[local, demo], server_options=PATIENT
+        card, model=model, on_event=events.append, tools=[local, demo], options=RunOptions(servers=PATIENT)
     ) as agent:
         await agent.ask("go")
         shown = set(offered(model.requests[0]))
@@ -609,8 +612,10 @@ async def test_what_a_card_cannot_have_meant_is_warned_of_when_the_agent_starts(
         request_params={"maxTokens": 100, "template_vars": {}},
     )
     events: list[Event] = []
-    async with Agent.from_card(card, model=ScriptedModel([]), on_event=events.append, server_options=PATIENT) as agent:
-        assert agent.options.settings.max_output_tokens == 100
+    async with Agent.from_card(
+        card, model=ScriptedModel([]), on_event=events.append, options=RunOptions(servers=PATIENT)
+    ) as agent:
+        assert agent._runtime.definition.options.settings.max_output_tokens == 100
         known = len(agent.known_tools) - 0
     warnings = [event.text for event in events if isinstance(event, Notice) and event.level == "warning"]
     assert warnings == [
@@ -639,7 +644,7 @@ async def test_a_filtered_tool_of_a_card_cannot_be_called_found_or_added() -> No
         call("search_tools", query="percent_of"),
     ]
     model = ScriptedModel([asks, "ok"])
-    async with Agent.from_card(card, model=model, server_options=PATIENT) as agent:
+    async with Agent.from_card(card, model=model, options=RunOptions(servers=PATIENT)) as agent:
         await agent.ask("go")
         assert sorted(agent.known_tools) == ["calculate", "percentage_change"]
         assert list(agent.all_deferred_tools) == ["calculate"]
@@ -654,7 +659,7 @@ async def test_code_mode_comes_back_from_a_card_with_all_functions_in_it() -> No
         """Look."""
         return "seen"
 
-    agent = Agent(ScriptedModel([]), tools=[look], with_code_mode=True)
+    agent = Agent(ScriptedModel([]), tools=[look], code_mode=True)
     card = agent.to_card("mine")
     assert (card.code_mode, card.tool_search) == (True, None)
     async with agent, Agent.from_card(card, model=ScriptedModel([]), tools=[look]) as again:
@@ -684,21 +689,24 @@ def test_a_card_of_an_agent_made_in_code() -> None:
     )
     assert parse_card(dump_card(card), Path("x.md")) == card
     again = Agent.from_card(card)
-    assert (again.options.limits.turns, again.options.large_result_tokens) == (7, 0)
+    assert (again._runtime.definition.options.limits.turns, again._runtime.definition.options.large_result_tokens) == (
+        7,
+        0,
+    )
     asked = Agent.from_card(card, options=RunOptions(large_result_tokens=500))
-    assert asked.options.large_result_tokens == 500
+    assert asked._runtime.definition.options.large_result_tokens == 500
 
 
 @each_row("number", [5, 100, 10_000])
 def test_what_is_asked_for_goes_before_a_card_also_where_it_is_what_is_usual(number: int) -> None:
     card = AgentCard("a", model="offline", limits=Limits(turns=7, tokens=9), large_result_tokens=70)
     asked = RunOptions(limits=Limits(turns=number), large_result_tokens=number)
-    options = Agent.from_card(card, options=asked).options
+    options = Agent.from_card(card, options=asked)._runtime.definition.options
     assert (options.limits, options.large_result_tokens) == (Limits(turns=number, tokens=9), number)
     by_params = AgentCard("a", model="offline", request_params={"max_iterations": 7})
-    assert Agent.from_card(by_params, options=asked).options.limits.turns == number
+    assert Agent.from_card(by_params, options=asked)._runtime.definition.options.limits.turns == number
     assert Agent("offline", options=asked).to_card().limits.turns == number
-    assert Agent.from_card(card, options=RunOptions()).options.limits.turns == 7
+    assert Agent.from_card(card, options=RunOptions())._runtime.definition.options.limits.turns == 7
 
 
 KEYS = {"ANTHROPIC_API_KEY": "k", "OPENAI_API_KEY": "k", "MY_KEY": "k"}
@@ -736,7 +744,7 @@ def test_the_model_of_a_card_can_be_read_back(
     assert read == card
     for variable, key in KEYS.items():
         monkeypatch.setenv(variable, key)
-    again = Agent.from_card(card, mcp_config={}).model_choice
+    again = Agent.from_card(card, mcp_config={})._runtime.model_choice
     assert Agent(again, instructions="You help.").to_card("mine") == card
     if written:
         resolve_model(again, environ=KEYS)  # raises nothing: each name means a model

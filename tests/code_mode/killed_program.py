@@ -62,7 +62,7 @@ async def main(folder: Path, dies_in: str, how: str = "") -> None:
             os.kill(os.getpid(), signal.SIGKILL)
 
     about: dict[str, Any] = {"sessions": store, "wrappers": wrappers, "on_event": hear}
-    agent = Agent(model, tools=[step(folder, dies_in)], with_code_mode=True, **about)
+    agent = Agent(model, tools=[step(folder, dies_in)], code_mode=True, **about)
     async with agent:
         if how:
             async with durable.serving(agent):

@@ -32,7 +32,7 @@ async def test_a_rewind_restores_the_variables(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setenv("MCPAGENT_HOME", str(tmp_path / "home"))
     programs = ["n = 1", "n = 2\nm = 5", "n = 3"]
     store = Sessions(tmp_path / "sessions.db")
-    async with Agent(scripted(*programs, "n", "n"), with_code_mode=True, sessions=store) as agent:
+    async with Agent(scripted(*programs, "n", "n"), code_mode=True, sessions=store) as agent:
         session = agent.session("it")
         lengths = [0]
         for _ in programs:
@@ -48,7 +48,7 @@ async def test_a_rewind_restores_the_variables(tmp_path: Path, monkeypatch: pyte
             session.rewind(0)
             assert not session.messages
             return
-    async with Agent(scripted("n, m", "m"), with_code_mode=True, sessions=store) as agent:
+    async with Agent(scripted("n, m", "m"), code_mode=True, sessions=store) as agent:
         session = agent.session("it")
         session.rewind(lengths[2])
         await session.ask("go")

@@ -16,6 +16,7 @@ from mcpagent import (
     InputError,
     Recorder,
     Replay,
+    RunOptions,
     ScriptedModel,
     Sessions,
     ToolCall,
@@ -50,7 +51,7 @@ def run_code(code: str) -> ToolCall:
 
 def agent_of(tools: Tools, *replies: Any, **options: Any) -> Agent[Any]:
     policy = ApprovalPolicy(lambda _, tool, __: tool.name == "forbidden")
-    return Agent(ScriptedModel([*replies]), tools=tools.all, with_code_mode=True, approval=policy, **options)
+    return Agent(ScriptedModel([*replies]), tools=tools.all, code_mode=True, approval=policy, **options)
 
 
 def last_result(messages: Any) -> str:
@@ -87,7 +88,7 @@ async def test_a_result_from_outside_is_a_value_of_the_program() -> None:
     program = "from tools.functions import ask_person\n(await ask_person(what='age'))['years'] + 1"
     search = ToolCall("", "search_tools", {"query": "select:ask_person"})
     model = ScriptedModel([search, run_code(program), "done"])
-    async with Agent(model, tools=[ask], with_code_mode=True) as agent:
+    async with Agent(model, tools=[ask], code_mode=True) as agent:
         with pytest.raises(CallsPendingError) as raised:
             await agent.ask("go")
         assert await agent.resume([call.result({"years": 41}) for call in raised.value.requests]) == "done"
@@ -199,10 +200,12 @@ async def test_a_recording_waits_where_the_run_did(tmp_path: Path) -> None:
         assert await agent.resume(answers) == "done"
         return [last_result(agent.messages), *[call.tool for call in agent.pending]]
 
-    async with agent_of(Tools(), SEARCH, run_code(PROGRAM), "done", wrappers=[Recorder(file)]) as agent:
+    async with agent_of(
+        Tools(), SEARCH, run_code(PROGRAM), "done", options=RunOptions(wrappers=[Recorder(file)])
+    ) as agent:
         first = await both(agent)
     tools = Tools()
-    async with Agent("offline", tools=tools.all, with_code_mode=True, wrappers=[Replay(file)]) as agent:
+    async with Agent("offline", tools=tools.all, code_mode=True, options=RunOptions(wrappers=[Replay(file)])) as agent:
         assert await both(agent) == first == [ENDED]
     assert tools.ran == []
 
@@ -216,7 +219,7 @@ async def test_a_durable_run_waits_and_another_worker_goes_on(tmp_path: Path, mo
     answers: list[CallAnswer] = []
     for replies in ([SEARCH, run_code(PROGRAM)], ["done"]):
         durable, store = DurableRuns(tmp_path / "runs.db"), Sessions(tmp_path / "sessions.db")
-        agent = agent_of(tools, *replies, sessions=store, wrappers=[durable])
+        agent = agent_of(tools, *replies, sessions=store, options=RunOptions(wrappers=[durable]))
         async with asyncio.timeout(60), agent, durable.serving(agent):
             if not answers:
                 waiting = await (await durable.start("go", session="it")).result()

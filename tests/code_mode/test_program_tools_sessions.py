@@ -18,7 +18,7 @@ async def test_an_observed_shape_belongs_to_its_session() -> None:
         return {"offer-canary-7.pdf": 1}
 
     model = ScriptedModel([SEARCH, PROGRAM, SEARCH, "done", SEARCH, PROGRAM, SEARCH, "done"])
-    async with Agent(model, tools=[files], with_code_mode=True) as agent:
+    async with Agent(model, tools=[files], code_mode=True) as agent:
         told: list[list[str]] = []
         for name in ("ann", "bob"):
             session = agent.session(name)

@@ -32,7 +32,7 @@ F = "from tools.functions import add, fails, forbidden, listed, shout, slow\n"
 
 async def test_what_the_model_is_offered_and_shown() -> None:
     model = ScriptedModel([SEARCH, "done"])
-    async with Agent(model, tools=Tools().all, with_code_mode=True, pre_discovered_tools=["add"]) as agent:
+    async with Agent(model, tools=Tools().all, code_mode=True, pre_discovered_tools=["add"]) as agent:
         await agent.ask("go")
         (shown,) = [result.text for message in agent.messages for result in message.tool_results]
     assert [tool.name for tool in model.requests[0].tools] == ["search_tools", "run_code", "add"]
@@ -121,7 +121,7 @@ async def test_results_are_data_and_their_shape_is_shown_next_time() -> None:
             "done",
         ]
     )
-    async with Agent(model, tools=Tools().all, with_code_mode=True) as agent:
+    async with Agent(model, tools=Tools().all, code_mode=True) as agent:
         await agent.ask("go")
         results = [result.text for message in agent.messages for result in message.tool_results]
     assert results[1] == "6"
@@ -208,7 +208,7 @@ async def test_what_a_tool_gives_is_data() -> None:
     ]
     model = ScriptedModel([search, *(ToolCall("", "run_code", {"code": code}) for code in programs), "done"])
     options = RunOptions(limits=Limits(turns=1_000))
-    async with Agent(model, tools=[give], with_code_mode=True, options=options) as agent:
+    async with Agent(model, tools=[give], code_mode=True, options=options) as agent:
         await agent.ask("go")
         _, *results = [one.text for message in agent.messages for one in message.tool_results]
     for number, (_, program, words) in enumerate(HOSTILE_RESULTS):
@@ -235,7 +235,7 @@ async def test_a_run_that_is_cancelled_amid_gather_ends_its_calls_and_keeps_the_
     gathers = "import asyncio\nfrom tools.functions import block\nkept = 2\n"
     gathers += "await asyncio.gather(block(name='a'), block(name='b'))"
     codes = [ToolCall("", "run_code", {"code": code}) for code in ("kept = 1", gathers, "kept")]
-    async with Agent(ScriptedModel([search, *codes, "done"]), tools=[block], with_code_mode=True) as agent:
+    async with Agent(ScriptedModel([search, *codes, "done"]), tools=[block], code_mode=True) as agent:
         asking = asyncio.create_task(agent.ask("go"))
         async with asyncio.timeout(20):
             await both.wait()
@@ -333,7 +333,7 @@ async def test_a_large_output_is_set_aside_and_can_be_read() -> None:
             "done",
         ]
     )
-    async with Agent(model, tools=Tools().all, with_code_mode=True) as agent:
+    async with Agent(model, tools=Tools().all, code_mode=True) as agent:
         await agent.ask("go")
         _, ran, read = [result for message in agent.messages for result in message.tool_results]
     assert ran.set_aside is not None
@@ -390,14 +390,14 @@ async def test_a_name_may_mean_something_else_in_the_next_program() -> None:
 async def test_without_the_interpreter_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pydantic_monty", None)
     with pytest.raises(ConfigError, match=r"pip install 'mcpagent\[code\]'"):
-        async with Agent(ScriptedModel(["hi"]), with_code_mode=True):
+        async with Agent(ScriptedModel(["hi"]), code_mode=True):
             pass
 
 
 async def test_a_direct_call_of_a_function_says_how_it_is_called() -> None:
     model = ScriptedModel([SEARCH, ToolCall("", "shout", {"text": "a"}), "done"])
     tools = Tools()
-    async with Agent(model, tools=tools.all, with_code_mode=True) as agent:
+    async with Agent(model, tools=tools.all, code_mode=True) as agent:
         await agent.ask("go")
         results = [result for message in agent.messages for result in message.tool_results]
     assert results[1].error == "not_loaded"

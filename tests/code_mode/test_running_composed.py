@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +59,7 @@ async def test_an_agent_is_a_function_and_its_events_are_told() -> None:
     )
     model = ScriptedModel([ToolCall("", "search_tools", {"query": "research"}), run_code(program), "done"])
     tools = [helper.as_tool("research", "Research a question.")]
-    async with Agent(model, tools=tools, with_code_mode=True, on_event=events.append) as agent:
+    async with Agent(model, tools=tools, code_mode=True, on_event=events.append) as agent:
         await agent.ask("go")
         assert sorted(eval(texts(agent)[0])) == ["five", "four"]
     assert any(isinstance(event, SubagentEvent) for event in events)
@@ -78,7 +79,7 @@ async def test_functions_share_the_state_of_the_run() -> None:
     shared = ToolContext()
     program = "from tools.functions import note\nfor word in ['a', 'b']:\n    n = await note(word=word)\nn"
     model = ScriptedModel([ToolCall("", "search_tools", {"query": "note"}), run_code(program), "done"])
-    async with Agent(model, tools=[note], with_code_mode=True) as agent:
+    async with Agent(model, tools=[note], code_mode=True) as agent:
         await agent.ask("go", tool_context=shared)
         assert texts(agent) == ["2"]
     seen = shared.get("seen", Seen)
@@ -90,10 +91,12 @@ async def test_a_recording_is_replayed(tmp_path: Path) -> None:
     program = "from tools.functions import shout\nprint(await shout(text='a'))"
     tools, file = Tools(), tmp_path / "run.jsonl"
     model = ScriptedModel([SEARCH, run_code(program), "done"])
-    async with Agent(model, tools=tools.all, with_code_mode=True, wrappers=[Recorder(file)]) as agent:
+    async with Agent(model, tools=tools.all, code_mode=True, options=RunOptions(wrappers=[Recorder(file)])) as agent:
         await agent.ask("go")
         first = texts(agent)
-    async with Agent("offline", tools=Tools().all, with_code_mode=True, wrappers=[Replay(file)]) as agent:
+    async with Agent(
+        "offline", tools=Tools().all, code_mode=True, options=RunOptions(wrappers=[Replay(file)])
+    ) as agent:
         assert await agent.ask("go") == "done"
         assert texts(agent) == first == ["A"]
     assert tools.ran == [("shout", "a")]
@@ -110,9 +113,9 @@ async def test_a_replay_needs_no_mode_and_counts_what_agents_took_that_a_program
     model = ScriptedModel(
         [ModelResponse(Message("assistant", (call,)), Usage(1, 1), "tool_calls", 0.0) for call in calls]
     )
-    async with Agent(model, tools=tools, with_code_mode=True, options=options, wrappers=[Recorder(file)]) as agent:
+    async with Agent(model, tools=tools, code_mode=True, options=replace(options, wrappers=[Recorder(file)])) as agent:
         recorded = await agent.run("go")
-    async with Agent(wrappers=[Replay(file)]) as agent:
+    async with Agent(options=RunOptions(wrappers=[Replay(file)])) as agent:
         again = await agent.run("go")
         assert texts(agent) == ["four"]
     assert (again.stop, again.limit, again.spent) == ("max_tokens", recorded.limit, recorded.spent)
@@ -125,7 +128,7 @@ async def test_variables_are_there_in_the_next_process(tmp_path: Path, monkeypat
     for program in ("from tools.functions import shout\nx = await shout(text='a')", "print(x)\nawait shout(text='b')"):
         model = ScriptedModel([*([SEARCH] if not last else []), run_code(program), "done"])
         store = Sessions(tmp_path / "sessions.db")
-        async with Agent(model, tools=Tools().all, with_code_mode=True, sessions=store) as agent:
+        async with Agent(model, tools=Tools().all, code_mode=True, sessions=store) as agent:
             session = agent.session("it")
             await session.ask("go")
             last.append([one.text for message in session.messages for one in message.tool_results])
@@ -176,7 +179,7 @@ async def test_after_a_rewind_a_call_with_the_same_id_is_another_one(
     programs = [ToolCall("1", "run_code", {"code": f"print({word!r})"}) for word in ("one", "two")]
     model = ScriptedModel([programs[0], "done", programs[1], "done"])
     store = Sessions(tmp_path / "sessions.db")
-    async with Agent(model, with_code_mode=True, sessions=store) as agent:
+    async with Agent(model, code_mode=True, sessions=store) as agent:
         session = agent.session("it")
         said: list[str] = []
         for _ in programs:
@@ -192,7 +195,9 @@ async def test_spans_of_its_calls_stand_below_the_call_that_runs_it() -> None:
     policy = ApprovalPolicy(lambda _, tool, __: tool.name == "forbidden", lambda _: False)
     model = ScriptedModel([SEARCH, run_code(program), "done"])
     wrappers = [traced.tracing(name="it")]
-    async with Agent(model, tools=Tools().all, with_code_mode=True, wrappers=wrappers, approval=policy) as agent:
+    async with Agent(
+        model, tools=Tools().all, code_mode=True, options=RunOptions(wrappers=wrappers), approval=policy
+    ) as agent:
         await agent.ask("go")
     place = traced.lines.index("  execute_tool run_code")
     assert traced.lines[:place] == [
@@ -212,7 +217,7 @@ async def test_spans_of_its_calls_stand_below_the_call_that_runs_it() -> None:
 
 async def test_an_answer_as_data_comes_after_programs() -> None:
     model = ScriptedModel([SEARCH, run_code(F + "[await add(a=n) for n in range(3)]"), "no", "[1, 2, 3]"])
-    async with Agent(model, tools=Tools().all, with_code_mode=True) as agent:
+    async with Agent(model, tools=Tools().all, code_mode=True) as agent:
         assert await agent.ask("go", output_type=list[int]) == [1, 2, 3]
         assert texts(agent) == ["[1, 2, 3]"]
 
@@ -236,7 +241,7 @@ async def test_functions_and_variables_outlive_a_summary() -> None:
                 return words
 
     model = WindowedModel(brain, 4_000)
-    async with Agent(model, tools=Tools().all, with_code_mode=True) as agent:
+    async with Agent(model, tools=Tools().all, code_mode=True) as agent:
         for number in range(10):
             await agent.ask(f"Question {number}")
         assert texts(agent)[-1] == "41\n42"
@@ -268,7 +273,7 @@ async def test_a_function_means_the_same_tool_in_the_next_process(
     ]
     for tools, replies in runs:
         store = Sessions(tmp_path / "sessions.db")
-        async with Agent(ScriptedModel(replies), tools=tools, with_code_mode=True, sessions=store) as agent:
+        async with Agent(ScriptedModel(replies), tools=tools, code_mode=True, sessions=store) as agent:
             await agent.session("it").ask("go")
     assert called == ["do-it"]
 
@@ -285,7 +290,7 @@ async def test_the_bundled_server() -> None:
     )
     model = ScriptedModel([search, run_code(program), "done"])
     config = demo_server_config()
-    async with Agent(model, mcp_config=config, with_code_mode=True, on_event=events.append) as agent:
+    async with Agent(model, mcp_config=config, code_mode=True, on_event=events.append) as agent:
         await agent.ask("go")
         (text,) = texts(agent)
         assert sorted(text.splitlines()) == ["3 kilometre = 1.86411 mile", "t0", "t1", "t2"]  # it adds them at once
@@ -306,7 +311,7 @@ async def test_files_that_calls_of_a_program_give_are_kept_beside_the_conversati
         return ToolCall("", "read_large_output", {"handle": handle, "block": 2, "start_char": 1})
 
     model = ScriptedModel([ToolCall("", "search_tools", {"query": "report"}), run_code(program), reads, "done"])
-    async with Agent(model, tools=[report], with_code_mode=True) as agent:
+    async with Agent(model, tools=[report], code_mode=True) as agent:
         assert await agent.ask("go") == "done"
         [told], [read] = texts(agent), texts(agent, "read_large_output")
     assert told.startswith("[Set aside as out_")

@@ -139,7 +139,7 @@ async def test_schemas_that_stand_for_much_hold_nobody() -> None:
     search = ToolCall("", "search_tools", {"query": f"select:{','.join(tool.definition.name for tool in tools)}"})
     program = "from tools.functions import tool_1\nawait tool_1(p1=['a'], p2={'b': 'a'})"
     first, code = (ToolCall("", "run_code", {"code": one}) for one in ("1", program))
-    async with Agent(ScriptedModel([first, "ready", search, code, "done"]), tools=tools, with_code_mode=True) as agent:
+    async with Agent(ScriptedModel([first, "ready", search, code, "done"]), tools=tools, code_mode=True) as agent:
         assert await agent.ask("begin") == "ready"
         async with nothing_left(most_lag_seconds=0.05):
             assert await agent.ask("go") == "done"

@@ -421,7 +421,7 @@ async def test_no_name_or_value_of_a_schema_breaks_a_module() -> None:
 
         query = f"select:{','.join(tool.name for tool in tools)}"
         model = ScriptedModel([ToolCall("", "search_tools", {"query": query}), imports, "done"])
-        async with Agent(model, tools=tools, with_code_mode=True) as agent:
+        async with Agent(model, tools=tools, code_mode=True) as agent:
             await agent.ask("go")
             shown, ran = [one.text for message in agent.messages for one in message.tool_results]
         assert ran == "6", f"{seed}: {ran}\n{shown}"
@@ -467,7 +467,7 @@ async def test_names_that_clash_keep_their_types(tools: list[Tool], calls: str, 
             "done",
         ]
     )
-    async with Agent(model, tools=tools, with_code_mode=True) as agent:
+    async with Agent(model, tools=tools, code_mode=True) as agent:
         await agent.ask("go")
         _, ran, wrong = [one for message in agent.messages for one in message.tool_results]
     assert ran.error is None, ran.text

@@ -43,7 +43,7 @@ async def main(folder: Path, before: str, how: str = "") -> None:
     search = ToolCall("a", "search_tools", {"query": "write"})
     run = ToolCall("b", "run_code", {"code": f"{before}\n{PROGRAM}"})
     model = ScriptedModel(["done"] if how else [search, run])
-    async with Agent(model, tools=[write], with_code_mode=True, sessions=store) as agent:
+    async with Agent(model, tools=[write], code_mode=True, sessions=store) as agent:
         session = agent.session("it")
         await (session.resume() if how else session.ask("go"))
         print([result.text for message in session.messages for result in message.tool_results][-1])

@@ -359,11 +359,11 @@ async def test_a_recording_plays_what_was_summarised(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
     asked = [f"Question {number}: {WORDS * 4}" for number in range(12)]
     model = WindowedModel(talks, 1_600)
-    async with Agent(model, wrappers=[Recorder(path)]) as agent:
+    async with Agent(model, options=RunOptions(wrappers=[Recorder(path)])) as agent:
         answers = [await agent.ask(prompt) for prompt in asked]
         before = agent.messages
     assert any(map(is_for_summary, model.requests))
-    async with Agent(wrappers=[Replay(path)]) as agent:
+    async with Agent(options=RunOptions(wrappers=[Replay(path)])) as agent:
         assert [await agent.ask(prompt) for prompt in asked] == answers
         assert agent.messages == before
 

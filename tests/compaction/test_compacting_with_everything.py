@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -79,15 +80,17 @@ async def test_it_goes_on_at_each_provider_in_another_process_and_in_a_replay(na
     tools = [function_tool(read_page, approval=is_fifth)]
     options: dict[str, Any] = {
         "tool_search": ToolSearch(enabled=True, scope="all"),
-        "options": RunOptions(large_result_tokens=1_000, compaction=Compaction(window_tokens=WINDOW)),
         "on_event": events.append,
     }
+    limited = RunOptions(large_result_tokens=1_000, compaction=Compaction(window_tokens=WINDOW))
     async with Simulator(brain, window_tokens=WINDOW, faults=[DOWN]) as simulator:
         for begin in (0, 8):
             chain = FallbackModel([MODELS["old chat"][0](simulator.url), MODELS[name][0](simulator.url)])
             model = chain if begin == 0 else MODELS[name][0](simulator.url)
             wrappers = [Recorder(path)] if begin == 0 else []
-            async with Agent(model, tools=tools, sessions=store, wrappers=wrappers, **options) as agent:
+            async with Agent(
+                model, tools=tools, sessions=store, options=replace(limited, wrappers=wrappers), **options
+            ) as agent:
                 session = agent.session("one")
                 for page in range(begin, begin + 8):
                     await read(agent, session, page)
@@ -97,7 +100,9 @@ async def test_it_goes_on_at_each_provider_in_another_process_and_in_a_replay(na
     assert any(event.summarised for event in events if isinstance(event, ConversationCompacted))
     assert len(sent) < len(session.messages) * 0.8
     assert spent.usage.requests > 40
-    async with Agent(wrappers=[Replay(path)], tools=tools, **{**options, "on_event": None}) as agent:
+    async with Agent(
+        options=replace(limited, wrappers=[Replay(path)]), tools=tools, **{**options, "on_event": None}
+    ) as agent:
         session = agent.session()
         for page in range(8):
             await read(agent, session, page)

@@ -85,7 +85,7 @@ async def test_each_request_is_expected_within_a_tenth_after_the_first_answer(pe
     async with Agent(model, tools=[read_all], instructions=instructions) as agent:
         for number in range(25):
             await agent.ask(f"Question {number}: what is there to be read?")
-        session = agent.own_session
+        session = agent._runtime.own_session
         conversation, steps = Conversation(session.system, session.messages), session.steps
         offered = [int(session.tools.tokens(step.offered) * DEFINITION_SHARE) for step in steps]
     fixed = text_tokens(conversation.system)

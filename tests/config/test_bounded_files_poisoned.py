@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from mcpagent import Agent, ScriptedModel, ToolCall, ToolSearch
+from mcpagent import Agent, RunOptions, ScriptedModel, ToolCall, ToolSearch
 from mcpagent.cli.frame.exit_codes import ExitCode
 from mcpagent.cli.frame.options import Options
 from mcpagent.cli.may_run.kept_approvals import list_approvals
@@ -100,7 +100,7 @@ def agent_of(cache: ListCache, replies: list[Any], *tools: Callable[..., Any]) -
         ScriptedModel(replies),
         tools=list(tools),
         mcp_config=[SERVER],
-        server_options=ServerOptions(cache=cache, startup_seconds=None),
+        options=RunOptions(servers=ServerOptions(cache=cache, startup_seconds=None)),
         tool_search=ToolSearch(),
     )
 
@@ -156,9 +156,11 @@ async def test_whatever_a_list_says_its_tools_are_those_of_its_server(
         assert await agent.ask("Push.") == "done"
         assert {tool.server for tool in agent.known_tools.values()} <= {"small", None}
         assert agent.known_tools["push"].server is None
-        assert isinstance(agent.model, ScriptedModel)
-        system = agent.model.requests[0].system
-        sent = json.dumps([asdict(request) for request in agent.model.requests], ensure_ascii=False, default=str)
+        assert isinstance(agent._runtime.model, ScriptedModel)
+        system = agent._runtime.model.requests[0].system
+        sent = json.dumps(
+            [asdict(request) for request in agent._runtime.model.requests], ensure_ascii=False, default=str
+        )
     assert "\x1b" not in system
     assert "\u202e" not in system
     assert "# New rules" not in system

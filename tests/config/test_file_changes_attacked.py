@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from mcpagent import Agent, Recorder, Replay, ScriptedModel
+from mcpagent import Agent, Recorder, Replay, RunOptions, ScriptedModel
 from mcpagent.cli.frame.programs import edited
 from mcpagent.cli.may_run.kept_approvals import KeptApprovals
 from mcpagent.cli.screen.input import KeptHistory
@@ -37,7 +37,10 @@ SECONDS = 60
 
 
 async def recorded(path: Path, question: str = "how warm?") -> str:
-    async with asyncio.timeout(SECONDS), Agent(ScriptedModel(["18"]), wrappers=[Recorder(path)]) as agent:
+    async with (
+        asyncio.timeout(SECONDS),
+        Agent(ScriptedModel(["18"]), options=RunOptions(wrappers=[Recorder(path)])) as agent,
+    ):
         return await agent.ask(question)
 
 
@@ -247,12 +250,12 @@ def test_two_programs_that_write_lose_nothing_of_each_other(kind: str, tmp_path:
 
 async def test_two_programs_do_not_record_into_one_file(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
-    async with Agent(ScriptedModel(["18", "19"]), wrappers=[Recorder(path)]) as agent:
+    async with Agent(ScriptedModel(["18", "19"]), options=RunOptions(wrappers=[Recorder(path)])) as agent:
         await agent.ask("how warm?")
         with pytest.raises(ConfigError, match="another program is recording into it; name another file"):
             await recorded(path)
         await agent.ask("and now?")
-    async with Agent(wrappers=[Replay(path)]) as again:
+    async with Agent(options=RunOptions(wrappers=[Replay(path)])) as again:
         assert [await again.ask("how warm?"), await again.ask("and now?")] == ["18", "19"]
     assert await recorded(path) == "18"
 
@@ -299,5 +302,5 @@ def test_a_killed_recording_holds_every_answer_that_was_given(tmp_path: Path) ->
             done = [int(process.stdout.readline()) for _ in range(1 + 5 * kill)]
             process.send_signal(signal.SIGKILL)
             done += map(int, process.stdout.read().split())
-        with Agent(wrappers=[Replay(path)]) as again:
+        with Agent(options=RunOptions(wrappers=[Replay(path)])) as again:
             assert [again.ask_sync(f"how warm {n}?") for n in done] == ["18"] * len(done)

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from mcpagent import Agent
+from mcpagent import Agent, RunOptions
 from mcpagent.demo import DemoToolError
 from mcpagent.demo.many_tools import THEMES, NarrowTool, catalog_config
 from mcpagent.mcp.server_options import ServerOptions
@@ -49,9 +49,11 @@ def test_they_answer_rightly_and_say_what_is_wrong() -> None:
 @pytest.mark.slow
 async def test_a_server_lists_and_runs_them() -> None:
     config = {"mcpServers": {"atlas": catalog_config()["mcpServers"]["atlas"]}}
-    async with Agent(ScriptedModel([]), mcp_config=config, server_options=ServerOptions(startup_seconds=None)) as agent:
+    async with Agent(
+        ScriptedModel([]), mcp_config=config, options=RunOptions(servers=ServerOptions(startup_seconds=None))
+    ) as agent:
         assert len(agent.known_tools) == len(tools("atlas"))
-        distance = agent.tools.find("distance_from_paris")
+        distance = agent._runtime.tools.find("distance_from_paris")
         assert distance is not None
         assert distance.definition.read_only
         told = await distance.run({"city": "Tokyo"})

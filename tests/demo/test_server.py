@@ -112,7 +112,7 @@ def test_config_needs_no_heavy_import() -> None:
 async def test_bad_argument_is_one_line_for_the_model() -> None:
     agent = Agent(OfflineModel(), mcp_config=demo_server_config())
     async with agent:
-        tool = agent.tools.find("get_current_time")
+        tool = agent._runtime.tools.find("get_current_time")
         assert tool is not None
         output = await tool.run({"timezone": "Tokyo"})
     assert output.error == "failed"

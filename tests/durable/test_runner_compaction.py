@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mcpagent import Agent, Sessions, ToolCall
+from mcpagent import Agent, RunOptions, Sessions, ToolCall
 from mcpagent.durable import DurableRuns
 from mcpagent.events import Emit
 from mcpagent.messages import Compacted
@@ -50,7 +50,7 @@ async def test_a_run_that_ended_in_a_summary_is_finished_by_another_process(tmp_
 
     def served(model: WindowedModel) -> tuple[Agent[Any], DurableRuns, Sessions]:
         durable, store = DurableRuns(tmp_path / "runs.db"), Sessions(tmp_path / "sessions.db")
-        return Agent(model, tools=[read_all], sessions=store, wrappers=[durable]), durable, store
+        return Agent(model, tools=[read_all], sessions=store, options=RunOptions(wrappers=[durable])), durable, store
 
     first, second = Hanging(brain, 3_000), WindowedModel(brain, 3_000)
     agent, durable, store = served(first)

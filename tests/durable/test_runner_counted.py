@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from mcpagent import Agent, AgentStateError, Message, ScriptedModel, Sessions, Text, ToolCall, Usage
+from mcpagent import Agent, AgentStateError, Message, RunOptions, ScriptedModel, Sessions, Text, ToolCall, Usage
 from mcpagent.durable import DurableRuns
 from mcpagent.models.base import ModelRequest, ModelResponse
 from mcpagent.toolsets.functions import function_tool
@@ -55,7 +55,7 @@ def agent_in(folder: Path, *, dies: bool) -> tuple[Agent[Any], DurableRuns, Sess
         function_tool(late, read_only=True, timeout_seconds=0.2),
     ]
     durable, store = DurableRuns(folder / "runs.db"), Sessions(folder / "chats.db")
-    agent = Agent(ScriptedModel([reply] * 2), tools=tools, sessions=store, wrappers=[durable])
+    agent = Agent(ScriptedModel([reply] * 2), tools=tools, sessions=store, options=RunOptions(wrappers=[durable]))
     return agent, durable, store
 
 
@@ -105,7 +105,9 @@ async def test_a_run_that_is_cancelled_amid_calls_keeps_what_was_finished(tmp_pa
         return [ToolCall("1", "quick", {}), ToolCall("2", "slow", {})]
 
     durable, store = DurableRuns(tmp_path / "runs.db"), Sessions(tmp_path / "chats.db")
-    agent = Agent(ScriptedModel([reply] * 3), tools=[quick, slow], sessions=store, wrappers=[durable])
+    agent = Agent(
+        ScriptedModel([reply] * 3), tools=[quick, slow], sessions=store, options=RunOptions(wrappers=[durable])
+    )
     async with served(agent, durable):
         run = await durable.start("Go.", session="ann")
         await begun.wait()

@@ -23,6 +23,7 @@ from mcpagent import (
     InputError,
     PendingCall,
     RunContext,
+    RunOptions,
     ScriptedModel,
     SessionBusyError,
     Sessions,
@@ -94,7 +95,9 @@ async def _first(folder: Path) -> None:
     durable, store = durable_in(folder)
     policy = ApprovalPolicy(required=True, decide=yes)
     tools = [paying(folder / "ledger")]
-    agent = Agent(model(dies=True), tools=tools, approval=policy, sessions=store, wrappers=[durable])
+    agent = Agent(
+        model(dies=True), tools=tools, approval=policy, sessions=store, options=RunOptions(wrappers=[durable])
+    )
     async with served(agent, durable):
         await (await durable.start(QUESTION, session="ann", run="the-run")).result()
 
@@ -130,7 +133,7 @@ async def test_what_was_done_is_done_whatever_is_decided_or_there_now(
     durable, store = durable_in(folder)
     tools = [paying(folder / "ledger")] if has_tool else []
     policy = ApprovalPolicy(required=True, decide=decide)
-    agent = Agent(model(), tools=tools, approval=policy, sessions=store, wrappers=[durable])
+    agent = Agent(model(), tools=tools, approval=policy, sessions=store, options=RunOptions(wrappers=[durable]))
     async with served(agent, durable):
         result = await (await durable.run("the-run")).result()
         assert (result.answer, result.stop, result.pending) == ("paid 5", "answered", ())
@@ -146,10 +149,10 @@ async def test_what_was_done_is_done_whatever_is_decided_or_there_now(
 async def test_nobody_else_answers_in_the_session_of_an_unfinished_run(folder: Path) -> None:
     durable, store = durable_in(folder)
     async with asyncio.timeout(SECONDS), Agent(model(), sessions=store) as agent:
-        for opening in (lambda: agent.session("ann"), lambda: agent.open_session("ann")):
+        for opening in (lambda: agent.session("ann"), lambda: asyncio.to_thread(agent.session, "ann")):
             with pytest.raises(SessionBusyError, match='belongs to durable run "the-run"; wait for its end'):
                 await opening()  # type: ignore[misc]
-    agent = Agent(model(), tools=[paying(folder / "ledger")], sessions=store, wrappers=[durable])
+    agent = Agent(model(), tools=[paying(folder / "ledger")], sessions=store, options=RunOptions(wrappers=[durable]))
     async with served(agent, durable):
         assert (await (await durable.run("the-run")).result()).answer == "paid 5"
         assert await agent.session("ann").ask("And now?") == "This is new."
@@ -161,7 +164,13 @@ async def test_nobody_else_answers_in_the_session_of_an_unfinished_run(folder: P
 async def test_another_run_waits_for_one_that_is_not_finished(folder: Path) -> None:
     durable, store = durable_in(folder)
     policy = ApprovalPolicy(required=True, decide=yes)
-    agent = Agent(model(), tools=[paying(folder / "ledger")], approval=policy, sessions=store, wrappers=[durable])
+    agent = Agent(
+        model(),
+        tools=[paying(folder / "ledger")],
+        approval=policy,
+        sessions=store,
+        options=RunOptions(wrappers=[durable]),
+    )
     async with served(agent, durable):
         new = await durable.start("And now?", session="ann")
         assert (await new.result()).answer == "This is new."
@@ -175,7 +184,7 @@ async def test_another_run_waits_for_one_that_is_not_finished(folder: Path) -> N
 async def test_answers_that_came_to_nothing_can_be_given_again(tmp_path: Path) -> None:
     durable, store = durable_in(tmp_path)
     policy, tools = ApprovalPolicy(required=True), [paying(tmp_path / "ledger")]
-    agent = Agent(model(), tools=tools, approval=policy, sessions=store, wrappers=[durable])
+    agent = Agent(model(), tools=tools, approval=policy, sessions=store, options=RunOptions(wrappers=[durable]))
     async with served(agent, durable):
         [call] = (await (await durable.start(QUESTION, session="ann")).result()).pending
         wrong = CallAnswer("2", call.fingerprint, approved=True, session="ann")
@@ -199,7 +208,12 @@ async def test_a_run_that_is_cancelled_is_told_and_holds_nothing(tmp_path: Path)
         await asyncio.sleep(0.5)
         return "waited"
 
-    agent = Agent(ScriptedModel([ToolCall("1", "wait", {})] * 4), tools=[wait], sessions=store, wrappers=[durable])
+    agent = Agent(
+        ScriptedModel([ToolCall("1", "wait", {})] * 4),
+        tools=[wait],
+        sessions=store,
+        options=RunOptions(wrappers=[durable]),
+    )
     async with served(agent, durable):
         run = await durable.start("Wait.", session="ann")
         await begun.wait()

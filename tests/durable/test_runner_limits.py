@@ -7,6 +7,7 @@ import os
 import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,7 @@ async def test_a_limit_ends_a_durable_run_with_what_there_is(kind: str, tmp_path
     durable, store = places_of(tmp_path)
     model = case.model()
     options = RunOptions(limits=case.limits)
-    agent = Agent(model, tools=[looking.tool()], options=options, sessions=store, wrappers=[durable])
+    agent = Agent(model, tools=[looking.tool()], options=replace(options, wrappers=[durable]), sessions=store)
     async with served(agent, durable):
         run = await durable.start("go", session="ann")
         result = await run.result()
@@ -60,7 +61,7 @@ async def test_a_limit_ends_a_durable_run_with_what_there_is(kind: str, tmp_path
 async def test_a_session_keeps_its_limits_over_durable_runs(tmp_path: Path) -> None:
     durable, store = places_of(tmp_path)
     options = RunOptions(session_limits=Limits(turns=2))
-    agent = Agent(ScriptedModel(["one", "two"]), options=options, sessions=store, wrappers=[durable])
+    agent = Agent(ScriptedModel(["one", "two"]), options=replace(options, wrappers=[durable]), sessions=store)
     async with served(agent, durable):
         answers = [await (await durable.start("go", session="ann")).result() for _ in range(3)]
     assert [(answer.answer, answer.stop) for answer in answers] == [
@@ -76,7 +77,7 @@ async def test_a_durable_run_for_a_type_that_a_limit_ends_has_none(tmp_path: Pat
     durable, store = places_of(tmp_path)
     case, looking = CASES["tokens"], Looking()
     options = RunOptions(limits=case.limits)
-    agent = Agent(case.model(), tools=[looking.tool()], options=options, sessions=store, wrappers=[durable])
+    agent = Agent(case.model(), tools=[looking.tool()], options=replace(options, wrappers=[durable]), sessions=store)
     async with served(agent, durable):
         result = await (await durable.start("go", session="ann", output_type=list[int])).result()
         assert (result.stop, result.output, result.answer) == ("max_tokens", None, "step 3")
@@ -89,7 +90,7 @@ async def test_limits_of_one_run_hold_besides_those_of_the_worker(tmp_path: Path
     options = RunOptions(limits=Limits(tool_calls=3))
     calls = [ToolCall(f"c{at}", "look", {"place": f"place {at}"}) for at in range(9)]
     model, looking = ScriptedModel([*calls[:2], "one", *calls[2:6], "two"]), Looking()
-    agent = Agent(model, tools=[looking.tool()], options=options, sessions=store, wrappers=[durable])
+    agent = Agent(model, tools=[looking.tool()], options=replace(options, wrappers=[durable]), sessions=store)
     async with served(agent, durable):
         with pytest.raises(InputError, match="limits"):
             await durable.start("go", limits=5)  # type: ignore[arg-type]
@@ -119,7 +120,9 @@ def dying_agent(folder: Path, *, dies: bool) -> tuple[Agent[Any], DurableRuns, S
 
     durable, store = places_of(folder)
     options = RunOptions(limits=Limits(tool_calls=3))
-    agent = Agent(ScriptedModel([reply] * 9), tools=[look], options=options, sessions=store, wrappers=[durable])
+    agent = Agent(
+        ScriptedModel([reply] * 9), tools=[look], options=replace(options, wrappers=[durable]), sessions=store
+    )
     return agent, durable, store
 
 

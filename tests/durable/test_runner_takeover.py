@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from mcpagent import Agent, ServerOptions, Sessions, ToolCall
+from mcpagent import Agent, RunOptions, ServerOptions, Sessions, ToolCall
 from mcpagent.durable import DurableRuns
 from mcpagent.models import ModelRequest
 from mcpagent.models.scripted import Answer
@@ -54,7 +54,7 @@ def worker(
     config = SERVER if has_tools and tool == "get_weather" else None
     waits = ServerOptions(startup_seconds=SECONDS)
     tools = [book] if has_tools else []
-    return Agent(model, tools=tools, mcp_config=config, server_options=waits, sessions=store), model
+    return Agent(model, tools=tools, mcp_config=config, options=RunOptions(servers=waits), sessions=store), model
 
 
 @asynccontextmanager
@@ -87,9 +87,9 @@ async def taken_over(
         run = await durable.run("the-run")
         result = await run.result()
         assert (result.answer, result.stop, await run.state()) == ("All is done.", "answered", "done")
-    assert agent.store is not None
-    kept = agent.store.read("ann")
-    agent.store.close()
+    assert agent._runtime.store is not None
+    kept = agent._runtime.store.read("ann")
+    agent._runtime.store.close()
     locations = [call.arguments["location"] for message in kept.messages for call in message.tool_calls]
     assert locations == [f"place {number}" for number in range(PLACES)]
     assert kept.messages[-1].text == "All is done."

@@ -20,6 +20,7 @@ from mcpagent import (
     InputError,
     McpAgentError,
     ModelError,
+    RunOptions,
     ScriptedModel,
     Sessions,
     SessionStoreError,
@@ -53,7 +54,7 @@ def echoing(
     scripted = ScriptedModel([echo] * 20)
     if model:
         scripted = ScriptedModel([echo] * 20, name=model)
-    return Agent(scripted, sessions=store, wrappers=[durable], on_event=heard), durable, store
+    return Agent(scripted, sessions=store, options=RunOptions(wrappers=[durable]), on_event=heard), durable, store
 
 
 async def in_state(run: Any, state: str) -> None:
@@ -68,7 +69,7 @@ async def test_a_run_whose_session_is_busy_takes_no_place_of_others(tmp_path: Pa
     agent, durable, store = echoing(tmp_path, at_once=1)
     other = Sessions(tmp_path / "chats.db")
     async with Agent(ScriptedModel([echo]), sessions=other) as elsewhere, served(agent, durable):
-        chat = await elsewhere.open_session("ann")  # of another process, as far as the stores know
+        chat = elsewhere.session("ann")  # of another process, as far as the stores know
         await chat.ask("mine")
         waiting = [await durable.start(f"question {number}", session="ann") for number in range(3)]
         free = await durable.start("free", session="bob")
@@ -77,15 +78,15 @@ async def test_a_run_whose_session_is_busy_takes_no_place_of_others(tmp_path: Pa
         await durable.cancel(waiting[1].id)
         with pytest.raises(AgentStateError, match="was cancelled"):
             await waiting[1].result()
-        chat.give_back()
+        chat._runtime.give_back()
         for number in (0, 2):
             assert (await waiting[number].result()).answer == f"answer to question {number}"
         assert await waiting[1].state() == "cancelled"
-        mine = await agent.open_session("carl")
+        mine = agent.session("carl")
         await mine.ask("mine")
         run = await durable.start("yours", session="carl")  # of this very process
         await in_state(run, "waiting")
-        mine.give_back()
+        mine._runtime.give_back()
         assert (await run.result()).answer == "answer to yours"
     texts = [message.text for message in store.read("ann").messages if message.role == "user"]
     assert texts == ["mine", "question 0", "question 2"]
@@ -98,7 +99,7 @@ async def test_leaving_does_not_wait_for_runs_that_wait(tmp_path: Path) -> None:
     agent, durable, store = echoing(tmp_path)
     other = Sessions(tmp_path / "chats.db")
     async with Agent(ScriptedModel([echo]), sessions=other) as elsewhere:
-        chat = await elsewhere.open_session("ann")
+        chat = elsewhere.session("ann")
         await chat.ask("mine")
         async with served(agent, durable, stop_seconds=SECONDS * 10):
             run = await durable.start("yours", session="ann")
@@ -167,7 +168,9 @@ async def test_who_only_asks_leaves_the_bounds_as_they_are(tmp_path: Path) -> No
     async with served(client, asking, works=False):
         runs = [await asking.start("hello", session=f"s{number}", user="ann\0\ud800") for number in range(3)]
     worker_store, working = Sessions(tmp_path / "chats.db"), DurableRuns(tmp_path / "runs.db", per_user=1)
-    worker = Agent(ScriptedModel([reply] * 6), tools=[hold], sessions=worker_store, wrappers=[working])
+    worker = Agent(
+        ScriptedModel([reply] * 6), tools=[hold], sessions=worker_store, options=RunOptions(wrappers=[working])
+    )
     async with served(worker, working):
         for run in runs:
             assert (await (await working.run(run.id)).result()).answer == "done"
@@ -222,7 +225,7 @@ async def test_no_secret_is_stored_of_what_ends_a_run(
         raise ModelError(f"no {SECRET}", provider=SECRET, code=SECRET)
 
     durable, store = DurableRuns(tmp_path / "runs.db"), Sessions(tmp_path / "chats.db")
-    agent = Agent(ScriptedModel([fail]), sessions=store, wrappers=[durable])
+    agent = Agent(ScriptedModel([fail]), sessions=store, options=RunOptions(wrappers=[durable]))
     async with served(agent, durable):
         run = await durable.start(f"hello \0 \ud800 {SECRET}", session="ann", user=SECRET)
         with pytest.raises(McpAgentError) as raised:
@@ -263,7 +266,7 @@ async def test_a_database_that_cannot_be_used(tmp_path: Path) -> None:
     store = Sessions(tmp_path / "chats.db")
     for path in (garbage, foreign, folder, garbage / "runs.db"):
         durable = DurableRuns(path)
-        agent = Agent(ScriptedModel([]), sessions=store, wrappers=[durable])
+        agent = Agent(ScriptedModel([]), sessions=store, options=RunOptions(wrappers=[durable]))
         async with asyncio.timeout(SECONDS), agent:
             with pytest.raises(SessionStoreError) as raised:
                 async with durable.serving(agent):
@@ -295,7 +298,7 @@ async def test_a_postgresql_that_cannot_be_used(tmp_path: Path) -> None:
     store = Sessions(tmp_path / "chats.db")
     for address, said in cases.items():
         durable = DurableRuns(address)
-        agent = Agent(ScriptedModel([]), sessions=store, wrappers=[durable])
+        agent = Agent(ScriptedModel([]), sessions=store, options=RunOptions(wrappers=[durable]))
         async with asyncio.timeout(SECONDS), agent:
             with pytest.raises(SessionStoreError) as raised:
                 async with durable.serving(agent):

@@ -19,6 +19,7 @@ from mcpagent import (
     ConfigError,
     InputError,
     ModelError,
+    RunOptions,
     ScriptedModel,
     Sessions,
     ToolCall,
@@ -59,7 +60,7 @@ async def test_runs_of_one_session_take_turns_and_go_on(tmp_path: Path) -> None:
         seen.append(len(request.messages))
         return f"answer {len(seen)}"
 
-    agent = Agent(ScriptedModel([reply] * 3), sessions=store, wrappers=[durable])
+    agent = Agent(ScriptedModel([reply] * 3), sessions=store, options=RunOptions(wrappers=[durable]))
     async with served(agent, durable):
         runs = [await durable.start(f"question {number}", session="ann") for number in range(3)]
         answers = [(await run.result()).answer for run in runs]
@@ -86,13 +87,21 @@ async def test_an_approval_waits_for_another_process(tmp_path: Path) -> None:
         lambda request: request.messages[-1].tool_results[0].text,
     ]
     policy = ApprovalPolicy(required=True)
-    agent = Agent(ScriptedModel(replies), tools=[pay], approval=policy, sessions=store, wrappers=[durable])
+    agent = Agent(
+        ScriptedModel(replies), tools=[pay], approval=policy, sessions=store, options=RunOptions(wrappers=[durable])
+    )
     async with served(agent, durable):
         waiting = await (await durable.start("Pay five.", session="ann")).result()
         assert (waiting.stop, ran) == ("calls_pending", [])
         [call] = waiting.pending
     again, store_again = files(tmp_path)
-    agent = Agent(ScriptedModel(replies[1:]), tools=[pay], approval=policy, sessions=store_again, wrappers=[again])
+    agent = Agent(
+        ScriptedModel(replies[1:]),
+        tools=[pay],
+        approval=policy,
+        sessions=store_again,
+        options=RunOptions(wrappers=[again]),
+    )
     async with served(agent, again):
         answers = [await again.answer([call.approve({"amount": 4})], session="ann") for _ in range(2)]
         assert [(await run.result()).answer for run in answers] == ["paid 4", "paid 4"]
@@ -106,7 +115,7 @@ async def test_an_approval_waits_for_another_process(tmp_path: Path) -> None:
 async def test_errors_are_those_of_a_run(tmp_path: Path) -> None:
     durable, store = files(tmp_path)
     error = ModelError("provider: no such model", provider="test", status=404, retryable=False)
-    agent = Agent(ScriptedModel([error, "fine"]), sessions=store, wrappers=[durable])
+    agent = Agent(ScriptedModel([error, "fine"]), sessions=store, options=RunOptions(wrappers=[durable]))
     with pytest.raises(AgentStateError, match="not served"):
         await durable.start("hello")
     async with served(agent, durable):
@@ -199,7 +208,9 @@ async def test_an_answer_of_a_type_also_after_an_approval(tmp_path: Path) -> Non
         "no",
         "none",
     ]
-    agent = Agent(ScriptedModel(replies), tools=[add], approval=True, sessions=store, wrappers=[durable])
+    agent = Agent(
+        ScriptedModel(replies), tools=[add], approval=True, sessions=store, options=RunOptions(wrappers=[durable])
+    )
     async with served(agent, durable):
         waiting = await (await durable.start("Add.", session="ann", output_type=list[int])).result()
         assert (waiting.stop, waiting.output) == ("calls_pending", None)

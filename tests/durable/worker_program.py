@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from mcpagent import Agent, ScriptedModel, Sessions, ToolCall
+from mcpagent import Agent, RunOptions, ScriptedModel, Sessions, ToolCall
 from mcpagent.durable import DurableRuns
 from mcpagent.models.base import ModelRequest
 from mcpagent.toolsets.functions import function_tool
@@ -55,7 +55,7 @@ class Outside:
 
 def agent_of(outside: Outside, runs: DurableRuns, sessions: Sessions) -> Agent[Any]:
     model = ScriptedModel([outside.reply] * 30)
-    return Agent(model, tools=[function_tool(outside.book)], sessions=sessions, wrappers=[runs])
+    return Agent(model, tools=[function_tool(outside.book)], sessions=sessions, options=RunOptions(wrappers=[runs]))
 
 
 async def main(runs: str, sessions: str, ledger: str, point: str, run: str = "") -> None:

@@ -82,9 +82,10 @@ VARYING = re.compile(
     | (?<=^\ \ \d)\ +\d+\.\d(?=\ \ \w) | \b\d+(?=\ \ [A-Z][a-z])""",
     re.VERBOSE | re.MULTILINE,
 )
-PATIENT = """from mcpagent import Agent, ServerOptions
-Agent.__init__.__kwdefaults__["server_options"] = ServerOptions(startup_seconds=None)
-del Agent, ServerOptions
+PATIENT = """from mcpagent import ServerOptions
+ServerOptions.__init__.__defaults__ = (None, None, None, *ServerOptions.__init__.__defaults__[3:])
+assert ServerOptions().startup_seconds is None
+del ServerOptions
 """
 LIKE_DOCTEST = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 SECONDS = 100

@@ -14,7 +14,7 @@ import pytest
 
 from examples.tool_search import environments
 from examples.tool_search.environments import BIN, Environment, InstallError, make
-from mcpagent import Agent
+from mcpagent import Agent, RunOptions
 from mcpagent.mcp.server_options import ServerOptions
 from mcpagent.messages import ToolCall
 from mcpagent.models.scripted import ScriptedModel
@@ -136,7 +136,9 @@ class TestTheCommand:
         ]
         model = ScriptedModel([calls, "done"])
         async with Agent(
-            model, mcp_config={"mcpServers": {"aws": server}}, server_options=ServerOptions(startup_seconds=None)
+            model,
+            mcp_config={"mcpServers": {"aws": server}},
+            options=RunOptions(servers=ServerOptions(startup_seconds=None)),
         ) as agent:
             known = agent.known_tools
             await agent.ask("go")

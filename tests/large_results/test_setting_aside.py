@@ -47,7 +47,7 @@ from mcpagent.messages import Image, KeptAside, ToolResult, ToolsChanged
 from mcpagent.models.base import ModelRequest, ModelResponse, ToolLimits
 from mcpagent.models.scripted import Reply
 from mcpagent.models.tool_changes_in_history import READER_NAMES
-from mcpagent.run import run_context
+from mcpagent.run import active_run, run_context
 from mcpagent.sessions import exported
 from mcpagent.toolsets.functions import function_tool
 from tests.tables import each_row
@@ -268,7 +268,7 @@ async def test_another_process_goes_on_with_the_readers(tmp_path: Path) -> None:
     )
     async with Agent(later, tools=[get_log], sessions=store) as agent:
         session = agent.session("a")
-        assert [tool.name for tool in session.tools.offer()] == ["get_log", *READERS]
+        assert [tool.name for tool in session._runtime.tools.offer()] == ["get_log", *READERS]
         assert [*session.discovered_tools] == ["get_log"]
         assert await session.ask("What failed?") == "hall 7"
         document = json.loads(exported(session.snapshot(), "json"))
@@ -324,9 +324,9 @@ async def test_a_replay_sets_the_same_aside(tmp_path: Path) -> None:
         return f"{LOG}\nsk-ant-api03-abcdefghijklmnopqrstuvwxyz\n"
 
     replies: list[Reply] = [ToolCall("", "get_keys", {}), call("search_large_output", words="pump failed"), "hall 7"]
-    async with Agent(ScriptedModel(replies), tools=[get_keys], wrappers=[Recorder(path)]) as agent:
+    async with Agent(ScriptedModel(replies), tools=[get_keys], options=RunOptions(wrappers=[Recorder(path)])) as agent:
         answer = await agent.ask("What failed?")
-    async with Agent(ScriptedModel([]), tools=[get_keys], wrappers=[Replay(path)]) as again:
+    async with Agent(ScriptedModel([]), tools=[get_keys], options=RunOptions(wrappers=[Replay(path)])) as again:
         assert await again.ask("What failed?") == answer
         assert again.messages[2].tool_results[0].set_aside is not None
 
@@ -365,7 +365,7 @@ async def test_what_a_durable_run_has_done_is_set_aside_again(
 
     def parts(model: ScriptedModel) -> tuple[Agent[Any], DurableRuns, Sessions]:
         durable, store = DurableRuns(tmp_path / "runs.db"), Sessions(tmp_path / "s.db")
-        return Agent(model, tools=[log_once], sessions=store, wrappers=[durable]), durable, store
+        return Agent(model, tools=[log_once], sessions=store, options=RunOptions(wrappers=[durable])), durable, store
 
     agent, durable, store = parts(Stuck([ToolCall("", "log_once", {})]))
     async with asyncio.timeout(60), agent, durable.serving(agent, stop_seconds=0.1):
@@ -429,8 +429,9 @@ async def test_events_and_run_context_tell_of_it() -> None:
     async def make_room(run: RunContext[Any]) -> str:
         """Sets every older result aside, as compaction does."""
         results = [result for message in run.messages for result in message.tool_results]
-        short = [await run.large.set_aside(result, force=True) for result in results]
-        again = [await run.large.set_aside(result, force=True) for result in short]
+        large = active_run().large
+        short = [await large.set_aside(result, force=True) for result in results]
+        again = [await large.set_aside(result, force=True) for result in short]
         assert all(one is other for one, other in zip(short, again, strict=True))
         return "\n".join(result.text for result in short)
 

@@ -104,10 +104,12 @@ async def test_it_is_read_in_another_process_and_not_in_another_session(tmp_path
 
 async def test_a_replay_has_it(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
-    async with Agent(ScriptedModel(REPLIES), tools=[get_report], wrappers=[Recorder(path)]) as agent:
+    async with Agent(
+        ScriptedModel(REPLIES), tools=[get_report], options=RunOptions(wrappers=[Recorder(path)])
+    ) as agent:
         await agent.ask("What is it?")
         told = [result.text for result in results(agent)]
-    async with Agent(wrappers=[Replay(path)]) as agent:
+    async with Agent(options=RunOptions(wrappers=[Replay(path)])) as agent:
         assert await agent.ask("What is it?") == "A PDF."
         assert [result.text for result in results(agent)] == told
 

@@ -6,6 +6,7 @@ import asyncio
 import math
 import re
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -38,12 +39,14 @@ from mcpagent import (
     Text,
     ToolCall,
     ToolSearch,
+    Wrapper,
 )
 from mcpagent.events import Event, LimitReached, RunFinished, SubagentEvent, TextDelta
 from mcpagent.limits.run_limits import KINDS
 from mcpagent.messages import Usage
 from mcpagent.questions.given import Given
 from mcpagent.run import RunContext
+from mcpagent.session import session_of
 from mcpagent.sessions.kept import KeptSession
 from tests.limits.endless import CASES, SECONDS, Case, Endless, Looking
 from tests.scenes import results
@@ -62,8 +65,10 @@ def in_pairs(messages: Sequence[Message]) -> bool:
     return True
 
 
-def agent_with(case: Case, model: Endless, looking: Looking, **options: Any) -> Agent:
-    return Agent(model, tools=[looking.tool()], options=RunOptions(limits=case.limits), **options)
+def agent_with(
+    case: Case, model: Endless, looking: Looking, *, wrappers: Sequence[Wrapper] = (), **others: Any
+) -> Agent:
+    return Agent(model, tools=[looking.tool()], options=RunOptions(limits=case.limits, wrappers=wrappers), **others)
 
 
 Door = Callable[[Agent], Awaitable[tuple[str, str]]]
@@ -245,7 +250,7 @@ async def test_a_session_has_its_limits_over_all_its_runs(kind: str, reopened: b
         for number in range(4):  # each as in a process of its own
             store = Sessions(tmp_path / "s.db")
             async with Agent(model, tools=[looking.tool()], sessions=store) as agent:
-                session = await agent.open_session("ann", limits=limits)
+                session = agent.session("ann", limits=limits)
                 found.append(await session.run(f"question {number}"))
                 assert in_pairs(session.messages)
             store.close()
@@ -264,7 +269,7 @@ async def test_the_agents_own_session_and_kept_ones_have_the_limits_of_its_optio
             await agent.ask("two")
         session = agent.session(limits=Limits(tokens=10_000))
         assert [await session.ask("three"), await session.ask("four")] == ["an answer", "an answer"]
-        session.limits = Limits()
+        session._runtime.limits = Limits()
         assert await session.ask("five") == "an answer"
 
 
@@ -281,7 +286,7 @@ async def test_seconds_of_a_session_add_up(tmp_path: Path) -> None:
         assert session.spent.seconds >= SECONDS
         again = await session.run("go on")
         assert (again.stop, again.answer, len(model.requests)) == ("max_seconds", "", 2)
-        session.limits = Limits(turns=4)
+        session._runtime.limits = Limits(turns=4)
         assert (await session.run("go on")).stop == "max_turns"
         assert in_pairs(session.messages)
     store.close()
@@ -544,8 +549,6 @@ async def test_a_wrong_limit_of_a_session_is_told_before_it_is_opened(tmp_path: 
     async with Agent(ScriptedModel(["fine"]), sessions=store) as agent:
         with pytest.raises(ConfigError, match=r"limits: expected Limits\(\.\.\.\), got dict"):
             agent.session("ann", limits=wrong)
-        with pytest.raises(ConfigError, match=r"limits: expected Limits"):
-            await agent.open_session("ann", limits=wrong)
         assert await agent.session("ann").ask("hello") == "fine"
     store.close()
 
@@ -585,7 +588,7 @@ async def test_what_was_streamed_before_a_restart_is_no_part_of_the_answer() -> 
     async with asyncio.timeout(WAIT), Agent(model, tools=[Looking().tool()], options=options) as agent:
         assert await agent.ask("go") == "step 1"
         assert [message.text for message in agent.messages] == ["go", "step 1"]
-        assert re.search("stopped after .* seconds", str(agent.own_session.messages)) is None
+        assert re.search("stopped after .* seconds", str(agent._runtime.own_session.messages)) is None
 
 
 # -- what holds whatever the limits are -------------------------------------------------------------------------------
@@ -611,9 +614,9 @@ async def test_no_run_takes_more_than_it_may(
     options = RunOptions(limits=limits, session_limits=of_session)
     async with Agent(model, tools=[looking.tool()], options=options, on_event=lambda _: None) as agent:
         for question in range(2):
-            before = agent.own_session.spent
+            before = agent._runtime.own_session.spent
             result = await agent.run(f"question {question}")
-            spent, run = agent.own_session.spent, result.spent
+            spent, run = agent._runtime.own_session.spent, result.spent
             assert result.stop.startswith("max_")
             assert result.limit is not None
             assert in_pairs(agent.messages)
@@ -626,8 +629,8 @@ async def test_no_run_takes_more_than_it_may(
             assert 100 * (run.turns - 1) < (limits.tokens or math.inf)
             if dollars is not None:
                 assert run.turns < 2 or dollars * (run.turns - 1) < (limits.dollars or math.inf)
-        assert len(looking.seen) == agent.own_session.spent.tool_calls
-        assert len(model.requests) == agent.own_session.spent.turns
+        assert len(looking.seen) == agent._runtime.own_session.spent.tool_calls
+        assert len(model.requests) == agent._runtime.own_session.spent.turns
 
 
 async def test_a_summary_counts_and_is_not_asked_for_when_nothing_is_left() -> None:
@@ -664,7 +667,7 @@ async def test_what_a_process_took_that_ended_counts_once_when_it_is_compacted()
         for question in ("first", "second", "go"):
             await session.ask(question)
     async with Agent(ScriptedModel(["a summary", "done"]), tools=tools) as agent:
-        session = agent.session_as_of("ann", kept[0])
+        session = session_of(agent._runtime.session_as_of("ann", kept[0]))
         assert await session.compact()
         assert await session.resume() == "done"
         assert session.spent.usage.input_tokens == 100
@@ -675,7 +678,7 @@ async def test_a_run_that_was_ended_goes_on_with_resume() -> None:
     model = Endless()
     async with Agent(model, tools=[Looking().tool()], options=RunOptions(limits=Limits(tokens=250))) as agent:
         assert (await agent.run("go")).stop == "max_tokens"
-        assert agent.own_session.is_unfinished
+        assert agent._runtime.own_session.is_unfinished
         model.answers = True
         assert await agent.resume() == "made to answer at 4"
         assert in_pairs(agent.messages)
@@ -686,7 +689,7 @@ async def test_a_replay_ends_as_the_run_did(kind: str, tmp_path: Path) -> None:
     case, path = CASES[kind], tmp_path / "run.jsonl"
     async with agent_with(case, case.model(), Looking(), wrappers=[Recorder(path)]) as agent:
         recorded = await agent.run("go")
-    async with Agent("offline", wrappers=[Replay(path)]) as agent:
+    async with Agent("offline", options=RunOptions(wrappers=[Replay(path)])) as agent:
         again = await agent.run("go")
     assert (again.stop, again.answer, again.limit) == (recorded.stop, recorded.answer, recorded.limit)
 
@@ -699,10 +702,10 @@ async def test_a_replay_counts_what_agents_took_that_were_called(of_session: boo
     boss = ScriptedModel([ToolCall("1", "helper", {"prompt": "go"}), "done"])
     options = RunOptions(session_limits=limits) if of_session else RunOptions(limits=limits)
     tools = [helper.as_tool("helper", "Helps.")]
-    async with Agent(boss, tools=tools, options=options, wrappers=[Recorder(path)]) as agent:
+    async with Agent(boss, tools=tools, options=replace(options, wrappers=[Recorder(path)])) as agent:
         recorded = await agent.run("go")
     assert (recorded.stop, recorded.answer) == ("max_turns", "done")
-    async with Agent("offline", wrappers=[Replay(path)]) as agent:
+    async with Agent("offline", options=RunOptions(wrappers=[Replay(path)])) as agent:
         again = await agent.run("go")
     assert (again.stop, again.answer, again.limit) == (recorded.stop, recorded.answer, recorded.limit)
     assert again.spent == recorded.spent
@@ -761,11 +764,11 @@ async def test_seconds_of_a_process_that_ended_count_when_its_run_is_resumed(of_
     left.values["run"] = {**run, "spent": {**run["spent"], "seconds": 50.0}}  # type: ignore[index]
     model = Endless(answers=True)
     async with asyncio.timeout(WAIT), Agent(model, tools=tools) as agent:
-        session = agent.session_as_of("ann", left)
+        session = session_of(agent._runtime.session_as_of("ann", left))
         limits = Limits(seconds=49)
-        session.limits = limits if of_session else Limits()
-        result = await session.result_of(lambda: Given({}, limits=None if of_session else limits))
+        session._runtime.limits = limits if of_session else Limits()
+        result = await session._runtime.result_of(lambda: Given({}, limits=None if of_session else limits))
         assert (result.stop, model.requests) == ("max_seconds", [])
         assert session.spent.seconds >= 50
-        session.limits = Limits()
+        session._runtime.limits = Limits()
         assert (await session.run("again", limits=limits)).stop == "answered"  # they are of that run alone

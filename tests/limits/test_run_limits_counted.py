@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -138,7 +139,7 @@ async def test_a_summary_counts_as_any_request() -> None:
 
 async def test_a_request_outside_of_a_conversation_is_counted_too() -> None:
     async with Agent(Claiming(Usage(-5, 0, requests=1), -1.0)) as agent:
-        await agent.complete(ModelRequest(LONG, (user_message("x"),)))
+        await agent._runtime.complete(ModelRequest(LONG, (user_message("x"),)))
         assert agent.spent.estimated_tokens > text_tokens(LONG)
         assert (agent.spent.usage, agent.spent.cost_known) == (Usage(requests=1), False)
 
@@ -171,9 +172,9 @@ async def test_a_gateway_that_counts_nothing_costs_what_the_estimate_does() -> N
 async def test_a_replay_estimates_the_same(tmp_path: Path) -> None:
     path, limits = tmp_path / "run.jsonl", RunOptions(limits=Limits(tokens=1_500))
     model = Claiming(Usage(-5, -5, requests=1), math.nan)
-    async with Agent(model, tools=[Looking().tool()], options=limits, wrappers=[Recorder(path)]) as agent:
+    async with Agent(model, tools=[Looking().tool()], options=replace(limits, wrappers=[Recorder(path)])) as agent:
         recorded = await agent.run("go")
-    async with Agent("offline", wrappers=[Replay(path)]) as agent:
+    async with Agent("offline", options=RunOptions(wrappers=[Replay(path)])) as agent:
         again = await agent.run("go")
     assert recorded.stop == again.stop == "max_tokens"
     assert (again.spent, again.limit) == (recorded.spent, recorded.limit)
@@ -277,6 +278,6 @@ async def test_a_summary_that_does_not_come_is_not_waited_for(of_session: bool) 
         ]
         assert session.spent.estimated_tokens > text_tokens(LONG)
         assert session.messages == said
-        session.limits = Limits()
+        session._runtime.limits = Limits()
         assert await session.compact() is not None
         assert await session.ask("third") == "made to answer at " + str(len(model.requests))

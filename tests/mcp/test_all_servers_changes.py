@@ -16,7 +16,7 @@ import pytest
 from mcp.server.mcpserver import Context, MCPServer
 from starlette.applications import Starlette
 
-from mcpagent import Agent, ApprovalPolicy, PendingCall
+from mcpagent import Agent, ApprovalPolicy, PendingCall, RunOptions
 from mcpagent.config import Era, ServerConfig
 from mcpagent.events import Event, Notice, RunFinished
 from mcpagent.mcp.lists.pins import PinStore, ToolChange
@@ -137,7 +137,11 @@ async def test_a_tool_that_changes_between_two_calls_is_announced_and_needs_a_ye
     async with serving(lambda _: shifting(era)) as address:
         server = ServerConfig("s", url=f"{address}/mcp", era=era)
         async with Agent(
-            model, mcp_config=[server], with_tool_search_mode=True, server_options=options, on_event=events.append
+            model,
+            mcp_config=[server],
+            with_tool_search_mode=True,
+            options=RunOptions(servers=options),
+            on_event=events.append,
         ) as agent:
             assert await asyncio.wait_for(agent.ask("go"), 60) == "ok"
     *_, first, _altered, second = results(agent.messages)
@@ -164,7 +168,7 @@ async def test_a_yes_is_for_the_tool_as_it_was_when_it_was_asked(era: Era, is_pi
 
     async def decide(request: PendingCall) -> bool:
         if request.tool == "weigh" and not noticed.is_set():
-            altering = agent.tools.find("alter")
+            altering = agent._runtime.tools.find("alter")
             assert altering is not None
             await altering.run({})
             await asyncio.wait_for(noticed.wait(), 30)
@@ -179,7 +183,7 @@ async def test_a_yes_is_for_the_tool_as_it_was_when_it_was_asked(era: Era, is_pi
             model,
             mcp_config=[ServerConfig("s", url=f"{address}/mcp", era=era)],
             with_tool_search_mode=True,
-            server_options=options,
+            options=RunOptions(servers=options),
             approval=ApprovalPolicy(required=True, decide=decide),
             on_event=on_event,
         )

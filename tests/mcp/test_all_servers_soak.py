@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from mcpagent import Agent, Message, ServerOptions, Text, ToolCall, ToolResult, Usage
+from mcpagent import Agent, Message, RunOptions, ServerOptions, Text, ToolCall, ToolResult, Usage
 from mcpagent.config import ServerConfig
 from mcpagent.events import Emit
 from mcpagent.models.base import ModelRequest, ModelResponse
@@ -130,7 +130,7 @@ async def test_twenty_sessions_and_a_fault_after_the_other(tmp_path: Path) -> No
 
     async with (
         nothing_left(str(tmp_path), most_lag_seconds=1.0, most_process_seconds=5.0),
-        Agent(Obedient(), mcp_config=servers, server_options=ServerOptions(startup_seconds=None)) as agent,
+        Agent(Obedient(), mcp_config=servers, options=RunOptions(servers=ServerOptions(startup_seconds=None))) as agent,
     ):
         asking = [asyncio.create_task(session_goes_on(number)) for number in range(SESSIONS)]
         before = (0.0, 0, 0)

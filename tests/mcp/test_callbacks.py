@@ -6,6 +6,7 @@ import asyncio
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -122,7 +123,7 @@ async def test_the_time_of_a_person_is_in_no_limit_of_a_run() -> None:
     async with serving(lambda _: build().streamable_http_app()) as address:
         config = {"mcpServers": {"talk": {"url": f"{address}/mcp", "era": "legacy"}}}
         servers = ServerOptions(handlers=Handlers(elicit=elicit))
-        async with Agent(model, mcp_config=config, server_options=servers, options=options) as agent:
+        async with Agent(model, mcp_config=config, options=replace(options, servers=servers)) as agent:
             result = await agent.run("go")
             assert (result.stop, result.answer) == ("answered", "done")
             [asked] = [result.text for message in agent.messages for result in message.tool_results]

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from mcpagent import Agent
+from mcpagent import Agent, RunOptions
 from mcpagent.config import ServerConfig
 from mcpagent.events import Event
 from mcpagent.mcp.handlers import Handlers
@@ -100,9 +100,8 @@ async def test_nothing_of_them_reaches_the_model_or_the_recording(place: str, tm
     agent = Agent(
         model,
         mcp_config=[config(place)],
-        server_options=ServerOptions(log_folder=tmp_path / "logs"),
+        options=RunOptions(servers=ServerOptions(log_folder=tmp_path / "logs"), wrappers=[Recorder(path)]),
         on_event=events.append,
-        wrappers=[Recorder(path)],
     )
     async with agent:
         await agent.ask("tell me")

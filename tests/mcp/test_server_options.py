@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from mcpagent import Agent
+from mcpagent import Agent, RunOptions
 from mcpagent.config import ServerConfig
 from mcpagent.config.secret_store import NO_KEYRING, token_store
 from mcpagent.events import Event, Notice
@@ -72,7 +72,7 @@ async def asked(options: ServerOptions, server: ServerConfig, events: list[Event
     """The state of the server before anything is asked, and the result of one call of its tool."""
     model = ScriptedModel([call("read"), "ok"])
     listen = events.append if events is not None else None
-    async with Agent(model, mcp_config=[server], server_options=options, on_event=listen) as agent:
+    async with Agent(model, mcp_config=[server], options=RunOptions(servers=options), on_event=listen) as agent:
         state = agent.servers["files"].state
         await agent.ask("go")
         return state, results(agent.messages)[0]
@@ -123,7 +123,9 @@ async def test_a_sign_in_of_the_command_line_is_used_for_a_remote_server(environ
         config = ServerConfig("guarded", url=url)
         await signed_in(config, token_store(environ, keyring=NO_KEYRING))
         model = ScriptedModel([call("secret"), "ok"])
-        async with Agent(model, mcp_config=[config], server_options=ServerOptions.stored(environ)) as agent:
+        async with Agent(
+            model, mcp_config=[config], options=RunOptions(servers=ServerOptions.stored(environ))
+        ) as agent:
             await agent.ask("go")
             assert results(agent.messages)[0].text == "42"
         async with Agent(ScriptedModel([]), mcp_config=[config]) as agent:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mcpagent import Agent, ConfigError
+from mcpagent import Agent, ConfigError, RunOptions
 from mcpagent.errors import ContextOverflowError
 from mcpagent.events import ignore
 from mcpagent.messages import user_message
@@ -134,15 +134,15 @@ class _Limited(ScriptedModel):
 
 async def test_a_recording_keeps_the_limits_of_its_model(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
-    async with Agent(_Limited(["hi"]), wrappers=[Recorder(path)]) as recorded:
+    async with Agent(_Limited(["hi"]), options=RunOptions(wrappers=[Recorder(path)])) as recorded:
         assert await recorded.ask("hello") == "hi"
-        assert tool_limits(recorded.model) == ToolLimits(7, 5000)
-    async with Agent(wrappers=[Replay(path)]) as replayed:
-        assert tool_limits(replayed.model) == ToolLimits(7, 5000)
+        assert tool_limits(recorded._runtime.model) == ToolLimits(7, 5000)
+    async with Agent(options=RunOptions(wrappers=[Replay(path)])) as replayed:
+        assert tool_limits(replayed._runtime.model) == ToolLimits(7, 5000)
 
 
 async def _recorded_with(told: dict[str, Any], path: Path) -> None:
-    async with Agent(_Limited(["hi"]), wrappers=[Recorder(path)]) as recorded:
+    async with Agent(_Limited(["hi"]), options=RunOptions(wrappers=[Recorder(path)])) as recorded:
         assert await recorded.ask("hello") == "hi"
     first, rest = path.read_text().split("\n", 1)
     start = {key: value for key, value in json.loads(first).items() if key != "tool_limits"}
@@ -152,8 +152,8 @@ async def _recorded_with(told: dict[str, Any], path: Path) -> None:
 async def test_a_recording_without_limits_knows_none(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
     await _recorded_with({}, path)
-    async with Agent(wrappers=[Replay(path)]) as replayed:
-        assert tool_limits(replayed.model) == ToolLimits()
+    async with Agent(options=RunOptions(wrappers=[Replay(path)])) as replayed:
+        assert tool_limits(replayed._runtime.model) == ToolLimits()
         assert await replayed.ask("hello") == "hi"
 
 
@@ -162,4 +162,4 @@ async def test_limits_that_are_none_are_told_with_their_line(told: dict[str, Any
     path = tmp_path / "run.jsonl"
     await _recorded_with(told, path)
     with pytest.raises(ConfigError, match=r"run\.jsonl:1: not a line of a recording .*tool_limits"):
-        await Agent(wrappers=[Replay(path)]).__aenter__()
+        await Agent(options=RunOptions(wrappers=[Replay(path)])).__aenter__()

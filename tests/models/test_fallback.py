@@ -187,7 +187,7 @@ async def test_an_agents_chain_goes_on_with_the_tools_that_were_found() -> None:
 
     async with Agent([first, second], tools=[double], with_tool_search_mode=True, on_event=events.append) as agent:
         assert await agent.ask("Twice four?") == "8"
-        assert agent.model.name == "first:m, second:m"
+        assert agent._runtime.model.name == "first:m, second:m"
     assert [tool.name for tool in second.requests[0].tools] == ["search_tools", "add_tool", "double"]
     assert second.requests[0].messages == first.requests[1].messages
     assert [event.text for event in events if isinstance(event, Notice)] == [str(DOWN), "second:m answers instead"]

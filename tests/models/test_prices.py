@@ -74,7 +74,7 @@ async def test_an_agent_reports_tokens_money_and_definitions() -> None:
     assert [event.dollars for event in received] == pytest.approx([each, each])
     assert spent.dollars == pytest.approx(2 * each)
     assert spent.cost_known
-    assert spent.usage == agent.usage == Usage(12_000, 200, 6_000, 4_000, 2)
+    assert spent.usage == agent.spent.usage == Usage(12_000, 200, 6_000, 4_000, 2)
     sent = [event for event in events if isinstance(event, RequestSent)]
     assert spent.definition_tokens == sum(event.offered_tokens for event in sent) > 0
     assert spent.definition_tokens + spent.saved_tokens == 2 * sent[0].known_tokens

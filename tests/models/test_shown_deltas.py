@@ -10,7 +10,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from mcpagent import Agent, Recorder, Replay
+from mcpagent import Agent, Recorder, Replay, RunOptions
 from mcpagent.errors import ModelError
 from mcpagent.events import AnswerRestarted, Event, Notice, TextDelta, ThinkingDelta
 from mcpagent.messages import user_message
@@ -122,9 +122,9 @@ async def test_a_thought_of_chat_completions_too() -> None:
 async def test_a_recording_holds_the_answer_that_counts(tmp_path: Path) -> None:
     path = tmp_path / "talk.jsonl"
     played = PlayedProvider(broken(THOUGHT), anthropic_stream(THOUGHT, text_block("Hello.")))
-    async with Agent(claude(played), wrappers=[Recorder(path)]) as agent:
+    async with Agent(claude(played), options=RunOptions(wrappers=[Recorder(path)])) as agent:
         assert await agent.ask("hello") == "Hello."
     events: list[Event] = []
-    async with Agent("offline", wrappers=[Replay(path)], on_event=events.append) as agent:
+    async with Agent("offline", options=RunOptions(wrappers=[Replay(path)]), on_event=events.append) as agent:
         assert await agent.ask("hello") == "Hello."
     assert "".join(event.text for event in events if isinstance(event, ThinkingDelta)) == "Hm."

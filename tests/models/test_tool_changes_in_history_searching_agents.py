@@ -55,8 +55,8 @@ async def test_what_the_provider_found_is_discovered_and_stays_so(name: str) -> 
             for tool in ("weather_0", "stocks_1", "weather_0"):
                 assert await agent.ask(f"Use {tool}") == f"Used {tool}."
             assert set(agent.discovered_tools) >= {"weather_0", "stocks_1"}
-            assert "search_tools" not in agent.system
-            assert "functions, 60 tools" in agent.system
+            assert "search_tools" not in agent._runtime.own_session.system
+            assert "functions, 60 tools" in agent._runtime.own_session.system
         await model.aclose()
     log = simulator.log
     assert log.refused == []
@@ -136,7 +136,7 @@ async def test_where_the_provider_cannot_search_there_is_one_warning_and_our_sea
     async with Agent(model, tools=catalogue(40), tool_search=search, on_event=events.append) as agent:
         agent.new_conversation()
         assert [tool.name for tool in agent.offered_tools()] == ["search_tools", "add_tool"]
-        assert "search_tools" in agent.system
+        assert "search_tools" in agent._runtime.own_session.system
     assert [event for event in events if isinstance(event, Notice)] == [
         Notice(f'tool search: {why}; mcpagent searches instead (execution "local")', "warning")
     ]

@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeAlias
 
 import pytest
 
-from mcpagent import Agent, FunctionToolset
+from mcpagent import Agent, FunctionToolset, RunOptions
 from mcpagent.demo import demo_server_config
 from mcpagent.mcp.server_options import ServerOptions
 from mcpagent.messages import ToolDefinition, user_message
@@ -191,7 +191,7 @@ async def test_of_sixty_requests_no_action_is_wrong_and_one_answer_of_48_at_most
         tools=[FunctionToolset(marked(ran), read_only=True), FunctionToolset(unmarked(ran))],
         mcp_config=config,
         with_tool_search_mode=True,
-        server_options=ServerOptions(startup_seconds=None),
+        options=RunOptions(servers=ServerOptions(startup_seconds=None)),
     ) as agent:
         cases = [(prompt, says, True) for prompt, says in VALUES]
         cases += [(prompt, f"I would call `{name}`", False) for prompt, name in ORDERS]

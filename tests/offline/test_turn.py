@@ -772,7 +772,7 @@ def test_what_is_told_of_results_is_no_question_and_a_summary_says_what_was_done
 
 
 async def test_in_code_mode_it_says_that_rules_write_no_programs() -> None:
-    async with Agent("offline", with_code_mode=True) as agent:
+    async with Agent("offline", code_mode=True) as agent:
         told = await agent.ask("how many are there?")
     assert "leave out --code, or take a real model" in told
     assert not agent.messages[-1].tool_calls

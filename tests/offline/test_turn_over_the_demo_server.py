@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeAlias
 
 import pytest
 
-from mcpagent import Agent, function_tool
+from mcpagent import Agent, RunOptions, function_tool
 from mcpagent.demo import demo_server_config
 from mcpagent.mcp.server_options import ServerOptions
 from mcpagent.messages import ToolDefinition
@@ -113,7 +113,7 @@ async def office_and_agent(tmp_path_factory: pytest.TempPathFactory) -> AsyncIte
         tools=[*office.functions(), *office.tools()],
         mcp_config=config,
         with_tool_search_mode=True,
-        server_options=ServerOptions(startup_seconds=None),
+        options=RunOptions(servers=ServerOptions(startup_seconds=None)),
     ) as agent:
         yield office, agent
 
@@ -246,7 +246,7 @@ CONCIERGE: list[tuple[str, list[str], str]] = [
 async def test_the_shipped_concierge_asks_the_member_that_fits() -> None:
     """Each question to the right specialist, and the stand-in says once what it is."""
     folder = Path(__file__).resolve().parents[3] / "examples" / "cards"
-    async with Agent.from_card(folder, server_options=ServerOptions(startup_seconds=None)) as agent:
+    async with Agent.from_card(folder, options=RunOptions(servers=ServerOptions(startup_seconds=None))) as agent:
         for question, members, says in CONCIERGE:
             session = agent.session()
             said = await session.ask(question)

@@ -277,12 +277,12 @@ async def test_calls_that_wait_after_a_misfit_are_no_misfit() -> None:
 
 async def test_a_replay_gives_the_same_and_parts_where_another_form_is_wanted(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
-    async with Agent(ScriptedModel([BAD, GOOD]), wrappers=[Recorder(path)]) as agent:
+    async with Agent(ScriptedModel([BAD, GOOD]), options=RunOptions(wrappers=[Recorder(path)])) as agent:
         assert await agent.ask("Where?", output_type=City) == ROME
-    async with Agent(wrappers=[Replay(path)]) as agent:
+    async with Agent(options=RunOptions(wrappers=[Replay(path)])) as agent:
         assert await agent.ask("Where?", output_type=City) == ROME
     for other in (Trip, None):
-        async with Agent(wrappers=[Replay(path)]) as agent:
+        async with Agent(options=RunOptions(wrappers=[Replay(path)])) as agent:
             with pytest.raises(RecordingError, match=r"another form of the answer \(output_type\)"):
                 await agent.ask("Where?", output_type=other)
 

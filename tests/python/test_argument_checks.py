@@ -34,11 +34,11 @@ from mcpagent import (
     renamed,
     wrapped,
 )
+from mcpagent.definition import RunOptions
 from mcpagent.errors import ConfigError, InputError, McpAgentError
 from mcpagent.messages import user_message
 from mcpagent.models.scripted import ScriptedModel
 from mcpagent.recording import Recorder
-from mcpagent.run import RunOptions
 from mcpagent.tools import Run, Toolset
 from mcpagent.toolsets.approval_policy import ApprovalPolicy
 from mcpagent.toolsets.functions import FunctionToolset, function_tool
@@ -69,32 +69,44 @@ MAKING: dict[str, tuple[Callable[[], object], str]] = {
     "approval=None": (lambda: agent(approval=None), "approval: .* got None"),
     "policy": (lambda: ApprovalPolicy(given("x")), "approval: .* got str 'x'"),
     "decide=5": (lambda: ApprovalPolicy(decide=given(5)), "ApprovalPolicy.decide: expected a function or None"),
-    "on_event=5": (lambda: agent(on_event=5), "on_event: expected a function, got int 5"),
-    "wrappers=Recorder": (lambda: agent(wrappers=Recorder("x")), r"wrappers: expected list of wrappers"),
-    "wrappers=[5]": (lambda: agent(wrappers=[5]), "wrappers: expected functions, .* got int 5"),
-    "wrappers=[class]": (lambda: agent(wrappers=[Recorder]), "wrappers: .* got the class Recorder"),
-    "wrappers give None": (lambda: agent(wrappers=[lambda _: None]), "wrappers: expected a Definition .* got None"),
+    "on_event=5": (lambda: agent(on_event=5), "Agent: on_event: expected a function or None, got int 5"),
+    "wrappers=Recorder": (
+        lambda: agent(options=RunOptions(wrappers=given(Recorder("x")))),
+        r"RunOptions\.wrappers: expected a list, got Recorder",
+    ),
+    "wrappers=[5]": (
+        lambda: agent(options=RunOptions(wrappers=given([5]))),
+        r"wrappers\[0\]: expected a function, got int 5",
+    ),
+    "wrappers=[class]": (
+        lambda: agent(options=RunOptions(wrappers=given([Recorder]))),
+        r"wrappers\[0\]: expected a function, got the class Recorder",
+    ),
+    "wrappers give None": (
+        lambda: agent(options=RunOptions(wrappers=given([lambda _: None]))),
+        "wrappers: expected a Definition .* got None",
+    ),
     "tools=None": (lambda: agent(tools=None), "tools: expected list of functions.* got None"),
     "tools=[[5]]": (lambda: agent(tools=[[5]]), "tools: expected functions and tools, got int"),
     "tools=[class]": (lambda: agent(tools=[FunctionToolset]), "tools: expected toolsets"),
     "function_tool(5)": (lambda: function_tool(given(5)), "tools: expected functions"),
     "mcp_config=5": (lambda: agent(mcp_config=5), "mcp_config: expected a file, a dict, .* got int 5"),
     "mcp_config=[5]": (lambda: agent(mcp_config=[5]), "mcp_config: .* got list"),
-    "mode=1": (lambda: agent(with_tool_search_mode=5), "with_tool_search_mode: expected True, False"),
+    "mode=1": (lambda: agent(with_tool_search_mode=5), "with_tool_search_mode: expected True or False"),
     "timeout=None": (lambda: RunOptions(tool_timeout_seconds=given(None)), "tool_timeout_seconds: .* got None"),
     "timeout='x'": (lambda: RunOptions(tool_timeout_seconds=given("x")), "tool_timeout_seconds: .* got str 'x'"),
     "timeout=-1": (lambda: RunOptions(tool_timeout_seconds=-1), "tool_timeout_seconds: .* got -1"),
-    "timeout=nan": (lambda: RunOptions(tool_timeout_seconds=NAN), "tool_timeout_seconds: .* got nan"),
+    "timeout=nan": (lambda: RunOptions(tool_timeout_seconds=NAN), "tool_timeout_seconds: .* got float nan"),
     "turns=True": (lambda: RunOptions(limits=Limits(turns=True)), "Limits.turns: .* got True"),
     "turns=2.0": (lambda: RunOptions(limits=Limits(turns=given(2.0))), "Limits.turns: .* got float 2.0"),
     "tokens=True": (lambda: RunOptions(limits=Limits(tokens=True)), "Limits.tokens: .* got True"),
     "settings={}": (lambda: RunOptions(settings=given({})), "settings: expected ModelSettings"),
     "selected_tools=[1]": (
-        lambda: agent(server_options=ServerOptions(selected_tools=[given(1)])),
+        lambda: agent(options=RunOptions(servers=ServerOptions(selected_tools=[given(1)]))),
         "selected_tools: expected a list of names",
     ),
     "selected_tools='a:b'": (
-        lambda: agent(server_options=ServerOptions(selected_tools="a:b")),
+        lambda: agent(options=RunOptions(servers=ServerOptions(selected_tools="a:b"))),
         r"selected_tools: .* write \['a:b'\]",
     ),
     "startup='x'": (lambda: ServerOptions(startup_seconds=given("x")), "startup_seconds: .* got str 'x'"),
@@ -140,7 +152,10 @@ ASKING: dict[str, tuple[Callable[[Agent], Any], str]] = {
     "ask([Text(5)])": (lambda agent: agent.ask([Text(given(5))]), "prompt: Text: expected text, got int 5"),
     "ask([Image(b'')])": (lambda agent: agent.ask([Image("image/png", given(b""))]), "prompt: Image: .* got bytes"),
     "ask([Image(5)])": (lambda agent: agent.ask([Image(given(5), "")]), "prompt: Image: expected a media type"),
-    "complete(None)": (lambda agent: agent.complete(given(None)), "complete: expected a ModelRequest, got None"),
+    "complete(None)": (
+        lambda agent: agent._runtime.complete(given(None)),
+        "complete: expected a ModelRequest, got None",
+    ),
     "tool_context={}": (lambda agent: agent.ask("x", tool_context=given({})), "tool_context: expected"),
     "tool_context=dict": (lambda agent: agent.ask("x", tool_context=given({"a": 1})), "tool_context: expected ToolCon"),
     "session tool_context": (lambda agent: agent.session(tool_context=given({"a": 1})), "tool_context: expected"),
@@ -153,8 +168,14 @@ ASKING: dict[str, tuple[Callable[[Agent], Any], str]] = {
         "messages: expected a list .* got None",
     ),
     "resume(None)": (lambda agent: agent.resume(given(None)), "resume: expected a list of CallAnswer.*, got NoneType"),
-    "rewind('x')": (lambda agent: agent.rewind(given("x")), "rewind: expected a number of messages, got str 'x'"),
-    "rewind(0.0)": (lambda agent: agent.rewind(given(0.5)), "rewind: expected a number of messages"),
+    "rewind('x')": (
+        lambda agent: agent._runtime.own_session.rewind(given("x")),
+        "rewind: expected a number of messages, got str 'x'",
+    ),
+    "rewind(0.0)": (
+        lambda agent: agent._runtime.own_session.rewind(given(0.5)),
+        "rewind: expected a number of messages",
+    ),
     "search(None)": (lambda agent: agent.search(given(None)), "search: expected a query as text, got None"),
     "search('x', 'y')": (lambda agent: agent.search("x", given("y")), "limit: expected a number of tools"),
 }

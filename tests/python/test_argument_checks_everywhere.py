@@ -45,6 +45,8 @@ from mcpagent.mcp.handlers import Handlers
 from mcpagent.mcp.lists.list_cache import ListCache
 from mcpagent.mcp.lists.pins import PinStore
 from mcpagent.models import AnthropicModel, FallbackModel, OpenAIChatModel, OpenAIResponsesModel, resolve_model
+from mcpagent.runtime.agent_runtime import AgentRuntime
+from mcpagent.session import Session
 from mcpagent.toolsets import composition
 from mcpagent.toolsets.functions import function_tool
 from tests.tables import each_row
@@ -101,6 +103,10 @@ def method(name: str) -> Callable[..., Any]:
     return lambda **arguments: started(lambda agent: getattr(agent, name)(**arguments))
 
 
+def of_runtime(name: str) -> Callable[..., Any]:
+    return lambda **arguments: started(lambda agent: getattr(agent._runtime, name)(**arguments))
+
+
 def of_session(name: str) -> Callable[..., Any]:
     return lambda **arguments: started(lambda agent: getattr(agent.session(), name)(**arguments))
 
@@ -121,7 +127,7 @@ CALLS: dict[str, tuple[Callable[..., Any], Any, dict[str, Any]]] = {
     "Agent.from_card": (Agent.from_card, Agent.from_card, {"card": AgentCard("me")}),
     "Agent.to_card": (method("to_card"), Agent.to_card, {}),
     "Agent.as_tool": (method("as_tool"), Agent.as_tool, {"name": "me", "description": "Helps."}),
-    "Agent.subscribe": (method("subscribe"), Agent.subscribe, {"listener": print}),
+    "AgentRuntime.subscribe": (of_runtime("subscribe"), AgentRuntime.subscribe, {"listener": print}),
     "Agent.session": (method("session"), Agent.session, {}),
     "Agent.ask": (method("ask"), Agent.ask, {"prompt": "hello"}),
     "Agent.run": (method("run"), Agent.run, {"prompt": "hello"}),
@@ -131,14 +137,12 @@ CALLS: dict[str, tuple[Callable[..., Any], Any, dict[str, Any]]] = {
         Agent.ask_with_history,
         {"messages": [Message("user", (Text("hello"),))]},
     ),
-    "Agent.complete": (method("complete"), Agent.complete, {}),
+    "AgentRuntime.complete": (of_runtime("complete"), AgentRuntime.complete, {}),
     "Agent.search": (method("search"), Agent.search, {"query": "add"}),
-    "Agent.rewind": (method("rewind"), Agent.rewind, {}),
     "Agent.use_model": (method("use_model"), Agent.use_model, {}),
     "Sessions": (Sessions, Sessions, {}),
     "Session.ask": (of_session("ask"), Agent.ask, {"prompt": "hello"}),
-    "Session.rewind": (of_session("rewind"), Agent.rewind, {}),
-    "Session.search": (of_session("search"), Agent.search, {"query": "add"}),
+    "Session.rewind": (of_session("rewind"), Session.rewind, {}),
     "ApprovalPolicy": (ApprovalPolicy, ApprovalPolicy, {}),
     "McpServer": (McpServer, McpServer, {"name": "files", "command": "x"}),
     "ServerOptions": (ServerOptions, ServerOptions, {}),
@@ -216,9 +220,8 @@ TAKEN: Mapping[str, str] = {
     "combined": "sources=[]",
     "Agent": (
         "model=None x; mcp_config=None x [] {}; instructions=x; with_tool_search_mode=True; "
-        "with_code_mode=True; code_mode=None; "
-        "tool_search=None; pre_discovered_tools=[]; tools=[]; server_options=None; options=None; "
-        "approval=True; on_event=None; wrappers=[]; sessions=None"
+        "code_mode=True; tool_search=None True; pre_discovered_tools=[]; tools=[]; options=None; "
+        "approval=True; on_event=None; sessions=None"
     ),
     "Agent.to_card": "name=x",
     "Agent.as_tool": (
@@ -231,7 +234,6 @@ TAKEN: Mapping[str, str] = {
     "Agent.stream": "prompt=x; output_type=None {} class; tool_context=None; limits=None",
     "Agent.search": "query=x; limit=None 5",
     "Session.ask": "prompt=x; output_type=None; tool_context=None; limits=None",
-    "Session.search": "query=x; limit=None 5",
     "Sessions": "where=None x; secrets=[]",
     "ApprovalPolicy": "required=True; decide=None",
     "McpServer": (
@@ -252,7 +254,7 @@ TAKEN: Mapping[str, str] = {
     "Handlers": "elicit=None; sample=None; visit=None; roots=[]",
     "ListCache": "max_age_seconds=5; stale_seconds=5",
     "Limits": "turns=None 5; tool_calls=None 5; tokens=None 5; dollars=None 5; seconds=None 5",
-    "RunOptions": "tool_timeout_seconds=5; large_result_tokens=None 5; compaction=None",
+    "RunOptions": "tool_timeout_seconds=5; large_result_tokens=None 5; compaction=None; wrappers=[]",
     "Compaction": "window_tokens=None",
     "ModelSettings": "max_output_tokens=None 5; temperature=None; extra={}; thinking=None; top_p=None; seed=None 5; "
     "tool_choice=None x; parallel_tool_calls=None True; service_tier=None x; cache_ttl=None; prompt_cache_key=None x; "
@@ -322,7 +324,6 @@ UNTOLD: Mapping[str, str] = {
     "load_servers source x": "not found",
     "load_servers source {}": "mcpServers",
     "load_servers source [None]": "ServerConfig values",
-    "Agent.rewind length 5": "0 messages",
     "Session.rewind length 5": "0 messages",
     "ToolContext.register client_writable []": "both expose",
     "ToolContext.load_namespace data {}": "both expose",

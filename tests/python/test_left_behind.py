@@ -90,7 +90,7 @@ async def test_the_seconds_of_a_session_end_it_all_the_same() -> None:
         assert [item.error for item in results(session.messages)] == ["cancelled"]
         assert notices(events) == [LEFT]
         assert not stubborn.over.is_set()
-        session.limits = Limits()
+        session._runtime.limits = Limits()
         assert await session.ask("and now?") == "still here"
 
 

@@ -260,12 +260,12 @@ async def streams(agent: Agent) -> None:
 
 
 async def rewinds(agent: Agent) -> None:
-    agent.rewind(0)
+    agent._runtime.own_session.rewind(0)
     assert agent.messages == ()
 
 
 async def rewinds_nothing(agent: Agent) -> None:
-    agent.rewind(len(agent.messages))
+    agent._runtime.own_session.rewind(len(agent.messages))
 
 
 async def changes_the_model(agent: Agent) -> None:
@@ -312,7 +312,7 @@ async def leaves_it_free(way: Way, moment: str, then: Callable[[Agent], Awaitabl
         await then(agent)
         assert await agent.ask("once more") == "free"
         assert "answering" not in repr(agent.session())
-        assert not agent._subscribers  # nobody would see it, but it would grow with every stream
+        assert not agent._runtime._subscribers  # nobody would see it, but it would grow with every stream
         calls = [call.id for message in agent.messages for call in message.tool_calls]
         assert [result.call_id for message in agent.messages for result in message.tool_results] == calls
         del stream
@@ -344,11 +344,11 @@ def test_a_stream_that_its_loop_does_not_outlive_leaves_the_session_free(moment:
         loop = asyncio.new_event_loop()
         stream = loop.run_until_complete(begin())
         loop.close()
-    session = scene.agent._current
+    session = scene.agent._runtime.own_session
     del stream
     gc.collect()
     assert not session.is_answering
-    assert not scene.agent._subscribers
+    assert not scene.agent._runtime._subscribers
     asyncio.run(go_on())
 
 

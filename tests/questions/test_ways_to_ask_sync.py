@@ -130,7 +130,7 @@ async def test_a_notebook_may_use_everything_after_ask_sync() -> None:
             assert await session.resume([call.approve() for call in pending]) != ""
             assert session.messages[-2].tool_results[0].text == "waited"
             request = ModelRequest(system="", messages=(user_message("four"),), tools=())
-            assert (await agent.complete(request)).message.text == "1: four"
+            assert (await agent._runtime.complete(request)).message.text == "1: four"
             assert (await agent.ask_with_history([{"role": "user", "content": "five"}]))[0] == "1: five"
             assert (await agent.search("wait")).found == 1
             await agent.use_model(ScriptedModel([echo]))

@@ -25,6 +25,7 @@ from mcpagent import (
     RecordingError,
     Replay,
     RunContext,
+    RunOptions,
     ToolSearch,
     dynamic,
     filtered,
@@ -110,15 +111,17 @@ async def test_a_replay_is_the_run_again_without_a_model_or_a_server(tmp_path: P
     path = tmp_path / "run.jsonl"
     script = ScriptedModel(SCRIPT)
     questions = ["how warm is it in Rome?", "sure?"]
-    recorded = Agent(script, mcp_config=servers(), with_tool_search_mode=True, wrappers=[Recorder(path)])
+    recorded = Agent(
+        script, mcp_config=servers(), with_tool_search_mode=True, options=RunOptions(wrappers=[Recorder(path)])
+    )
     then = await events_of(recorded, questions)
     # The configuration would start nothing that exists, and the provider has no key.
     nowhere = {"mcpServers": {"small": {"command": str(tmp_path / "missing")}}}
-    replayed = Agent("anthropic:claude-sonnet-5-5", mcp_config=nowhere, wrappers=[Replay(path)])
+    replayed = Agent("anthropic:claude-sonnet-5-5", mcp_config=nowhere, options=RunOptions(wrappers=[Replay(path)]))
     now = await events_of(replayed, questions)
     assert told(now) == told(then)
     assert [type(event) for event in now if not isinstance(event, ToolCallFinished)] != []
-    assert replayed.model.name == "scripted:test"
+    assert replayed._runtime.model.name == "scripted:test"
     assert replayed.servers["small"].state == "ready"
     assert [message.text for message in replayed.messages] == [message.text for message in recorded.messages]
     assert Replay(path).questions == tuple(questions)
@@ -128,9 +131,11 @@ async def test_a_search_finds_what_it_found_whatever_ranks_today(tmp_path: Path)
     path = tmp_path / "run.jsonl"
     odd = ToolSearch(strategy=lambda _query, _tools: ["fail_always"])
     script: list[Reply] = [ToolCall("", "search_tools", {"query": "weather"}), "found"]
-    recorded = Agent(ScriptedModel(script), mcp_config=servers(), tool_search=odd, wrappers=[Recorder(path)])
+    recorded = Agent(
+        ScriptedModel(script), mcp_config=servers(), tool_search=odd, options=RunOptions(wrappers=[Recorder(path)])
+    )
     then = await events_of(recorded, ["weather?"])
-    now = await events_of(Agent(wrappers=[Replay(path)]), ["weather?"])
+    now = await events_of(Agent(options=RunOptions(wrappers=[Replay(path)])), ["weather?"])
     searched = [event.matches for event in (*then, *now) if isinstance(event, ToolsSearched)]
     assert searched == [("fail_always",)] * 2
     assert told(now) == told(then)
@@ -138,8 +143,10 @@ async def test_a_search_finds_what_it_found_whatever_ranks_today(tmp_path: Path)
 
 async def test_pieces_thoughts_tokens_and_money_come_again(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
-    then = await events_of(Agent(Talker("1", "8 deg", "rees", thinks="hm"), wrappers=[Recorder(path)]), ["how warm?"])
-    agent = Agent(wrappers=[Replay(path)])
+    then = await events_of(
+        Agent(Talker("1", "8 deg", "rees", thinks="hm"), options=RunOptions(wrappers=[Recorder(path)])), ["how warm?"]
+    )
+    agent = Agent(options=RunOptions(wrappers=[Replay(path)]))
     now = await events_of(agent, ["how warm?"])
     assert told(now) == told(then) == ["hm", "1", "8 deg", "rees"]
     assert (agent.spent.usage.input_tokens, agent.spent.dollars) == (10, 0.25)
@@ -157,10 +164,15 @@ async def test_a_run_that_differs_says_where_they_part(
     question: str, changes: dict[str, Any], said: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "run.jsonl"
-    recorded = Agent(ScriptedModel(["18"]), mcp_config=servers(), with_tool_search_mode=True, wrappers=[Recorder(path)])
+    recorded = Agent(
+        ScriptedModel(["18"]),
+        mcp_config=servers(),
+        with_tool_search_mode=True,
+        options=RunOptions(wrappers=[Recorder(path)]),
+    )
     await events_of(recorded, ["how warm?"])
     with pytest.raises(RecordingError) as caught:
-        await events_of(Agent(wrappers=[Replay(path)], **changes), [question])
+        await events_of(Agent(options=RunOptions(wrappers=[Replay(path)]), **changes), [question])
     assert said in str(caught.value)
     assert str(path) in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -168,9 +180,9 @@ async def test_a_run_that_differs_says_where_they_part(
 
 async def test_one_question_more_than_was_recorded_is_told(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
-    await events_of(Agent(ScriptedModel(["18"]), wrappers=[Recorder(path)]), ["how warm?"])
+    await events_of(Agent(ScriptedModel(["18"]), options=RunOptions(wrappers=[Recorder(path)])), ["how warm?"])
     with pytest.raises(RecordingError, match="the recording ends here"):
-        await events_of(Agent(wrappers=[Replay(path)]), ["how warm?", "and now?"])
+        await events_of(Agent(options=RunOptions(wrappers=[Replay(path)])), ["how warm?", "and now?"])
 
 
 async def test_no_secret_is_in_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,22 +194,28 @@ async def test_no_secret_is_in_the_file(tmp_path: Path, monkeypatch: pytest.Monk
             "values-of-variables-too, and given, and postgres://me:opensesame@db/x",
         ]
     )
-    agent = Agent(script, mcp_config=servers(TOKEN=SECRET), wrappers=[Recorder(path, secrets=["and given"])])
+    agent = Agent(
+        script, mcp_config=servers(TOKEN=SECRET), options=RunOptions(wrappers=[Recorder(path, secrets=["and given"])])
+    )
     await events_of(agent, [f"use {SHAPED}"])
     text = path.read_text("utf-8")
     for secret in (SECRET, SHAPED, "values-of-variables-too", "and given", "opensesame"):
         assert secret not in text
     assert text.count("[redacted]") > 5
     # It can still be replayed, with the secrets in the question or without.
-    await events_of(Agent(wrappers=[Replay(path)]), [f"use {SHAPED}"])
-    await events_of(Agent(wrappers=[Replay(path)]), ["use [redacted]"])
+    await events_of(Agent(options=RunOptions(wrappers=[Replay(path)])), [f"use {SHAPED}"])
+    await events_of(Agent(options=RunOptions(wrappers=[Replay(path)])), ["use [redacted]"])
 
 
 async def test_a_secret_that_came_in_pieces_is_no_less_one(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
-    await events_of(Agent(Talker("the key is sk-ant-api", SHAPED[10:], "."), wrappers=[Recorder(path)]), ["?"])
+    await events_of(
+        Agent(Talker("the key is sk-ant-api", SHAPED[10:], "."), options=RunOptions(wrappers=[Recorder(path)])), ["?"]
+    )
     assert SHAPED[12:] not in path.read_text("utf-8")
-    assert told(await events_of(Agent(wrappers=[Replay(path)]), ["?"])) == ["the key is [redacted]."]
+    assert told(await events_of(Agent(options=RunOptions(wrappers=[Replay(path)])), ["?"])) == [
+        "the key is [redacted]."
+    ]
 
 
 async def test_the_file_is_its_users_own_and_written_as_it_happens(tmp_path: Path) -> None:
@@ -210,7 +228,7 @@ async def test_the_file_is_its_users_own_and_written_as_it_happens(tmp_path: Pat
         seen.append([line["type"] for line in lines(path)])
         return "done"
 
-    await events_of(Agent(ScriptedModel([look]), wrappers=[Recorder(path)]), ["go"])
+    await events_of(Agent(ScriptedModel([look]), options=RunOptions(wrappers=[Recorder(path)])), ["go"])
     assert seen == [["start", "tools", "question", "request"]]
     assert lines(path)[0]["schema"] == "mcpagent.recording/2"
     if sys.platform != "win32":
@@ -219,14 +237,19 @@ async def test_the_file_is_its_users_own_and_written_as_it_happens(tmp_path: Pat
 
 async def test_a_run_that_was_killed_can_be_read_as_far_as_it_came(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
-    agent = Agent(ScriptedModel(SCRIPT), mcp_config=servers(), with_tool_search_mode=True, wrappers=[Recorder(path)])
+    agent = Agent(
+        ScriptedModel(SCRIPT),
+        mcp_config=servers(),
+        with_tool_search_mode=True,
+        options=RunOptions(wrappers=[Recorder(path)]),
+    )
     await events_of(agent, ["how warm?"])
     kinds = [line["type"] for line in lines(path)]
     last_response = len(kinds) - 1 - kinds[::-1].index("response")
     whole = path.read_text("utf-8").splitlines(keepends=True)
     path.write_text("".join(whole[:last_response]) + whole[last_response][:40], "utf-8")
     seen: list[Event] = []
-    async with Agent(on_event=seen.append, wrappers=[Replay(path)]) as again:
+    async with Agent(on_event=seen.append, options=RunOptions(wrappers=[Replay(path)])) as again:
         with pytest.raises(RecordingError, match="ends at request 4, which was never answered"):
             await again.ask("how warm?")
     assert "get_weather: None Rome: 18 degrees" in told(seen)
@@ -247,7 +270,7 @@ async def test_a_run_that_was_killed_can_be_read_as_far_as_it_came(tmp_path: Pat
 )
 async def test_what_is_no_recording_is_told_in_one_line(content: str, said: str, tmp_path: Path) -> None:
     good = tmp_path / "good.jsonl"
-    await events_of(Agent(ScriptedModel(["x"]), wrappers=[Recorder(good)]), ["y"])
+    await events_of(Agent(ScriptedModel(["x"]), options=RunOptions(wrappers=[Recorder(good)])), ["y"])
     path = tmp_path / "run.jsonl"
     path.write_text(content.replace("START", good.read_text("utf-8").splitlines()[0]), "utf-8")
     with pytest.raises(ConfigError) as caught:
@@ -269,7 +292,12 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run with a search, an added tool, calls and a failure."""
     path = tmp_path_factory.mktemp("recorded") / "run.jsonl"
-    agent = Agent(ScriptedModel(SCRIPT), mcp_config=servers(), tool_search=ToolSearch(), wrappers=[Recorder(path)])
+    agent = Agent(
+        ScriptedModel(SCRIPT),
+        mcp_config=servers(),
+        tool_search=ToolSearch(),
+        options=RunOptions(wrappers=[Recorder(path)]),
+    )
     asyncio.run(events_of(agent, ["how warm?"]))
     return path
 
@@ -306,7 +334,7 @@ def test_whatever_is_edited_the_replay_runs_or_says_in_one_line_why_not(
     path.write_text("\n".join(text) + "\n" * (how != "cut"), "utf-8")
     said = ""
     try:
-        asyncio.run(events_of(Agent(wrappers=[Replay(path)]), ["how warm?"]))
+        asyncio.run(events_of(Agent(options=RunOptions(wrappers=[Replay(path)])), ["how warm?"]))
     except McpAgentError as error:
         said = str(error)
     assert "\n" not in said
@@ -314,7 +342,9 @@ def test_whatever_is_edited_the_replay_runs_or_says_in_one_line_why_not(
 
 async def test_what_a_later_version_adds_is_passed_over(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
-    await events_of(Agent(ScriptedModel(["18"]), mcp_config=servers(), wrappers=[Recorder(path)]), ["how warm?"])
+    await events_of(
+        Agent(ScriptedModel(["18"]), mcp_config=servers(), options=RunOptions(wrappers=[Recorder(path)])), ["how warm?"]
+    )
     known = lines(path)
     for line in known:
         line["new_field"] = 1
@@ -322,7 +352,7 @@ async def test_what_a_later_version_adds_is_passed_over(tmp_path: Path) -> None:
             tool["new_field"] = tool["definition"]["new_field"] = 1
     known.insert(2, {"type": "new_kind"})
     path.write_text("".join(json.dumps(line) + "\n" for line in known), "utf-8")
-    assert told(await events_of(Agent(wrappers=[Replay(path)]), ["how warm?"])) == ["18"]
+    assert told(await events_of(Agent(options=RunOptions(wrappers=[Replay(path)])), ["how warm?"])) == ["18"]
 
 
 async def test_a_failure_of_the_model_comes_again(tmp_path: Path) -> None:
@@ -331,11 +361,11 @@ async def test_a_failure_of_the_model_comes_again(tmp_path: Path) -> None:
         ModelError("too busy", provider="x", status=529, retryable=True),
         ContextOverflowError("too long", provider="x"),
     ]
-    async with Agent(ScriptedModel(failures), wrappers=[Recorder(path)]) as agent:
+    async with Agent(ScriptedModel(failures), options=RunOptions(wrappers=[Recorder(path)])) as agent:
         for _ in failures:
             with pytest.raises(ModelError):
                 await agent.ask("go")
-    async with Agent(wrappers=[Replay(path)]) as agent:
+    async with Agent(options=RunOptions(wrappers=[Replay(path)])) as agent:
         with pytest.raises(ModelError, match="too busy") as caught:
             await agent.ask("go")
         assert (caught.value.status, caught.value.retryable) == (529, True)
@@ -366,8 +396,8 @@ async def test_functions_are_not_run_again_and_tools_that_join_join_again(tmp_pa
             await agent.ask(questions[1])
             return list(agent.messages)
 
-    then = await hold(Agent(ScriptedModel(script), tools=[count], wrappers=[Recorder(path)]))
-    now = await hold(Agent(tools=[count], wrappers=[Replay(path)]))
+    then = await hold(Agent(ScriptedModel(script), tools=[count], options=RunOptions(wrappers=[Recorder(path)])))
+    now = await hold(Agent(tools=[count], options=RunOptions(wrappers=[Replay(path)])))
     assert ran == ["tree"]
     assert [message.text for message in now] == [message.text for message in then]
     assert any("late" in message.text for message in now if message.role == "user")
@@ -382,8 +412,8 @@ async def test_a_new_conversation_begins_anew_in_the_replay(tmp_path: Path) -> N
             agent.new_conversation()
             return [first, await agent.ask("two")]
 
-    assert await hold(Agent(ScriptedModel(["1", "2"]), wrappers=[Recorder(path)])) == ["1", "2"]
-    assert await hold(Agent(wrappers=[Replay(path)])) == ["1", "2"]
+    assert await hold(Agent(ScriptedModel(["1", "2"]), options=RunOptions(wrappers=[Recorder(path)]))) == ["1", "2"]
+    assert await hold(Agent(options=RunOptions(wrappers=[Replay(path)]))) == ["1", "2"]
 
 
 async def test_runs_that_come_in_another_order_get_the_answers_that_were_recorded_for_them(tmp_path: Path) -> None:
@@ -400,9 +430,11 @@ async def test_runs_that_come_in_another_order_get_the_answers_that_were_recorde
             return last.tool_results[-1].text
         return ToolCall("same", "double", {"number": int(last.text)})
 
-    async with Agent(ScriptedModel([reply] * 6), tools=[double], wrappers=[Recorder(path)]) as agent:
+    async with Agent(
+        ScriptedModel([reply] * 6), tools=[double], options=RunOptions(wrappers=[Recorder(path)])
+    ) as agent:
         assert [await agent.session().ask(str(number)) for number in (1, 2, 3)] == ["2", "4", "6"]
-    async with Agent(wrappers=[Replay(path)]) as agent:
+    async with Agent(options=RunOptions(wrappers=[Replay(path)])) as agent:
         assert [await agent.session().ask(str(number)) for number in (3, 1, 2)] == ["6", "2", "4"]
 
 
@@ -414,11 +446,13 @@ async def test_a_call_that_was_recorded_with_other_arguments_has_an_unknown_outc
         """Count the letters of a word."""
         return len(word)
 
-    await events_of(Agent(ScriptedModel(script), tools=[count], wrappers=[Recorder(path)]), ["count"])
+    await events_of(
+        Agent(ScriptedModel(script), tools=[count], options=RunOptions(wrappers=[Recorder(path)])), ["count"]
+    )
     edited = [line | {"digest": "of others"} if line["type"] == "call" else line for line in lines(path)]
     path.write_text("".join(json.dumps(line) + "\n" for line in edited), "utf-8")
     seen: list[Event] = []
-    async with Agent(wrappers=[Replay(path)], on_event=seen.append) as agent:
+    async with Agent(options=RunOptions(wrappers=[Replay(path)]), on_event=seen.append) as agent:
         with pytest.raises(RecordingError, match="at request 2: another message 3"):
             await agent.ask("count")
     assert "its outcome is unknown" in told(seen)[0]
@@ -437,8 +471,11 @@ async def test_calls_that_waited_wait_again(tmp_path: Path) -> None:
                 await agent.ask("look!")
             return await agent.resume([caught.value.requests[0].result("a tree")])
 
-    assert await hold(Agent(ScriptedModel(script), tools=[outside], wrappers=[Recorder(path)])) == "seen"
-    assert await hold(Agent(wrappers=[Replay(path)])) == "seen"
+    assert (
+        await hold(Agent(ScriptedModel(script), tools=[outside], options=RunOptions(wrappers=[Recorder(path)])))
+        == "seen"
+    )
+    assert await hold(Agent(options=RunOptions(wrappers=[Replay(path)]))) == "seen"
 
 
 async def _never(_arguments: dict[str, Any]) -> Any:
@@ -471,7 +508,9 @@ anyio.run(main)
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no device that is always full here")
 async def test_a_full_disk_ends_the_recording_and_not_the_run(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "mcpagent"):
-        events = await events_of(Agent(ScriptedModel(["18"]), wrappers=[Recorder("/dev/full")]), ["how warm?"])
+        events = await events_of(
+            Agent(ScriptedModel(["18"]), options=RunOptions(wrappers=[Recorder("/dev/full")])), ["how warm?"]
+        )
     assert told(events) == ["18"]
     assert "recording /dev/full ends here" in caplog.text
     [notice] = [event for event in events if isinstance(event, Notice)]
@@ -480,13 +519,16 @@ async def test_a_full_disk_ends_the_recording_and_not_the_run(caplog: pytest.Log
 
 async def test_a_file_that_cannot_be_written_is_told_before_anything_starts(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"recording .*missing/run\.jsonl: cannot be written: No such file"):
-        await events_of(Agent(ScriptedModel(["x"]), wrappers=[Recorder(tmp_path / "missing" / "run.jsonl")]), ["y"])
+        await events_of(
+            Agent(ScriptedModel(["x"]), options=RunOptions(wrappers=[Recorder(tmp_path / "missing" / "run.jsonl")])),
+            ["y"],
+        )
 
 
 async def test_an_agent_that_does_not_start_begins_no_recording(tmp_path: Path) -> None:
     """It would stay open, and locked, for as long as something remembers the agent."""
     path = tmp_path / "run.jsonl"
-    agent = Agent(ScriptedModel(["x"]), wrappers=[Recorder(path), Recorder(tmp_path)])
+    agent = Agent(ScriptedModel(["x"]), options=RunOptions(wrappers=[Recorder(path), Recorder(tmp_path)]))
     with pytest.raises(ConfigError, match="cannot be written: Is a directory"):
         await agent.__aenter__()
     assert not path.exists()
@@ -560,12 +602,11 @@ async def test_progress_comes_again(tmp_path: Path) -> None:
         ScriptedModel([ToolCall("", "index", {}), "ok"]),
         mcp_config=config,
         on_event=seen.append,
-        server_options=ServerOptions(startup_seconds=None),
-        wrappers=[Recorder(path)],
+        options=RunOptions(servers=ServerOptions(startup_seconds=None), wrappers=[Recorder(path)]),
     )
     await events_of(agent, ["index it"])
     again: list[Event] = []
-    await events_of(Agent(on_event=again.append, wrappers=[Replay(path)]), ["index it"])
+    await events_of(Agent(on_event=again.append, options=RunOptions(wrappers=[Replay(path)])), ["index it"])
     progress = [event for event in seen if isinstance(event, ToolProgress)]
     assert progress == [ToolProgress("p", "index", 1.0, 2.0, "half")]
     assert [event for event in again if isinstance(event, ToolProgress)] == progress
@@ -607,7 +648,7 @@ async def test_a_tool_offered_from_the_start_and_removed_is_so_again(tmp_path: P
         tools = [function_tool(make_tool(name)) for name in ("first", "second", "third")]
         search = ToolSearch(extra_tools=("remove_tool",))
         options: dict[str, Any] = {"tools": tools, "tool_search": search, "pre_discovered_tools": ["first"]}
-        async with Agent(model, wrappers=[recording], **options) as agent:
+        async with Agent(model, options=RunOptions(wrappers=[recording]), **options) as agent:
             assert [await agent.ask(question) for question in ("x", "y")] == ["done", "again"]
             return [replace(message, parts=()) for message in agent.messages]
 
@@ -629,15 +670,20 @@ def make_tool(name: str) -> Any:
 async def test_a_replay_is_recorded_whichever_comes_first(first: str, tmp_path: Path) -> None:
     then, now = tmp_path / "then.jsonl", tmp_path / "now.jsonl"
     script = ScriptedModel(SCRIPT)
-    await events_of(Agent(script, mcp_config=servers(), with_tool_search_mode=True, wrappers=[Recorder(then)]), ["?"])
+    await events_of(
+        Agent(script, mcp_config=servers(), with_tool_search_mode=True, options=RunOptions(wrappers=[Recorder(then)])),
+        ["?"],
+    )
     wrappers: list[Wrapper] = [Recorder(now), Replay(then)]
-    await events_of(Agent(wrappers=wrappers if first == "recorder" else wrappers[::-1]), ["?"])
+    await events_of(Agent(options=RunOptions(wrappers=wrappers if first == "recorder" else wrappers[::-1])), ["?"])
     assert untimed(lines(now)) == untimed(lines(then))
 
 
 async def test_several_recorders_write_the_same(tmp_path: Path) -> None:
     paths = [tmp_path / "one.jsonl", tmp_path / "two.jsonl"]
-    await events_of(Agent(ScriptedModel(["18"]), wrappers=[Recorder(path) for path in paths]), ["how warm?"])
+    await events_of(
+        Agent(ScriptedModel(["18"]), options=RunOptions(wrappers=[Recorder(path) for path in paths])), ["how warm?"]
+    )
     one, two = (untimed(lines(path)) for path in paths)
     assert one == two
     assert len(one) > 4
@@ -649,28 +695,28 @@ def test_what_would_be_written_or_replayed_twice_is_told(recorded: Path, tmp_pat
     twice: list[list[Wrapper]] = [[same, same], [same, Recorder(str(path))], [Replay(recorded), same, same]]
     for wrappers in twice:
         with pytest.raises(ConfigError, match=r"recording .*run\.jsonl would be written twice; keep one"):
-            Agent(ScriptedModel([]), wrappers=wrappers)
+            Agent(ScriptedModel([]), options=RunOptions(wrappers=wrappers))
     with pytest.raises(ConfigError, match="two recordings to replay"):
-        Agent(wrappers=[Replay(recorded), Replay(recorded)])
+        Agent(options=RunOptions(wrappers=[Replay(recorded), Replay(recorded)]))
 
 
 async def test_an_agent_that_is_entered_again_goes_on_with_its_recording(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
     recorder = Recorder(path)
-    agent = Agent(ScriptedModel(["one", "two"]), wrappers=[recorder])
+    agent = Agent(ScriptedModel(["one", "two"]), options=RunOptions(wrappers=[recorder]))
     for question in ("first question", "second question"):
         async with agent:
             await agent.ask(question)
-    async with Agent(wrappers=[Replay(path)]) as again:
+    async with Agent(options=RunOptions(wrappers=[Replay(path)])) as again:
         assert [await again.ask("first question"), await again.session().ask("second question")] == ["one", "two"]
-    other = Agent(ScriptedModel([]), wrappers=[recorder])
+    other = Agent(ScriptedModel([]), options=RunOptions(wrappers=[recorder]))
     with pytest.raises(ConfigError, match=r"run\.jsonl: it is another agent's already; make a Recorder for each agent"):
         await other.__aenter__()
 
 
 async def test_a_wrapper_of_ones_own_stands_around_a_replay_too(tmp_path: Path) -> None:
     path, heard = tmp_path / "run.jsonl", list[Event]()
-    await events_of(Agent(ScriptedModel(["18"]), wrappers=[Recorder(path)]), ["how warm?"])
+    await events_of(Agent(ScriptedModel(["18"]), options=RunOptions(wrappers=[Recorder(path)])), ["how warm?"])
     asked: list[ModelRequest] = []
 
     class Watched:
@@ -691,7 +737,7 @@ async def test_a_wrapper_of_ones_own_stands_around_a_replay_too(tmp_path: Path) 
             definition, resolve=lambda choice: Watched(resolve(choice)), hears=(*definition.hears, heard.append)
         )
 
-    events = await events_of(Agent(wrappers=[watched, Replay(path)]), ["how warm?"])
+    events = await events_of(Agent(options=RunOptions(wrappers=[watched, Replay(path)])), ["how warm?"])
     assert (len(asked), told(events)) == (1, ["18"])
     assert [type(event) for event in heard] == [type(event) for event in events]
 
@@ -741,12 +787,15 @@ async def test_what_each_session_has_comes_again(case: str, searches: bool, tmp_
             ScriptedModel([reply for _ in range(40)]),
             tools=PER_SESSION[case],
             tool_search=search,
-            wrappers=[Recorder(path)],
+            options=RunOptions(wrappers=[Recorder(path)]),
         )
     )
-    assert await talk(Agent(wrappers=[Replay(path)])) == recorded
-    assert await talk(Agent(tools=PER_SESSION[case], wrappers=[Replay(path), Recorder(again)])) == recorded
-    assert await talk(Agent(wrappers=[Replay(again)])) == recorded
+    assert await talk(Agent(options=RunOptions(wrappers=[Replay(path)]))) == recorded
+    assert (
+        await talk(Agent(tools=PER_SESSION[case], options=RunOptions(wrappers=[Replay(path), Recorder(again)])))
+        == recorded
+    )
+    assert await talk(Agent(options=RunOptions(wrappers=[Replay(again)]))) == recorded
     for file in (path, again):
         assert sum(line["type"] == "tools" for line in lines(file)) <= 3
 
@@ -754,12 +803,14 @@ async def test_what_each_session_has_comes_again(case: str, searches: bool, tmp_
 async def test_instructions_that_were_computed_need_not_be_given_again(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
     async with Agent(
-        ScriptedModel(["yes"]), instructions=lambda run: f"Serve {run.deps}.", wrappers=[Recorder(path)]
+        ScriptedModel(["yes"]),
+        instructions=lambda run: f"Serve {run.deps}.",
+        options=RunOptions(wrappers=[Recorder(path)]),
     ) as agent:
         assert await agent.ask("hello", deps="ann") == "yes"
-    async with Agent(wrappers=[Replay(path)]) as agent:
+    async with Agent(options=RunOptions(wrappers=[Replay(path)])) as agent:
         assert await agent.ask("hello") == "yes"
-    async with Agent(instructions="Serve nobody.", wrappers=[Replay(path)]) as agent:
+    async with Agent(instructions="Serve nobody.", options=RunOptions(wrappers=[Replay(path)])) as agent:
         with pytest.raises(RecordingError, match="another system prompt"):
             await agent.ask("hello")
 

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 import httpx2
 
-from mcpagent import Agent, ScriptedModel, ServerOptions, ToolCall
+from mcpagent import Agent, RunOptions, ScriptedModel, ServerOptions, ToolCall
 from mcpagent.config import load_servers
 from mcpagent.events import Event, ServerFailed
 from mcpagent.mcp.handlers import Handlers
@@ -118,7 +118,7 @@ async def ask(config: Path, environ: dict[str, str]) -> tuple[list[str], list[st
             failed.append(event.reason)
 
     model, servers = ScriptedModel([scripted] * 200), load_servers(config, environ=environ).servers
-    async with Agent(model, tools=[*servers], server_options=options, on_event=hear) as agent:
+    async with Agent(model, tools=[*servers], options=RunOptions(servers=options), on_event=hear) as agent:
         result = await agent.run("Call each tool.")
     for message in result.messages:
         told += [part.text for part in message.tool_results if part.error]

@@ -104,7 +104,7 @@ async def _run(where: str, name: str, log: Path, acknowledge: Callable[[str], No
     store, outside = Sessions(where), Outside(log, at)
     watched(store, at)
     async with agent(store, outside, at) as made:
-        session = await made.open_session(name)
+        session = made.session(name)
         acknowledge("ready")
         await go_on(session, acknowledge)
     store.close()
@@ -149,7 +149,7 @@ async def check(where: str, name: str, log: Path, said: list[str], told: Told) -
     sent_twice = {what for what, times in Counter(outside.done()).items() if times > 1}
     store = Sessions(where)
     async with agent(store, outside, checks=True) as made:
-        session = await made.open_session(name)
+        session = made.session(name)
         texts = [message.text for message in session.messages if message.role == "assistant" and not message.tool_calls]
         if texts[: len(answers)] != answers:
             wrong(f"acknowledged {answers}, kept {texts}")
@@ -173,7 +173,7 @@ async def check(where: str, name: str, log: Path, said: list[str], told: Told) -
     if kept.messages != messages:
         wrong("another session is read than was left")
     async with agent(again, Outside(log)) as made:
-        session = await made.open_session(name)
+        session = made.session(name)
         if session.messages != messages or session.is_unfinished:
             wrong("opening it once more changed it")
     again.close()

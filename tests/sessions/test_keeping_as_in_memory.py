@@ -225,7 +225,7 @@ async def happen(world: World, kind: str, value: Any, number: int) -> None:  # n
             case "rewind":
                 session.rewind(min(value, len(session.messages)))
             case "begin_anew":
-                session.begin_anew()
+                session._runtime.begin_anew()
             case "use_model":
                 world.name = value
                 await agent.use_model(world.models[value])

@@ -271,7 +271,7 @@ def test_which_tools_there_were_is_kept_of_so_many() -> None:
 async def test_what_was_all_taken_back_is_not_listed(place: Place) -> None:
     store = place.open()
     async with Agent(ScriptedModel(["one", "two"]), sessions=store) as agent:
-        session = await agent.open_session("ann")
+        session = agent.session("ann")
         await session.ask("hello")
         assert [info.id for info in store.sessions()] == ["ann"]
         session.rewind(0)
@@ -373,11 +373,16 @@ async def test_two_agents_in_one_process(place: Place) -> None:
         with pytest.raises(SessionBusyError, match=f"process {os.getpid()} on "):
             two.session("a")
         with pytest.raises(SessionBusyError):
-            await two.open_session("a")
+            await asyncio.to_thread(two.session, "a")
         await session.ask("y")
         del session
         gc.collect()
-        assert [message.text for message in (await two.open_session("a")).messages] == ["x", "1", "y", "2"]
+        assert [message.text for message in (await asyncio.to_thread(two.session, "a")).messages] == [
+            "x",
+            "1",
+            "y",
+            "2",
+        ]
 
 
 async def test_one_agent_opens_it_several_times_at_once(place: Place) -> None:
@@ -385,9 +390,9 @@ async def test_one_agent_opens_it_several_times_at_once(place: Place) -> None:
     async with Agent(ScriptedModel(["1"]), sessions=store) as agent:
         await agent.session("a").ask("x")
         gc.collect()
-        first, *others = await asyncio.gather(*(agent.open_session("a") for _ in range(5)))
+        first, *others = await asyncio.gather(*(asyncio.to_thread(agent.session, "a") for _ in range(5)))
         assert all(other is first for other in others)
-        opening = asyncio.ensure_future(agent.open_session("b"))
+        opening = asyncio.ensure_future(asyncio.to_thread(agent.session, "b"))
         await asyncio.sleep(0)
         opening.cancel()
         await asyncio.gather(opening, return_exceptions=True)
@@ -399,7 +404,7 @@ async def test_nobody_has_a_session_that_is_gone(place: Place) -> None:
     async with Agent(ScriptedModel(["1", "2"]), sessions=store) as agent:
         session = agent.session("a")
         await session.ask("x")
-        session.begin_anew()
+        session._runtime.begin_anew()
         fresh = session.id
         await session.ask("y")
         assert other.open("a") is not None

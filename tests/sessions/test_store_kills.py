@@ -163,7 +163,7 @@ async def test_a_loss_of_power_leaves_a_beginning_of_the_history(tmp_path: Path)
     """The file as it was, and any part of the log that had come to the disk (docs: sqlite.org/walformat.html)."""
     store, outside = Sessions(tmp_path / "s.db", durability="full"), Outside(tmp_path / "log")
     async with agent(store, outside) as made:
-        session = await made.open_session("a")
+        session = made.session("a")
         await go_on(session)
         messages = session.messages
         store.flush().result(30)

@@ -11,7 +11,17 @@ from typing import Any
 
 import pytest
 
-from mcpagent import Agent, McpServer, Recorder, ScriptedModel, Sessions, ToolCall, ToolContext, function_tool
+from mcpagent import (
+    Agent,
+    McpServer,
+    Recorder,
+    RunOptions,
+    ScriptedModel,
+    Sessions,
+    ToolCall,
+    ToolContext,
+    function_tool,
+)
 from mcpagent.text.known_secrets import hide
 from tests.sessions.conftest import Place
 from tests.tables import each_row
@@ -78,7 +88,7 @@ async def test_no_secret_is_written(
         tools=[tell, fail, function_tool(pay), server, remote],
         approval=lambda context, definition, arguments: definition.name == "pay",
         sessions=store,
-        wrappers=wrappers,
+        options=RunOptions(wrappers=wrappers),
     ) as agent:
         session = agent.session("a", tool_context=context)
         result = await session.run(all_of_them)

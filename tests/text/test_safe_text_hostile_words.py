@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from mcpagent import Agent, Recorder, Replay, ScriptedModel, ToolCall
+from mcpagent import Agent, Recorder, Replay, RunOptions, ScriptedModel, ToolCall
 from mcpagent.errors import McpAgentError
 from tests.cli.chat.slash.test_slash_table import answer, scene
 from tests.terminal.process import SMALL_SERVER, environment, on_a_terminal
@@ -28,7 +28,7 @@ async def record(path: Path, said: str = "the answer is 18") -> None:
         return f"18 in {city}"
 
     script: list[Any] = [ToolCall("1", "warm", {"city": "Oslo"}), said]
-    async with Agent(ScriptedModel(script), tools=[warm], wrappers=[Recorder(path)]) as agent:
+    async with Agent(ScriptedModel(script), tools=[warm], options=RunOptions(wrappers=[Recorder(path)])) as agent:
         await agent.ask("how warm?")
 
 
@@ -88,8 +88,8 @@ async def test_a_hostile_recording_cannot_hide_anything_in_the_system_prompt(tmp
     start["instructions"] = f"Be brief.{HOSTILE}\U000e0041"
     path.write_text("".join(json.dumps(line) + "\n" for line in [start, *rest]), "utf-8")
     try:
-        async with Agent(wrappers=[Replay(path)]) as agent:
-            system = agent.system
+        async with Agent(options=RunOptions(wrappers=[Replay(path)])) as agent:
+            system = agent._runtime.own_session.system
     except McpAgentError as error:
         system = str(error)
     assert "Be brief." in system

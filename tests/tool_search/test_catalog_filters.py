@@ -49,7 +49,7 @@ async def test_what_is_known_of_a_tool_is_worked_out_once_for_all_sessions(kind:
     agent = Agent(ScriptedModel(searching * 9), tools=sources()[kind], tool_search=ToolSearch(strategy="bm25"))
     async with agent:
         await agent.session().ask("builds the index")
-        shared, calls = agent.catalogs.shared, []
+        shared, calls = agent._runtime.catalogs.shared, []
         read, counted = shared.index.indexed, shared.counted
         assert read >= MANY
         for user in range(5):

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from mcpagent import Agent, ToolDefinition
+from mcpagent import Agent, RunOptions, ToolDefinition
 from mcpagent.conversation import Conversation
 from mcpagent.mcp.server_options import ServerOptions
 from mcpagent.messages import ToolCall, ToolsChanged, user_message
@@ -143,7 +143,7 @@ async def test_every_tool_is_found_added_and_called_on_its_own_server(
         ScriptedModel([]),
         mcp_config=config,
         with_tool_search_mode=True,
-        server_options=ServerOptions(startup_seconds=None),
+        options=RunOptions(servers=ServerOptions(startup_seconds=None)),
     ) as agent:
         failed = {name: status.reason for name, status in agent.servers.items() if status.state != "ready"}
         assert not failed
@@ -165,7 +165,7 @@ async def test_every_tool_is_found_added_and_called_on_its_own_server(
     model = ScriptedModel([*script, "done"])
     async with Agent(model, mcp_config=config, with_tool_search_mode=True) as agent:
         assert await agent.ask("call everything") == "done"
-        assert tokens_of(model.requests[0]) < FIRST_REQUEST_TOKENS < agent.tools.tokens(known) / 50
+        assert tokens_of(model.requests[0]) < FIRST_REQUEST_TOKENS < agent._runtime.tools.tokens(known) / 50
     assert offered(model.requests[-1])[2:] == names
     answers = {result.call_id: result for result in results(model.requests[-1].messages)}
     for name, tool in known.items():

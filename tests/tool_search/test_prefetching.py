@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from mcpagent import Agent, ApprovalPolicy, ConfigError, Recorder, Replay, ToolSearch
+from mcpagent import Agent, ApprovalPolicy, ConfigError, Recorder, Replay, RunOptions, ToolSearch
 from mcpagent.approval import CallsPendingError
 from mcpagent.events import Event, ToolsLoaded, ToolsSearched
 from mcpagent.messages import Text, ToolsChanged, ToolsShown
@@ -159,8 +159,8 @@ async def test_a_recording_of_it_is_replayed(tmp_path: Path) -> None:
             return [*said, *agent.discovered_tools, *(message.text for message in agent.messages)]
 
     tools = CountedTools(*NAMES)
-    first = await lived(Agent(model, tools=[tools], tool_search=search, wrappers=[Recorder(path)]))
-    again = await lived(Agent("offline", tool_search=search, wrappers=[Replay(path)]))
+    first = await lived(Agent(model, tools=[tools], tool_search=search, options=RunOptions(wrappers=[Recorder(path)])))
+    again = await lived(Agent("offline", tool_search=search, options=RunOptions(wrappers=[Replay(path)])))
     assert again == first
     assert "paint_wall" in first
     assert len(tools.ran) == 1
@@ -304,7 +304,7 @@ async def test_a_history_says_what_was_loaded_wherever_it_goes_on() -> None:
         assert [type(part) for part in history[0].parts] == [Text, ToolsChanged]
         other = agent.session(messages=history)
         assert list(other.discovered_tools) == ["brew_coffee"]
-        agent.rewind(0)
+        agent._runtime.own_session.rewind(0)
         assert not agent.discovered_tools
 
 

@@ -90,7 +90,7 @@ async def test_an_agent_decides_by_the_price_of_its_own_model() -> None:
     for name, hides in (("claude-sonnet-4-6", True), ("claude-sonnet-5-5", False)):
         model = BY_NAME[name].make("http://localhost", False)
         async with Agent(model, tools=tools, tool_search=ToolSearch(enabled="auto")) as agent:
-            assert agent.tools.searching is hides
+            assert agent._runtime.tools.searching is hides
 
 
 CATALOGS = Path(__file__).resolve().parents[3] / "shared" / "data" / "mcp-catalogs"

@@ -136,6 +136,6 @@ async def test_near_names_are_those_of_this_conversation() -> None:
         session = agent.session(messages=saved)
         await session.ask("read")
         called, added = results(session.messages)[1:]
-        assert session.tools.near("raed_file") == ("B__read_file",)
+        assert session._runtime.tools.near("raed_file") == ("B__read_file",)
     assert "Did you mean B__read_file?" in called.text
     assert "did you mean B__read_file?" in added.text

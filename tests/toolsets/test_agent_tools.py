@@ -9,11 +9,12 @@ import pytest
 
 from mcpagent import Agent, Limits
 from mcpagent.approval import PendingCall
+from mcpagent.definition import RunOptions
 from mcpagent.events import Event, RunFinished, SubagentEvent, ToolCallStarted
 from mcpagent.messages import Text
 from mcpagent.models.base import ModelRequest
 from mcpagent.models.scripted import ScriptedModel
-from mcpagent.run import RunContext, RunOptions
+from mcpagent.run import RunContext
 from mcpagent.toolsets.approval_policy import ApprovalPolicy
 from tests.scenes import CountedTools, call, offered, results
 
@@ -28,8 +29,8 @@ async def test_an_agent_as_a_tool_answers_in_a_conversation_of_its_own() -> None
     async with boss:
         assert await boss.ask("go") == "done"
         assert [result.text for result in results(boss.messages)] == ["found it", "second"]
-        assert boss.usage.requests == 6
-        assert helper.usage.requests == 3
+        assert boss.spent.usage.requests == 6
+        assert helper.spent.usage.requests == 3
     assert offered(outer.requests[0]) == ["research"]
     assert inner.requests[0].system.startswith("You research.")
     assert [message.text for message in inner.requests[2].messages] == ["again"]

@@ -15,7 +15,7 @@ from mcpagent import Agent, ConfigError, Tool, ToolDefinition, ToolOutput, ToolS
 from mcpagent.config import McpServer
 from mcpagent.demo import demo_server_config
 from mcpagent.models.scripted import ScriptedModel
-from mcpagent.run import RunContext
+from mcpagent.run import AgentRun, RunContext
 from mcpagent.toolsets.composition import (
     Composed,
     approval_required,
@@ -86,7 +86,7 @@ def delete(path: str) -> str:
 
 
 async def listed(toolset: Any) -> list[str]:
-    with RunContext(None).entered():
+    with AgentRun(RunContext(None)).entered():
         return [tool.name for tool in await toolset.tools()]
 
 
@@ -187,7 +187,7 @@ OPERATIONS = st.lists(st.tuples(st.sampled_from(sorted(APPLY)), st.sampled_from(
 @given(OPERATIONS)
 async def test_any_stack_reaches_each_leaf_under_its_own_name(operations: list[tuple[str, str]]) -> None:
     leaf = CountedTools("one", "two", "three")
-    with RunContext(None, run_id="r").entered():
+    with AgentRun(RunContext(None, run_id="r")).entered():
         toolset: Any = leaf
         for operation, value in operations:
             toolset = APPLY[operation](toolset, value, [tool.name for tool in await toolset.tools()])
@@ -247,7 +247,7 @@ async def test_a_filter_is_asked_again_at_the_call() -> None:
     tools = CountedTools("read")
     allowed = [True]
     gate = filtered(tools, lambda context, definition: allowed[0])
-    with RunContext(None).entered():
+    with AgentRun(RunContext(None)).entered():
         [tool] = await gate.tools()
         allowed[0] = False
         output = await tool.run({"path": "x"})

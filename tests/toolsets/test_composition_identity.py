@@ -34,7 +34,7 @@ from mcpagent.code_mode.code_options import CodeMode
 from mcpagent.config.rule_names import forbids, permits, rule_of
 from mcpagent.messages import ToolCall, ToolKey, ToolResult, load_messages
 from mcpagent.models.scripted import ScriptedModel
-from mcpagent.run import RunContext
+from mcpagent.run import AgentRun, RunContext
 from mcpagent.search import SearchHistory, ToolIndex
 from mcpagent.session import Session
 from mcpagent.sessions.standing import KnownTools
@@ -247,7 +247,7 @@ def names_of(stack: Stack) -> Iterator[tuple[Leaf, str]]:
 async def scene_of(stack: Stack) -> Scene | None:
     """The scene; None if the algebra refuses the stack with an error that names both tools."""
     ran: Ran = []
-    with RunContext(None, run_id="listing").entered():
+    with AgentRun(RunContext(None, run_id="listing")).entered():
         try:
             toolset = await built(stack, ran)
             definitions = [tool.definition for tool in await toolset.tools()]
@@ -294,7 +294,7 @@ class Growing(ScriptedModel):
 
 async def check_each_tool_is_reached(session: Session[Any], scene: Scene, script: list[Any]) -> None:
     """Calls every tool that the session knows: each runs the code of its own definition, and every listed one runs."""
-    known = {name: tool.definition.description for name, tool in session.tools.known.items()}
+    known = {name: tool.definition.description for name, tool in session._runtime.tools.known.items()}
     scene.ran.clear()
     found = await asked(session, [ToolCall(name, name, {}) for name in known], script)
     assert [(one.name, one.text) for one in found] == list(known.items())
@@ -336,7 +336,7 @@ async def check_programs(scene: Scene, other: Scene) -> None:
     async with Agent(Growing(script), tools=[scene.toolset], code_mode=CodeMode()) as agent:
         session = agent.session()
         await session.ask("hello")
-        query = f"select:{','.join(session.tools.known)}"
+        query = f"select:{','.join(session._runtime.tools.known)}"
         [shown] = await asked(session, [ToolCall("", "search_tools", {"query": query})], script)
         places = importable(shown.text)
         assert sorted(places.values()) == sorted(scene.listed.values())
@@ -361,12 +361,12 @@ async def found_history(scene: Scene) -> tuple[list[Any], dict[str, str]]:
     async with Agent(Growing(script), tools=[scene.toolset], tool_search=ToolSearch()) as agent:
         session = agent.session()
         await session.ask("hello")
-        meant = {name: tool.definition.description for name, tool in session.tools.known.items()}
+        meant = {name: tool.definition.description for name, tool in session._runtime.tools.known.items()}
         names = sorted(meant)
         search = ToolCall("s", "search_tools", {"query": f"select:{','.join(names)}"})
         script += [[search], [ToolCall("a", "add_tool", {"tool_names": names[::2]})], "done"]
         await session.ask("find them")
-        shown = set(session.tools.conversation.discovery.shown)
+        shown = set(session._runtime.tools.conversation.discovery.shown)
         return json.loads(json.dumps(dump_messages(session.messages))), {n: meant[n] for n in names if n in shown}
 
 
@@ -378,7 +378,7 @@ async def check_history(scene: Scene, other: Scene) -> None:
     async with Agent(model, tools=[other.toolset], tool_search=BY_NAME) as agent:
         session = agent.session(messages=load_messages(history))
         await session.ask("hello")
-        known = {name: tool.definition.description for name, tool in session.tools.known.items()}
+        known = {name: tool.definition.description for name, tool in session._runtime.tools.known.items()}
         assert {name: known.get(name) for name in meant} == other.meaning(scene, meant)
         gone = [name for name in meant if name not in known]
         assert not set(gone) & {name for request in model.requests for name in offered(request)}
@@ -538,7 +538,7 @@ async def test_an_old_history_means_a_tool_only_if_that_is_certain(
     async with Agent(ScriptedModel([call(name), "done"]), tools=[await built(now, ran)], tool_search=BY_NAME) as agent:
         session = agent.session(messages=load_messages(history))
         await session.ask("go on")
-        assert (name in session.tools.known) == is_known
+        assert (name in session._runtime.tools.known) == is_known
     assert bool(ran) == is_known
 
 
@@ -552,7 +552,7 @@ async def test_a_function_that_gave_way_to_a_name_of_the_history_is_found_again(
         async with Agent(Growing(script), tools=[await built(OLD, ran)], tool_search=BY_NAME) as agent:
             session = agent.session(messages=load_messages(history))
             await session.ask("hello")
-            [known] = session.tools.known
+            [known] = session._runtime.tools.known
             assert known == (name or known) != "read"
             [result] = await asked(session, [ToolCall("c", known, {})], script)
             assert (result.text, len(ran)) == (OLD.token("read"), number + 1)
@@ -597,7 +597,7 @@ async def test_preparing_a_definition_changes_no_identity() -> None:
         FunctionToolset([deletes("draft", [])], id="drafts"),
         lambda context, found: [replace(one, original_name="other", title="New") for one in found],
     )
-    with RunContext(None, run_id="r").entered():
+    with AgentRun(RunContext(None, run_id="r")).entered():
         [tool] = await source.tools()
     assert (tool.definition.key, tool.definition.title) == (ToolKey("drafts", "delete"), "New")
 

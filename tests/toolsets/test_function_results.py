@@ -28,6 +28,7 @@ from pydantic import BaseModel, SecretStr
 from pydantic.dataclasses import dataclass as pydantic_dataclass
 
 from mcpagent import Image, RunContext, Text, ToolContext, ToolOutput, ToolReturn, function_tool
+from mcpagent.run import AgentRun
 from mcpagent.toolsets.function_results import MAX_ITEMS, MAX_TABLE_CHARACTERS, tool_output
 from tests.tables import each_row
 from tests.toolsets.frames import RealPackages, StandIns
@@ -265,7 +266,7 @@ def test_an_iterator_is_read_and_one_without_an_end_is_cut_and_closed() -> None:
 
 
 async def run(function: Callable[..., Any]) -> ToolOutput:
-    with RunContext(None, ToolContext()).entered():
+    with AgentRun(RunContext(None, ToolContext())).entered():
         return await function_tool(function, name="give").run({})
 
 

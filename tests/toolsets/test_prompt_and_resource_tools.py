@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mcpagent import Agent
+from mcpagent import Agent, RunOptions
 from mcpagent.config import ServerConfig
 from mcpagent.mcp.server_options import ServerOptions
 from mcpagent.messages import ToolCall, ToolResult
@@ -41,7 +41,7 @@ async def test_what_a_lost_server_offered_is_told_as_lost_and_comes_back() -> No
     )
     async with everyday("http") as url:
         servers = [ServerConfig("one", url=url), ServerConfig("two", url=url)]
-        async with Agent(model, mcp_config=servers, server_options=PATIENT) as agent:
+        async with Agent(model, mcp_config=servers, options=RunOptions(servers=PATIENT)) as agent:
             await agent.ask("Both.")
             await agent.mcp.turn_off("one")
             await agent.ask("One is off.")
@@ -70,7 +70,7 @@ async def test_without_any_server_that_has_content_the_tools_are_withdrawn() -> 
     model = ScriptedModel(["with", resource("r", "one"), "without"])
     async with (
         everyday("http") as url,
-        Agent(model, mcp_config=[ServerConfig("one", url=url)], server_options=PATIENT) as agent,
+        Agent(model, mcp_config=[ServerConfig("one", url=url)], options=RunOptions(servers=PATIENT)) as agent,
     ):
         await agent.ask("Go.")
         await agent.mcp.turn_off("one")
@@ -93,7 +93,7 @@ async def test_arguments_that_do_not_fit(tool: str, arguments: dict[str, Any], w
     model = ScriptedModel([ToolCall("c", tool, arguments), "ok"])
     async with (
         everyday("http") as url,
-        Agent(model, mcp_config=[ServerConfig("one", url=url)], server_options=PATIENT) as agent,
+        Agent(model, mcp_config=[ServerConfig("one", url=url)], options=RunOptions(servers=PATIENT)) as agent,
     ):
         await agent.ask("Go.")
         [result] = results(agent.messages)

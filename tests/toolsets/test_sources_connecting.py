@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from mcpagent import Agent, ToolSearch
+from mcpagent import Agent, RunOptions, ToolSearch
 from mcpagent.events import Event, Notice, ServersAwaited, ToolCallFinished, ToolsSearched
 from mcpagent.mcp.server_options import ServerOptions
 from mcpagent.models.scripted import ScriptedModel
@@ -65,7 +65,11 @@ async def test_a_question_waits_for_a_server_that_is_connecting(
 
     model = ScriptedModel([call("get_weather"), "sunny"])
     agent = Agent(
-        model, mcp_config=slow, with_tool_search_mode=mode, on_event=hear, server_options=waiting(WAIT_SECONDS)
+        model,
+        mcp_config=slow,
+        with_tool_search_mode=mode,
+        on_event=hear,
+        options=RunOptions(servers=waiting(WAIT_SECONDS)),
     )
     async with asyncio.timeout(WAIT_SECONDS), agent:
         states = [agent.servers["slow"].state]
@@ -84,7 +88,10 @@ async def test_after_its_limit_a_question_is_answered_without_and_the_model_hear
     """Without a listener the warning is logged, which Python writes to stderr."""
     model = ScriptedModel(["it is still connecting", "so it is"])
     with caplog.at_level(logging.WARNING, "mcpagent"):
-        async with asyncio.timeout(WAIT_SECONDS), Agent(model, mcp_config=slow, server_options=waiting(0.1)) as agent:
+        async with (
+            asyncio.timeout(WAIT_SECONDS),
+            Agent(model, mcp_config=slow, options=RunOptions(servers=waiting(0.1))) as agent,
+        ):
             await agent.ask("How is the weather?")
             assert caplog.messages == [WARNING]
             await agent.ask("And now?")
@@ -102,14 +109,16 @@ async def test_a_search_says_what_is_connecting_and_the_next_one_waits_for_it(
     def hear(event: Event) -> None:
         events.append(event)
         if isinstance(event, ToolsSearched) and event.connecting:
-            sources = agent.definition.sources
+            sources = agent._runtime.definition.sources
             assert isinstance(sources, ToolSources)
             sources.options = waiting(WAIT_SECONDS)  # the limit has been met; the next search has time
             gate.close()
 
     search = call("search_tools", query="weather of a place")
     model = ScriptedModel([search, replace(search, id="again"), call("get_weather"), "sunny"])
-    agent = Agent(model, mcp_config=slow, with_tool_search_mode=True, on_event=hear, server_options=waiting(0.1))
+    agent = Agent(
+        model, mcp_config=slow, with_tool_search_mode=True, on_event=hear, options=RunOptions(servers=waiting(0.1))
+    )
     async with asyncio.timeout(WAIT_SECONDS), agent:
         assert await agent.ask("How is the weather?") == "sunny"
     assert LINE in model.requests[0].system
@@ -137,7 +146,7 @@ async def test_adding_a_tool_that_is_not_there_yet_says_so_and_the_next_try_wait
     def hear(event: Event) -> None:
         if isinstance(event, ToolCallFinished) and event.call.name == "add_tool":
             tried.append(event.call.id)
-            sources = agent.definition.sources
+            sources = agent._runtime.definition.sources
             assert isinstance(sources, ToolSources)
             sources.options = waiting(WAIT_SECONDS)  # the limit has been met; the next one has time
             if len(tried) == 1:
@@ -145,7 +154,9 @@ async def test_adding_a_tool_that_is_not_there_yet_says_so_and_the_next_try_wait
 
     add = call("add_tool", tool_names=[asked])
     model = ScriptedModel([add, replace(add, id="again"), call("get_weather"), "sunny"])
-    agent = Agent(model, mcp_config=slow, with_tool_search_mode=True, on_event=hear, server_options=waiting(0.1))
+    agent = Agent(
+        model, mcp_config=slow, with_tool_search_mode=True, on_event=hear, options=RunOptions(servers=waiting(0.1))
+    )
     async with asyncio.timeout(WAIT_SECONDS), agent:
         assert await agent.ask("How is the weather?") == "sunny"
     first, second = (result.text for result in results(model.requests[2].messages))
@@ -157,7 +168,7 @@ async def test_the_list_of_all_tools_says_what_is_connecting(slow: dict[str, Any
     slow["mcpServers"]["gone"] = {"command": str(tmp_path / "nothing")}
     model = ScriptedModel([call("show_all_tools"), "ok"])
     search = ToolSearch(extra_tools=("show_all_tools",))
-    agent = Agent(model, mcp_config=slow, tool_search=search, server_options=waiting(0.1))
+    agent = Agent(model, mcp_config=slow, tool_search=search, options=RunOptions(servers=waiting(0.1)))
     async with asyncio.timeout(WAIT_SECONDS), agent:
         await agent.ask("What is there?")
     (listed,) = results(model.requests[1].messages)
@@ -182,7 +193,7 @@ async def test_the_same_state_gives_the_same_request(slow: dict[str, Any]) -> No
     requests = []
     for seconds in (0, 0.3):
         model = ScriptedModel([call("search_tools", query="weather"), "ok"])
-        agent = Agent(model, mcp_config=slow, with_tool_search_mode=True, server_options=waiting(seconds))
+        agent = Agent(model, mcp_config=slow, with_tool_search_mode=True, options=RunOptions(servers=waiting(seconds)))
         async with asyncio.timeout(WAIT_SECONDS), agent:
             await agent.ask("How is the weather?")
         requests.append([(request.system, request.tools, _told(request.messages)) for request in model.requests])
@@ -202,7 +213,7 @@ async def test_that_it_failed_after_all_is_said_in_the_conversation(gate: socket
 
     model = ScriptedModel(["not yet", "it failed"])
     config = gated(gate, str(SERVERS / "faulty_server.py"), "exit-at-start")
-    agent = Agent(model, mcp_config=config, on_event=hear, server_options=waiting(0.1))
+    agent = Agent(model, mcp_config=config, on_event=hear, options=RunOptions(servers=waiting(0.1)))
     async with asyncio.timeout(WAIT_SECONDS), agent:
         await agent.ask("How is the weather?")
         gate.close()
@@ -233,7 +244,12 @@ async def test_who_is_awaited_is_told_again_when_one_of_them_is_there(
                 gates[event.servers[-1]].close()
 
         servers = {"mcpServers": {"slower": slower, "slow": entry}}
-        agent = Agent(ScriptedModel(["done"]), mcp_config=servers, on_event=hear, server_options=waiting(WAIT_SECONDS))
+        agent = Agent(
+            ScriptedModel(["done"]),
+            mcp_config=servers,
+            on_event=hear,
+            options=RunOptions(servers=waiting(WAIT_SECONDS)),
+        )
         async with asyncio.timeout(WAIT_SECONDS), agent:
             assert await agent.ask("How is the weather?") == "done"
             assert {status.state for status in agent.servers.values()} == {"ready"}

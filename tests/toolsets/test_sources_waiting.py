@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from mcpagent import Agent, McpServer
+from mcpagent import Agent, McpServer, RunOptions
 from mcpagent.events import Event, Notice, ServerConnecting, ServerLogged, ServersAwaited, SubagentEvent, ToolsSearched
 from mcpagent.mcp.server_options import ServerOptions
 from mcpagent.models.scripted import ScriptedModel
@@ -95,7 +95,7 @@ def restarting(
         tools=[restarts.restart_slow],
         with_tool_search_mode=mode,
         on_event=restarts.hear,
-        server_options=waiting(seconds),
+        options=RunOptions(servers=waiting(seconds)),
         pre_discovered_tools=["restart_slow"],
     )
     restarts.agent = agent
@@ -113,7 +113,11 @@ async def test_a_question_and_its_searches_wait_once(gate: Gate, weather: tuple[
     model = ScriptedModel([search, replace(search, id="again"), "not yet", search, "nor now"])
     config = {"mcpServers": {"slow": gate.server(*weather)}}
     agent = Agent(
-        model, mcp_config=config, with_tool_search_mode=True, on_event=events.append, server_options=waiting(0.2)
+        model,
+        mcp_config=config,
+        with_tool_search_mode=True,
+        on_event=events.append,
+        options=RunOptions(servers=waiting(0.2)),
     )
     async with asyncio.timeout(WAIT_SECONDS), agent:
         assert await agent.ask("How is the weather?") == "not yet"
@@ -134,7 +138,7 @@ async def test_another_attempt_is_waited_for_anew(gate: Gate, weather: tuple[str
         gate.open()
         await restarts.restart_slow()
         restarts.opens_when_awaited = True
-        agent.definition.sources.options = waiting(WAIT_SECONDS)  # type: ignore[attr-defined]
+        agent._runtime.definition.sources.options = waiting(WAIT_SECONDS)  # type: ignore[attr-defined]
         await agent.ask("And now?")
     assert restarts.of(ServersAwaited) == [AWAITED] * 2
     assert '"get_weather"' in answers(model)[-1]
@@ -149,7 +153,9 @@ async def test_a_question_that_is_stopped_has_not_waited_in_vain(gate: Gate, wea
             awaited.set()
 
     config = {"mcpServers": {"slow": gate.server(*weather)}}
-    agent = Agent(ScriptedModel(["sunny"]), mcp_config=config, on_event=hear, server_options=waiting(WAIT_SECONDS))
+    agent = Agent(
+        ScriptedModel(["sunny"]), mcp_config=config, on_event=hear, options=RunOptions(servers=waiting(WAIT_SECONDS))
+    )
     async with asyncio.timeout(WAIT_SECONDS), agent:
         asking = asyncio.create_task(agent.ask("How is the weather?"))
         await awaited.wait()
@@ -206,7 +212,10 @@ async def test_a_sure_match_does_not_wait(gate: Gate, weather: tuple[str, str], 
 async def test_a_call_of_a_tool_that_is_not_there_yet_says_so(gate: Gate, weather: tuple[str, str]) -> None:
     model = ScriptedModel([call("get_weather"), "not yet"])
     config = {"mcpServers": {"slow": gate.server(*weather)}}
-    async with asyncio.timeout(WAIT_SECONDS), Agent(model, mcp_config=config, server_options=waiting(0.1)) as agent:
+    async with (
+        asyncio.timeout(WAIT_SECONDS),
+        Agent(model, mcp_config=config, options=RunOptions(servers=waiting(0.1))) as agent,
+    ):
         await agent.ask("How is the weather?")
     (refused,) = answers(model)
     assert refused.startswith('There is no tool "get_weather" so far.')
@@ -241,7 +250,7 @@ async def test_a_list_that_changes_within_a_question_is_waited_for(gate: Gate, t
         with_tool_search_mode=True,
         pre_discovered_tools=["grow"],
         on_event=hear,
-        server_options=waiting(WAIT_SECONDS),
+        options=RunOptions(servers=waiting(WAIT_SECONDS)),
     )
     async with asyncio.timeout(WAIT_SECONDS), agent:
         assert await agent.ask("How is the weather?") == "sunny"
@@ -264,7 +273,9 @@ async def test_a_server_inside_an_operation_is_waited_for_too(
     server = McpServer("slow", command=entry["command"], args=entry["args"])
     source = ServerSource(server, waiting(question_seconds))
     model = ScriptedModel([call("my_get_weather"), "told"])
-    agent = Agent(model, tools=[prefixed(source, "my")], on_event=hear, server_options=waiting(question_seconds))
+    agent = Agent(
+        model, tools=[prefixed(source, "my")], on_event=hear, options=RunOptions(servers=waiting(question_seconds))
+    )
     async with asyncio.timeout(WAIT_SECONDS), agent:
         assert await agent.ask("How is the weather?") == "told"
     assert [event for event in events if isinstance(event, ServersAwaited)] == [AWAITED]
@@ -281,14 +292,14 @@ async def test_an_agent_called_as_a_tool_waits_within_its_callers_limit(gate: Ga
     inner = Agent(
         ScriptedModel(["it cannot be known yet"]),
         mcp_config=config,
-        server_options=waiting(0.2),
+        options=RunOptions(servers=waiting(0.2)),
     )
     outer = Agent(
         ScriptedModel([call("forecaster", prompt="How is the weather?"), "not yet"]),
         mcp_config=config,
         tools=[inner.as_tool("forecaster", "Forecasts the weather")],
         on_event=events.append,
-        server_options=waiting(0.2),
+        options=RunOptions(servers=waiting(0.2)),
     )
     async with asyncio.timeout(WAIT_SECONDS), inner, outer:
         assert await outer.ask("How is the weather?") == "not yet"
@@ -311,7 +322,9 @@ async def test_the_first_answer_of_a_script_is_true(gate: Gate, weather: tuple[s
     model = ScriptedModel([call("search_tools", query="weather of a place"), add, call("get_weather"), "sunny"])
     options = ServerOptions(startup_seconds=0.1, question_seconds=WAIT_SECONDS)
     config = {"mcpServers": {"slow": gate.server(*weather)}}
-    agent = Agent(model, mcp_config=config, with_tool_search_mode=True, on_event=hear, server_options=options)
+    agent = Agent(
+        model, mcp_config=config, with_tool_search_mode=True, on_event=hear, options=RunOptions(servers=options)
+    )
     async with asyncio.timeout(WAIT_SECONDS), agent:
         assert agent.servers["slow"].state == "connecting"
         assert await agent.ask("How is the weather?") == "sunny"

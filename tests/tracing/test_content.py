@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mcpagent import Agent, ScriptedModel
+from mcpagent import Agent, RunOptions, ScriptedModel
 from mcpagent.messages import Image, Message, Text, Thinking, ToolCall, ToolResult
 from mcpagent.tracing import Tracing, content
 from tests.scenes import call
@@ -30,7 +30,9 @@ def look_up(person: str) -> str:
 async def run(tracing: Tracing) -> None:
     first = Message("assistant", (Thinking("Who is it?"), call("search_tools", "c0", query=f"people {VALUE}")))
     model = ScriptedModel([first, call("look_up", "c1", person=f"Einstein {VALUE}"), f"Ulm {KEY}"])
-    async with Agent(model, tools=[look_up], with_tool_search_mode=True, wrappers=[tracing]) as agent:
+    async with Agent(
+        model, tools=[look_up], with_tool_search_mode=True, options=RunOptions(wrappers=[tracing])
+    ) as agent:
         await agent.ask(f"Where was Einstein born? {KEY}")
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mcpagent import Agent, ModelError, Recorder, ScriptedModel, Sessions, ToolSearch
+from mcpagent import Agent, ModelError, Recorder, RunOptions, ScriptedModel, Sessions, ToolSearch
 from mcpagent.cli.app import run as run_command
 from mcpagent.messages import Message, Text, Usage
 from mcpagent.models.base import ModelRequest, ModelResponse
@@ -56,7 +56,7 @@ async def run(folder: Path) -> None:
         tools=[add, fail],
         tool_search=ToolSearch(on_direct_call="run"),
         sessions=store,
-        wrappers=[Recorder(folder / "run.jsonl")],
+        options=RunOptions(wrappers=[Recorder(folder / "run.jsonl")]),
     ) as agent:
         session = agent.session("sums")
         await session.ask("1 + 2?")
@@ -107,7 +107,9 @@ async def test_the_tree_has_times_tokens_cost_errors_and_what_was_offered(
 
 
 async def recorded(path: Path, script: list[Any], **options: Any) -> TraceStep:
-    async with Agent(ScriptedModel(script), tools=[add, fail], wrappers=[Recorder(path)], **options) as agent:
+    async with Agent(
+        ScriptedModel(script), tools=[add, fail], options=RunOptions(wrappers=[Recorder(path)]), **options
+    ) as agent:
         with pytest.raises(ModelError):
             await agent.ask("go")
     [run] = recorded_runs(path)
@@ -147,7 +149,7 @@ async def test_sessions_at_once_and_a_cut_recording_are_shown_run_by_run(tmp_pat
         last = request.messages[-1]
         return "done" if last.role == "tool" else call("add", f"c{last.text}", a=int(last.text), b=1)
 
-    async with Agent(ScriptedModel([reply] * 6), tools=[add], wrappers=[Recorder(path)]) as agent:
+    async with Agent(ScriptedModel([reply] * 6), tools=[add], options=RunOptions(wrappers=[Recorder(path)])) as agent:
         for number in range(3):
             await agent.session().ask(str(number))
     lines = path.read_text().splitlines()
@@ -165,7 +167,7 @@ async def test_summaries_and_compactions_are_shown(tmp_path: Path, capsys: pytes
     model = WindowedModel(asks_then_tells, 4_000, summary=lambda _request: "They read. " * 9)
     store = Sessions(tmp_path / "s.db")
     wrappers = [Recorder(tmp_path / "run.jsonl")]
-    async with Agent(model, tools=[read_all], sessions=store, wrappers=wrappers) as agent:
+    async with Agent(model, tools=[read_all], sessions=store, options=RunOptions(wrappers=wrappers)) as agent:
         for number in range(30):
             await agent.session("long").ask(f"? {number}")
     store.close()

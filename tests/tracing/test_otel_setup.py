@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from mcpagent import Agent, ScriptedModel
+from mcpagent import Agent, RunOptions, ScriptedModel
 from mcpagent.cli.app import run as run_command
 from mcpagent.tracing import Tracing, traced_agents
 from tests.scenes import call
@@ -31,7 +31,9 @@ def add(a: int, b: int) -> int:
 
 
 async def answer(tracing: Tracing) -> str:
-    async with Agent(ScriptedModel([call("add", a=1, b=2), "3"]), tools=[add], wrappers=[tracing]) as agent:
+    async with Agent(
+        ScriptedModel([call("add", a=1, b=2), "3"]), tools=[add], options=RunOptions(wrappers=[tracing])
+    ) as agent:
         return await agent.ask("1 + 2?")
 
 

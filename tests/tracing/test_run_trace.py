@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from dataclasses import replace
 
 import pytest
 from opentelemetry import trace
@@ -66,7 +67,10 @@ async def test_a_search_a_call_and_an_answer_stand_below_their_run_and_fit_the_c
     )
     options = RunOptions(settings=ModelSettings(temperature=0, max_output_tokens=100, stop=("END",)))
     agent = Agent(
-        model, tools=[add, fail], with_tool_search_mode=True, options=options, wrappers=[traced.tracing(name="adder")]
+        model,
+        tools=[add, fail],
+        with_tool_search_mode=True,
+        options=replace(options, wrappers=[traced.tracing(name="adder")]),
     )
     async with agent:
         session = agent.session("s-1")
@@ -111,7 +115,7 @@ async def test_a_search_a_call_and_an_answer_stand_below_their_run_and_fit_the_c
 
 async def test_metrics_have_the_units_and_attributes_of_the_conventions(traced: Traced) -> None:
     model = ScriptedModel([call("add", a=1, b=2), said("3", input_tokens=50, output_tokens=2)])
-    async with Agent(model, tools=[add], wrappers=[traced.tracing()]) as agent:
+    async with Agent(model, tools=[add], options=RunOptions(wrappers=[traced.tracing()])) as agent:
         await agent.ask("1 + 2?")
     found = traced.metrics()
     assert set(found) == set(METRICS) - {"mcp.client.operation.duration"}
@@ -147,7 +151,9 @@ async def test_a_call_that_fails_says_which_kind_of_error_it_was(
         return ""
 
     tools: list[Tool] = [function_tool(add), function_tool(fail), function_tool(slow, timeout_seconds=0.01)]
-    async with Agent(ScriptedModel([calls, "done"]), tools=tools, wrappers=[traced.tracing()]) as agent:
+    async with Agent(
+        ScriptedModel([calls, "done"]), tools=tools, options=RunOptions(wrappers=[traced.tracing()])
+    ) as agent:
         await agent.ask("go")
     assert [problem for span in traced.spans for problem in misfits(span)] == []
     assert {span.name: attribute(span, "error.type") for span in traced.spans if "tool" in span.name} == errors
@@ -166,7 +172,9 @@ async def test_calls_of_one_message_run_beside_each_other_each_with_what_it_does
         return place
 
     calls = [call("look", "same id", place="here"), call("look", "c2", place="there")]
-    async with Agent(ScriptedModel([calls, "ok"]), tools=[look], wrappers=[traced.tracing()]) as agent:
+    async with Agent(
+        ScriptedModel([calls, "ok"]), tools=[look], options=RunOptions(wrappers=[traced.tracing()])
+    ) as agent:
         await agent.ask("go")
     assert sorted(traced.lines) == sorted(
         [
@@ -206,7 +214,7 @@ async def test_a_run_stands_below_the_span_of_the_program_and_many_users_do_not_
             one = ScriptedModel([reply if last.role == "user" else "ok"])
             return await one.respond(request, emit)
 
-    async with Agent(Answering([]), tools=[meet], wrappers=[traced.tracing()]) as agent:
+    async with Agent(Answering([]), tools=[meet], options=RunOptions(wrappers=[traced.tracing()])) as agent:
         await asyncio.gather(*(one(agent, user) for user in range(8)))
     for user in range(8):
         above = traced.one(f"request {user}").get_span_context()
@@ -223,7 +231,7 @@ async def test_a_run_stands_below_the_span_of_the_program_and_many_users_do_not_
 
 async def test_a_stream_stands_below_the_span_in_which_it_is_begun(traced: Traced) -> None:
     tracer = traced.provider.get_tracer("the program's own")
-    async with Agent(ScriptedModel(["ok"]), wrappers=[traced.tracing()]) as agent:
+    async with Agent(ScriptedModel(["ok"]), options=RunOptions(wrappers=[traced.tracing()])) as agent:
         with tracer.start_as_current_span("request"):
             async with agent.stream("go") as events:
                 async for _ in events:
@@ -234,7 +242,7 @@ async def test_a_stream_stands_below_the_span_in_which_it_is_begun(traced: Trace
 def test_code_without_a_loop_has_its_runs_below_its_spans_too(traced: Traced) -> None:
     tracer = traced.provider.get_tracer("the program's own")
     with (
-        Agent(ScriptedModel(["ok"]), wrappers=[traced.tracing()]) as agent,
+        Agent(ScriptedModel(["ok"]), options=RunOptions(wrappers=[traced.tracing()])) as agent,
         tracer.start_as_current_span("request"),
     ):
         agent.ask_sync("go")
@@ -244,7 +252,9 @@ def test_code_without_a_loop_has_its_runs_below_its_spans_too(traced: Traced) ->
 async def test_what_a_question_finds_before_the_first_request_is_a_search_of_the_run(traced: Traced) -> None:
     model = ScriptedModel([call("add", a=1, b=2), "3"])
     search = ToolSearch(prefetch=2)
-    async with Agent(model, tools=[add, fail], tool_search=search, wrappers=[traced.tracing()]) as agent:
+    async with Agent(
+        model, tools=[add, fail], tool_search=search, options=RunOptions(wrappers=[traced.tracing()])
+    ) as agent:
         await agent.ask("add two numbers")
     assert traced.lines == [
         "invoke_agent",
@@ -267,7 +277,7 @@ async def test_what_a_provider_runs_and_what_is_tried_again_stands_in_the_reques
             emit(ProviderCallFinished(ProviderCall("w2", "web_fetch", {}), "not found", failed=True))
             return await super().respond(request, emit)
 
-    async with Agent(Trying(["ok"]), wrappers=[traced.tracing()]) as agent:
+    async with Agent(Trying(["ok"]), options=RunOptions(wrappers=[traced.tracing()])) as agent:
         await agent.ask("xyzzy")
     assert traced.lines == [
         "invoke_agent",
@@ -288,12 +298,12 @@ async def test_an_agent_that_is_called_stands_below_its_call(inner_is_traced: bo
     inner = Agent(
         ScriptedModel([call("add", a=2, b=2), "4"]),
         tools=[add],
-        wrappers=[traced.tracing()] if inner_is_traced else [],
+        options=RunOptions(wrappers=[traced.tracing()] if inner_is_traced else []),
     )
     outer = Agent(
         ScriptedModel([call("helper", prompt="2 + 2"), "four"]),
         tools=[inner.as_tool("helper", "Helps.")],
-        wrappers=[traced.tracing()],
+        options=RunOptions(wrappers=[traced.tracing()]),
     )
     async with outer:
         assert await outer.ask("2 + 2?") == "four"
@@ -312,7 +322,7 @@ async def test_an_agent_that_is_called_stands_below_its_call(inner_is_traced: bo
 
 async def test_a_model_that_fails_ends_the_request_and_the_run_with_its_status(traced: Traced) -> None:
     model = ScriptedModel([ModelError("overloaded: you said xyzzy", provider="p", status=529)])
-    async with Agent(model, wrappers=[traced.tracing()]) as agent:
+    async with Agent(model, options=RunOptions(wrappers=[traced.tracing()])) as agent:
         with pytest.raises(ModelError):
             await agent.ask("xyzzy")
     assert {span.name: attribute(span, "error.type") for span in traced.spans} == {
@@ -326,7 +336,7 @@ async def test_a_model_that_fails_ends_the_request_and_the_run_with_its_status(t
 async def test_a_limit_that_is_reached_is_the_end_of_the_run_and_no_error(traced: Traced) -> None:
     model = ScriptedModel([ModelResponse(Message("assistant", (call("add", a=1, b=1),)), Usage(99, 1), "tool_calls")])
     options = RunOptions(limits=Limits(tokens=10))
-    async with Agent(model, tools=[add], options=options, wrappers=[traced.tracing()]) as agent:
+    async with Agent(model, tools=[add], options=replace(options, wrappers=[traced.tracing()])) as agent:
         with pytest.raises(LimitError):
             await agent.ask("go")
     assert attribute(traced.one("invoke_agent"), "mcpagent.stop") == "max_tokens"
@@ -343,7 +353,9 @@ async def test_a_run_that_is_cancelled_hands_on_all_its_spans(traced: Traced) ->
         await asyncio.Event().wait()
         return ""
 
-    async with Agent(ScriptedModel([call("wait")]), tools=[wait], wrappers=[traced.tracing()]) as agent:
+    async with Agent(
+        ScriptedModel([call("wait")]), tools=[wait], options=RunOptions(wrappers=[traced.tracing()])
+    ) as agent:
         task = asyncio.create_task(agent.ask("go"))
         await asyncio.wait_for(begun.wait(), 10)
         task.cancel()
@@ -362,7 +374,9 @@ async def test_a_stream_that_is_left_ends_its_spans_and_leaves_nothing_current(t
         await asyncio.Event().wait()
         return ""
 
-    async with Agent(ScriptedModel([call("wait")]), tools=[wait], wrappers=[traced.tracing()]) as agent:
+    async with Agent(
+        ScriptedModel([call("wait")]), tools=[wait], options=RunOptions(wrappers=[traced.tracing()])
+    ) as agent:
         async with agent.stream("go") as events:
             async for event in events:
                 if type(event).__name__ == "ToolCallStarted":
@@ -379,7 +393,7 @@ async def test_the_wait_for_an_approval_is_not_in_the_time_of_the_call(traced: T
 
     approval = ApprovalPolicy(required=True, decide=decide)
     model = ScriptedModel([call("add", a=1, b=1), "2"])
-    async with Agent(model, tools=[add], approval=approval, wrappers=[traced.tracing()]) as agent:
+    async with Agent(model, tools=[add], approval=approval, options=RunOptions(wrappers=[traced.tracing()])) as agent:
         await agent.ask("go")
     waited, called = traced.one("approval add"), traced.one("execute_tool add")
     assert traced.lines == ["invoke_agent", "  chat test", "  approval add", "  execute_tool add", "  chat test"]
@@ -390,7 +404,7 @@ async def test_the_wait_for_an_approval_is_not_in_the_time_of_the_call(traced: T
 
 async def test_a_run_that_goes_on_with_an_earlier_one_is_linked_to_it(traced: Traced) -> None:
     model = ScriptedModel([call("add", a=1, b=1), "2", "another"])
-    async with Agent(model, tools=[add], approval=True, wrappers=[traced.tracing()]) as agent:
+    async with Agent(model, tools=[add], approval=True, options=RunOptions(wrappers=[traced.tracing()])) as agent:
         with pytest.raises(CallsPendingError):
             await agent.ask("go")
         assert await agent.resume([request.approve() for request in agent.pending]) == "2"
@@ -412,7 +426,9 @@ async def test_what_is_resumed_in_another_process_is_linked_too(traced: Traced, 
         store = Sessions(tmp_path / "sessions.db")
         model = ScriptedModel([call("add", a=1, b=1)] if attempt == 0 else ["2"])
         wrappers = [traced.tracing()]
-        async with Agent(model, tools=[add], approval=True, sessions=store, wrappers=wrappers) as agent:
+        async with Agent(
+            model, tools=[add], approval=True, sessions=store, options=RunOptions(wrappers=wrappers)
+        ) as agent:
             session = agent.session("kept")
             if attempt == 0:
                 with pytest.raises(CallsPendingError):
@@ -427,15 +443,15 @@ async def test_what_is_resumed_in_another_process_is_linked_too(traced: Traced, 
 
 async def test_without_any_opentelemetry_nothing_is_done() -> None:
     tracing = Tracing()
-    async with Agent(ScriptedModel(["ok"]), wrappers=[tracing]) as agent:
+    async with Agent(ScriptedModel(["ok"]), options=RunOptions(wrappers=[tracing])) as agent:
         session = agent.session()
         assert await session.ask("hi") == "ok"
-        assert session._trace == ""
+        assert session._runtime._trace == ""
 
 
 async def test_an_answer_that_cannot_be_traced_is_an_answer_all_the_same(traced: Traced) -> None:
     odd = ModelResponse(Message("assistant", (Text("ok"),)), Usage(), "because")  # type: ignore[arg-type]
-    async with Agent(ScriptedModel([odd]), wrappers=[traced.tracing()]) as agent:
+    async with Agent(ScriptedModel([odd]), options=RunOptions(wrappers=[traced.tracing()])) as agent:
         assert await agent.ask("go") == "ok"
     assert traced.lines == ["invoke_agent", "  chat test"]
 
@@ -448,6 +464,8 @@ async def test_what_goes_wrong_in_tracing_is_no_error_of_the_run(
             raise RuntimeError("broken provider")
 
     tracing = Tracing(tracer_provider=Broken())  # type: ignore[arg-type]
-    async with Agent(ScriptedModel([call("add", a=1, b=1), "2"]), tools=[add], wrappers=[tracing]) as agent:
+    async with Agent(
+        ScriptedModel([call("add", a=1, b=1), "2"]), tools=[add], options=RunOptions(wrappers=[tracing])
+    ) as agent:
         assert await agent.ask("go") == "2"
     assert "broken provider" in caplog.text

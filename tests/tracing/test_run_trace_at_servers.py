@@ -12,7 +12,7 @@ from typing import Any, Literal
 import pytest
 from opentelemetry import baggage, context, trace
 
-from mcpagent import Agent, ScriptedModel
+from mcpagent import Agent, RunOptions, ScriptedModel
 from mcpagent.messages import ToolResult
 from mcpagent.tracing import Tracing
 from tests.scenes import call
@@ -40,7 +40,7 @@ async def told(kind: Literal["stdio", "http"], tracing: Tracing | None) -> dict[
     model = ScriptedModel([call("show_meta"), call("refuse"), call("refuse_request"), "ok"])
     async with configured(kind) as config:
         wrappers = [tracing] if tracing is not None else []
-        async with Agent(model, mcp_config=config, wrappers=wrappers) as agent:
+        async with Agent(model, mcp_config=config, options=RunOptions(wrappers=wrappers)) as agent:
             await agent.ask("go")
             first = next(part for message in agent.messages for part in message.parts if isinstance(part, ToolResult))
     found: dict[str, Any] = json.loads(first.text)

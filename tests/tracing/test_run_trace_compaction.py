@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from mcpagent import Agent
+from mcpagent import Agent, RunOptions
 from tests.compaction.windowed import WindowedModel, asks_then_tells
 from tests.tracing.conventions import misfits
 from tests.tracing.traced import Traced, attribute
@@ -24,7 +24,7 @@ def read_all(name: str) -> str:
 async def test_requests_for_summaries_are_spans_and_what_was_said_is_in_none() -> None:
     traced = Traced()
     model = WindowedModel(asks_then_tells, 4_000, summary=lambda _request: f"They read of {SECRET}. " * 9)
-    async with Agent(model, tools=[read_all], wrappers=[traced.tracing()]) as agent:
+    async with Agent(model, tools=[read_all], options=RunOptions(wrappers=[traced.tracing()])) as agent:
         for number in range(30):
             await agent.ask(f"{SECRET}? {number}")
     chats = traced.named("chat test")
@@ -46,7 +46,7 @@ async def test_a_conversation_that_is_compacted_by_hand_has_a_trace_of_its_own(
 ) -> None:
     traced = Traced()
     model = WindowedModel(asks_then_tells, 100_000)
-    async with Agent(model, tools=[read_all], wrappers=[traced.tracing()]) as agent:
+    async with Agent(model, tools=[read_all], options=RunOptions(wrappers=[traced.tracing()])) as agent:
         session = agent.session()
         for number in range(3):
             await session.ask(f"Question {number}")

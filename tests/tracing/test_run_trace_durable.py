@@ -12,7 +12,7 @@ import pytest
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import ConsoleSpanExporter, SimpleSpanProcessor
 
-from mcpagent import Agent, Wrapper
+from mcpagent import Agent, RunOptions, Wrapper
 from mcpagent.tracing import Tracing
 from tests.durable.test_runner_gone_on_with import QUESTION, durable_in, model, paying, served
 from tests.tracing.traced import Traced
@@ -27,7 +27,9 @@ async def _first(folder: Path) -> None:
     exporter = ConsoleSpanExporter(out=out, formatter=lambda span: span.to_json(indent=None) + "\n")
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     wrappers: list[Wrapper] = [durable, Tracing(tracer_provider=provider)]
-    agent = Agent(model(dies=True), tools=[paying(folder / "ledger")], sessions=store, wrappers=wrappers)
+    agent = Agent(
+        model(dies=True), tools=[paying(folder / "ledger")], sessions=store, options=RunOptions(wrappers=wrappers)
+    )
     async with served(agent, durable):
         await (await durable.start(QUESTION, session="ann", run="the-run")).result()
 
@@ -46,7 +48,7 @@ async def test_what_goes_on_with_a_dead_workers_run_is_linked_to_it_and_counts_n
     traced = Traced()
     durable, store = durable_in(tmp_path)
     wrappers: list[Wrapper] = [durable, traced.tracing()]
-    agent = Agent(model(), tools=[paying(tmp_path / "ledger")], sessions=store, wrappers=wrappers)
+    agent = Agent(model(), tools=[paying(tmp_path / "ledger")], sessions=store, options=RunOptions(wrappers=wrappers))
     async with served(agent, durable):
         assert (await (await durable.run("the-run")).result()).answer == "paid 5"
         await (await durable.start("And now?", session="ann", run="another")).result()

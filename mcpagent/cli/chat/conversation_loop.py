@@ -279,7 +279,7 @@ class Chat:
                 except SessionStoreError as error:
                     with view.paused():
                         self.going_on.stop_keeping(error)
-                    if self.agent.own_session.is_unfinished:
+                    if self.agent._runtime.own_session.is_unfinished:
                         await self.agent.resume()
         except LimitError:
             pass  # the line at the end of the run has said it
@@ -342,7 +342,7 @@ class Chat:
         if not self.options.quiet:
             lines = [*self.startup.summary(), *lines]
             chosen_by_itself = self.options.tool_search == "auto" and self.options.card is None
-            if self.agent.tools.searching and chosen_by_itself:
+            if self.agent._runtime.tools.searching and chosen_by_itself:
                 lines.append(Text(search_line(self.agent), "dim"))
         if lines:
             self._notify(*lines)
@@ -401,7 +401,7 @@ class Chat:
         self._say(
             Text.assemble(
                 ("mcpagent", "user"),
-                f" {__version__}   {short_model(self.agent.model.name)}   ",
+                f" {__version__}   {short_model(self.agent._runtime.model.name)}   ",
                 (f"{configuration.describe(self.options.folder)} {dot} {folder} {dot} /help", "dim"),
             )
         )

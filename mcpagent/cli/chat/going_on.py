@@ -80,7 +80,7 @@ class GoingOn:
         except SessionStoreError as error:
             self._warn(f"{error}; a new conversation begins")
         if not self.options.sessions:
-            self.desk.agent.own_session.stop_keeping()
+            self.desk.agent._runtime.own_session.stop_keeping()
             self.desk.note("what is said here is not kept (--no-session)")
 
     async def go_on_with(self, session: str) -> None:
@@ -93,7 +93,7 @@ class GoingOn:
         assert store is not None
         await self.startup.entered()
         try:
-            await desk.agent.go_on_with(session)
+            await desk.agent._runtime.go_on_with(session)
         except SessionBusyError as error:
             kept = await asyncio.to_thread(store.read, session)
             run = str(kept.values.get("durable") or "")
@@ -104,14 +104,14 @@ class GoingOn:
             copy = await self._copy_of(store, error)
             if copy is None:
                 return
-            await desk.agent.go_on_with(copy)
+            await desk.agent._runtime.go_on_with(copy)
             session = copy
         kept, messages = await asyncio.to_thread(store.read, session), desk.agent.messages
         desk.asked, trace = questions_of(messages, kept.steps)
         desk.trace = replace(trace, last=last_request(desk.agent, messages, kept.steps, trace.requests))
         desk.kept.clear()
         desk.say(*resumed_lines(kept.info, desk.asked, messages, desk.terminal, self.options.folder))
-        if kept.info.model and kept.info.model != desk.agent.model.name:
+        if kept.info.model and kept.info.model != desk.agent._runtime.model.name:
             model = safe_line(kept.info.model, 80)
             desk.note(f"  so far with {model}; /model {model} goes on with it")
         await self.go_on_with_what_waits(is_new=True)
@@ -134,7 +134,7 @@ class GoingOn:
 
     async def go_on_with_what_waits(self, *, is_new: bool = False) -> None:
         """Has calls decided on that wait, or a question answered that was not; `is_new`: the latter is only offered."""
-        session = self.desk.agent.own_session
+        session = self.desk.agent._runtime.own_session
         if waiting := session.pending:
             await self._decide(waiting)
         elif not session.is_unfinished:
@@ -156,11 +156,11 @@ class GoingOn:
             await agent.mcp.settle(
                 self.options.server_wait,
                 lambda _servers: None,
-                enough=lambda: all(agent.tools.find(call.tool) is not None for call in waiting),
+                enough=lambda: all(agent._runtime.tools.find(call.tool) is not None for call in waiting),
             )
         answers: list[CallAnswer] = []
         for call in waiting:
-            tool = agent.tools.find(call.tool)
+            tool = agent._runtime.tools.find(call.tool)
             definition = tool.asked(call.arguments) if tool is not None else None
             answers.append(await self.approvals.decide_again(call, definition))
         await self.follow(lambda: agent.resume(answers))
@@ -168,20 +168,20 @@ class GoingOn:
     @property
     def is_unfinished(self) -> bool:
         """Whether the last question has no answer."""
-        return self.startup.is_entered and self.desk.agent.own_session.is_unfinished
+        return self.startup.is_entered and self.desk.agent._runtime.own_session.is_unfinished
 
     def how(self) -> str:
         """The command that goes on with this chat; "" if nothing was said, or kept, or the agent is not there."""
         if not self.startup.is_entered or self.options.quiet:
             return ""
-        session = self.desk.agent.own_session
+        session = self.desk.agent._runtime.own_session
         is_there = session.is_kept and session.messages
         return f"to go on: {resume_words(self.options, session.id)}" if is_there else ""
 
     def stop_keeping(self, error: SessionStoreError) -> None:
         """Goes on in memory, and says so."""
         self._warn(f"{error}; the chat goes on in memory: what is said from here on is not kept")
-        self.desk.agent.own_session.stop_keeping()
+        self.desk.agent._runtime.own_session.stop_keeping()
 
     def _warn(self, text: str) -> None:
         self.desk.say(warning_line(text, self.desk.terminal.glyphs, MAX_ERROR))

@@ -126,8 +126,8 @@ def last_request(agent: Agent, messages: Sequence[Message], steps: Sequence[Step
     known |= {name: tool for name, tool in agent.known_tools.items() if name not in known}
     offered = tuple(known[name] for name in step.offered if name in known)
     sent = {tool.name for tool in offered}
-    tokens = agent.tools.tokens
-    deferred = {name: tokens([name]) for name in agent.tools.known if name not in sent}
+    tokens = agent._runtime.tools.tokens
+    deferred = {name: tokens([name]) for name in agent._runtime.tools.known if name not in sent}
     sent_then = tuple(Conversation(messages=messages[: step.place]).sent)
     return SentRequest(number, now.system, sent_then, offered, deferred, step.usage)
 

@@ -186,7 +186,7 @@ class Startup:
 
 def search_line(agent: Agent) -> str:
     """What tool search saves in each request, for when it was switched on by itself."""
-    catalog = agent.tools
+    catalog = agent._runtime.tools
     everything = catalog.tokens(catalog.known)
     offered = catalog.tokens([tool.name for tool in agent.offered_tools()])
     return (

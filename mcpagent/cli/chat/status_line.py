@@ -46,11 +46,11 @@ class Status:
     def of(cls, agent: Agent, approve: str, used: int, *, is_started: bool) -> Status:
         """As it is now; before the agent is started only what does not need it."""
         if not is_started:
-            return cls(agent.model.name, approve, agent.servers)
-        tools = agent.tools
+            return cls(agent._runtime.model.name, approve, agent.servers)
+        tools = agent._runtime.tools
         offered, known_tokens = tools.offer(), tools.catalog.total_tokens()
         return cls(
-            agent.model.name,
+            agent._runtime.model.name,
             approve,
             agent.servers,
             offered=len(offered),
@@ -59,7 +59,7 @@ class Status:
             known_tokens=known_tokens,
             used=used,
             window=window_of(agent),
-            spent=agent.own_session.spent,
+            spent=agent._runtime.own_session.spent,
             total=agent.spent,
         )
 
@@ -75,7 +75,7 @@ class Status:
 
 def window_of(agent: Agent[Any]) -> int | None:
     """How many tokens its model takes: as it was set, as its server says, or as the table of prices has it."""
-    compaction, model = agent.options.compaction, agent.model
+    compaction, model = agent._runtime.definition.options.compaction, agent._runtime.model
     chosen = compaction.window_tokens if compaction is not None else None
     return chosen or tool_limits(model).window_tokens or context_window_of(model.name)
 

@@ -45,10 +45,12 @@ class SentRequest:
 
 def next_request(agent: Agent, number: int) -> SentRequest:
     """What a request would hold now."""
-    tools, catalog = tuple(agent.offered_tools()), agent.tools
+    tools, catalog = tuple(agent.offered_tools()), agent._runtime.tools
     offered = {tool.name for tool in tools}
     deferred = {name: catalog.tokens([name]) for name in catalog.known if name not in offered}
-    return SentRequest(number, agent.system, agent.own_session.sent_messages, tools, deferred)
+    return SentRequest(
+        number, agent._runtime.own_session.system, agent._runtime.own_session.sent_messages, tools, deferred
+    )
 
 
 @dataclass(frozen=True, slots=True)

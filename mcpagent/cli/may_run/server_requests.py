@@ -134,7 +134,7 @@ class ServerRequests:
             if self._asking.read is None:
                 self._decline(server, "asks for an answer of the model, and nobody can agree here")
                 raise DismissedError
-            model = self.agent.model.name
+            model = self.agent._runtime.model.name
             shown = safe_line(model, 60)
             request = sampling_request(params)
             said = [("system", request.system)] if request.system else []
@@ -146,7 +146,7 @@ class ServerRequests:
             rows = self._head(server, f"asks {shown} for an answer of up to {tokens:,} tokens", asked)
             if not await self._agreed("let it, at your cost?", rows):
                 raise DismissedError
-            response = await self.agent.complete(request)
+            response = await self.agent._runtime.complete(request)
             usage, price = response.usage, response.dollars
             cost = f", {money(price)}" if price else ""
             took = f"in {usage.input_tokens:,} out {usage.output_tokens:,} tokens{cost}"

@@ -73,7 +73,7 @@ def make_agent(
     """
     from mcpagent.agent import Agent
     from mcpagent.cards.agent_cards import agent_from_card
-    from mcpagent.run import RunOptions
+    from mcpagent.definition import RunOptions
     from mcpagent.window.how_far import Compaction
 
     def agent_of(model: str | Model | None, **values: Any) -> Agent:
@@ -91,18 +91,18 @@ def make_agent(
     common: dict[str, Any] = {
         "mcp_config": configuration.servers,
         "pre_discovered_tools": tuple(name for name in options.always_load if not _is_pattern(name)),
-        "server_options": replace(servers, startup_seconds=startup_seconds, question_seconds=options.server_wait),
         "approval": _policy(approvals, waits=waits) if approvals is not None else False,
         "options": RunOptions(
             limits=_limits(options),
             settings=_settings(options),
             compaction=Compaction(window_tokens=options.context_window),
             large_result_tokens=options.large_result_tokens,
+            servers=replace(servers, startup_seconds=startup_seconds, question_seconds=options.server_wait),
+            wrappers=[*_wrappers(options), *wrappers],
         ),
         "on_event": report,
         "sessions": sessions,
-        **({"with_code_mode": True} if options.code else {}),
-        "wrappers": [*_wrappers(options), *wrappers],
+        **({"code_mode": True} if options.code else {}),
         "tools": _provider_tools(options),
     }
     is_search_chosen = options.tool_search != "auto"
@@ -267,7 +267,7 @@ def rules_without_effect(agent: Agent, approvals: Approvals) -> list[str]:
         for server in approvals.rules.servers.values()
         if server.scope == "project" and vouches_for_itself(server.written)
     ]
-    if agent.tools.listing.connecting:  # whose tools they may be about
+    if agent._runtime.tools.listing.connecting:  # whose tools they may be about
         return lines
     written = [("--allow or --deny", glob) for glob in approvals.rules.without_effect(asked)]
     for server, glob in approvals.rules.configured_without_effect(asked):
@@ -282,7 +282,7 @@ def askable(agent: Agent) -> list[ToolDefinition]:
     """All that rules can name: the tools, and what is known of the servers' prompts and resources."""
     from mcpagent.toolsets.prompt_and_resource_tools import known_content
 
-    tools = [tool.definition for tool in agent.tools.known.values() if tool.asks is None]
+    tools = [tool.definition for tool in agent._runtime.tools.known.values() if tool.asks is None]
     with contextlib.suppress(AgentStateError):  # a replay has no servers
         tools += known_content(agent.mcp)
     return tools
@@ -300,7 +300,7 @@ def near_rules(rule: str, asked: Iterable[ToolDefinition]) -> list[str]:
 def hints(agent: Agent, options: Options, configuration: Configuration) -> list[str]:
     """How to get a real model and one's own servers, for stand-ins that nobody asked for."""
     unasked = options.model is None and options.card is None and options.replay is None
-    lines = [KEY_HINT] if unasked and agent.model.name.startswith("offline") else []
+    lines = [KEY_HINT] if unasked and agent._runtime.model.name.startswith("offline") else []
     return [*lines, servers_hint(options, configuration)] if configuration.is_demo else lines
 
 

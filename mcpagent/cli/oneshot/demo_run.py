@@ -14,6 +14,7 @@ from mcpagent.cli.oneshot.agent_options import connecting
 from mcpagent.cli.screen.lines import names_line
 from mcpagent.cli.screen.rendering import TurnView
 from mcpagent.cli.screen.terminal import Terminal, put
+from mcpagent.definition import RunOptions
 from mcpagent.errors import ServerError
 from mcpagent.events import Event, RequestSent, RunFinished, ServerFailed
 from mcpagent.mcp.server_options import ServerOptions
@@ -43,7 +44,7 @@ async def _converse(options: Options, terminal: Terminal) -> ExitCode:
         mcp_config=servers,
         tool_search=ToolSearch(strategy=options.search_strategy),
         on_event=events.append,
-        server_options=ServerOptions(startup_seconds=None),
+        options=RunOptions(servers=ServerOptions(startup_seconds=None)),
     )
     with connecting(terminal, Configuration(servers, is_demo=True)):
         await agent.__aenter__()
@@ -51,9 +52,9 @@ async def _converse(options: Options, terminal: Terminal) -> ExitCode:
         for event in events:
             if isinstance(event, ServerFailed):
                 raise ServerError(f"a bundled server failed: {event.reason}", server="demo", phase="start")
-        known = agent.tools.known
-        facts = f"  {agent.model.name}, {len(servers.servers)} real MCP servers with {len(known):,} tools"
-        everything = f"offering them all would take {agent.tools.tokens(known):,} tokens in every request"
+        known = agent._runtime.tools.known
+        facts = f"  {agent._runtime.model.name}, {len(servers.servers)} real MCP servers with {len(known):,} tools"
+        everything = f"offering them all would take {agent._runtime.tools.tokens(known):,} tokens in every request"
         put(terminal.out, Text.assemble(("tool search, live", "user"), facts), Text(everything, "dim"))
         seen: tuple[str, ...] = ()
         for question in QUESTIONS:
@@ -65,7 +66,7 @@ async def _converse(options: Options, terminal: Terminal) -> ExitCode:
                             view.note(_what_the_model_sees(event, seen, terminal))
                             seen = event.offered
                         view(event)
-        put(terminal.out, *_summary(events, timed=not agent.model.name.startswith("offline:")))
+        put(terminal.out, *_summary(events, timed=not agent._runtime.model.name.startswith("offline:")))
         return ExitCode.OK
     finally:
         await agent.aclose()

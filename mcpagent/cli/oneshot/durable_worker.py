@@ -64,6 +64,9 @@ async def _work(options: Options, terminal: Terminal, durable: DurableRuns, data
         require_a_server(agent)
         if not options.quiet:
             where = safe_line(durable.where, 200)
-            put(terminal.err, Text(f"working on the runs in {where}, with {safe_line(agent.model.name, 80)}", "dim"))
+            put(
+                terminal.err,
+                Text(f"working on the runs in {where}, with {safe_line(agent._runtime.model.name, 80)}", "dim"),
+            )
         await asyncio.Event().wait()
     return ExitCode.OK

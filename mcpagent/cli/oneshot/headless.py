@@ -144,8 +144,8 @@ class _OneShot:
             agent.mcp.has_waited(options.server_wait)
         try:
             if session is not None:
-                await agent.go_on_with(session)
-            self.prompt = self.prompt or next(iter(getattr(agent.definition.sources, "questions", ())), "")
+                await agent._runtime.go_on_with(session)
+            self.prompt = self.prompt or next(iter(getattr(agent._runtime.definition.sources, "questions", ())), "")
             if not self.prompt:
                 raise InputError("the recording holds no question; write one")
             require_a_server(agent)
@@ -259,7 +259,7 @@ class _OneShot:
         lines = [] if self.options.quiet else hints(agent, self.options, self.configuration)
         if self.shows_steps:
             used = self.configuration.describe(self.options.folder)
-            lines.append(f"{agent.model.name} {self.terminal.glyphs.dot} {used}")
+            lines.append(f"{agent._runtime.model.name} {self.terminal.glyphs.dot} {used}")
         put(self.terminal.err, *lines, style="dim")
 
     def _judge(self, finished: RunFinished) -> ExitCode:
@@ -280,16 +280,16 @@ def _estimated(agent: Agent, question: str) -> tuple[dict[str, Any], list[str]]:
     """What asking this would send first, as a document and as lines; tokens are characters / 4. No model is asked."""
     from mcpagent.models.prices import dollars_for
 
-    names, known = [tool.name for tool in agent.offered_tools()], agent.tools.known
-    system, asked = (len(text) // CHARACTERS_PER_TOKEN for text in (agent.system, question))
-    offered, everything = agent.tools.tokens(names), agent.tools.tokens(known)
+    names, known = [tool.name for tool in agent.offered_tools()], agent._runtime.tools.known
+    system, asked = (len(text) // CHARACTERS_PER_TOKEN for text in (agent._runtime.own_session.system, question))
+    offered, everything = agent._runtime.tools.tokens(names), agent._runtime.tools.tokens(known)
     total = system + asked + offered
-    provider, _, model = agent.model.name.partition(":")
+    provider, _, model = agent._runtime.model.name.partition(":")
     dollars = 0.0 if provider == "offline" else dollars_for(Usage(input_tokens=total), provider, model, "")
     price = money(dollars) if dollars is not None else "price not known"
     document = {
         "type": "estimate",
-        "model": agent.model.name,
+        "model": agent._runtime.model.name,
         "input_tokens": total,
         "input_tokens_with_every_tool": system + asked + everything,
         "tools_offered": names,
@@ -297,7 +297,7 @@ def _estimated(agent: Agent, question: str) -> tuple[dict[str, Any], list[str]]:
         "cost_usd": dollars,
     }
     lines = [
-        f"first request to {agent.model.name}: about {total:,} tokens, {price}",
+        f"first request to {agent._runtime.model.name}: about {total:,} tokens, {price}",
         f"  system {system:,}, question {asked:,}, {counted(len(names), 'tool')} offered {offered:,}",
         f"  offering all {counted(len(known), 'tool')}: {system + asked + everything:,} tokens",
         "characters / 4; each call makes one more request, with what was said before and what the tools gave",

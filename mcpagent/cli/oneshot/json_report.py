@@ -66,8 +66,8 @@ class JsonReport:
             offered = [tool.name for tool in agent.offered_tools()]
             init = {
                 "type": "init",
-                "model": agent.model.name,
-                "tool_search": agent.tools.searching,
+                "model": agent._runtime.model.name,
+                "tool_search": agent._runtime.tools.searching,
                 "tools": {"known": len(agent.known_tools), "offered": offered},
                 "servers": self._about_agent["servers"],
             }
@@ -125,7 +125,7 @@ class JsonReport:
 
     def _look_at(self, agent: Agent) -> None:
         """Keeps what can be asked only while the agent is open."""
-        self._tokens = agent.tools.tokens
+        self._tokens = agent._runtime.tools.tokens
         servers = {
             name: {
                 "state": status.state,
@@ -135,9 +135,9 @@ class JsonReport:
             }
             for name, status in agent.servers.items()
         }
-        session = agent.own_session
+        session = agent._runtime.own_session
         self._about_agent = {
-            "model": agent.model.name,
+            "model": agent._runtime.model.name,
             "known": len(agent.known_tools),
             "servers": servers,
             "session_id": session.id if session.is_kept else None,

@@ -73,7 +73,7 @@ def _with_tools(
 async def list_tools(agent: Agent, terminal: Terminal, options: Options, words: str) -> ExitCode:
     """`mcpagent tools list`. Exit code 1: none has these words."""
     tools = tools_with_words(agent.known_tools, words)
-    total = agent.tools.tokens(tool.name for tool in tools)
+    total = agent._runtime.tools.tokens(tool.name for tool in tools)
     summary = f"{counted(len(tools), 'tool')}, {counted(total, 'token')} when all are offered"
     lines = [*list_lines(tools, width=terminal.out.width), Styled(summary, "dim")]
     terminal.report(options, [tool_document(tool) for tool in tools], *lines)
@@ -100,7 +100,7 @@ async def search_tools(
     width, glyphs = terminal.out.width, terminal.glyphs
     lines = search_report(result, known, width=width, glyphs=glyphs, explain=explain, catalogue=catalogue)
     if tools := [match.tool for match in result.matches]:
-        lines.append(Styled(cost_line(tools, agent.tools.tokens(agent.tools.known)), "dim"))
+        lines.append(Styled(cost_line(tools, agent._runtime.tools.tokens(agent._runtime.tools.known)), "dim"))
     terminal.report(options, _search_document(result, known), *lines, *not_connected_lines(agent))
     return ExitCode.OK if result.matches else ExitCode.ERROR
 
@@ -134,10 +134,10 @@ async def count_tokens(agent: Agent, terminal: Terminal, options: Options, by: T
     """What the definitions cost: everything in each request, against what tool search sends."""
     totals: Counter[str] = Counter()
     for name, tool in agent.known_tools.items():
-        totals[name if by == "tool" else tool.server or "functions"] += agent.tools.tokens([name])
+        totals[name if by == "tool" else tool.server or "functions"] += agent._runtime.tools.tokens([name])
     costs = dict(sorted(totals.items(), key=lambda item: (-item[1], item[0])))  # the dearest first
-    everything = agent.tools.tokens(agent.tools.known)
-    with_search = agent.tools.tokens(tool.name for tool in agent.offered_tools())
+    everything = agent._runtime.tools.tokens(agent._runtime.tools.known)
+    with_search = agent._runtime.tools.tokens(tool.name for tool in agent.offered_tools())
     width = min(max(map(len, costs), default=0), NAME_WIDTH)
     lines: list[Styled | str] = [
         f"{cost:>9,}  {100 * cost / max(everything, 1):>4.0f}%  {safe_line(name, width)}"
@@ -146,7 +146,7 @@ async def count_tokens(agent: Agent, terminal: Terminal, options: Options, by: T
     if len(costs) > top:
         rest = sum(list(costs.values())[top:])
         lines.append(Styled(f"{rest:>9,}        {len(costs) - top:,} more", "dim"))
-    known, less = counted(len(agent.tools.known), "tool"), saving(with_search, everything)
+    known, less = counted(len(agent._runtime.tools.known), "tool"), saving(with_search, everything)
     lines += [
         f"{everything:>9,}  tokens in every request that offers all {known} (characters / 4)",
         f"{with_search:>9,}  with tool search{f' ({less})' if less else ''}, and what the model adds",

@@ -183,17 +183,17 @@ def tool_document(tool: ToolDefinition) -> dict[str, Any]:
 
 def meant_tool(agent: Agent, name: str) -> Tool | None:
     """The tool of this name, or of `server.tool` as people write it."""
-    return agent.tools.find(name) or agent.tools.find(name.replace(".", "__", 1))
+    return agent._runtime.tools.find(name) or agent._runtime.tools.find(name.replace(".", "__", 1))
 
 
 def unknown_tool(agent: Agent, name: str, otherwise: str = "see mcpagent tools list") -> str:
     """One line about a tool that is not there, with near names; `otherwise` says who has them all."""
-    return f'no tool "{safe_line(name, 64)}"; {did_you_mean(agent.tools.near(name), otherwise)}'
+    return f'no tool "{safe_line(name, 64)}"; {did_you_mean(agent._runtime.tools.near(name), otherwise)}'
 
 
 def not_connected_lines(agent: Agent) -> list[Text]:
     """One line that says which servers could not be searched, if any."""
-    down = [f"{safe_line(name, 64)} ({reason(name, why)})" for name, why in agent.tools.unavailable.items()]
+    down = [f"{safe_line(name, 64)} ({reason(name, why)})" for name, why in agent._runtime.tools.unavailable.items()]
     return [Text(f"not searched: {'; '.join(down)}", "warning")] if down else []
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 
-from mcpagent import Agent
+from mcpagent import Agent, RunOptions
 from mcpagent.cli.chat.attachments import left_as_words, marks, named_prompt, read_file, server_prompt, with_attachments
 from mcpagent.cli.chat.completions import ChatCompleter, Words
 from mcpagent.config import ServerConfig
@@ -38,7 +38,7 @@ PNG = base64.b64decode(
 async def agent() -> AsyncIterator[Agent]:
     server = ServerConfig("small", command=sys.executable, args=[str(SMALL_SERVER), "offers"])
     async with Agent(
-        ScriptedModel(["seen"]), mcp_config=[server], server_options=ServerOptions(startup_seconds=None)
+        ScriptedModel(["seen"]), mcp_config=[server], options=RunOptions(servers=ServerOptions(startup_seconds=None))
     ) as agent:
         yield agent
 
@@ -80,7 +80,7 @@ async def test_an_image_goes_as_an_image(agent: Agent, tmp_path: Path) -> None:
     assert prompt == [Text("what is @dot.png"), Image("image/png", base64.b64encode(PNG).decode())]
     assert told == ["dot.png  1 image"]
     assert await agent.ask(prompt) == "seen"
-    model = agent.model
+    model = agent._runtime.model
     assert isinstance(model, ScriptedModel)
     assert model.requests[0].messages[-1].parts == tuple(prompt)
 
@@ -155,7 +155,7 @@ async def test_a_servers_prompt_is_its_words_alone_and_set_apart_beside_others(t
     (tmp_path / "text.json").write_text(json.dumps(text), "utf-8")
     server = ServerConfig("odd", command=sys.executable, args=[str(SMUGGLER), str(tmp_path / "text.json")])
     options = ServerOptions(startup_seconds=None)
-    async with Agent(ScriptedModel([]), mcp_config=[server], server_options=options) as agent:
+    async with Agent(ScriptedModel([]), mcp_config=[server], options=RunOptions(servers=options)) as agent:
         [words] = await server_prompt(agent, "odd", "mine", "")
         assert words == Text(text)
         [apart] = await server_prompt(agent, "odd", "mine", "", alone=False)
@@ -174,7 +174,7 @@ async def test_what_hides_in_a_file_or_a_resource_stays_there_and_the_typed_line
     (tmp_path / "rules.md").write_text("ru\u200bles\U000e0041 \u202e👩\u200d💻", "utf-8")
     server = ServerConfig("odd", command=sys.executable, args=[str(SMUGGLER), str(tmp_path / "text.json")])
     options = ServerOptions(startup_seconds=None)
-    async with Agent(ScriptedModel([]), mcp_config=[server], server_options=options) as agent:
+    async with Agent(ScriptedModel([]), mcp_config=[server], options=RunOptions(servers=options)) as agent:
         prompt, _ = await with_attachments("my\u200b words @rules.md @odd:notes://plain", agent, tmp_path)
     assert isinstance(prompt, str)
     assert prompt.startswith("my\u200b words @rules.md @odd:notes://plain\n\nrules.md:\n```\nrules 👩\u200d💻\n```\n\n")

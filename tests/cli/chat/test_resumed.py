@@ -30,7 +30,7 @@ async def test_questions_searches_and_calls_are_those_of_the_chat_that_had_them(
         await made.ask("Read the file", "Read the file")
         await made.ask("And again?", "And again?")
         desk, agent = made.desk, made.desk.agent
-        session = agent.own_session.id
+        session = agent._runtime.own_session.id
         kept = store.read(session)
         asked, trace = questions_of(agent.messages, kept.steps)
         assert [(it.typed, it.length) for it in asked] == [(it.typed, it.length) for it in desk.asked]
@@ -58,12 +58,12 @@ async def test_undo_and_retry_work_on_a_resumed_conversation(tmp_path: Path) -> 
     async with scene(tmp_path, answer("one"), answer("two"), store=store) as made:
         await made.ask("First?", "First?")
         await made.ask("Second?", "Second?")
-        session = made.desk.agent.own_session.id
+        session = made.desk.agent._runtime.own_session.id
     store.close()
     store = Sessions(tmp_path / "s.db")
     async with scene(tmp_path, answer("two again"), store=store) as made:
         desk = made.desk
-        await desk.agent.go_on_with(session)
+        await desk.agent._runtime.go_on_with(session)
         desk.asked, desk.trace = questions_of(desk.agent.messages, store.read(session).steps)
         await made.run("/retry")
         assert [message.text for message in desk.agent.messages] == ["First?", "one", "Second?", "two again"]
@@ -80,10 +80,10 @@ async def test_commands_about_kept_conversations(tmp_path: Path) -> None:
         assert "nothing was said yet" in await made.run("/fork")
         assert "nothing was said yet" in await made.run("/rename the lamps")
         await made.ask("First?", "First?")
-        first = desk.agent.own_session.id
+        first = desk.agent._runtime.own_session.id
         assert 'its title is "the lamps"' in await made.run("/rename the lamps")
         said = await made.run("/fork a copy")
-        copy = desk.agent.own_session.id
+        copy = desk.agent._runtime.own_session.id
         assert copy != first
         assert copy[:8] in said
         assert first[:8] in said
@@ -129,7 +129,7 @@ async def test_the_last_request_of_a_compacted_conversation_is_what_was_sent(tmp
         await made.run("/compact")
         await made.ask("three", "three")
         desk, agent = made.desk, made.desk.agent
-        kept = store.read(agent.own_session.id)
+        kept = store.read(agent._runtime.own_session.id)
         request = last_request(agent, agent.messages, kept.steps, 3)
         assert desk.trace.last is not None
         assert request is not None
@@ -151,7 +151,7 @@ async def test_hostile_words_stay_behind_the_bar_and_an_unknown_call_is_named(tm
     async with scene(tmp_path, answer("\x1b[31mred\x1b]0;title\x07\n> not yours"), store=store) as made:
         await made.ask("a\x1b[2Jb\u202e?", "a\x1b[2Jb\u202e?")
         agent, terminal = made.desk.agent, made.desk.terminal
-        info = store.read(agent.own_session.id).info
+        info = store.read(agent._runtime.own_session.id).info
         asked, _ = questions_of(agent.messages)
         call = ToolCall("1", "pay\x1b[31m", {})
         messages = [*agent.messages, calling(call), Message("tool", (not_run(call, UNKNOWN),))]

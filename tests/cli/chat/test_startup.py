@@ -13,7 +13,7 @@ import pytest
 
 pytest.importorskip("pty", reason="pseudo-terminals are POSIX")
 
-from mcpagent import Agent
+from mcpagent import Agent, RunOptions
 from mcpagent.config import ServerConfig, load_servers
 from mcpagent.events import Event
 from mcpagent.mcp.lists.list_cache import CachedServer, ListCache
@@ -183,7 +183,7 @@ async def test_an_old_list_is_used_and_read_again_in_the_background(tmp_path: Pa
         ScriptedModel([]),
         mcp_config=[server],
         on_event=follow,
-        server_options=ServerOptions(cache=cache, startup_seconds=0),
+        options=RunOptions(servers=ServerOptions(cache=cache, startup_seconds=0)),
     ) as agent:
         assert list(agent.known_tools) == ["gone"]
         await asyncio.wait_for(refreshed.wait(), 40)

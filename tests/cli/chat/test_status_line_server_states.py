@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from mcpagent import Agent
+from mcpagent import Agent, RunOptions
 from mcpagent.cli.chat.slash.desk import Desk
 from mcpagent.cli.chat.slash.slash_table import run_command
 from mcpagent.cli.chat.status_line import Status, servers_field, status_document
@@ -108,7 +108,7 @@ async def doors(tmp_path: Path, server: dict[str, Any], *replies: object, second
         mcp_config=servers,
         tool_search=ToolSearch(enabled=True),
         on_event=hear,
-        server_options=ServerOptions(startup_seconds=0, question_seconds=seconds),
+        options=RunOptions(servers=ServerOptions(startup_seconds=0, question_seconds=seconds)),
     )
 
     async def nothing(*_: object) -> Any:

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from mcpagent import Agent
+from mcpagent import Agent, RunOptions
 from mcpagent.approval import CallsPendingError, PendingCall
 from mcpagent.cli.frame.options import Options
 from mcpagent.cli.oneshot.headless import ask_once
@@ -175,7 +175,7 @@ async def test_a_library_is_asked_about_what_is_wanted_of_which_server(tmp_path:
     policy = ApprovalPolicy(predicate, decide)
     model = ScriptedModel([wishes(), "done"])
     config = [over_stdio("web", log)]
-    async with Agent(model, mcp_config=config, server_options=PATIENT, approval=policy) as agent:
+    async with Agent(model, mcp_config=config, options=RunOptions(servers=PATIENT), approval=policy) as agent:
         await agent.ask("go")
         denied = {result.call_id for result in results(agent.messages) if result.error == "denied"}
     assert asked == [
@@ -204,7 +204,9 @@ async def test_an_answer_is_for_one_resource_and_another_process_can_give_it(tmp
     log = tmp_path / "received"
     config = [over_stdio("web", log)]
     wanted = call("get_resource", "r", server="web", uri="file:///etc/passwd")
-    async with Agent(ScriptedModel([wanted]), mcp_config=config, server_options=PATIENT, approval=True) as agent:
+    async with Agent(
+        ScriptedModel([wanted]), mcp_config=config, options=RunOptions(servers=PATIENT), approval=True
+    ) as agent:
         with pytest.raises(CallsPendingError) as caught:
             await agent.ask("go")
         [request] = caught.value.requests
@@ -216,7 +218,7 @@ async def test_an_answer_is_for_one_resource_and_another_process_can_give_it(tmp
     forged = [*history[:-1], replace(history[-1], parts=(other,))]
     for messages, expected in ((forged, []), (history, [("resources/read", "file:///etc/passwd")])):
         model = ScriptedModel(["ok"])
-        async with Agent(model, mcp_config=config, server_options=PATIENT, approval=True) as agent:
+        async with Agent(model, mcp_config=config, options=RunOptions(servers=PATIENT), approval=True) as agent:
             session = agent.session(request.session, messages=messages)
             await session.resume([PendingCall.from_json(request.to_json()).approve()])
         assert received(log) == expected
@@ -225,7 +227,10 @@ async def test_an_answer_is_for_one_resource_and_another_process_can_give_it(tmp
 async def test_what_an_agent_wants_that_another_agent_asked_is_judged_too(tmp_path: Path) -> None:
     log = tmp_path / "received"
     member = Agent(
-        ScriptedModel([wishes(), "done"]), mcp_config=[over_stdio("web", log)], server_options=PATIENT, approval=True
+        ScriptedModel([wishes(), "done"]),
+        mcp_config=[over_stdio("web", log)],
+        options=RunOptions(servers=PATIENT),
+        approval=True,
     )
     asked: list[str] = []
 
@@ -266,7 +271,7 @@ def test_what_allows_a_tool_allows_no_other(tmp_path: Path) -> None:
 
 
 async def _offered(server: ServerConfig) -> list[str]:
-    async with Agent(ScriptedModel([]), mcp_config=[server], server_options=PATIENT) as agent:
+    async with Agent(ScriptedModel([]), mcp_config=[server], options=RunOptions(servers=PATIENT)) as agent:
         return [name for name, tool in agent.known_tools.items() if tool.server == server.name]
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from mcpagent import Agent
+from mcpagent import Agent, RunOptions
 from mcpagent.cli.may_run.asking import Asking
 from mcpagent.cli.may_run.server_requests import MAX_OUTPUT_TOKENS, ServerRequests, sampling_request
 from mcpagent.cli.screen.form import Field, UnfitError, fields_of
@@ -364,7 +364,7 @@ async def asked(
     agent = Agent(
         ScriptedModel(script),
         mcp_config=config,
-        server_options=ServerOptions(handlers=requests.handlers, startup_seconds=None),
+        options=RunOptions(servers=ServerOptions(handlers=requests.handlers, startup_seconds=None)),
     )
     requests.agent = agent
     async with agent:
@@ -421,7 +421,7 @@ async def test_the_model_answers_for_a_server_and_it_is_counted(tmp_path: Path) 
     assert "| system: Be brief." in person.shown
     assert "| user: Summarise: a long story" in person.shown
     assert "in 40 out 3 tokens, $0.500" in person.shown
-    assert (agent.usage.input_tokens, agent.spent.dollars) == (40, 0.5)
+    assert (agent.spent.usage.input_tokens, agent.spent.dollars) == (40, 0.5)
     refused, _ = await asked("summarise", Person(""), tmp_path, {"sampling": True})
     assert refused["message"] == "the user declined"
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from mcpagent import Agent, AgentCard, CodeExecution, Location, ProviderMcp, Recorder, Replay, WebSearch
+from mcpagent import Agent, AgentCard, CodeExecution, Location, ProviderMcp, Recorder, Replay, RunOptions, WebSearch
 from mcpagent.cards.agent_cards import agent_from_card
 from mcpagent.cards.card import CardError
 from mcpagent.cards.card_trust import describe_cards
@@ -68,7 +68,7 @@ def test_the_option_names_a_tool_with_or_without_options(tmp_path: Path) -> None
         '"allowed_tools": ["list"]}',
     )
     agent = agent_of(options(tmp_path, *written))
-    assert agent.provider_tools == (WebSearch(3, location=Location("Paris")), CodeExecution(), MCP)
+    assert agent._runtime.definition.provider_tools == (WebSearch(3, location=Location("Paris")), CodeExecution(), MCP)
 
 
 @each_row(
@@ -196,7 +196,8 @@ def test_a_card_has_them_and_is_the_same_after_it_was_written(tmp_path: Path) ->
     file.write_text(dump_card(card))
     assert load_card(file) == card
     agent = agent_from_card(Agent, replace(card, model="offline"), tools=[WebSearch(5)])
-    assert agent.provider_tools == (CodeExecution(), MCP, WebSearch(5))  # what is given goes before what a card says
+    # A tool that is given replaces the card's tool of the same name.
+    assert agent._runtime.definition.provider_tools == (CodeExecution(), MCP, WebSearch(5))
     assert agent.to_card().provider_tools == card.provider_tools
 
 
@@ -247,12 +248,12 @@ async def test_a_recording_has_them_and_comes_again(tmp_path: Path) -> None:
     events: list[Event] = []
     async with Simulator(say) as simulator:
         model = AnthropicModel("claude-opus-5-5", api_key="k", base_url=simulator.url)
-        async with Agent(model, tools=[WebSearch(3), MCP_OPEN], wrappers=[Recorder(file)]) as agent:
+        async with Agent(model, tools=[WebSearch(3), MCP_OPEN], options=RunOptions(wrappers=[Recorder(file)])) as agent:
             await agent.ask("Rain?")
             await agent.ask("Sure?")
             before = dump_messages(agent.messages)
-    async with Agent(wrappers=[Replay(file)], on_event=events.append) as agent:
-        assert agent.provider_tools == (WebSearch(3), MCP_OPEN)
+    async with Agent(options=RunOptions(wrappers=[Replay(file)]), on_event=events.append) as agent:
+        assert agent._runtime.definition.provider_tools == (WebSearch(3), MCP_OPEN)
         assert await agent.ask("Rain?") == "Rain."
         assert await agent.ask("Sure?") == "Yes."
         assert dump_messages(agent.messages) == before
@@ -272,7 +273,7 @@ async def test_a_conversation_that_is_exported_has_what_the_provider_did() -> No
         model = AnthropicModel("claude-opus-5-5", api_key="k", base_url=simulator.url)
         async with Agent(model, tools=[WebSearch()]) as agent:
             await agent.ask("Rain?")
-            kept = agent.snapshot()
+            kept = agent._runtime.own_session.snapshot()
     for form in ("md", "html"):
         text = exported(kept, form)
         assert "web_search" in text

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from mcpagent import Agent, Sessions
+from mcpagent import Agent, RunOptions, Sessions
 from mcpagent.durable import DurableRuns
 
 SECONDS = 60.0
@@ -37,7 +37,7 @@ async def test_a_worker_does_what_another_process_begins(tmp_path: Path) -> None
         assert process.stderr is not None
         while "working on the runs in" not in (line := (await process.stderr.readline()).decode()):
             assert line, "the worker has ended"
-        agent = Agent("offline", sessions=store, wrappers=[durable])
+        agent = Agent("offline", sessions=store, options=RunOptions(wrappers=[durable]))
         async with agent, durable.serving(agent, works=False):
             run = await durable.start("What is 12 * 12?", session="ann")
             result = await run.result()

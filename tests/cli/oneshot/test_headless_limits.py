@@ -120,8 +120,8 @@ def test_the_flags_make_one_value(tmp_path: Path) -> None:
     options = Options(max_turns=5, max_calls=4, max_tokens=3, max_cost=0.0, max_seconds=1.5, model="offline")
     assert (Options().max_turns, Limits().of_run().turns) == (None, MOST_TURNS)
     agent = make_agent(options, Configuration(ServersConfig()), print)
-    assert agent.options.limits == Limits(5, 4, 3, sys.float_info.min, 1.5)
-    assert agent.options.session_limits == Limits()
+    assert agent._runtime.definition.options.limits == Limits(5, 4, 3, sys.float_info.min, 1.5)
+    assert agent._runtime.definition.options.session_limits == Limits()
 
 
 NAMES = ("max_turns", "large_result_tokens")

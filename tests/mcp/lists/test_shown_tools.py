@@ -96,7 +96,9 @@ async def last_request(folder: Path, text: str) -> tuple[ModelRequest, Agent]:
     model = ScriptedModel(everything(text))
     search = ToolSearch(extra_tools=("show_all_tools",))
     options = ServerOptions(startup_seconds=None)
-    async with Agent(model, mcp_config=[config(folder, text)], tool_search=search, server_options=options) as agent:
+    async with Agent(
+        model, mcp_config=[config(folder, text)], tool_search=search, options=RunOptions(servers=options)
+    ) as agent:
         await agent.ask("Do all of it.")
         await agent.ask("And now?")
         assert len(results(agent.messages)) == len(HOW) + 9
@@ -256,7 +258,7 @@ async def test_an_agent_takes_the_shown_value_for_valid_and_refuses_others(tmp_p
         ]
     )
     async with Agent(
-        model, mcp_config=[config(tmp_path, hidden)], server_options=ServerOptions(startup_seconds=None)
+        model, mcp_config=[config(tmp_path, hidden)], options=RunOptions(servers=ServerOptions(startup_seconds=None))
     ) as agent:
         await agent.ask("Pick.")
         good, bad = results(agent.messages)

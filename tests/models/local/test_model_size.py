@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -364,10 +365,10 @@ async def test_a_recording_of_a_small_model_is_replayed(tmp_path: Path) -> None:
     settings = RunOptions(settings=ModelSettings(profile="small"))
     model = played("a-70b", provider)
     async with Agent(
-        model, tools=TOOLS, tool_search=ToolSearch(), options=settings, wrappers=[Recorder(path)]
+        model, tools=TOOLS, tool_search=ToolSearch(), options=replace(settings, wrappers=[Recorder(path)])
     ) as agent:
         first = await agent.run("the tulip, please")
-    async with Agent("offline", wrappers=[Replay(path)]) as agent:
+    async with Agent("offline", options=RunOptions(wrappers=[Replay(path)])) as agent:
         again = await agent.run("the tulip, please")
     assert again.answer == first.answer == "One."
     assert [message.text for message in again.messages] == [message.text for message in first.messages]

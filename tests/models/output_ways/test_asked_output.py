@@ -160,7 +160,7 @@ async def test_what_has_come_is_there_while_it_arrives(name: str) -> None:
         assert seen[-1] == {
             "to": "Rome",
             "days": 3,
-            **({"stops": None} if way == "native" and "gpt" in agent.model.name else {}),
+            **({"stops": None} if way == "native" and "gpt" in agent._runtime.model.name else {}),
         }
         assert events.output == Trip("Rome", 3)
 

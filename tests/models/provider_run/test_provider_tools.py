@@ -19,6 +19,7 @@ from mcpagent import (
     ModelSettings,
     ProviderMcp,
     Recorder,
+    RunOptions,
     ScriptedModel,
     WebFetch,
     WebSearch,
@@ -398,7 +399,7 @@ async def test_a_token_is_sent_and_nowhere_else(protocol: str, monkeypatch: pyte
     async with Simulator(in_order(answers)) as simulator:
         model = model_at(simulator.url, protocol)
         wrappers = [Recorder(recording)]
-        async with Agent(model, tools=[server], on_event=events.append, wrappers=wrappers) as agent:
+        async with Agent(model, tools=[server], on_event=events.append, options=RunOptions(wrappers=wrappers)) as agent:
             await agent.ask("Issues?")
             card = agent.to_card("me")
         body = simulator.log.bodies[0]

@@ -255,7 +255,7 @@ async def test_what_mcpagent_says_to_a_model_is_no_question() -> None:
     model = ScriptedModel([*(ToolCall(str(number), "look", {"place": "a"}) for number in range(6)), "done"])
     async with Agent(model, tools=[look], options=RunOptions(limits=Limits(turns=20))) as agent:
         await agent.ask("Look at it.")
-        text = exported(agent.snapshot(), "md")
+        text = exported(agent._runtime.own_session.snapshot(), "md")
     assert text.count("The model was told") == 2  # of the repeated calls, and to answer now
     assert [line for line in text.splitlines() if line.startswith("## ")] == ["## Question 1"]
 
@@ -418,7 +418,7 @@ async def test_a_live_session_and_a_kept_one_are_the_same_file(tmp_path: Path) -
         await session.ask("Look at it.")
         await session.ask("And again.")
         live = session.snapshot()
-        assert [step.place for step in session.steps] == [1, 3, 5]
+        assert [step.place for step in session._runtime.steps] == [1, 3, 5]
     read = store.read("ann")
     store.close()
     assert begun - 1 < live.info.created <= live.info.updated < time.time() + 1

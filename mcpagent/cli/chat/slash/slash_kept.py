@@ -20,7 +20,7 @@ async def sessions(desk: Desk, argument: str) -> None:
         desk.say(NOT_KEPT)
         return
     found = await asyncio.to_thread(meant_sessions, desk.options, desk.store, argument)
-    own, shown = desk.agent.own_session.id, found[:MOST_LISTED]
+    own, shown = desk.agent._runtime.own_session.id, found[:MOST_LISTED]
     names = [f"{'*' if info.id == own else ' '} {short_id(info.id)}" for info in shown]
     desk.say(*session_rows(shown, names, desk.folder, desk.width))
     if len(found) > MOST_LISTED:
@@ -33,7 +33,7 @@ async def resume(desk: Desk, argument: str) -> None:
     if desk.store is None:
         desk.say(NOT_KEPT)
         return
-    own = desk.agent.own_session.id
+    own = desk.agent._runtime.own_session.id
     found = await asyncio.to_thread(meant_sessions, desk.options, desk.store, argument)
     others = [info for info in found if info.id != own]
     if not others:
@@ -56,11 +56,11 @@ async def fork(desk: Desk, argument: str) -> None:
     store = _kept(desk)
     if store is None:
         return
-    before = desk.agent.own_session.id
+    before = desk.agent._runtime.own_session.id
     copy = await asyncio.to_thread(store.fork, before)
     if argument:
         await asyncio.to_thread(store.rename, copy, argument)
-    await desk.agent.go_on_with(copy)
+    await desk.agent._runtime.go_on_with(copy)
     desk.note(f"this is the copy {short_id(copy)}; /resume {short_id(before)} goes back")
 
 
@@ -69,13 +69,13 @@ async def rename(desk: Desk, argument: str) -> None:
     store = _kept(desk)
     if store is None:
         return
-    await asyncio.to_thread(store.rename, desk.agent.own_session.id, argument)
+    await asyncio.to_thread(store.rename, desk.agent._runtime.own_session.id, argument)
     desk.note(f'its title is "{safe_line(argument, 80)}"')
 
 
 def _kept(desk: Desk) -> Sessions | None:
     """The store, if this conversation is in it; else it is said why not."""
-    if desk.store is None or not desk.agent.own_session.is_kept:
+    if desk.store is None or not desk.agent._runtime.own_session.is_kept:
         desk.say(NOT_KEPT)
     elif not desk.agent.messages:
         desk.say("nothing was said yet, so there is nothing to keep")

@@ -35,12 +35,12 @@ MAX_OSC_52 = 74_994
 
 async def new(desk: Desk, _argument: str) -> None:
     """a new conversation; servers stay connected"""
-    before = desk.agent.own_session
+    before = desk.agent._runtime.own_session
     left = f"; /resume {short_id(before.id)} goes back" if before.is_kept and before.messages else ""
     was_kept = before.is_kept
     desk.agent.new_conversation()
     if not was_kept:  # nor is this one
-        desk.agent.own_session.stop_keeping()
+        desk.agent._runtime.own_session.stop_keeping()
     desk.trace = Trace()
     desk.asked.clear()
     desk.kept.clear()
@@ -92,7 +92,7 @@ async def edit(desk: Desk, _argument: str) -> None:
 def _take_back(desk: Desk) -> ChatQuestion:
     """Makes everything as it was before the last question."""
     last = desk.asked.pop()
-    desk.agent.rewind(last.length)
+    desk.agent._runtime.own_session.rewind(last.length)
     desk.trace = last.trace
     return last
 
@@ -108,14 +108,14 @@ async def model(desk: Desk, argument: str) -> None:
         _show_models(desk)
         return
     await desk.ready()
-    before = desk.agent.model.name
+    before = desk.agent._runtime.model.name
     try:
         await desk.agent.use_model(argument)
     except ConfigError as error:
         desk.warn(safe_line(str(error), 300))
         return
     found = counted(len(desk.agent.discovered_tools), "tool")
-    desk.say(Text.assemble("model  ", (desk.agent.model.name, "user"), (f"  (was {before})", "dim")))
+    desk.say(Text.assemble("model  ", (desk.agent._runtime.model.name, "user"), (f"  (was {before})", "dim")))
     if desk.agent.messages:
         desk.note(f"the conversation goes on with it, and with {found} found so far; the provider's cache starts anew")
 
@@ -124,7 +124,7 @@ def _show_models(desk: Desk) -> None:
     """The current model, and the providers that could answer: those whose key is set or that need none."""
     from mcpagent.models.resolve import PROVIDERS
 
-    desk.say(Text.assemble("model  ", (desk.agent.model.name, "user")))
+    desk.say(Text.assemble("model  ", (desk.agent._runtime.model.name, "user")))
     ready: list[str] = []
     missing: list[str] = []
     for name, provider in PROVIDERS.items():
@@ -141,7 +141,7 @@ def _show_models(desk: Desk) -> None:
 async def context(desk: Desk, _argument: str) -> None:
     """what the last request carried, and what each part took"""
     desk.say(*context_lines(desk.agent, desk.trace, window_of(desk.agent), desk.terminal.glyphs, desk.width))
-    left_out = desk.agent.own_session.left_out
+    left_out = desk.agent._runtime.own_session.left_out
     if left_out.messages:
         how = "a summary" if left_out.summary else "nothing"
         desk.note(f"of {counted(left_out.messages, 'message')} the model has {how} in their place; /history shows them")
@@ -151,7 +151,7 @@ async def context(desk: Desk, _argument: str) -> None:
 
 async def cost(desk: Desk, _argument: str) -> None:
     """what this chat took so far, and what tool search saved"""
-    spent, conversation = desk.agent.spent, desk.agent.own_session.spent
+    spent, conversation = desk.agent.spent, desk.agent._runtime.own_session.spent
     desk.say(f"{counted(desk.trace.requests, 'request')} in this conversation")
     if conversation != spent:
         desk.say(f"this conversation, since it began: {_taken(conversation)}")
@@ -208,7 +208,7 @@ def _write(desk: Desk, form: str, name: str) -> None:
     def redact(text: str) -> str:
         return reduce(lambda shown, hide: hide(shown), hides, text)
 
-    text = exported(desk.agent.snapshot(), form, redact=redact)
+    text = exported(desk.agent._runtime.own_session.snapshot(), form, redact=redact)
     path = _path(desk, form, name or f"chat-{datetime.now(UTC):%Y-%m-%d-%H%M%S}")
     try:
         path = write_beside(path, text)

@@ -127,7 +127,7 @@ MAX_SEARCHES = 8
 
 async def why_lines(agent: Agent, trace: Trace, name: str, rules: Rules | None = None) -> list[Text]:
     """What happened to one known tool: whether it is offered and since when, its place in each search, its calls."""
-    catalog = agent.tools
+    catalog = agent._runtime.tools
     offered = name in {tool.name for tool in agent.offered_tools()}
     lines = [Text.assemble((name, "tool"), f" {_standing(agent, trace, name, offered=offered)}")]
     for number, (request, search) in list(enumerate(trace.searches, start=1))[-MAX_SEARCHES:]:
@@ -148,7 +148,7 @@ async def why_lines(agent: Agent, trace: Trace, name: str, rules: Rules | None =
 
 
 def _standing(agent: Agent, trace: Trace, name: str, *, offered: bool) -> str:
-    catalog = agent.tools
+    catalog = agent._runtime.tools
     cost = f"{catalog.tokens([name]):,} tokens"
     if offered and name in trace.loaded:
         return f"is offered since request {trace.loaded[name]}, because the model added it ({cost})"

@@ -26,7 +26,7 @@ async def compact(desk: Desk, argument: str) -> None:
         desk.say("nothing was said yet, so there is nothing to summarise")
         return
     try:
-        made = await desk.agent.own_session.compact(argument)
+        made = await desk.agent._runtime.own_session.compact(argument)
     except InputError as error:
         desk.warn(safe_line(str(error), 200))
         return
@@ -46,7 +46,7 @@ async def pin(desk: Desk, argument: str) -> None:
         desk.warn(f"/pin {safe_line(argument, 20)} - which message? /history has their numbers")
         return
     try:
-        desk.agent.own_session.pin(int(argument) - 1 if argument else -1)
+        desk.agent._runtime.own_session.pin(int(argument) - 1 if argument else -1)
     except InputError as error:
         desk.warn("nothing was asked yet" if not argument else safe_line(str(error), 200))
         return
@@ -55,7 +55,7 @@ async def pin(desk: Desk, argument: str) -> None:
 
 async def history(desk: Desk, argument: str) -> None:
     """all messages, those too that the model is not sent any more; N: all of message N"""
-    messages, left_out = desk.agent.messages, desk.agent.own_session.left_out
+    messages, left_out = desk.agent.messages, desk.agent._runtime.own_session.left_out
     if argument:
         if not argument.isdecimal() or not 1 <= int(argument) <= len(messages):
             desk.warn(f"/history {safe_line(argument, 20)} - there are {counted(len(messages), 'message')}")

@@ -92,7 +92,7 @@ async def scene(
         return None
 
     async def go_on_with(session: str) -> None:
-        await agent.go_on_with(session)
+        await agent._runtime.go_on_with(session)
 
     desk = Desk(
         agent=agent,
@@ -123,7 +123,7 @@ CALL = ToolCall("", "read_file", {"path": "a"})
 async def test_undo_takes_back_the_conversation_and_what_was_discovered(tmp_path: Path) -> None:
     async with scene(tmp_path, answer("one"), SEARCH, ADD, CALL, answer("two"), answer("three")) as at:
         await at.ask("first", "first")
-        before, system = at.desk.agent.messages, at.desk.agent.system
+        before, system = at.desk.agent.messages, at.desk.agent._runtime.own_session.system
         tools = offered(at.model.requests[0])
         await at.ask("second", "second")
         assert "read_file" in at.desk.agent.discovered_tools
@@ -190,7 +190,7 @@ async def test_another_model_goes_on_with_the_same_conversation_and_tools(
         assert at.desk.agent.messages[0].text == "add it"
         assert not at.model.closed  # it belongs to whoever gave it
         assert 'did you mean "anthropic:x"' in await at.run("/model anthropc:x")
-        assert at.desk.agent.model.name == "offline:rules"
+        assert at.desk.agent._runtime.model.name == "offline:rules"
         assert "ANTHROPIC_API_KEY" in await at.run("/model anthropic:claude-x")
         shown = await at.run("/model")
         assert "ready" in shown
@@ -283,7 +283,7 @@ async def test_new_forgets_and_exit_leaves(tmp_path: Path) -> None:
 async def test_going_back_further_than_there_is_is_refused(tmp_path: Path) -> None:
     async with scene(tmp_path) as at:
         with pytest.raises(InputError, match="has 0 messages"):
-            at.desk.agent.rewind(1)
+            at.desk.agent._runtime.own_session.rewind(1)
 
 
 async def test_several_questions_are_taken_back_or_none(tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ async def test_compacting_in_the_chat_leaves_all_of_it_to_be_seen(tmp_path: Path
         await at.run("/undo")
         assert len(at.desk.asked) == 2
         for form in ("md", "json", "html"):
-            assert "third" not in exported(at.desk.agent.snapshot(), form)  # it was taken back
+            assert "third" not in exported(at.desk.agent._runtime.own_session.snapshot(), form)  # it was taken back
 
 
 async def test_an_export_has_the_summary_and_what_it_stands_for(tmp_path: Path) -> None:
@@ -63,11 +63,11 @@ async def test_an_export_has_the_summary_and_what_it_stands_for(tmp_path: Path) 
         await at.run("/compact")
         await at.ask("third", "third")
         for form in ("md", "html"):
-            text = exported(at.desk.agent.snapshot(), form)
+            text = exported(at.desk.agent._runtime.own_session.snapshot(), form)
             assert "What was said." in text
             assert "the messages before these were summarised" in text
             assert "one" in text
-        document = json.loads(exported(at.desk.agent.snapshot(), "json"))
+        document = json.loads(exported(at.desk.agent._runtime.own_session.snapshot(), "json"))
         kinds = [part["type"] for message in document["messages"] for part in message["parts"]]
         assert kinds.count("compacted") == 1
         assert [question.typed for question in at.desk.asked] == ["first", "second", "third"]
@@ -79,7 +79,7 @@ async def test_a_summary_that_cannot_be_had_now_is_told(tmp_path: Path) -> None:
         await at.ask("first", "first")
         await at.ask("second", "second")
         assert "not compacted: test: overloaded" in await at.run("/compact")
-        assert at.desk.agent.own_session.sent_messages == at.desk.agent.messages
+        assert at.desk.agent._runtime.own_session.sent_messages == at.desk.agent.messages
 
 
 def test_a_line_and_a_document() -> None:

@@ -1,0 +1,1 @@
+"""The private side of an agent: what all its sessions share while it runs."""
