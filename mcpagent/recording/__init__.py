@@ -1,7 +1,7 @@
-"""Runs kept as a file, and given again from it without a network, a key or a server.
+"""Runs recorded in a file, and replayed from it without a network, a key or a server.
 
-`Recorder` writes JSON lines while an agent works: what the model was sent and said, what the tools gave. `Replay` puts
-the file in the place of the model and of all tools. Both are wrappers: functions from an agent's definition to another.
+`Recorder` writes JSON lines while an agent works: requests, answers and results of calls. `Replay` puts the file in
+place of the model and of all tools. Both are wrappers: functions from an agent's definition to another.
 """
 
 from __future__ import annotations

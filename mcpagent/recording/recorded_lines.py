@@ -61,7 +61,7 @@ Piece = tuple[Literal["text", "thinking"], str]
 
 
 _OF_ONE_PLACE = ("renderer", "cache_folder", "history", "examples")
-"""The options of a `ToolSearch` that a replay is given again: functions, and paths of one machine."""
+"""The options of a `ToolSearch` that no recording has: functions, and paths of one machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,7 @@ def _fields_of(value: Any, but: Sequence[str]) -> Document:
 
 
 def as_recorded(definition: Definition, line: StartLine) -> Definition:
-    """Apply the recorded options wherever the definition has none of its own. Raises `ConfigError`."""
+    """Apply the recorded options that the definition lacks. Raises `ConfigError`."""
     search = ToolSearch(**line.search) if line.search is not None else None
     return replace(
         definition,
@@ -392,7 +392,7 @@ def message_digest(message: Message) -> str:
 
 
 def extend_chain(digests: list[str], messages: Sequence[Message]) -> list[str]:
-    """Append a digest for each message that stands for all messages up to it, and return the list."""
+    """Append for each message a digest of all messages up to it, and return the list."""
     for message in messages:
         digests.append(digest_of([digests[-1], message_digest(message)]))
     return digests
@@ -401,7 +401,7 @@ def extend_chain(digests: list[str], messages: Sequence[Message]) -> list[str]:
 def read_recording(path: Path, take: Callable[[Any], None]) -> StartLine:
     """Pass each line to `take`, and return the first.
 
-    Raises `ConfigError` for a file that is no recording, and, with the number of the line, for whatever `take` raises.
+    Raises `ConfigError` for a file that is no recording, and, with the number of the line, for an error of `take`.
     """
     shown = safe_line(str(path), 120)
     lines = _documents(path, shown)

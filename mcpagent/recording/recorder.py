@@ -1,4 +1,4 @@
-"""Writing down what an agent does, line by line, so that a run that is killed leaves a file that can be read."""
+"""`Recorder`: writes the runs of an agent, line by line, so that a killed run leaves a file that can be read."""
 
 from __future__ import annotations
 
@@ -71,15 +71,16 @@ from mcpagent.toolsets.sources import AgentSources, OnChange, WrappedSources
 logger = logging.getLogger("mcpagent")
 
 MAX_PROGRESS = 100
-"""Progress notifications kept of one call; the last ones."""
+"""The last progress notifications of one call that are written."""
 
 
 class Recorder:
-    """`RunOptions(wrappers=[Recorder("run.jsonl")])`: writes what its model was sent and said, and what its tools gave.
+    """`RunOptions(wrappers=[Recorder("run.jsonl")])`: writes the requests, the answers and the results of calls.
 
-    The file is new, and readable by its user only. Secrets are replaced: values of environment variables whose names
-    say so, those of the servers' configurations, `secrets`, and whatever looks like a key. A disk that is full ends the
-    recording, not the run: it is logged. Raises `ConfigError` for a file that cannot be written, when the agent starts.
+    The file is new, and readable by its user only. Secrets are replaced: values of environment variables with such
+    names, those of the servers' configurations, `secrets`, and anything that looks like a key. A full disk ends the
+    recording with a line in the log, not the run. Raises `ConfigError`, when the agent starts, for a file that cannot
+    be written.
     """
 
     @checked()
@@ -104,7 +105,7 @@ class Recorder:
 
     @checked()
     def __call__(self, definition: Definition) -> Definition:
-        """The agent with its model and all its tools recorded. Raises `ConfigError` if the file is written already."""
+        """Record the model and all tools of the agent. Raises `ConfigError` if another `Recorder` writes the file."""
         inner = definition.sources
         while isinstance(inner, _RecordedSources):
             if inner.path.resolve() == self.path.resolve():
@@ -121,10 +122,10 @@ class Recorder:
         )
 
     def recorded(self, model: Model, definition: Definition | None = None) -> Model:
-        """The model, with everything that it is sent and says in a run written down.
+        """Return the model with its requests and answers in runs recorded.
 
-        Begins the file; that of an agent which is still to be opened begins with it. Raises `ConfigError` if the file
-        cannot be written, or is another agent's.
+        The file begins now, or with the agent if that is not open yet. Raises `ConfigError` if the file cannot be
+        written, or is another agent's.
         """
         if self._definition is not None and self._definition is not definition:
             shown = safe_line(str(self.path), 120)
@@ -132,12 +133,12 @@ class Recorder:
         self._definition = definition
         if definition is None or self.sources is not None:
             self._start(model)
-        else:  # nobody would close it if the agent could not be opened
+        else:  # an agent that cannot be opened would leave the file open
             self._first = model
         return _RecordedModel(model, self)
 
     def begin(self, sources: AgentSources) -> None:
-        """Begins the file with its agent, or goes on with it. Raises `ConfigError` if it cannot be written."""
+        """Begin the file with its agent, or continue it. Raises `ConfigError` if it cannot be written."""
         if self._first is not None:
             self._start(self._first)
         else:
@@ -145,7 +146,7 @@ class Recorder:
         self._first, self.sources = None, sources
 
     def close(self) -> None:
-        """Ends the recording, as closing the agent does; a second call does nothing."""
+        """End the recording, as closing the agent does; a second call does nothing."""
         self.sources = None
         try:
             if self._file is not None:
@@ -154,7 +155,7 @@ class Recorder:
             logger.warning("recording %s is not complete: %s", self.path, error)
 
     def _start(self, model: Model) -> None:
-        """Begins the file, or reports another model."""
+        """Begin the file, or write the name of another model."""
         if self._file is not None:
             self._reopen()
             self.write("model", ModelLine(model.name))
@@ -164,7 +165,7 @@ class Recorder:
             self.write("start", start_line(definition, model.name, search_cost(model), tool_limits(model)))
 
     def _reopen(self) -> None:
-        """Goes on with a file that was closed with its agent, which is entered again."""
+        """Continue a file that was closed with its agent, which is entered again."""
         if self._file is not None and self._file.closed:
             self._open(os.O_APPEND)
 
@@ -178,10 +179,10 @@ class Recorder:
             raise ConfigError(f"recording {shown}: cannot be written: {why}{fix}") from None
         self._file = os.fdopen(descriptor, "w", encoding="utf-8")
 
-    # -- what is heard ------------------------------------------------------------------------------------------------
+    # -- events ------------------------------------------------------------------------------------------------
 
     def hide(self, values: Iterable[str]) -> None:
-        """Takes secrets that must not be written."""
+        """Replace these secrets too from now on."""
         self._values.update(values)
 
     def _hear(self, event: Event) -> None:
@@ -199,7 +200,7 @@ class Recorder:
                 pass
 
     def recorded_tool(self, tool: Tool) -> Tool:
-        """The tool, with the results of its calls written down."""
+        """Return the tool with the results of its calls recorded."""
         definition = tool.definition
 
         async def run(arguments: dict[str, Any]) -> ToolOutput:
@@ -228,7 +229,7 @@ class Recorder:
 
         return replace(tool, run=run)
 
-    # -- what is written ----------------------------------------------------------------------------------------------
+    # -- lines ----------------------------------------------------------------------------------------------
 
     def request(self, request: ModelRequest) -> int:
         """Write a request, its messages as those it has more than the last one, and return its number.
@@ -268,7 +269,7 @@ class Recorder:
         return number
 
     def redact(self, text: str) -> str:
-        """The text without secrets, those too that became known since the last line."""
+        """Return the text without the secrets known by now."""
         hidden = known_values() | self._values
         if hidden != self._hidden:
             self._hidden, self._redact = hidden, redactor(hidden)
@@ -277,7 +278,7 @@ class Recorder:
     def write(self, kind: str, value: Any) -> None:
         """Write one line of this type, secrets replaced; a disk that is full ends the recording."""
         if self._file is None or self._file.closed:
-            self._tell()
+            self._report_end()
             return
         envelope = {"type": kind, "time": round(time.time(), 3)}
         line = json.dumps(envelope | line_data(value, self.redact) | envelope)
@@ -288,17 +289,17 @@ class Recorder:
             self._ended = f"recording {safe_line(str(self.path), 120)} ends here: {error.strerror or error}"
             logger.warning(self._ended)
             self.close()
-            self._tell()
+            self._report_end()
 
-    def _tell(self) -> None:
-        """Says once, in the next run if there is none now, that the recording is not whole."""
+    def _report_end(self) -> None:
+        """Report once, in this run or the next one, that the recording ended early."""
         run = current_run()
         if self._ended and run is not None:
             text, self._ended = self._ended, ""
             run.emit(Notice(text, "warning"))
 
     def whole_deltas(self, deltas: Sequence[TextDelta | ThinkingDelta]) -> tuple[Piece, ...]:
-        """The pieces as they came; those of one kind as one if they would cut a secret in two."""
+        """Return the pieces of a stream; those of one kind joined if they cut a secret in two."""
         pieces: list[Piece] = [("thinking" if isinstance(it, ThinkingDelta) else "text", it.text) for it in deltas]
         for kind in ("text", "thinking"):
             whole = "".join(text for of, text in pieces if of == kind)
@@ -309,7 +310,7 @@ class Recorder:
 
 
 class _RecordedSources(WrappedSources):
-    """The sources, with their tools recorded."""
+    """Records the tools of the sources."""
 
     def __init__(self, sources: AgentSources, recorder: Recorder) -> None:
         super().__init__(sources, recorder.recorded_tool)
@@ -318,7 +319,7 @@ class _RecordedSources(WrappedSources):
         self._recorder = recorder
 
     async def open(self, exits: AsyncExitStack, emit: Emit, on_change: OnChange) -> None:
-        """Begins with the servers, and ends with them."""
+        """Begin with the servers, and end with them."""
         exits.callback(self._recorder.close)
         self._recorder.begin(self.inside)
         await self.inside.open(exits, emit, on_change)
@@ -327,7 +328,7 @@ class _RecordedSources(WrappedSources):
 
 
 class _RecordedModel(WrappedModel):
-    """The model, with everything it is sent and says written down."""
+    """Records the requests to the model, and its answers."""
 
     def __init__(self, model: Model, recorder: Recorder) -> None:
         super().__init__(model)
@@ -347,7 +348,7 @@ class _RecordedModel(WrappedModel):
         return True
 
     async def respond(self, request: ModelRequest, emit: Emit) -> ModelResponse:
-        if current_run() is None:  # asked outside of every conversation
+        if current_run() is None:  # outside of all conversations
             return await self.inside.respond(told_form(self.inside, request), emit)
         recorder = self._recorder
         number, started = recorder.request(request), time.monotonic()
@@ -371,10 +372,9 @@ class _RecordedModel(WrappedModel):
 
 
 def opened_alone(path: Path, how: int) -> int:
-    """The file to write into, this user's only; `how` is `O_TRUNC` or `O_APPEND`. Raises `OSError`.
+    """Open the file for writing, for this user only; `how` is `O_TRUNC` or `O_APPEND`. Raises `OSError`.
 
-    In a folder that others write into, or that somebody sent, another file could be meant than the one that is named.
-    A device or a pipe is as good as a file.
+    A link is refused: in a folder that others can write into, it may lead to another file. A device or a pipe will do.
     """
     is_link = path.is_symlink()
     linked = OSError(errno.ELOOP, "is a link; name the file that it leads to, or remove the link")
@@ -382,7 +382,7 @@ def opened_alone(path: Path, how: int) -> int:
         raise linked
     flags = os.O_WRONLY | how & ~os.O_TRUNC | getattr(os, "O_CLOEXEC", 0)
     flags |= 0 if is_link else os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
-    # A pipe that nobody reads is an error then; otherwise it would be waited for.
+    # A pipe without a reader is an error then; otherwise the call would wait for one.
     descriptor = os.open(path, flags | getattr(os, "O_NONBLOCK", 0), 0o600)
     try:
         found = os.fstat(descriptor)
@@ -401,7 +401,7 @@ def opened_alone(path: Path, how: int) -> int:
 
 
 def _have_alone(descriptor: int, found: os.stat_result) -> None:
-    """Keeps others from reading it, and from writing into it as well, until it is closed. Raises `OSError`."""
+    """Keep others from reading it, and from writing into it until it is closed. Raises `OSError`."""
     if sys.platform == "win32":
         return
     import fcntl

@@ -1,4 +1,4 @@
-"""Giving a recorded run again: no network, no key, no process, and the same answers every time."""
+"""`Replay`: a recorded run again, without a network, a key or a process, and with the same answers every time."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 
 class RecordingError(InputError):
-    """A replay came to something that is not in the recording; the text says where they part, and how."""
+    """A replay asks for something that is not in the recording; the text names the first difference."""
 
 
 _NOT_BY_THE_TOOL = ("denied", "timeout", "cancelled", "failed", "server_down")
@@ -141,11 +141,11 @@ class _Contents:
 
 
 class Replay:
-    """`RunOptions(wrappers=[Replay("run.jsonl")])`: the recording in the place of the model, the servers and all tools.
+    """`RunOptions(wrappers=[Replay("run.jsonl")])`: a recording in place of the model, the servers and all tools.
 
-    The agent is made as the recorded one was, unless something else is asked for. Every call gives what it gave then,
-    that of a search too: how it ranks may hang on what a computer has learned or installed. Raises `ConfigError` for a
-    file that is no recording, and `RecordingError` at the first request that differs from the recorded one.
+    The agent has the recorded options, unless it has its own. Every call returns its recorded result, a search too: its
+    ranking may depend on one computer. A request is found by its digest, a call by its ID, tool and arguments. Raises
+    `ConfigError` for a file that is no recording, and `RecordingError` at a request that was not recorded.
     """
 
     @checked()
@@ -159,11 +159,11 @@ class Replay:
         self.secrets: list[str] = []
 
     is_innermost = True
-    """A `Recorder` beside it writes the replay down, whichever comes first in the list."""
+    """A `Recorder` in the same list records the replay, whichever comes first."""
 
     @checked()
     def __call__(self, definition: Definition) -> Definition:
-        """The agent with the recording in the place of its model and its sources. Raises `ConfigError` for a second."""
+        """Put the recording in place of the model and the sources. Raises `ConfigError` for a second one."""
         if isinstance(definition.sources, Replay):
             shown, other = safe_line(str(self.path), 100), safe_line(str(definition.sources.path), 100)
             raise ConfigError(f"wrappers: two recordings to replay, {other} and {shown}; give one")
@@ -178,27 +178,27 @@ class Replay:
 
     @property
     def questions(self) -> tuple[str, ...]:
-        """What the user said, in order."""
+        """The questions of the user, in order."""
         return tuple(self._contents.questions)
 
-    # -- in the place of the sources ----------------------------------------------------------------------------------
+    # -- in place of the sources ----------------------------------------------------------------------------------
 
     async def open(self, exits: AsyncExitStack, emit: Emit, on_change: OnChange) -> None:
-        """Starts nothing."""
+        """Start nothing."""
 
     async def settle(self, emit: Emit, spent: float) -> float:  # noqa: ARG002
-        """Waits for nothing."""
+        """Wait for nothing."""
         return 0.0
 
     async def enter_lifetimes(self, exits: AsyncExitStack, tools: Sequence[Tool]) -> None:
-        """Starts nothing."""
+        """Start nothing."""
 
     async def from_toolsets(self) -> tuple[Tool, ...]:
-        """The tools of the session that asks next, those of servers too."""
+        """Return the tools of the session that asks next, also those of servers."""
         return self._next_listing().tools
 
     def listing(self, from_toolsets: tuple[Tool, ...]) -> Listing:
-        """The listing that these tools are of."""
+        """Return the listing that these tools belong to."""
         known = (listing for listing in self._listings.values() if listing.tools is from_toolsets)
         return next(known, None) or self._next_listing()
 
@@ -210,12 +210,12 @@ class Replay:
 
     @property
     def statuses(self) -> dict[str, ServerStatus]:
-        """The servers as they were."""
+        """The recorded states of the servers."""
         return dict(self._model.next_tools.servers)
 
     @property
     def servers(self) -> McpServers:
-        """Raises `AgentStateError`: none is started."""
+        """Raises `AgentStateError`: a replay starts no servers."""
         raise AgentStateError("a replay starts no servers")
 
     def _replayed(self, tool: Tool) -> Tool:
@@ -240,7 +240,7 @@ class Replay:
 
 
 class _ReplayedModel:
-    """The recorded model: returns its answer to each request, and raises its errors."""
+    """Returns the recorded answer to each request, or raises the recorded error."""
 
     def __init__(self, start: StartLine, contents: _Contents, shown: str) -> None:
         self._start = start
@@ -296,7 +296,7 @@ class _ReplayedModel:
         return response.response
 
     def _recorded(self, now: RequestLine) -> RequestLine:
-        """Find the recorded request with this digest. Raises `RecordingError` if all of them have their answers."""
+        """Find the recorded request with this digest. Raises `RecordingError` if none is left."""
         requests = self._contents.requests
         if self._places is None:
             self._places = {}

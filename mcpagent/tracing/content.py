@@ -1,4 +1,4 @@
-"""What was said, for traces that may have it: off unless OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT says so.
+"""Content of spans: left out unless OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT asks for it.
 
 Shapes: gen-ai-input-messages.json and its neighbours in semantic-conventions-genai, as JSON in a text.
 """
@@ -24,18 +24,18 @@ _ON = frozenset({"true", "1", "span_only", "span_and_event"})
 
 
 def is_captured(environ: Mapping[str, str]) -> bool:
-    """Whether spans may have content: `true`, `span_only` or `span_and_event`, in any case."""
+    """Return whether spans may have content: for `true`, `span_only` or `span_and_event`, in any case."""
     return environ.get(VARIABLE, "").strip().lower() in _ON
 
 
 @dataclass(frozen=True, slots=True)
 class SpanContent:
-    """What was said as values of attributes, each text without secrets, then shortened."""
+    """Writes content as values of attributes, each text without secrets, then shortened."""
 
     redact: Redact
 
     def messages(self, messages: Sequence[Message], finish_reason: str = "") -> str:
-        """The messages, the newest of them if they are much; with a reason to stop they are what the model said."""
+        """Return the newest messages that fit. With a finish reason they are the answer of the model."""
         written: list[str] = []
         length = 0
         for message in reversed(messages):
@@ -52,15 +52,15 @@ class SpanContent:
         return f"[{', '.join(reversed(written))}]"
 
     def answer(self, answer: str) -> str:
-        """What a run came to."""
+        """Return the answer of a run."""
         return self.messages((Message("assistant", (Text(answer),)),), "stop")
 
     def system(self, system: str) -> str:
-        """The system prompt."""
+        """Return the system prompt."""
         return _json([{"type": "text", "content": self.text(system)}])
 
     def tools(self, tools: Sequence[ToolDefinition]) -> str:
-        """Names and descriptions of what is offered; of many, the first ones."""
+        """Return names and descriptions of the first offered tools that fit."""
         shown: list[dict[str, str]] = []
         length = 0
         for tool in tools:
@@ -71,15 +71,15 @@ class SpanContent:
         return _json(shown)
 
     def arguments(self, arguments: Mapping[str, Any]) -> str:
-        """What a tool is called with."""
+        """Return the arguments of a call."""
         return _short(_json(self._data(arguments)))
 
     def result(self, result: ToolResult) -> str:
-        """What a tool gave."""
+        """Return the result of a call."""
         return _json({"content": self.text(result.text)})
 
     def text(self, text: str) -> str:
-        """Words, without secrets and shortened."""
+        """Return the text without secrets, shortened."""
         return _short(self.redact(text))
 
     def _data(self, data: Any) -> Any:

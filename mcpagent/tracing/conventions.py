@@ -1,8 +1,7 @@
-"""What happens as attributes of spans, in the words of OpenTelemetry's conventions; what these have none for begins
-with `mcpagent.`.
+"""Attributes of spans, and metrics, by OpenTelemetry's conventions; names of our own begin with `mcpagent.`.
 
 Source: github.com/open-telemetry/semantic-conventions-genai, docs/gen-ai: agent spans, client inference, execute tool,
-retrievals, MCP, metrics; as of autumn 2026. Nothing here is content: of that knows `content.py`.
+retrievals, MCP, metrics; as of autumn 2026. Attributes with content are made in `content.py`.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from urllib.parse import urlsplit
 from mcpagent.config import ServerConfig
 from mcpagent.errors import ModelError
 from mcpagent.events import ConversationCompacted, RequestSent, ToolsSearched
-from mcpagent.messages import Origin, Spent, ToolResult, Usage
+from mcpagent.messages import Spent, ToolResult, Usage
 from mcpagent.models.base import Model, ModelResponse, ResponseStop
 from mcpagent.models.model_settings import ModelSettings
 from mcpagent.text.safe_text import safe_line
@@ -34,7 +33,7 @@ _PROVIDERS = {
     "vertex": "gcp.vertex_ai",
     "xai": "x_ai",
 }
-"""Ours, where the conventions have another name; all others are called as we do."""
+"""Our names of providers for which the conventions have another one."""
 
 FINISHED: Mapping[ResponseStop, str] = {
     "end": "stop",
@@ -42,25 +41,32 @@ FINISHED: Mapping[ResponseStop, str] = {
     "length": "length",
     "refusal": "content_filter",
 }
-"""Why an answer ended, as the schemas of messages call it."""
+"""The reasons why an answer ended, as the schemas of messages name them."""
 
 _METHODS = {"tool": "tools/call", "prompt": "prompts/get", "resource": "resources/read"}
 
 
+def _known(attributes: Mapping[str, AttributeValue | None]) -> dict[str, AttributeValue]:
+    return {name: value for name, value in attributes.items() if value is not None}
+
+
+def _float(value: float | None) -> float | None:
+    return None if value is None else float(value)
+
+
 def model_attributes(model: Model) -> dict[str, AttributeValue]:
-    """Who is asked; of a chain of models, the first."""
+    """Return the provider and the model; of a chain of models, those of the first."""
     first = model.name.partition(",")[0].strip()
     provider, colon, name = first.partition(":")
-    found: dict[str, AttributeValue] = {
+    return {
         "gen_ai.provider.name": _PROVIDERS.get(provider, provider) or "unknown",
         "gen_ai.request.model": safe_line(name if colon else provider, 120),
+        **address_attributes(str(getattr(getattr(model, "endpoint", None), "base_url", ""))),
     }
-    endpoint = getattr(model, "endpoint", None)
-    return found | address_attributes(str(getattr(endpoint, "base_url", "")))
 
 
 def address_attributes(url: str) -> dict[str, AttributeValue]:
-    """Host and port of an address."""
+    """Return host and port of an address; nothing if it has no host."""
     try:
         parts = urlsplit(url)
         port = parts.port or (80 if parts.scheme in ("http", "ws") else 443)
@@ -70,20 +76,21 @@ def address_attributes(url: str) -> dict[str, AttributeValue]:
 
 
 def settings_attributes(settings: ModelSettings) -> dict[str, AttributeValue]:
-    """What is set for the model."""
-    given: dict[str, AttributeValue | None] = {
-        "gen_ai.request.max_tokens": settings.max_output_tokens,
-        "gen_ai.request.temperature": None if settings.temperature is None else float(settings.temperature),
-        "gen_ai.request.top_p": None if settings.top_p is None else float(settings.top_p),
-        "gen_ai.request.seed": settings.seed,
-        "gen_ai.request.stop_sequences": settings.stop or None,
-        "gen_ai.request.reasoning.level": settings.thinking if isinstance(settings.thinking, str) else None,
-    }
-    return {name: value for name, value in given.items() if value is not None}
+    """Return the settings of a request."""
+    return _known(
+        {
+            "gen_ai.request.max_tokens": settings.max_output_tokens,
+            "gen_ai.request.temperature": _float(settings.temperature),
+            "gen_ai.request.top_p": _float(settings.top_p),
+            "gen_ai.request.seed": settings.seed,
+            "gen_ai.request.stop_sequences": settings.stop or None,
+            "gen_ai.request.reasoning.level": settings.thinking if isinstance(settings.thinking, str) else None,
+        }
+    )
 
 
 def offer_attributes(sent: RequestSent) -> dict[str, AttributeValue]:
-    """What the model is offered of all that there is; tokens are estimates of tool definitions."""
+    """Return the tools that a request offers; tokens are estimates of their definitions."""
     return {
         "mcpagent.turn": sent.turn,
         "mcpagent.tools.offered": sent.offered,
@@ -95,41 +102,41 @@ def offer_attributes(sent: RequestSent) -> dict[str, AttributeValue]:
 
 
 def response_attributes(response: ModelResponse) -> dict[str, AttributeValue]:
-    """Who answered, why it ended, what it took."""
-    found: dict[str, AttributeValue] = {"gen_ai.response.finish_reasons": (FINISHED[response.stop],)}
-    origin: Origin | None = response.message.origin
+    """Return the model that answered, why the answer ended, and what it used."""
+    origin = response.message.origin
+    found: dict[str, AttributeValue | None] = {
+        "gen_ai.response.finish_reasons": (FINISHED[response.stop],),
+        "mcpagent.cost.usd": _float(response.dollars),
+    }
     if origin is not None and origin.model:
         found["gen_ai.response.model"] = safe_line(origin.model, 120)
         found["gen_ai.provider.name"] = _PROVIDERS.get(origin.provider, origin.provider)
-    if response.dollars is not None:
-        found["mcpagent.cost.usd"] = float(response.dollars)
-    return found | usage_attributes(response.usage)
+    return _known(found) | usage_attributes(response.usage)
 
 
 def usage_attributes(usage: Usage) -> dict[str, AttributeValue]:
-    """Tokens; the input with what was read from the cache and written to it."""
-    found: dict[str, AttributeValue] = {
-        "gen_ai.usage.input_tokens": usage.input_tokens,
-        "gen_ai.usage.output_tokens": usage.output_tokens,
-    }
-    if usage.cache_read_tokens:
-        found["gen_ai.usage.cache_read.input_tokens"] = usage.cache_read_tokens
-    if usage.cache_write_tokens:  # by its name since 0.1.0 of the conventions, and the one before
-        found["gen_ai.usage.cache_write.input_tokens"] = usage.cache_write_tokens
-        found["gen_ai.usage.cache_creation.input_tokens"] = usage.cache_write_tokens
-    return found
+    """Return the tokens; the input includes those read from the cache and written to it."""
+    written = usage.cache_write_tokens or None
+    return _known(
+        {
+            "gen_ai.usage.input_tokens": usage.input_tokens,
+            "gen_ai.usage.output_tokens": usage.output_tokens,
+            "gen_ai.usage.cache_read.input_tokens": usage.cache_read_tokens or None,
+            "gen_ai.usage.cache_write.input_tokens": written,
+            "gen_ai.usage.cache_creation.input_tokens": written,  # its name before 0.1.0 of the conventions
+        }
+    )
 
 
 def spent_attributes(spent: Spent) -> dict[str, AttributeValue]:
-    """What a run took."""
-    found = usage_attributes(spent.usage)
-    if spent.cost_known:
-        found["mcpagent.cost.usd"] = float(spent.dollars)
-    return found | {"mcpagent.tools.saved_tokens": spent.saved_tokens}
+    """Return what a run used."""
+    dollars = float(spent.dollars) if spent.cost_known else None
+    own = {"mcpagent.cost.usd": dollars, "mcpagent.tools.saved_tokens": spent.saved_tokens}
+    return usage_attributes(spent.usage) | _known(own)
 
 
 def call_attributes(name: str, call_id: str) -> dict[str, AttributeValue]:
-    """Of each call, also of one that was not run."""
+    """Return the attributes of each call, also of one that did not run."""
     return {
         "gen_ai.operation.name": "execute_tool",
         "gen_ai.tool.name": safe_line(name, 80),
@@ -139,29 +146,28 @@ def call_attributes(name: str, call_id: str) -> dict[str, AttributeValue]:
 
 
 def asked_attributes(tool: Tool, arguments: dict[str, Any]) -> dict[str, AttributeValue]:
-    """Of a call that goes to a server: by which method, and to what."""
+    """Return the server of a call, and the tool, prompt or resource of it; nothing for a function."""
     asked = tool.asked(arguments)
     if asked.server is None:
         return {}
-    found: dict[str, AttributeValue] = {
-        "gen_ai.tool.type": "extension",
-        "mcp.method.name": _METHODS[asked.kind],
-        "mcpagent.server": safe_line(asked.server, 64),
-    }
-    if asked.kind == "prompt":
-        found["gen_ai.prompt.name"] = safe_line(asked.original_name, 120)
-    if asked.kind == "resource":
-        found["mcp.resource.uri"] = safe_line(asked.original_name, 500)
-    return found
+    return _known(
+        {
+            "gen_ai.tool.type": "extension",
+            "mcp.method.name": _METHODS[asked.kind],
+            "mcpagent.server": safe_line(asked.server, 64),
+            "gen_ai.prompt.name": safe_line(asked.original_name, 120) if asked.kind == "prompt" else None,
+            "mcp.resource.uri": safe_line(asked.original_name, 500) if asked.kind == "resource" else None,
+        }
+    )
 
 
 def result_error(result: ToolResult, *, is_servers: bool) -> str:
-    """The `error.type` of a call; of a tool's own error on a server, the word that MCP's conventions have for it."""
+    """Return the `error.type` of a call; a tool's own error on a server has MCP's name for it."""
     return "tool_error" if result.error == "failed" and is_servers else result.error or ""
 
 
 def search_attributes(found: ToolsSearched) -> dict[str, AttributeValue]:
-    """What a search came to; its words are content."""
+    """Return the result of a search, without its words, which are content."""
     return {
         "gen_ai.operation.name": "retrieval",
         "gen_ai.data_source.id": "tools",
@@ -172,7 +178,7 @@ def search_attributes(found: ToolsSearched) -> dict[str, AttributeValue]:
 
 
 def compacted_attributes(made: ConversationCompacted) -> dict[str, AttributeValue]:
-    """How much shorter a conversation is, in tokens of a request, messages and results."""
+    """Return how much shorter a conversation is: in tokens of a request, messages and results."""
     return {
         "mcpagent.tokens.before": made.tokens_before,
         "mcpagent.tokens.after": made.tokens_after,
@@ -182,15 +188,17 @@ def compacted_attributes(made: ConversationCompacted) -> dict[str, AttributeValu
 
 
 def transport_attributes(config: ServerConfig, protocol_version: str) -> dict[str, AttributeValue]:
-    """How a server is reached."""
-    found: dict[str, AttributeValue] = {"network.transport": "tcp" if config.url else "pipe"}
-    if config.url:
-        found |= {"network.protocol.name": "http"} | address_attributes(config.url)
-    return found | ({"mcp.protocol.version": safe_line(protocol_version, 40)} if protocol_version else {})
+    """Return how a server is reached."""
+    found = {
+        "network.transport": "tcp" if config.url else "pipe",
+        "network.protocol.name": "http" if config.url else None,
+        "mcp.protocol.version": safe_line(protocol_version, 40) or None,
+    }
+    return _known(found) | address_attributes(config.url or "")
 
 
 def error_type(error: BaseException) -> str:
-    """What kind of error it is, of few kinds: an HTTP status, "cancelled", "timeout", or the name of the exception."""
+    """Return the kind of an error: an HTTP status, "cancelled", "timeout", or the name of the exception."""
     if isinstance(error, ModelError) and error.status is not None:
         return str(error.status)
     if isinstance(error, asyncio.CancelledError | GeneratorExit | KeyboardInterrupt):

@@ -80,7 +80,10 @@ def _ranked(steps: Iterable[TraceStep]) -> Iterator[TraceStep]:
 def session_runs(transcript: Transcript) -> list[TraceStep]:
     """Return the turns of a session. A session keeps how long a call took, but not when it began."""
     servers = _servers(transcript)
-    runs = [_run(turn.title, [*_ranked(_turn_steps(turn, servers))]) for turn in transcript.turns]
+    runs: list[TraceStep] = []
+    for turn in transcript.turns:
+        prompt = turn.title if turn.number else ""
+        runs.append(_run(prompt, [*_ranked(_turn_steps(turn, servers))]))
     if transcript.ending and runs:
         runs[-1] = replace(runs[-1], note=transcript.ending)
     return runs
@@ -133,15 +136,17 @@ def _answered(answer: Answered, ran_there: Sequence[TraceStep]) -> TraceStep:
 def _called(called: CalledTool, servers: Mapping[str, str]) -> TraceStep:
     call, result, state = called.call, called.result, called.state
     shown = [part.names for part in called.changes if isinstance(part, ToolsShown) and call.name == "search_tools"]
-    return TraceStep(
+    step = TraceStep(
         f"execute_tool {call.name}",
-        seconds=result.seconds if result is not None and not state.words.startswith(BY_PROVIDER) else None,
-        error=(result.error or "") if result is not None else state.outcome,
         note=state.words if state.outcome in ("waiting", "unknown") else "",
         server=servers.get(call.name, ""),
         arguments=call.arguments,
         steps=tuple(TraceStep("retrieval tools", matches=names) for names in shown),
     )
+    if result is None:
+        return replace(step, error="unknown" if state.outcome == "unknown" else "")
+    seconds = None if state.words.startswith(BY_PROVIDER) else result.seconds
+    return replace(step, error=result.error or "", seconds=seconds)
 
 
 # -- a recording ------------------------------------------------------------------------------------------------------

@@ -25,13 +25,13 @@ FLUSH_MILLISECONDS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Providers:
-    """Where spans and measures go; None for what goes nowhere."""
+    """The providers of spans and of metrics; None if these are not exported."""
 
     tracers: TracerProvider | None
     meters: MeterProvider | None
 
     def flush(self) -> None:
-        """Sends what waits; blocks."""
+        """Send the spans and values that wait; blocks."""
         if self.tracers is not None:
             self.tracers.force_flush(FLUSH_MILLISECONDS)
         if self.meters is not None:
@@ -39,7 +39,7 @@ class Providers:
 
 
 def providers_from_environment(environ: Mapping[str, str]) -> tuple[Providers | None, tuple[str, ...]]:
-    """The providers, and a line for each thing that is wrong; None where nothing is to go anywhere.
+    """Return the providers, or None if nothing is exported, and a line for each mistake.
 
     The SDK itself reads the variables of its exporters, queues and samplers from the environment of the process.
     """
@@ -64,7 +64,7 @@ def providers_from_environment(environ: Mapping[str, str]) -> tuple[Providers | 
 
 
 def _made(kind: str, make: Callable[[str], Any], environ: Mapping[str, str], problems: list[str]) -> Any:
-    """The provider that OTEL_<kind>_EXPORTER asks for."""
+    """Make the provider that OTEL_<kind>_EXPORTER asks for."""
     variable = f"OTEL_{kind}_EXPORTER"
     name = environ.get(variable, "").strip().lower() or "otlp"
     if name == "none":
@@ -100,7 +100,7 @@ def _meters(name: str, environ: Mapping[str, str], resource: Resource) -> MeterP
 
 
 def _exporter(kind: str, name: str, environ: Mapping[str, str]) -> Any:
-    """An exporter of this name, as packages offer them. Raises `ValueError` if there is none."""
+    """Make the exporter of this name from an installed package. Raises `ValueError` if there is none."""
     from importlib.metadata import entry_points
 
     if name == "otlp":

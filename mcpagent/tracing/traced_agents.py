@@ -1,4 +1,4 @@
-"""`Tracing`: a wrapper that has an agent's runs traced."""
+"""`Tracing`: a wrapper that traces the runs of an agent."""
 
 from __future__ import annotations
 
@@ -208,7 +208,7 @@ class _TracedSources(WrappedSources):
 
 
 def tracing_wanted(environ: Mapping[str, str]) -> bool:
-    """Whether the standard variables say that traces or metrics go somewhere."""
+    """Return whether the standard variables ask for traces or metrics."""
     if environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         return False
     exporters = [environ.get(f"OTEL_{kind}_EXPORTER", "").strip() for kind in ("TRACES", "METRICS")]

@@ -134,6 +134,19 @@ async def test_a_recording_shows_calls_that_were_denied_and_requests_that_failed
     assert steps["chat test", "529"].note == "busy"
 
 
+async def test_a_session_shows_a_call_that_waits_as_no_failure(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = Sessions(tmp_path / "s.db")
+    script: list[Any] = [call("add", "c1", a=1, b=2)]
+    async with Agent(ScriptedModel(script), tools=[add], approval=True, sessions=store) as agent:
+        assert (await agent.session("asks").run("1 + 2?")).stop == "calls_pending"
+    store.close()
+    out = shown(capsys, "asks", "--session-db", str(tmp_path / "s.db"))
+    assert "waits for an approval" in out
+    assert "failed" not in out
+
+
 async def test_calls_of_a_program_are_below_its_call(tmp_path: Path) -> None:
     program = call("run_code", "p", code="from tools.functions import add\nawait add(a=1, b=2)")
     script = [call("search_tools", query="add"), program, BUSY]
