@@ -63,7 +63,7 @@ def read_server(
     found = reader.read(*_AS_THEY_ARE) | reader.timeouts()
     if isinstance(approval := reader.value("approval", {}), str):
         approval = {"*": approval}
-    # A relative folder is meant from the file's.
+    # A relative folder starts from the folder of the file.
     roots = [os.path.abspath(document.folder / Path(root).expanduser()) for root in reader.value("roots", ())]
     return ServerConfig(
         name=name,
@@ -84,7 +84,7 @@ def read_server(
 
 
 def _refuse_two_timeouts(values: Mapping[str, Any], places: Mapping[str, ValuePath], document: Document) -> None:
-    """ "timeout" is a key of its own because its unit is guessed. Raises `ConfigError` if both keys are there."""
+    """Raises `ConfigError` for two timeouts: "timeout" is a separate key because its unit is guessed."""
     both = [key for key in values if key in ("timeout", "timeout_seconds")]
     if len(both) > 1:
         first, second = (places[key] for key in both)
@@ -94,8 +94,10 @@ def _refuse_two_timeouts(values: Mapping[str, Any], places: Mapping[str, ValuePa
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """A kind of value: its name in an error line, the types, the kind of what a list or an object holds, the bounds of
-    a number, and the words that a text may be before variables are expanded (none: any)."""
+    """A kind of value: its name in an error line, its types, and the kind of the items of a list or an object.
+
+    `bounds` are those of a number, `choices` the words that a text may be before variables are expanded (none: any).
+    """
 
     words: str
     types: tuple[type, ...]

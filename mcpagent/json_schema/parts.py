@@ -1,4 +1,4 @@
-"""The schemas within a schema: where a reference leads, and all of them rewritten. Accepts schemas of any shape."""
+"""The schemas within a schema: the target of a reference, and each schema rewritten. Accepts schemas of any shape."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def dereferenced(schema: Any, root: Any) -> Any:
 
 
 def merged_schema(schema: Mapping[str, Any], root: Any) -> dict[str, Any]:
-    """Return the schema with what it refers to and what `allOf` adds, as one object; the nearer part wins.
+    """Return the schema, the target of its reference and the parts of its `allOf` as one object; the nearer part wins.
 
     A schema of too many steps, or one that contains itself, becomes a schema of anything.
     """

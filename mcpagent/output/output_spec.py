@@ -247,7 +247,7 @@ def _wrapped(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _moved(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return one schema with its reference as it is within the wrapper."""
+    """Return one schema with the reference that leads to the same place within the wrapper."""
     reference = schema.get("$ref")
     stays = ("#/$defs/", "#/definitions/")
     if isinstance(reference, str) and (f"{reference}/").startswith("#/") and not reference.startswith(stays):

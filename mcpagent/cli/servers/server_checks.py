@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -86,17 +86,17 @@ def unpinned_package(command: str, args: Sequence[str]) -> tuple[str, str] | Non
         program = "uvx"
     match program:
         case "npx" | "bunx":
-            return _unpinned_npm(_fetched(words, ("-p", "--package")))
+            return _unpinned_npm(_fetched(words, _WITH_VALUE.__contains__, "-p", "--package"))
         case "uvx":
-            return _unpinned_python(_fetched(words, ("--from", "--spec")))
+            return _unpinned_python(_fetched(words, _WITH_VALUE.__contains__, "--from", "--spec"))
         case "docker" | "podman":
             return _unpinned_image(words)
         case _:
             return None
 
 
-def _fetched(words: Sequence[str], naming: tuple[str, ...]) -> str:
-    """The package that an option names, else the first word that is no option."""
+def _fetched(words: Sequence[str], takes_value: Callable[[str], bool], *naming: str) -> str:
+    """Return the package that an option of these names names, else the first word that is no option and no value."""
     takes_next = False
     for place, word in enumerate(words):
         option, equals, value = word.partition("=")
@@ -104,7 +104,7 @@ def _fetched(words: Sequence[str], naming: tuple[str, ...]) -> str:
             return value if equals else next(iter(words[place + 1 :]), "")
         if not word.startswith("-") and not takes_next:
             return word
-        takes_next = word in _WITH_VALUE
+        takes_next = not takes_next and takes_value(word)
     return ""
 
 
@@ -132,16 +132,7 @@ def _unpinned_python(package: str) -> tuple[str, str] | None:
 def _unpinned_image(words: Sequence[str]) -> tuple[str, str] | None:
     if words[:1] != ["run"]:
         return None
-    image = ""
-    takes_next = False
-    for word in words[1:]:
-        if takes_next:
-            takes_next = False
-        elif word.startswith("-"):
-            takes_next = "=" not in word and word not in _IMAGE_FLAGS and not re.fullmatch(r"-[itdP]+", word)
-        else:
-            image = word
-            break
+    image = _fetched(words[1:], _takes_value_in_docker)
     if not image or "@sha256:" in image:
         return None
     name, colon, tag = image.rpartition(":")
@@ -150,6 +141,10 @@ def _unpinned_image(words: Sequence[str]) -> tuple[str, str] | None:
         return None
     untagged = name if has_tag else image
     return untagged, f"{untagged}:TAG"
+
+
+def _takes_value_in_docker(word: str) -> bool:
+    return word.startswith("-") and not ("=" in word or word in _IMAGE_FLAGS or re.fullmatch(r"-[itdP]+", word))
 
 
 _IMAGE_FLAGS = frozenset({"--rm", "--init", "--interactive", "--tty", "--privileged", "--read-only", "--detach"})

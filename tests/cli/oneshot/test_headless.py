@@ -388,7 +388,7 @@ def test_tools_are_listed_shown_and_searched(tmp_path: Path, capsys: pytest.Capt
     assert "get_weather" in capsys.readouterr().out
     assert search_tools(chosen, "qqqq zzzz", 5, explain=False) == ExitCode.ERROR
     assert show_tool(chosen, "small.get_weather") == ExitCode.OK
-    assert "city  string  City name" in capsys.readouterr().out
+    assert "city  str  City name" in capsys.readouterr().out
     with pytest.raises(InputError, match=r"did you mean get_weather\?"):
         show_tool(chosen, "get_wether")
 
