@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from mcpagent.recording import Recorder, RecordingError, Replay
     from mcpagent.run import RunContext, RunResult
     from mcpagent.session import Session
-    from mcpagent.sessions import Sessions
+    from mcpagent.sessions import Sessions, SessionStore
     from mcpagent.tool_context import ToolContext, ToolContextCache, prepare_context
     from mcpagent.tool_search.search_options import ToolSearch
     from mcpagent.tools import Tool, ToolOutput, ToolReturn, Toolset
@@ -126,6 +126,7 @@ __all__ = [
     "ServerOptions",
     "Session",
     "SessionBusyError",
+    "SessionStore",
     "SessionStoreError",
     "Sessions",
     "Spent",
@@ -241,6 +242,7 @@ __getattr__, __dir__ = late_names(
         ),
         "questions.event_stream": ("EventStream",),
         "session": ("Session",),
+        "sessions.protocol": ("SessionStore",),
         "sessions.store": ("Sessions",),
         "tool_context": (
             "ToolContext",

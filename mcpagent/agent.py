@@ -25,6 +25,7 @@ from mcpagent.run import Deps
 from mcpagent.runtime.agent_runtime import AgentRuntime
 from mcpagent.runtime.session_runtime import SessionRuntime
 from mcpagent.session import Session, session_of
+from mcpagent.sessions.protocol import SessionStore
 from mcpagent.sessions.store import Sessions
 from mcpagent.tool_context import ToolContext
 from mcpagent.tool_search.search_options import ToolSearch
@@ -65,8 +66,9 @@ class Agent(WaysToAsk[Deps]):
     `code_mode`: True, or `CodeMode(...)`: the model calls tools as functions in Python programs.
     `approval`: True, a predicate `(context, definition, arguments)`, or an `ApprovalPolicy` with who decides.
     `options` limit an answer (turns, tokens, money, time), and hold the model's settings, the options of all servers,
-    and wrappers such as a `Recorder`. `sessions` stores the conversations: `agent.session("id")` continues one, in any
-    process. `on_event` receives every event; its errors are logged, never raised (without it, warnings are logged).
+    and wrappers such as a `Recorder`. `sessions` stores the conversations, at a path or an address of PostgreSQL:
+    `agent.session("id")` continues one, in any process. `on_event` receives every event; its errors are logged, never
+    raised (without it, warnings are logged).
 
     Constructing does no I/O and needs no key; entering connects all servers at once. If a server fails, `servers` and
     an event name it, and the others work.
@@ -85,7 +87,7 @@ class Agent(WaysToAsk[Deps]):
         code_mode: bool | CodeMode = False,
         approval: bool | ApprovalPredicate | ApprovalPolicy = False,
         options: RunOptions | None = None,
-        sessions: Sessions | None = None,
+        sessions: Sessions | SessionStore | str | Path | None = None,
         on_event: Emit | None = None,
     ) -> None:
         expect_model(model)
@@ -125,7 +127,7 @@ class Agent(WaysToAsk[Deps]):
             model,
             mcp_config=mcp_config,
             rules=rules,
-            store=sessions,
+            store=sessions if sessions is None or isinstance(sessions, Sessions) else Sessions(sessions),
             listener=guarded(on_event) if on_event is not None else log_warnings,
             unasked=unasked,
         )
