@@ -273,7 +273,10 @@ def loaded_by(code: str) -> set[str]:
 
 def test_importing_loads_no_heavy_package() -> None:
     """One process for all of it: what is not loaded at its end was loaded by no line of it."""
-    code = "import mcpagent\nfrom mcpagent import *\nAgent('offline')\nAgent('offline', wrappers=[Tracing()])\n"
+    code = (
+        "import mcpagent\nfrom mcpagent import *\nAgent('offline')\n"
+        "Agent('offline', options=RunOptions(wrappers=[Tracing()]))\n"
+    )
     assert not loaded_by(code) & set(HEAVY)
 
 

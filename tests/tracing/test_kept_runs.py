@@ -150,7 +150,7 @@ async def test_a_session_shows_a_call_that_waits_as_no_failure(
 async def test_calls_of_a_program_are_below_its_call(tmp_path: Path) -> None:
     program = call("run_code", "p", code="from tools.functions import add\nawait add(a=1, b=2)")
     script = [call("search_tools", query="add"), program, BUSY]
-    run = await recorded(tmp_path / "run.jsonl", script, with_code_mode=True)
+    run = await recorded(tmp_path / "run.jsonl", script, code_mode=True)
     step = next(step for step in run.steps if step.name == "execute_tool run_code")
     assert [step.name for step in step.steps] == ["execute_tool add"]
 
