@@ -200,6 +200,9 @@ class Transcript:
         seconds = sum(step.seconds for step in self.session.steps)
         in_tools = sum(called.result.seconds for called in calls if called.result is not None)
         usage = self.spent.usage
+        calls_made = f"{len(calls):,}" if calls else ""
+        if wrong:
+            calls_made += f", {wrong:,} of them without a good end"
         found = {
             "begun": moment(info.created),
             "last used": moment(info.updated),
@@ -207,7 +210,7 @@ class Transcript:
             "model": ", ".join(safe_line(name, 100) for name in models) or safe_line(info.model, 100),
             "servers": ", ".join(safe_line(name, 64) for name in self.standing.told.descriptions),
             "session": safe_line(info.id, 200),
-            "calls": f"{len(calls):,}" + (f", {wrong:,} of them without a good end" if wrong else "") if calls else "",
+            "calls": calls_made,
             "tokens": figures(usage) if usage.requests or usage.input_tokens else "",
             "cost": money_of(self.spent.dollars, known=self.spent.cost_known) if usage.requests else "",
             "time": f"{seconds:,.1f} s of the model, {in_tools:,.1f} s of tools" if seconds or in_tools else "",
@@ -268,7 +271,9 @@ def _turns(session: KeptSession, standing: Standing, progress: Mapping[str, Call
             )
             sources = (f"source: {safe_line(one.title, 120)} {safe_line(one.url, 300)}" for one in message.citations)
             parts += tuple(Text(" ".join(line.split())) for line in sources)
-            model = step.model if step is not None else message.origin.model if message.origin is not None else ""
+            model = message.origin.model if message.origin is not None else ""
+            if step is not None:
+                model = step.model
             offered = _offered(step.offered, before) if step is not None else None
             before = step.offered if step is not None else before
             entries.append(Answered(answers, model, step, offered, parts))

@@ -26,7 +26,7 @@ from mcpagent.models import AnthropicModel, ModelRequest, OpenAIChatModel, OpenA
 from mcpagent.models.http_model import HttpModel
 from mcpagent.toolsets.functions import function_tool
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.heavy, pytest.mark.timeout(900)]
 
 MODEL = "qwen2.5-coder-0.5b"
 SETTINGS = ModelSettings(temperature=0.0, max_output_tokens=40, profile="small")
