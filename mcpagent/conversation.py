@@ -259,6 +259,8 @@ class Conversation:
         """The IDs of calls whose progress changed, in order, for whoever writes it down."""
         self._steps: list[Step] = []
         self._written = 0
+        self.windows: dict[str, int] = {}
+        """Tokens that fit into the window of a model, by its name, if a refused request has shown that."""
 
     def first(self, length: int | None = None) -> Conversation:
         """The first messages as a conversation of its own; None: all, with what waits to be announced.
@@ -273,6 +275,7 @@ class Conversation:
         other._tokens = self._tokens[: len(other._messages)]
         other._compactions = self._compactions[: bisect_left(self._compactions, len(other._messages))]
         other._steps = [step for step in self._steps if step.place < len(other._messages)]
+        other.windows = {**self.windows}
         if length is None:
             other._announced, other._unanswered_prompt = [*self._announced], self._unanswered_prompt
             other._progress = {**self._progress}

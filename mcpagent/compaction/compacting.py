@@ -77,6 +77,9 @@ def fit_of(run: AgentRun, *, refused: bool = False) -> WindowFit:
     if options is None:
         return WindowFit(measure, now, always, None, None, None)
     window = options.window_tokens or tool_limits(run.model).window_tokens
+    learned = conversation.windows.get(run.model.name)
+    if learned is not None:
+        window = min(window or learned, learned)
     if refused:
         taken = int(measure.counted_for(now) * REFUSED_SHARE)
         window = min(window or taken, taken)
@@ -106,6 +109,8 @@ async def make_room(run: AgentRun, *, refused: bool = False) -> bool:
     if run.compaction is None:
         return False
     fit = fit_of(run, refused=refused)
+    if refused and fit.window is not None:
+        run.conversation.windows[run.model.name] = fit.window
     if fit.limit is None or (fit.now <= fit.limit and not refused):
         return False
     live = _live(run)

@@ -921,6 +921,7 @@ class SessionRuntime(WaysToAsk[Deps]):
             trace=(run.watch.trace if run is not None else "") or self._trace,
             output=spec_to_json(wanted) if wanted is not None else None,
             programs=self._memory.to_json(self.id) if self._owner.definition.code_mode is not None else {},
+            windows={**conversation.windows},
         )
 
     def snapshot(self) -> KeptSession:

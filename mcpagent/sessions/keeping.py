@@ -231,6 +231,7 @@ def restored(kept: KeptSession) -> tuple[Conversation, Standing]:
         progress = {call: progress_from_json(data) for call, data in kept.calls.items()}
         conversation = Conversation(standing.beginning.system, kept.messages)
         conversation.is_written()
+        conversation.windows = {**standing.windows}
         announced = standing.announced
         conversation.restore(progress, announced.parts, kept.steps, unanswered_prompt=announced.unanswered_prompt)
     except (KeyError, TypeError, ValueError, InputError) as error:

@@ -124,6 +124,7 @@ class Standing:
     `trace` names its last run in traces, for a run that goes on with it.
     `output` is what the answer of the run is to be, by its schema, while it is not over or its calls wait.
     `programs` is what code mode keeps (`code_mode/memory.py`).
+    `windows` are the context windows that refused requests have shown, in tokens, by the model's name.
     """
 
     beginning: Beginning = field(default_factory=Beginning)
@@ -138,6 +139,7 @@ class Standing:
     trace: str = ""
     output: Mapping[str, Any] | None = None
     programs: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    windows: Mapping[str, int] = field(default_factory=dict[str, int])
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Standing:
@@ -316,6 +318,7 @@ _FORMS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
         lambda data: UnfinishedRun(int(data["begins_at"]), int(data["turns"]), _spent_from_json(data["spent"])),
     ),
     "state": (dict, dict),
+    "windows": (dict, lambda data: {str(name): int(size) for name, size in data.items()}),
     "durable": (str, str),
     "trace": (str, str),
     "output": (

@@ -457,3 +457,20 @@ async def test_hundreds_of_turns_with_large_results_in_a_small_window_reach_thei
     assert max(model.sizes) <= 8_000
     assert (model.refused == 0) == known
     assert all(is_paired(tuple(request.messages)) for request in model.requests)
+
+
+async def test_a_window_that_a_refusal_has_shown_is_part_of_the_session(tmp_path: Path) -> None:
+    """Another process is not refused again, and nor is this one."""
+
+    def brain(request: ModelRequest) -> Answer:
+        return "word " * 100
+
+    refused: list[int] = []
+    for _ in range(2):
+        model = WindowedModel(brain, 2_000, known=False)
+        async with Agent(model, sessions=tmp_path / "s.db") as agent:
+            session = agent.session("long")
+            for number in range(40):
+                await session.ask(f"Question {number} " + "x" * 200)
+        refused.append(model.refused)
+    assert refused == [1, 0]
