@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from mcpagent import Agent, ScriptedModel, Sessions, ToolCall
+from mcpagent import Agent, RunOptions, ScriptedModel, Sessions, ToolCall
 from mcpagent.durable import DurableRuns
 from mcpagent.events import Event, ToolCallFinished
 from mcpagent.messages import ToolDefinition
@@ -61,7 +61,7 @@ async def main(folder: Path, dies_in: str, how: str = "") -> None:
         if dies_in == "end" and isinstance(event, ToolCallFinished) and event.call.id == "run 1":
             os.kill(os.getpid(), signal.SIGKILL)
 
-    about: dict[str, Any] = {"sessions": store, "wrappers": wrappers, "on_event": hear}
+    about: dict[str, Any] = {"sessions": store, "options": RunOptions(wrappers=wrappers), "on_event": hear}
     agent = Agent(model, tools=[step(folder, dies_in)], code_mode=True, **about)
     async with agent:
         if how:

@@ -282,9 +282,9 @@ def test_a_kill_loses_nothing_that_was_acknowledged(kind: str, tmp_path: Path) -
 
 RECORDING = """
 import asyncio, sys
-from mcpagent import Agent, Recorder, ScriptedModel
+from mcpagent import Agent, Recorder, RunOptions, ScriptedModel
 async def main():
-    async with Agent(ScriptedModel(["18"] * 10_000), wrappers=[Recorder(sys.argv[1])]) as agent:
+    async with Agent(ScriptedModel(["18"] * 10_000), options=RunOptions(wrappers=[Recorder(sys.argv[1])])) as agent:
         for n in range(10_000):
             await agent.ask(f"how warm {n}?")
             print(n, flush=True)

@@ -157,7 +157,7 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from mcpagent import Agent, ScriptedModel
+from mcpagent import Agent, RunOptions, ScriptedModel
 from mcpagent.tracing import Tracing
 
 exporter = InMemorySpanExporter()
@@ -168,7 +168,7 @@ trace.set_tracer_provider(provider)
 
 async def main():
     with trace.get_tracer("mine").start_as_current_span("mine"):
-        async with Agent(ScriptedModel(["ok"]), wrappers=[tracing]) as agent:
+        async with Agent(ScriptedModel(["ok"]), options=RunOptions(wrappers=[tracing])) as agent:
             await agent.ask("hi")
 
 asyncio.run(main())
