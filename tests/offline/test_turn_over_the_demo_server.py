@@ -245,7 +245,7 @@ CONCIERGE: list[tuple[str, list[str], str]] = [
 @pytest.mark.slow
 async def test_the_shipped_concierge_asks_the_member_that_fits() -> None:
     """Each question to the right specialist, and the stand-in says once what it is."""
-    folder = Path(__file__).resolve().parents[3] / "examples" / "cards"
+    folder = Path(__file__).resolve().parents[2] / "examples" / "cards"
     async with Agent.from_card(folder, options=RunOptions(servers=ServerOptions(startup_seconds=None))) as agent:
         for question, members, says in CONCIERGE:
             session = agent.session()
