@@ -429,7 +429,7 @@ class SessionRuntime(WaysToAsk[Deps]):
     def _fail_durable(self, failure: Exception) -> None:
         """Ends the durable run that is under way, if there is one, with this error."""
         if self.durable_run:
-            self._durable_end = RunEnded.failed(self.durable_run, failure)
+            self._durable_end = RunEnded.failed(self.durable_run, failure, self._memory.redact)
             self.durable_run = ""
 
     def fail(self, failure: Exception) -> None:

@@ -97,6 +97,8 @@ def _kept(info: SessionInfo, entries: Mapping[str, Entry]) -> KeptSession:
     values: dict[str, Any] = {}
     for key in sorted(filter(_is_message, entries), key=message_place):
         data = loaded(entries[key])
+        if message_place(key) != len(messages):
+            raise ValueError(f"message {len(messages)} is missing")
         messages.append(load_message(data["message"], len(messages)))
         if data["step"] is not None:
             steps[message_place(key)] = data["step"]

@@ -27,6 +27,12 @@ from mcpagent.text.safe_text import safe_line
 _NAMES = tuple(item.name for item in fields(Standing) if item.name != "ended")
 _NOTHING = Standing()
 
+_UNKNOWN = object()
+"""A value that may be in the store or not, since a write failed."""
+
+_READ_FOR_TITLE = 10_000
+"""Characters of a prompt that are looked through for secrets before its first words become the title."""
+
 
 class _EarlierWriteError(SessionStoreError):
     """What was asked for before could not be written."""
@@ -76,6 +82,8 @@ class Keeper:
         self._created = kept.info.created if kept is not None else time.time()
         self._is_new = not messages
         self._standing: dict[str, Any] = {name: getattr(standing, name) for name in _NAMES}
+        self._programs: set[str] = set(standing.programs)
+        """The names of parts of programs that may be in the store."""
         self._progress_log: Sequence[str] | None = None
         self._progress_written = 0
         """How many entries of that log are in the store."""
@@ -116,7 +124,8 @@ class Keeper:
             since.names.add("run")  # values that differ in seconds alone are equal
         spent = _spent(standing)
         self._answers[since.keep :] = map(is_answer, messages)
-        self._title = self._title or title_of(_first_prompt(messages))
+        if not self._title:
+            self._title = title_of(self.store.redact(_first_prompt(messages)[:_READ_FOR_TITLE]))
         change = SessionChange(
             keep=since.keep,
             messages=messages,
@@ -137,6 +146,7 @@ class Keeper:
         )
         self.version = change.updated
         self._standing = {name: getattr(standing, name) for name in _NAMES}
+        self._programs.update(standing.programs)
         self._progress_log, self._progress_written = conversation.progress_log, len(conversation.progress_log)
         self._length, self._is_new = len(conversation), False
         self._longest = max(self._longest, self._length)
@@ -158,7 +168,7 @@ class Keeper:
         """Return the differences to the last write; after one that failed all is written again."""
         if self._failure is not None:
             self._failure, self._attempt = None, self._attempt + 1
-            return _Since(0, self._longest, True, set(_NAMES), True, {})
+            return _Since(0, self._longest, True, set(_NAMES), True, dict.fromkeys(self._programs, _UNKNOWN))
         keep = min(conversation.written, self._length)
         names = {name for name in _NAMES if getattr(standing, name) != self._standing[name]}
         is_other_log = self._progress_log is not conversation.progress_log

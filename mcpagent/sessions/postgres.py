@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import time
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from mcpagent.errors import SessionStoreError
 from mcpagent.sessions.protocol import Hit
 from mcpagent.sessions.sealed import new_sealed_key, opened_key
-from mcpagent.sessions.sql_store import Migrations, SqlStore
+from mcpagent.sessions.sql_store import BUSY_SECONDS, Migrations, SqlStore
 from mcpagent.text.known_secrets import REDACTED, hide
 from mcpagent.text.safe_text import safe_line
 
@@ -260,8 +261,13 @@ class PostgresStore(SqlStore):
         with self._connection.pipeline():
             yield
 
-    def attempt(self, work: Callable[[], _T]) -> _T:
-        """Once more over a new connection, if the one that was there is lost."""
+    def attempt(self, work: Callable[[], _T], until: float) -> _T:
+        """Do the work; once more over a new connection, if the one that was there is lost.
+
+        Raises `SessionStoreError` if the time is over already: the work before it waited as long.
+        """
+        if time.monotonic() > until:
+            raise SessionStoreError(f"{self.where}: gave no answer within {BUSY_SECONDS:g} seconds; try again")
         try:
             return work()
         except _ConnectionLostError:

@@ -13,8 +13,12 @@ from mcpagent.errors import McpAgentError, OutputProblem, RunCancelledError
 from mcpagent.events import RunFinished, StopReason
 from mcpagent.messages import Spent, Usage
 from mcpagent.text.safe_text import safe_line
+from mcpagent.text.secret_shapes import Redact
 
 EndState: TypeAlias = Literal["done", "failed", "cancelled"]
+
+MAX_READ = 20_000
+"""Characters of such a text that are looked through for secrets."""
 
 MAX_ERROR = 500
 """Characters of the text of an error that is not mcpagent's."""
@@ -62,11 +66,15 @@ class RunEnded:
         return "cancelled" if isinstance(self.error, RunCancelledError) else "failed"
 
     @classmethod
-    def failed(cls, run: str, error: Exception) -> RunEnded:
-        """Return the end of a run that raised. An error that is not mcpagent's is named in an `McpAgentError`."""
+    def failed(cls, run: str, error: Exception, redact: Redact = str) -> RunEnded:
+        """Return the end of a run that raised. An error that is not mcpagent's is named in an `McpAgentError`.
+
+        `redact` replaces secrets before a long text is cut: half of a secret would not be known for one.
+        """
         if isinstance(error, McpAgentError):
             return cls(run, error=error)
-        return cls(run, error=McpAgentError(safe_line(f"{type(error).__name__}: {error}", MAX_ERROR)))
+        text = redact(f"{type(error).__name__}: {error}"[:MAX_READ])
+        return cls(run, error=McpAgentError(safe_line(text, MAX_ERROR)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,15 +8,19 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from itertools import chain
 from typing import Any, TypeAlias, TypeVar
 
+from mcpagent.errors import SessionStoreError
 from mcpagent.sessions.kept import Holder
 from mcpagent.sessions.protocol import Entry, Hit, StoredSession
 
 MAX_EXPIRING = 1_000_000_000
 """Characters of entries that expire, over all sessions; beyond this the oldest are dropped before their time."""
+
+BUSY_SECONDS = 30.0
+"""Time that a use of the store waits for other processes, in all."""
 
 TIDY_SECONDS = 600.0
 """Time between two looks at entries that have expired, in a process that uses the store."""
@@ -30,6 +34,11 @@ NEW_VERSION = 4
 """The version of the tables that a new database begins with."""
 
 _FIELDS = "key, kind, data, time, run, call, expires"
+
+_REPLACING = (
+    "ON CONFLICT(session, key) DO UPDATE SET size = excluded.size, kind = excluded.kind, data = excluded.data,"
+    " time = excluded.time, run = excluded.run, call = excluded.call, expires = excluded.expires"
+)
 
 _LAST = chr(0x10FFFF)
 """Behind every character of a key, so `prefix + _LAST` is behind every key that begins with the prefix."""
@@ -117,9 +126,9 @@ class SqlStore(ABC):
         """Return the key that all workers of this database share; None if each machine has its own."""
         return None
 
-    def attempt(self, work: Callable[[], _T]) -> _T:
-        """Do the work, which may be done twice: again, if a connection was lost on the way."""
-        return work()
+    @abstractmethod
+    def attempt(self, work: Callable[[], _T], until: float) -> _T:
+        """Do the work, which waits for other processes until that moment of `time.monotonic` in all."""
 
     def return_space(self) -> None:  # noqa: B027 - a server does so by itself
         """Give the space of dropped rows back to the system."""
@@ -216,12 +225,12 @@ class SqlStore(ABC):
 
     def _write(self, session: str, entry: Entry) -> None:
         place = (session, entry.key)
-        self.execute("DELETE FROM entries WHERE session = ? AND key = ?", place)
         self.execute("DELETE FROM words WHERE session = ? AND key = ?", place)
         if entry.data is None:
+            self.execute("DELETE FROM entries WHERE session = ? AND key = ?", place)
             return
         self.execute(
-            f"INSERT INTO entries(session, size, {_FIELDS}) VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            f"INSERT INTO entries(session, size, {_FIELDS}) VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?) {_REPLACING}",
             (
                 session,
                 len(entry.data),
@@ -303,7 +312,8 @@ class SqlStore(ABC):
         """Call `tidy` if it has not run for a while."""
         if time.monotonic() - self._tidied >= TIDY_SECONDS or self._tidied == 0.0:
             self._tidied = time.monotonic()
-            self.tidy()
+            with suppress(SessionStoreError):  # the next look will do
+                self.tidy()
 
     def tidy(self, most: int = MAX_EXPIRING) -> None:
         """Drop entries that have expired, and the oldest of those that will, beyond `most` characters of these."""

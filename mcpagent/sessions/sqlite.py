@@ -17,13 +17,13 @@ from typing import Any, Literal, TypeVar
 from mcpagent.config.file_changes import make_private
 from mcpagent.errors import SessionStoreError
 from mcpagent.sessions.protocol import Hit
-from mcpagent.sessions.sql_store import Migrations, SqlStore
+from mcpagent.sessions.sql_store import BUSY_SECONDS, Migrations, SqlStore
 from mcpagent.text.safe_text import safe_line
 
 _T = TypeVar("_T")
 
-BUSY_SECONDS = 30.0
-"""So long a write waits for those of other processes, each of which takes about a millisecond."""
+CLOSE_SECONDS = 2.0
+"""Time that closing waits for other processes to give leases back; the end of the process gives them back, too."""
 
 _WAIT_SECONDS = (0.0005, 0.002)
 
@@ -302,11 +302,13 @@ class SqliteStore(SqlStore):
         """Give free pages back to the file system."""
         assert self._connection is not None
         with contextlib.suppress(sqlite3.OperationalError):  # another process writes; the next time will do
+            self._connection.execute("INSERT INTO said(said) VALUES('optimize')")
             self._connection.executescript("PRAGMA incremental_vacuum")  # `execute` would free one page
+            self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
-    def attempt(self, work: Callable[[], _T]) -> _T:
-        """Do the work, which waits for other processes for at most `BUSY_SECONDS` in all."""
-        self._until = time.monotonic() + BUSY_SECONDS
+    def attempt(self, work: Callable[[], _T], until: float) -> _T:
+        """Do the work, which waits for other processes until that moment, and is tried once in any case."""
+        self._until = until
         return work()
 
     def check(self) -> list[str]:
@@ -327,7 +329,7 @@ class SqliteStore(SqlStore):
     def close(self) -> None:
         """Give the leases back, and close the file."""
         if self._connection is not None:
-            self._until = time.monotonic() + BUSY_SECONDS
+            self._until = time.monotonic() + CLOSE_SECONDS
             with contextlib.suppress(SessionStoreError):
                 self.leave()
             self._connection.close()

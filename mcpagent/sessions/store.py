@@ -11,6 +11,7 @@ import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -43,7 +44,7 @@ from mcpagent.sessions.kept import Found, Holder, KeptSession, SessionChange, Se
 from mcpagent.sessions.places import file_meant, is_address
 from mcpagent.sessions.protocol import Entry, SessionStore
 from mcpagent.sessions.run_ended import RunEnded, RunRecord, ended_from_json, ended_to_json
-from mcpagent.sessions.sql_store import TIDY_SECONDS, SqlStore
+from mcpagent.sessions.sql_store import BUSY_SECONDS, TIDY_SECONDS, SqlStore
 from mcpagent.sessions.standing import progress_to_json, written_json
 from mcpagent.sessions.worker import Worker
 from mcpagent.text.known_secrets import known_values
@@ -58,11 +59,17 @@ from mcpagent.text.secret_shapes import (
     without_shapes_in_steps,
 )
 
-WAIT_SECONDS = 60.0
-"""So long whoever asks without `await` waits for what is being written before it."""
+WAIT_SECONDS = 40.0
+"""Time after which a store that does not answer at all is an error; one that is locked is earlier (`BUSY_SECONDS`)."""
+
+RELEASE_SECONDS = 2.0
+"""Time that giving back a lease waits for other processes: the end of this one gives it back, too."""
 
 OUTPUTS_KEPT_SECONDS = 7 * 24 * 3600.0
 """Time for which a large result is kept."""
+
+MARKS_KEPT_SECONDS = 30 * 24 * 3600.0
+"""Time for which a cancelled run is marked: its session may never exist."""
 
 DURABLE = f"{VALUE}durable"
 """The key of the durable run that has not ended."""
@@ -101,6 +108,8 @@ class Sessions:
         self._kept: set[str] = set()
         self._leased: set[str] = set()
         """The sessions of which this process has the lease, as far as it knows; for the worker alone."""
+        self._seen: dict[str, float] = {}
+        """The time of the last write of a session that this process has read or made; for the worker alone."""
         self._users: Counter[str] = Counter()
         """How many have each session in this process; the worker counts, so that all is in the order it was asked."""
         _stores.add(self)
@@ -148,7 +157,9 @@ class Sessions:
         def work() -> KeptSession | None:
             self._hold(session)
             try:
-                return self._read(session)
+                kept = self._read(session)
+                self._seen.setdefault(session, kept.info.updated if kept is not None else 0.0)
+                return kept
             except BaseException:
                 self._let_go(session)
                 raise
@@ -160,10 +171,14 @@ class Sessions:
 
         def work() -> float:
             self._hold(session)
-            info = self._info(session)
-            return info.updated if info is not None else 0.0
+            self._seen[session] = self._updated(session)
+            return self._seen[session]
 
         return self._do(work)
+
+    def _updated(self, session: str) -> float:
+        info = self._info(session)
+        return info.updated if info is not None else 0.0
 
     def reading(self, session: str) -> Future[KeptSession | None]:
         """Do as `read`, in the background; None if there is no such session."""
@@ -191,17 +206,31 @@ class Sessions:
         self._users[session] += 1
 
     def _lease(self, session: str) -> None:
+        """Take the lease. Raises `SessionBusyError`, and `SessionStoreError` if another process wrote meanwhile."""
         other = self._store.lease(session, self._me)
         if other is not None:
             raise SessionBusyError(session, other)
+        seen = self._seen.get(session)
+        if seen is not None and self._updated(session) != seen:
+            self._store.release(session, self._me)
+            raise self._lost(session, "was written or deleted by another process")
         self._leased.add(session)
+
+    def _lost(self, session: str, why: str) -> SessionStoreError:
+        shown = f'session "{safe_line(session, 60)}"'
+        return SessionStoreError(f"{self.where}: {shown} {why}; what is said here is not kept any more")
 
     def keep(self, session: str) -> None:
         """Reserve the writing of the session for the caller. Raises `SessionBusyError` if it is reserved here."""
         if session in self._kept:
             raise SessionBusyError(session, self._me)
         self._kept.add(session)
-        self._running().soon(lambda: self._users.update((session,)))
+
+        def count() -> None:
+            self._users[session] += 1
+            self._seen.setdefault(session, 0.0)
+
+        self._running().soon(count)
 
     def keep_no_more(self, session: str) -> None:
         """End `keep`; another process may have the session once all is written and nobody here uses it."""
@@ -216,28 +245,30 @@ class Sessions:
 
         def work() -> bool:
             check()
-            self._append(session, self._entries(change), is_begun=change.keep > 0)
+            self._append(session, self._entries(change))
             return change.run != "" and self._entry(session, cancelled_key(change.run)) is not None
 
         return self._do(work)
 
-    def _append(self, session: str, entries: Sequence[Entry], *, is_begun: bool) -> None:
-        """Write entries under the lease, which a session that has not begun gets here. Raises `SessionStoreError`."""
-        taken = "was released, or deleted and made anew"
-        if session not in self._leased and not is_begun:
+    def _append(self, session: str, entries: Sequence[Entry]) -> None:
+        """Write entries under the lease, which is taken here if this process does not have it.
+
+        Raises `SessionStoreError` if another process has the session, or wrote into it since this one last did.
+        """
+        if session not in self._leased:
             try:
                 self._lease(session)
             except SessionBusyError as error:
-                taken = f"was taken over by {error.holder}"
-        if session in self._leased and self._store.append(session, entries, self._me):
-            return
-        stored = self._store.read(session, INFO)
-        if stored is not None and stored.holder is not None and stored.holder.token != self._me.token:
-            taken = f"was taken over by {stored.holder}"
-        self._leased.discard(session)
-        raise SessionStoreError(
-            f'{self.where}: session "{safe_line(session, 60)}" {taken}; what is said here is not kept any more'
-        )
+                raise self._lost(session, f"was taken over by {error.holder}") from None
+        if not self._store.append(session, entries, self._me):
+            self._leased.discard(session)
+            stored = self._store.read(session, INFO)
+            holder = stored.holder if stored is not None else None
+            by = f"was taken over by {holder}" if holder is not None else "was released, or deleted and made anew"
+            raise self._lost(session, by)
+        for entry in entries:
+            if entry.key == SUMMARY:
+                self._seen[session] = entry.time
 
     # -- durable runs, as their workers and owners use them -----------------------------------------------------------
 
@@ -270,7 +301,7 @@ class Sessions:
 
         def work() -> None:
             now = time.time()
-            mark = Entry(cancelled_key(run), "run_cancelled", "true", now, run=run)
+            mark = Entry(cancelled_key(run), "run_cancelled", "true", now, run=run, expires=now + MARKS_KEPT_SECONDS)
             self._store.append(session, [mark], None)
             is_mine = session in self._leased
             if is_mine or self._entry(session, DURABLE) != run or self._store.lease(session, self._me) is not None:
@@ -299,7 +330,7 @@ class Sessions:
         """Keep a large result of a session that this process has; its text is without secrets already."""
         now = time.time()
         entry = Entry(f"{OUTPUT}{handle}", "output", written_json(dict(data)), now, expires=now + OUTPUTS_KEPT_SECONDS)
-        return self._do(lambda: self._append(session, [entry], is_begun=False))
+        return self._do(lambda: self._append(session, [entry]))
 
     def output(self, session: str, handle: str) -> Future[dict[str, str] | None]:
         """Return what is kept under this handle in this session; None if nothing is, or not any more."""
@@ -319,9 +350,10 @@ class Sessions:
         self._users[session] -= 1
         if self._users[session] <= 0:
             del self._users[session]
+            self._seen.pop(session, None)
             if session in self._leased:
                 self._leased.discard(session)
-                self._attempt(lambda: self._store.release(session, self._me))
+                self._attempt(lambda: self._store.release(session, self._me), time.monotonic() + RELEASE_SECONDS)
 
     def join(self) -> Future[str]:
         """Make this process known to others; the future gives its token, alive until the process ends or closes this.
@@ -415,7 +447,7 @@ class Sessions:
     @checked(InputError)
     def rename(self, session: str, title: str) -> None:
         """Gives a session a title of at most 80 characters. Raises `InputError` if there is none of this id."""
-        words = safe_line(title, MAX_TITLE)
+        words = safe_line(self.redact(title), MAX_TITLE)
         if not words.strip():
             raise InputError("rename: the title is empty")
         named = Entry(TITLE, "title", self.as_json(words), time.time())
@@ -451,11 +483,11 @@ class Sessions:
             size -= 1
         left_out = {f"{VALUE}spent", DURABLE}
         if size < len(kept.messages):
-            left_out |= {f"{VALUE}run", f"{VALUE}pending", f"{VALUE}announced"}
+            left_out |= {f"{VALUE}{name}" for name in ("run", "pending", "announced", "output")}
         entries: list[Entry] = []
         for key, entry in by_key(stored.entries).items():
             is_cut = key.startswith(MESSAGE) and message_place(key) >= size
-            is_lost = length is not None and key.startswith(CALL)
+            is_lost = size < len(kept.messages) and key.startswith(CALL)
             if key in left_out or key == SUMMARY or is_cut or is_lost:
                 continue
             if key.startswith(MESSAGE):
@@ -473,7 +505,10 @@ class Sessions:
         entries.append(self._summary(summary, size))
         self._lease(copy)
         try:
-            self._append(copy, entries, is_begun=False)
+            if self._store.read(copy, INFO, SESSION) is not None:
+                raise InputError(f'fork: there is a session "{safe_line(copy, 60)}" already')
+            if not self._store.append(copy, entries, self._me):
+                raise SessionStoreError(f'{self.where}: session "{safe_line(copy, 60)}" was taken by another process')
         finally:
             self._leased.discard(copy)
             self._store.release(copy, self._me)
@@ -488,11 +523,21 @@ class Sessions:
         if not self._result(self._do(lambda: self._delete(session))):
             raise self._none(session)
 
-    def _delete(self, session: str) -> bool:
+    def _delete(self, session: str, before: float | None = None) -> bool:
+        """Delete a session, if its last write was before that time. Return whether it was deleted."""
         if self._store.read(session, INFO, SESSION) is None:
             return False
-        if session not in self._leased:
+        run = self._entry(session, DURABLE)
+        if run is not None:  # a worker would begin it again, and send its calls twice
+            raise SessionBusyError(session, run=str(run))
+        is_mine = session in self._leased
+        if not is_mine:
             self._lease(session)
+        if before is not None and self._updated(session) >= before:
+            if not is_mine:
+                self._leased.discard(session)
+                self._store.release(session, self._me)
+            return False
         self._leased.discard(session)
         self._store.delete(session)
         return True
@@ -500,12 +545,16 @@ class Sessions:
     @checked(InputError)
     def prune(self, before: float) -> list[SessionInfo]:
         """Delete the sessions last used before this time (seconds since 1970) that nobody has; return them."""
-        old = [info for info in self._infos() if info.updated < before and info.holder is None]
-        for info in old:
-            self._result(self._do(partial(self._delete, info.id)))
+        gone: list[SessionInfo] = []
+        for info in self._infos():
+            if info.updated >= before or info.holder is not None or info.id in self._kept:
+                continue
+            with suppress(SessionBusyError):  # it was taken meanwhile
+                if self._result(self._do(partial(self._delete, info.id, before))):
+                    gone.append(info)
         if isinstance(self._store, SqlStore):
             self._result(self._do(self._store.tidy))
-        return old
+        return gone
 
     def outputs(self) -> tuple[int, int]:
         """Return how many large results are kept, and their characters."""
@@ -533,11 +582,12 @@ class Sessions:
     # -- inside -------------------------------------------------------------------------------------------------------
 
     def _do(self, work: Callable[[], _T]) -> Future[_T]:
-        return self._running().do(lambda: self._attempt(work))
+        until = time.monotonic() + BUSY_SECONDS  # the time in the queue counts
+        return self._running().do(lambda: self._attempt(work, until))
 
-    def _attempt(self, work: Callable[[], _T]) -> _T:
+    def _attempt(self, work: Callable[[], _T], until: float) -> _T:
         if isinstance(self._store, SqlStore):
-            return self._store.attempt(work)
+            return self._store.attempt(work, until)
         try:
             return work()
         except McpAgentError:
@@ -548,7 +598,7 @@ class Sessions:
     def _running(self) -> Worker:
         if self._worker is None:
             # Without a reference to this value, so that the worker ends when nobody has it any more.
-            renew = partial(_renew, self._store, self._leased, self._me)
+            renew = partial(_renew, self._store, self._leased, self._me, self._seen)
             self._worker = Worker(self._store.close, renew, self._store.renew_seconds or TIDY_SECONDS)
             self._end = weakref.finalize(self, self._worker.end)
             self._end.atexit = False  # the worker sees to that itself
@@ -560,6 +610,7 @@ class Sessions:
             self._worker = None
             self._end.detach()
         self._kept, self._users, self._leased, self._signing_key = set(), Counter(), set(), None
+        self._seen = {}
         self._me = _myself()
         if isinstance(self._store, SqlStore):
             self._store.disown()
@@ -695,14 +746,20 @@ def is_answer(message: Message) -> bool:
     return message.role == "assistant" and not message.tool_calls
 
 
-def _renew(store: SessionStore, leased: set[str], owner: Holder) -> None:
+def _renew(store: SessionStore, leased: set[str], owner: Holder, seen: dict[str, float]) -> None:
     """Renew the leases of this process, or let a database drop what has expired."""
     if store.renew_seconds is not None:
         for session in tuple(leased):
             if store.lease(session, owner) is not None:
                 leased.discard(session)
+                continue
+            stored = store.read(session, SUMMARY)
+            info = session_info(stored) if stored is not None else None
+            if (info.updated if info is not None else 0.0) != seen.get(session, 0.0):  # another one had it meanwhile
+                leased.discard(session)
+                store.release(session, owner)
     elif isinstance(store, SqlStore) and store.is_open:
-        store.attempt(store.tidy_sometimes)
+        store.attempt(store.tidy_sometimes, time.monotonic() + RELEASE_SECONDS)
 
 
 def _myself() -> Holder:
@@ -724,8 +781,15 @@ def _store_at(where: str | Path | SessionStore | None, durability: Literal["norm
 
 
 async def written(future: Future[_T]) -> _T:
-    """What the store gives; whoever waits may be cancelled, and it is written all the same."""
-    return await asyncio.shield(asyncio.wrap_future(future))
+    """Return what the store gives. It is written also if the caller is cancelled.
+
+    Raises `SessionStoreError` for a store that does not answer.
+    """
+    answer = asyncio.wrap_future(future)
+    done, _ = await asyncio.wait([answer], timeout=WAIT_SECONDS)
+    if not done:
+        raise SessionStoreError(f"the store of sessions gave no answer within {WAIT_SECONDS:g} seconds")
+    return answer.result()
 
 
 __all__ = ["Holder", "SessionChange", "Sessions", "title_of", "usable_id", "written"]
