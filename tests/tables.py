@@ -10,17 +10,42 @@ a row takes seconds, so that several workers share the rows, or if a fixture has
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import inspect
 import reprlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
+from mcpagent.text import known_secrets
+
 FIRST_ROWS_ONLY = False
 """Set by `pytest --first-rows`: each table is tried with its first row, for a quick look with another Python."""
+
+
+_SHOWN = reprlib.Repr()
+_SHOWN.maxdict = _SHOWN.maxlist = _SHOWN.maxtuple = 20
+_SHOWN.maxstring = _SHOWN.maxother = 200
+
+
+@dataclass
+class _Outcomes:
+    """What became of the rows that were tried."""
+
+    tried: int = 0
+    failures: list[BaseException] = field(default_factory=list[BaseException])
+    skips: list[BaseException] = field(default_factory=list[BaseException])
+
+    def report(self) -> None:
+        """Raise the failures of all rows; skip the test if every row was skipped."""
+        if self.failures:
+            raise BaseExceptionGroup(f"{len(self.failures)} of {self.tried} rows", self.failures)
+        if self.tried and len(self.skips) == self.tried:
+            raise self.skips[0]
 
 
 def each_row(names: str, rows: Iterable[Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -30,15 +55,20 @@ def each_row(names: str, rows: Iterable[Any]) -> Callable[[Callable[..., Any]], 
         names: The names of the row's values, with commas between them, as for `pytest.mark.parametrize`.
         rows: A tuple of values for each row; the value itself if there is one name.
 
-    A row gets its own subfolder of `tmp_path`, its own `monkeypatch`, and an empty `capsys` or `capfd`. Other fixtures
-    are shared by all rows.
+    A row gets its own subfolder of `tmp_path`, its own `monkeypatch`, an empty `capsys` or `capfd`, and knows no secret
+    of another row (`known_secrets.hide`). Other fixtures are shared by all rows, also `caplog`, `recwarn` and fixtures
+    that are made of `tmp_path`; use `pytest.mark.parametrize` if a row must not find what an earlier one left there.
     Decorators can be stacked: the test is called for each combination.
 
     Raises:
-        BaseExceptionGroup: From the test, with the failure of each row that failed.
+        ValueError: At import, for a table without rows.
+        BaseExceptionGroup: From the test, with the failure of each row that failed. A timeout ends the test: the plugin
+            limits the test, not the row.
     """
     keys = [name.strip() for name in names.split(",")]
     table = [dict(zip(keys, row if len(keys) > 1 else (row,), strict=True)) for row in rows]
+    if not table:
+        raise ValueError(f"each_row({names!r}): the table has no rows")
 
     def decorate(test: Callable[..., Any]) -> Callable[..., Any]:
         signature = inspect.signature(test)
@@ -46,19 +76,19 @@ def each_row(names: str, rows: Iterable[Any]) -> Callable[[Callable[..., Any]], 
 
         @functools.wraps(test)
         def try_rows(**given: Any) -> None:
-            failures: list[BaseException] = []
+            outcomes = _Outcomes()
             for number, row in _rows_to_try(table):
-                with _row(number, row, given, failures) as arguments:
+                with _row(number, row, given, outcomes) as arguments:
                     test(**arguments)
-            _report(failures, len(table))
+            outcomes.report()
 
         @functools.wraps(test)
         async def try_rows_async(**given: Any) -> None:
-            failures: list[BaseException] = []
+            outcomes = _Outcomes()
             for number, row in _rows_to_try(table):
-                with _row(number, row, given, failures) as arguments:
+                with _row(number, row, given, outcomes) as arguments:
                     await test(**arguments)
-            _report(failures, len(table))
+            outcomes.report()
 
         chosen: Callable[..., Any] = try_rows_async if inspect.iscoroutinefunction(test) else try_rows
         # pytest finds the fixtures of a test by its signature.
@@ -77,10 +107,12 @@ def _rows_to_try(table: list[dict[str, Any]]) -> Iterator[tuple[int, dict[str, A
 
 @contextmanager
 def _row(
-    number: int, row: Mapping[str, Any], given: Mapping[str, Any], failures: list[BaseException]
+    number: int, row: Mapping[str, Any], given: Mapping[str, Any], outcomes: _Outcomes
 ) -> Iterator[dict[str, Any]]:
     """Yield the arguments of one row, and note its failure with the row's values."""
     arguments = {**given, **row}
+    outcomes.tried += 1
+    secrets = known_secrets._values
     with pytest.MonkeyPatch.context() as monkeypatch:
         if "monkeypatch" in given:
             arguments["monkeypatch"] = monkeypatch
@@ -91,11 +123,25 @@ def _row(
             given[captured].readouterr()
         try:
             yield arguments
-        except (Exception, pytest.fail.Exception) as error:  # noqa: BLE001, every row is reported
-            error.add_note(f"row {number}: {reprlib.repr(dict(row))}")
-            failures.append(error)
+        except pytest.skip.Exception as skip:
+            outcomes.skips.append(skip)
+        except (KeyboardInterrupt, GeneratorExit, pytest.exit.Exception):
+            raise
+        except BaseException as error:
+            if _is_cancelled():
+                raise
+            error.add_note(f"row {number}: {_SHOWN.repr(dict(row))}")
+            outcomes.failures.append(error)
+            if isinstance(error, pytest.fail.Exception) and str(error).startswith("Timeout"):
+                outcomes.report()
+        finally:
+            known_secrets._values = secrets
 
 
-def _report(failures: list[BaseException], rows: int) -> None:
-    if failures:
-        raise BaseExceptionGroup(f"{len(failures)} of {rows} rows", failures)
+def _is_cancelled() -> bool:
+    """Return whether somebody cancels the task that runs the test."""
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:
+        return False
+    return task is not None and task.cancelling() > 0

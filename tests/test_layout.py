@@ -20,6 +20,7 @@ OF_NO_MODULE = {
     "test_layout.py": "the tests",
     "test_public_names.py": "all of the package",
     "test_public_surface.py": "the classes that users meet",
+    "test_tables.py": "the tests' own tables",
     "test_typing.py": "all of the package",
 }
 """Folders and files that mirror nothing, and what they are about instead."""

@@ -354,4 +354,4 @@ def test_a_group_alone_shows_what_it_is_about_or_how_it_is_used(tmp_path: Path) 
     assert "approve = " in shown.stdout
     used = run(["cards"], tmp_path, env=without(tmp_path))
     assert used.returncode == 0
-    assert used.stdout.startswith("Usage: mcpagent cards COMMAND")
+    assert used.stdout.startswith("Usage: mcpagent cards [OPTIONS] COMMAND [ARGS]...")
