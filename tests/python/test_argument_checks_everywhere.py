@@ -221,7 +221,7 @@ TAKEN: Mapping[str, str] = {
     "Agent": (
         "model=None x; mcp_config=None x [] {}; instructions=x; with_tool_search_mode=True; "
         "code_mode=True; tool_search=None True; pre_discovered_tools=[]; tools=[]; options=None; "
-        "approval=True; on_event=None; sessions=None"
+        "approval=True; on_event=None; sessions=None x"
     ),
     "Agent.to_card": "name=x",
     "Agent.as_tool": (

@@ -197,10 +197,8 @@ async def test_nor_does_one_whose_forks_live_on(tmp_path: Path) -> None:
     marker = str(tmp_path)
     its_end = '    print("ready", flush=True)\n    await asyncio.gather(*starts)'
     assert its_end in HOST
-    host = HOST.replace(
-        its_end,
-        f"    import os, time\n    os.fork() or (os.write(1, b'%d\\n' % os.getpid()), os.dup2(2, 1), time.sleep(600))\n{its_end}",
-    )
+    forking = "os.fork() or (os.write(1, b'%d\\n' % os.getpid()), os.dup2(2, 1), time.sleep(600))"
+    host = HOST.replace(its_end, f"    import os, time\n    {forking}\n{its_end}")
     server = SLEEPER.replace("import signal", f"{marker!r}; import signal")
     async with nothing_left(marker):
         agent = await asyncio.create_subprocess_exec(
