@@ -29,6 +29,9 @@ from mcpagent.tools import Tool, ToolOutput
 MAX_RESULT_SHARE = 2**18
 """Characters of a call's result for each megabyte of the sandbox: reading it takes some times as much."""
 
+MOST_AT_ONCE = 100
+"""Calls of one program that are made at the same time; more of them would hold the event loop with each step."""
+
 _AT_ONCE = 10
 """Calls that begin in one step of the event loop."""
 
@@ -68,6 +71,8 @@ class Job:
     """What is told before what this sandbox prints: what it had printed before it was left."""
     known_before: str = ""
     """What a type checker is to know before the program, besides earlier ones, as source."""
+    at_once: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MOST_AT_ONCE))
+    """Held by each call that is being made."""
     _names: tuple[tuple[object, object], Mapping[str, str]] = ((None, None), {})
 
     async def make_ready(self) -> None:
@@ -187,6 +192,11 @@ async def _answered(job: Job, asked: AskedCall) -> _Answer:
     if not asked.path:
         await asyncio.sleep(asked.seconds)
         return {"return_value": None}
+    async with job.at_once:
+        return await _made(job, asked)
+
+
+async def _made(job: Job, asked: AskedCall) -> _Answer:
     call_id = f"{job.run.context.call_id}{INNER}{asked.id}"
     function = job.function(asked.path)
     is_much = len(asked.arguments) > _MANY_CHARACTERS
