@@ -91,6 +91,9 @@ class ProgramVariables:
         return len(self.state) + sum(map(len, self.context))
 
 
+_Part: TypeAlias = "tuple[tuple[object, ...], Mapping[str, Any] | None]"
+"""A part as it is kept, behind the values that it was made of."""
+
 StoreKey: TypeAlias = Callable[[], bytes | None]
 """Gives the key that all workers of a store share; None if there is none."""
 
@@ -100,7 +103,7 @@ def no_store_key() -> bytes | None:
     return None
 
 
-def _no_parts() -> dict[str, tuple[tuple[object, ...], Mapping[str, Any] | None]]:
+def _no_parts() -> dict[str, _Part]:
     return {}
 
 
@@ -126,7 +129,7 @@ class Memory:
     shapes: dict[ToolKey, str] = field(default_factory=dict[ToolKey, str])
     """The shape of the last result of each tool; its keys are content of this conversation, for no other one."""
     _kept: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    _parts: dict[str, tuple[tuple[object, ...], Mapping[str, Any] | None]] = field(default_factory=_no_parts)
+    _parts: dict[str, _Part] = field(default_factory=_no_parts)
 
     def remember(self, source: str) -> None:
         """Another program, or a part of one, that ran. Of the oldest only what they left is known, once it is much."""
@@ -195,8 +198,7 @@ class Memory:
     def is_large(self) -> bool:
         """Whether `to_json` takes long, where something is different."""
         states = [one.state for one in self.earlier[-2:]] or [self.state]
-        snapshot = self.underway.snapshot if self.underway is not None else b""
-        return sum(map(len, (*states, snapshot))) > _LARGE
+        return sum(map(len, states)) > _LARGE
 
     def to_json(self, session: str) -> Mapping[str, Any]:
         """As a store keeps it; the same value as long as nothing is different. Empty where nothing can be kept."""
@@ -206,7 +208,7 @@ class Memory:
         variables = (self.state, self.context, self.modules, self.imported, self.earlier)
         made = {
             "variables": self._part("variables", key, session, variables, self._variables),
-            "underway": self._part("underway", key, session, (self.underway,), self._underway),
+            "underway": self._part("underway", key, session, (self.underway,), lambda: self._underway(self.underway)),
             "ended": self._part("ended", key, session, (self.ended,), self._ended),
         }
         for one in self.earlier[:-1]:  # the last are the variables themselves
@@ -251,8 +253,21 @@ class Memory:
             return {"modules": one.modules, "lost": _NOT_FOR_STORES}
         return {"state": _text(one.state), "context": one.context, "modules": one.modules}
 
-    def _underway(self) -> Mapping[str, Any] | None:
-        underway = self.underway
+    def prepared(self, underway: Underway, session: str) -> _Part | None:
+        """Return the part that a store keeps of this program; it takes long if there are many calls or variables."""
+        key = _signing_key(self.store_key)
+        if key is None:
+            return None
+        part = self._underway(underway)
+        return (underway, session, key), _signed(key, session, "underway", part) if part is not None else None
+
+    def leave(self, underway: Underway, part: _Part | None) -> None:
+        """Keep the program as it is now; `part` is the result of `prepared`, if that was called."""
+        self.underway = underway
+        if part is not None:
+            self._parts["underway"] = part
+
+    def _underway(self, underway: Underway | None) -> Mapping[str, Any] | None:
         if underway is None or len(underway.snapshot) > MAX_KEPT:
             return None
         texts = (underway.source, underway.printed, *(call.arguments for call in underway.asked))

@@ -29,7 +29,7 @@ from mcpagent.tools import Tool, ToolOutput
 MAX_RESULT_SHARE = 2**18
 """Characters of a call's result for each megabyte of the sandbox: reading it takes some times as much."""
 
-MOST_AT_ONCE = 100
+MOST_AT_ONCE = 50
 """Calls of one program that are made at the same time; more of them would hold the event loop with each step."""
 
 _AT_ONCE = 10
@@ -132,16 +132,14 @@ async def driven(job: Job, step: Step) -> Ended | Failed | tuple[PendingCall, ..
     try:
         while isinstance(step, Waiting):
             if step.snapshot:
-                _leave_underway(job, step.asked, step.snapshot, pending.keys() | running.keys())
-                await job.make_ready()
+                await _leave_underway(job, step.asked, step.snapshot, pending.keys() | running.keys())
             new = [asked for asked in step.asked if asked.id not in running and asked.id not in pending]
             for number, asked in enumerate(new, 1):
                 running[asked.id] = asyncio.create_task(_answered(job, asked))
                 if number % _AT_ONCE == 0:
                     await asyncio.sleep(0)
             if not (answers := await _some_answers(running, pending)):
-                _leave_underway(job, step.asked, await job.sandbox.snapshot(), pending.keys())
-                await job.make_ready()
+                await _leave_underway(job, step.asked, await job.sandbox.snapshot(), pending.keys())
                 return tuple(pending[asked_id] for asked_id in sorted(pending))
             step = await job.sandbox.go_on(answers)
         return step
@@ -168,11 +166,11 @@ async def _some_answers(
     return answers
 
 
-def _leave_underway(job: Job, asked: Sequence[AskedCall], snapshot: bytes, counted: Collection[int]) -> None:
+async def _leave_underway(job: Job, asked: Sequence[AskedCall], snapshot: bytes, counted: Collection[int]) -> None:
     """Keeps the program as it stands at these calls. Those of them that were counted are counted again later."""
     calls = job.calls - sum(1 for one in asked if one.path and one.id in counted)
     printed = job.before + job.sandbox.printed
-    job.memory.underway = Underway(
+    underway = Underway(
         job.run.context.call_id,
         job.run.conversation.place,
         job.program.source,
@@ -182,6 +180,10 @@ def _leave_underway(job: Job, asked: Sequence[AskedCall], snapshot: bytes, count
         printed=printed,
         known_before=job.known_before,
     )
+    part = None
+    if job.is_kept:  # beside the loop: what is searched for secrets may be much
+        part = await asyncio.to_thread(job.memory.prepared, underway, job.run.context.thread_id)
+    job.memory.leave(underway, part)
 
 
 _Answer: TypeAlias = "dict[str, Any] | PendingCall"
