@@ -634,7 +634,7 @@ def test_a_card_adds_nothing_to_requests_that_is_not_asked_about(canary: Canary,
     asked = f"model: offline\nrequest_params: {{extra: {{mcp_servers: {evil}}}}}"
     (folder / "quiet.md").write_text(f"---\n{asked}\n---\nHelp.\n")
     card = load_card(folder / "quiet.md")
-    options = agent_from_card(Agent, card).options
+    options = agent_from_card(Agent, card)._runtime.definition.options
     assert options.settings == ModelSettings()
     assert any("request_params.extra' has no counterpart" in line for line in card_warnings(card))
     spec = f"anthropic:claude-sonnet-5-5?header.X-Key=${{GITHUB_TOKEN}}&extra.mcp_servers={evil}"
