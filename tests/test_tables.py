@@ -8,7 +8,14 @@ from typing import Any
 import pytest
 
 from mcpagent.text import known_secrets
+from tests import tables
 from tests.tables import each_row
+
+
+@pytest.fixture(autouse=True)
+def all_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """These tests are about all rows, also with `--first-rows`."""
+    monkeypatch.setattr(tables, "FIRST_ROWS_ONLY", False)
 
 
 def raising(error: BaseException) -> Callable[[], None]:
