@@ -292,7 +292,7 @@ async def _forced_answer(run: AgentRun, reason: str, last: LastAnswer) -> str:
 
 
 async def _objection(response: ModelResponse, last: LastAnswer, run: AgentRun, repeats: Repeats) -> str:
-    """What to tell a model whose answer without a call is not taken yet; "" if it is. Each thing is said once."""
+    """Return the objection to an answer without a call, "" to accept it. Each objection is sent once."""
     fits = await last.fits(response)
     if not fits and not last.is_reminded and (tool := _only_talked_of(response.message.text, run, repeats)):
         last.is_reminded = True

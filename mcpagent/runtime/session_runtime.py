@@ -881,12 +881,12 @@ class SessionRuntime(WaysToAsk[Deps]):
             await self._keeper.write(conversation, self._standing(self._run), model=self._owner.model.name)
 
     def _keep_soon(self) -> None:
-        """As `_keep`, beside whoever asks; what cannot be written is told by the next run."""
+        """Write the differences in the background. The next run reports a write that failed."""
         if self._keeper is not None:
             self._keeper.write_soon(self._conversation, self._standing(None), model=self._owner.model.name)
 
     def _standing(self, run: AgentRun | None) -> Standing:
-        """What the session stands on now, in this run if one is under way."""
+        """Return the values that the session continues with, in this run if one is under way."""
         listing, spent, pending, unfinished = self._tools.listing, self._spent, self._pending, self._unfinished
         durable, ended = self.durable_run, self._durable_end
         if run is not None:

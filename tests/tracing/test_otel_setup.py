@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,6 +31,13 @@ def add(a: int, b: int) -> int:
     return a + b
 
 
+def end(tracing: Tracing) -> None:
+    """End the thread that exports metrics: it would try again, at random times, beside the tests after this one."""
+    meters: Any = tracing.meter_provider
+    if meters is not None:
+        meters.shutdown(timeout_millis=500)
+
+
 async def answer(tracing: Tracing) -> str:
     async with Agent(
         ScriptedModel([call("add", a=1, b=2), "3"]), tools=[add], options=RunOptions(wrappers=[tracing])
@@ -46,6 +54,7 @@ async def test_a_receiver_gets_the_spans_and_metrics_by_the_variables_alone(monk
         assert tracing.problems == ()
         assert await answer(tracing) == "3"
         assert await answer(tracing) == "3"  # also when it is entered again
+        await asyncio.to_thread(end, tracing)
     names = [span.name for span in receiver.spans]
     assert sorted(names) == sorted(["invoke_agent adder", "chat test", "execute_tool add", "chat test"] * 2)
     by_id = {span.span_id: span for span in receiver.spans}
@@ -73,6 +82,7 @@ async def test_a_receiver_that_is_wrong_slow_or_down_costs_a_run_nothing(
         tracing = Tracing.from_environment(flush_seconds=0.5)
         assert await asyncio.wait_for(answer(tracing), 60) == "3"
         assert receiver.asked or behaviour == "down"
+        await asyncio.to_thread(end, tracing)
     assert capfd.readouterr().err == ""
 
 
@@ -98,6 +108,7 @@ async def test_variables_that_cannot_be_are_told_in_a_line_and_the_run_goes_on(
     assert problem in " ".join(tracing.problems)
     assert all("\n" not in line for line in tracing.problems)
     assert await asyncio.wait_for(answer(tracing), 60) == "3"
+    await asyncio.to_thread(end, tracing)
     assert capfd.readouterr().err == ""
 
 
