@@ -36,16 +36,33 @@ def descendants(pid: int) -> tuple[Process, ...]:
     return tuple(found.values())
 
 
-def with_mark(mark: Mark) -> Iterator[Process]:
-    """All living processes that have this mark, as far as we may see it; to be asked in a thread."""
-    signs = {"environ": f"{MARK}={mark.variable}".encode()}
-    if mark.limit:
-        signs["limits"] = f" {mark.limit} ".encode()
+def with_mark(mark: Mark, missed: set[int] | None = None) -> Iterator[Process]:
+    """All living processes that have this mark, as far as we may see it; to be asked in a thread.
+
+    `missed` gets the pids that were listed, may have had it, and had ended when their turn came: what they started
+    meanwhile is in no list yet.
+    """
     pids = map(int, filter(str.isdigit, _listed("/proc"))) if _is_ours() else ()
     for pid in sorted(pids, reverse=True):  # what has just begun may end soon
-        is_marked = any(_has(Path(f"/proc/{pid}/{file}"), sign) for file, sign in signs.items())
-        if is_marked and (started := _started(pid)) is not None:
+        is_marked = _is_marked(pid, mark)
+        if is_marked is False:
+            continue
+        started = _started(pid)
+        if is_marked and started is not None:
             yield Process(pid, started)
+        elif started is None and missed is not None:
+            missed.add(pid)
+
+
+def _is_marked(pid: int, mark: Mark) -> bool | None:
+    """None if the process has ended and nothing tells any more. A zombie has no environment, but its limits."""
+    environment = _contents(Path(f"/proc/{pid}/environ"))
+    if environment and f"{MARK}={mark.variable}".encode() in environment:
+        return True
+    if not mark.limit:
+        return False if environment else None
+    limits = _contents(Path(f"/proc/{pid}/limits"))
+    return None if limits is None else f" {mark.limit} ".encode() in limits
 
 
 def _is_ours() -> bool:
@@ -61,28 +78,45 @@ def _listed(folder: str) -> list[str]:
     return []
 
 
-def _has(file: Path, sign: bytes) -> bool:
-    with contextlib.suppress(OSError):
-        return sign in file.read_bytes()
-    return False
+def _contents(file: Path) -> bytes | None:
+    """What a file of a process says: nothing if we may not read it, None if the process has ended."""
+    try:
+        return file.read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    except OSError:
+        return b""
 
 
 def end_marked(mark: Mark) -> None:
-    """Kills all processes with this mark, and what they start meanwhile; to be done in a thread."""
-    empty = _EMPTY_TURNS - 1
+    """Kills all processes with this mark, and what they start meanwhile; to be done in a thread.
+
+    One look that finds none is believed if none was found before and all that were listed lived until their turn
+    came. Else it takes several in a row: one that forks and ends all the time is missed now and then.
+    """
+    empty_wanted, empty = 1, 0
     for _ in range(_MOST_TURNS):
+        missed: set[int] = set()
         empty += 1
-        for process in with_mark(mark):
-            empty = 0  # one that forks and ends all the time is missed now and then
-            # Its group first: one that forks and ends all the time is another process by now. Groups do not go beyond
-            # sessions, and the server has begun one.
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                if os.getsid(process.pid) != os.getsid(0):
-                    os.killpg(os.getpgid(process.pid), signal.SIGKILL)
-            kill_all((process,))
-        if empty >= _EMPTY_TURNS:
+        for process in with_mark(mark, missed):
+            _kill_with_group(process)
+            empty_wanted, empty = _EMPTY_TURNS, 0
+        if missed:
+            empty_wanted = _EMPTY_TURNS
+        if empty >= empty_wanted:
             return
         time.sleep(_TURN_SECONDS)
+
+
+def _kill_with_group(process: Process) -> None:
+    """Kills its group first: one that forks and ends all the time is another process by now.
+
+    Groups do not go beyond sessions, and the server has begun one.
+    """
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        if os.getsid(process.pid) != os.getsid(0):
+            os.killpg(os.getpgid(process.pid), signal.SIGKILL)
+    kill_all((process,))
 
 
 def kill_all(processes: tuple[Process, ...]) -> None:
@@ -104,7 +138,8 @@ def children_of(pid: int) -> list[int]:
 
 
 def _is_keeper(pid: int) -> bool:
-    return _has(Path(f"/proc/{pid}/limits"), f" {KEEPER_LIMIT} ".encode())
+    limits = _contents(Path(f"/proc/{pid}/limits"))
+    return limits is not None and f" {KEEPER_LIMIT} ".encode() in limits
 
 
 def _started(pid: int) -> int | None:

@@ -308,6 +308,42 @@ async def test_a_process_is_found_by_its_limit_alone(tmp_path: Path) -> None:
             assert [await process.wait() for process in (first, second, other)] == [-signal.SIGKILL] * 3
 
 
+HANDING_OVER = (
+    "import os; print('up', flush=True); input(); os.fork() or (os.close(1), os.execlp('sleep', 'sleep', '600'))"
+)
+"""Starts another process when it is told to, and ends."""
+
+
+@posix_only
+async def test_a_look_tells_which_ended_before_their_turn(tmp_path: Path) -> None:
+    """What they started meanwhile is not in the list that is being read."""
+    mark = Mark(f"m-{os.getpid()}", 10**18 + os.getpid() * 1_000)
+    async with nothing_left(str(tmp_path)):
+        launch = Launch(sys.executable, ("-c", HANDING_OVER, str(tmp_path)), "", {})
+        starting = [
+            await asyncio.create_subprocess_exec(
+                *mark.command(launch), stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
+            )
+            for _ in range(2)
+        ]
+        for process in starting:
+            assert process.stdout is not None
+            assert await asyncio.wait_for(process.stdout.readline(), 60) == b"up\n"
+        earlier, later = sorted(starting, key=lambda process: process.pid)
+        missed = set[int]()
+        look = with_mark(mark, missed)
+        assert next(look).pid == later.pid
+        assert earlier.stdin is not None
+        earlier.stdin.write(b"\n")
+        assert await asyncio.wait_for(earlier.wait(), 60) == 0
+        assert [*look] == []
+        assert earlier.pid in missed
+        assert len([*with_mark(mark)]) == 2, "the other one, and what the one that ended has started"
+        await asyncio.to_thread(end_marked, mark)
+        assert [*with_mark(mark)] == []
+        await asyncio.wait_for(later.wait(), 60)
+
+
 @posix_only
 async def test_a_keeper_that_was_told_nothing_ends_nothing() -> None:
     """If we are killed between its start and its first line. Without a mark it would find all that there is."""
