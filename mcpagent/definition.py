@@ -16,7 +16,7 @@ from mcpagent.messages import Image, Spent, Text
 from mcpagent.models.base import Model, ModelSettings
 from mcpagent.models.provider_run.provider_tools import ProviderTool
 from mcpagent.python.argument_checks import expect, expect_fields
-from mcpagent.run import TOOL_TIMEOUT_SECONDS, RunContext, Watch
+from mcpagent.run import TOOL_TIMEOUT_SECONDS, Observe, Pipeline, RunContext
 from mcpagent.tool_search.catalog import Catalogs
 from mcpagent.tool_search.search_options import ToolSearch
 from mcpagent.tools import Tool
@@ -95,8 +95,8 @@ class Definition:
 
     `resolve` makes the model of a choice. `bind` has the last word on the tools of a session's own, such as
     `search_tools`. `provider_tools` are run by the model's provider. `hears` are told every event, before the agent's
-    listener. `watch` begins to stand beside a run, and beside those of agents that it calls.
-    With `code_mode` the model calls tools in programs.
+    listener. `observe` makes the middleware that observes a run; an agent that is called in it uses its caller's,
+    unless it has its own. With `code_mode` the model calls tools from programs.
     """
 
     instructions: Instructions
@@ -108,7 +108,7 @@ class Definition:
     bind: Callable[[Sequence[Tool]], Sequence[Tool]] = tuple
     provider_tools: tuple[ProviderTool, ...] = ()
     hears: tuple[Emit, ...] = ()
-    watch: Watch | None = None
+    observe: Observe | None = None
     code_mode: CodeMode | None = None
 
     def telling(self, last: Emit) -> Emit:
@@ -155,6 +155,11 @@ class Owner(Protocol):
     @property
     def definition(self) -> Definition:
         """What the agent is made of."""
+        ...
+
+    @property
+    def pipeline(self) -> Pipeline:
+        """The middleware that every run of the agent passes through."""
         ...
 
     @property

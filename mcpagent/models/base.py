@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -194,6 +195,8 @@ class RequestUnderWay:
     ) -> None:
         self._model, self._request, self._emit, self._count = model, request, emit, count
         self._sent = sent or partial(request_tokens, request)
+        self.task: asyncio.Future[ModelResponse] | None = None
+        """The task that waits for the response."""
         self._pieces: list[str] = []
         self._paid: list[str] = []
         self._is_over = False
