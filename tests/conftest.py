@@ -52,6 +52,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = kept
 
 
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if isinstance(item, pytest.Function):
+        tables.refuse_shared_folders(item)
+
+
 @pytest.fixture(scope="session")
 def share_of_seeds(pytestconfig: pytest.Config) -> float:
     """What part of the kills and random inputs of `tests/attack` is tried: 0.25, or 1 with `--seeds all`."""
