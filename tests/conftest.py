@@ -13,9 +13,11 @@ from tests import tables
 from tests.terminal.small_model import small_model
 
 # How long an example takes says more about the machine than about us; every test has a time limit of its own. The same
-# examples at each run, so that a test that passed here passes there: `--hypothesis-profile=explore` looks for others.
+# examples at each run, so that a test that passed here passes there: `--hypothesis-profile=explore` looks for others,
+# and `--hypothesis-seed=N` tries those of that seed, the same ones at each run.
 settings.register_profile("explore", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("any-machine", settings.get_profile("explore"), derandomize=True)
+settings.register_profile("seeded", settings.get_profile("explore"), database=None)
 settings.load_profile("any-machine")
 
 # A helper that asserts explains its failure as a test does.
@@ -37,6 +39,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     tables.FIRST_ROWS_ONLY = config.getoption("--first-rows")
+    # Hypothesis ignores a seed while examples are derandomised.
+    is_seeded = config.getoption("--hypothesis-seed", default=None) is not None
+    if is_seeded and not config.getoption("--hypothesis-profile", default=None):
+        settings.load_profile("seeded")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -50,6 +56,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     dropped = [item for item in items if item not in set(kept)]
     config.hook.pytest_deselected(items=dropped)
     items[:] = kept
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if isinstance(item, pytest.Function):
+        tables.refuse_shared_folders(item)
 
 
 @pytest.fixture(scope="session")

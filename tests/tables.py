@@ -5,7 +5,8 @@
         assert count(text) == words
 
 pytest collects, sets up and reports one test; `pytest.mark.parametrize` would make one for each row. Use the latter if
-a row takes seconds, so that several workers share the rows, or if a fixture has to be new for each row.
+a row takes seconds, so that several workers share the rows, or if a fixture has to be new for each row. A fixture that
+is made of `tmp_path` has to be: `refuse_shared_folders` fails the test otherwise.
 """
 
 from __future__ import annotations
@@ -55,10 +56,10 @@ def each_row(names: str, rows: Iterable[Any]) -> Callable[[Callable[..., Any]], 
         names: The names of the row's values, with commas between them, as for `pytest.mark.parametrize`.
         rows: A tuple of values for each row; the value itself if there is one name.
 
-    A row gets its own subfolder of `tmp_path`, its own `monkeypatch`, an empty `capsys` or `capfd`, and knows no secret
-    of another row (`known_secrets.hide`). Other fixtures are shared by all rows, also `caplog`, `recwarn` and fixtures
-    that are made of `tmp_path`; use `pytest.mark.parametrize` if a row must not find what an earlier one left there.
-    Decorators can be stacked: the test is called for each combination.
+    A row gets its own subfolder of `tmp_path`, its own `monkeypatch` and an empty `capsys`, `capfd`, `caplog` or
+    `recwarn`, and knows no secret of another row (`known_secrets.hide`). Other fixtures are shared by all rows; use
+    `pytest.mark.parametrize` if a row must not find what an earlier one left there. Decorators can be stacked: the test
+    is called for each combination.
 
     Raises:
         ValueError: At import, for a table without rows.
@@ -93,9 +94,28 @@ def each_row(names: str, rows: Iterable[Any]) -> Callable[[Callable[..., Any]], 
         chosen: Callable[..., Any] = try_rows_async if inspect.iscoroutinefunction(test) else try_rows
         # pytest finds the fixtures of a test by its signature.
         chosen.__signature__ = signature.replace(parameters=fixtures)  # type: ignore[attr-defined]
-        return chosen
+        return as_table(chosen)
 
     return decorate
+
+
+def as_table(test: Callable[..., Any]) -> Callable[..., Any]:
+    """Mark a test that tries several rows, for `refuse_shared_folders`."""
+    test.is_table = True  # type: ignore[attr-defined]
+    return test
+
+
+def refuse_shared_folders(test: pytest.Function) -> None:
+    """Fail a table if one of its fixtures, or of theirs, is made of `tmp_path`: its rows would share that folder."""
+    if not getattr(test.function, "is_table", False):
+        return
+    fixtures = test._fixtureinfo.name2fixturedefs.items()
+    if shared := [name for name, definitions in fixtures if "tmp_path" in definitions[-1].argnames]:
+        pytest.fail(
+            f"all rows share the folder of {', '.join(shared)}; "
+            "take tmp_path, which each row has for itself, or use pytest.mark.parametrize",
+            pytrace=False,
+        )
 
 
 def _rows_to_try(table: list[dict[str, Any]]) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -121,6 +141,8 @@ def _row(
             arguments["tmp_path"].mkdir()
         for captured in given.keys() & {"capsys", "capfd"}:
             given[captured].readouterr()
+        for noted in given.keys() & {"caplog", "recwarn"}:
+            given[noted].clear()
         try:
             yield arguments
         except pytest.skip.Exception as skip:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -91,3 +93,32 @@ def test_a_row_knows_no_secret_of_another_one() -> None:
 
     rows()
     assert known == [1, 1]
+
+
+def test_a_row_reads_no_log_of_another_one(caplog: pytest.LogCaptureFixture) -> None:
+    @each_row("number", [1, 2])
+    def rows(number: int, caplog: pytest.LogCaptureFixture) -> None:
+        logging.getLogger("mcpagent").warning("row %d", number)
+        assert caplog.messages == [f"row {number}"]
+
+    rows(caplog=caplog)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "folder"
+
+
+def test_rows_may_not_share_a_folder(request: pytest.FixtureRequest) -> None:
+    @each_row("number", [1, 2])
+    def sharing(number: int, folder: Path) -> None: ...
+
+    @each_row("number", [1, 2])
+    def alone(number: int, tmp_path: Path) -> None: ...
+
+    def refuse(test: Callable[..., Any]) -> None:
+        tables.refuse_shared_folders(pytest.Function.from_parent(request.node.parent, name="rows", callobj=test))
+
+    refuse(alone)
+    with pytest.raises(pytest.fail.Exception, match="all rows share the folder of folder; take tmp_path"):
+        refuse(sharing)

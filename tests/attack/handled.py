@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import gc
 import json
+import re
 import sys
 import threading
 import time
@@ -56,6 +57,10 @@ TEXTS = {
     "empty": "",
     "blank": " \t\r\n\u3000\u00a0",
 }
+TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+"""What every provider accepts."""
+NOT_SHOWN = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200b\u202e\ud800-\udfff\ufffe\U000e0041]")
+"""What moves a cursor, is not seen, or cannot be written as UTF-8."""
 
 
 class Watch:
@@ -181,9 +186,12 @@ async def schemas(watch: Watch) -> None:
     """Values against schemas that take long."""
 
     async def checked(name: str) -> str:
+        """Return the verdict, if a value that does not fit a plain schema is refused after it."""
         schema, value = await asyncio.to_thread(ATTACKS[name])  # making it is no lag of ours
         watch.lag_seconds = 0.0
         found = await verdict_beside(schema, value)
+        plain = await verdict_beside({"properties": {"x": {"type": "string"}}}, {"x": 1})
+        assert plain.problem == "x: 1 is not of type 'string'", plain
         return found.problem or found.unchecked or "it fits"
 
     await verdict_beside({"properties": {"x": {"pattern": "warm.*up"}}}, {"x": ""})
@@ -200,8 +208,11 @@ async def patterns(watch: Watch) -> None:
     await index.find("warm.*up")
 
     async def found(pattern: str) -> str:
-        result = await index.find(pattern)
-        return f"{result.how} {result.found} {result.error} {result.notes}"
+        """Return how the index searched, if it finds a tool by its name after it."""
+        result, after = await index.find(pattern), await index.find("tool_7")
+        assert not result.error, result.error
+        assert after.matches[0].tool.name == "tool_7", after
+        return f"{result.how} {result.found} {result.notes}"
 
     for pattern in (*(pattern for pattern, _ in HOSTILE_PATTERNS), *COSTLY_TO_COMPILE, *BOUNDED_BY_THEMSELVES):
         await watch.handle(f"{pattern[:60]!r}", found(pattern))
@@ -228,14 +239,21 @@ async def _of_a_server(text: str) -> str:
         config = {"mcpServers": {"s": entry}}
         async with Agent(ScriptedModel(script), mcp_config=config, with_tool_search_mode=True) as agent:
             answer = await agent.ask("go")
+            calls = [call.id for message in agent.messages for call in message.tool_calls]
             results = [part for message in agent.messages for part in message.tool_results]
-            assert len(results) == len(ways) + 1
+            assert answer == "done"
+            assert calls == [part.call_id for part in results] == [*ways, "g"]  # the text has called nothing
+            assert [part.call_id for part in results if NOT_SHOWN.search(part.text)] == []
+            assert [name for name in agent.known_tools if not TOOL_NAME.fullmatch(name)] == []
             return f"{answer} {len(agent.known_tools)} tools, {sum(bool(part.error) for part in results)} errors"
 
 
 async def _of_a_model(text: str) -> str:
+    noted: list[str] = []
+
     def note(words: str) -> str:
         """Writes something down."""
+        noted.append(words)
         return words
 
     calls = [
@@ -248,7 +266,12 @@ async def _of_a_model(text: str) -> str:
     async with Agent(
         ScriptedModel([[one] for one in calls] + [text]), tools=[note], with_tool_search_mode=True
     ) as agent:
-        await agent.ask(text or "go")
+        answer = await agent.ask(text or "go")
+        errors = {part.call_id: part.error for message in agent.messages for part in message.tool_results}
+        assert answer == text
+        assert noted == ([text] if text else [])  # unchanged, and once
+        assert list(errors) == [call.id for call in calls]
+        assert errors["5"] == "unknown_tool"
         return f"{len(agent.messages)} messages"
 
 

@@ -174,6 +174,14 @@ SERVERS = st.builds(
     ),
     st.sampled_from(["mcpServers", "servers", "mcp_servers", "mcp", "context_servers"]),
 )
+GOOD = {"command": "true"}
+WELL_FORMED = st.fixed_dictionaries(
+    {"command": TEXT},
+    optional={"args": st.lists(TEXT), "env": st.dictionaries(TEXT, TEXT), "cwd": TEXT, "timeout": NUMBERS},
+)
+BESIDE_A_GOOD_ONE = st.dictionaries(one_of_words("a b c"), WELL_FORMED).map(
+    lambda entries: as_json({"mcpServers": {**entries, "good": GOOD}}).encode()
+)
 SETTING_NAMES = sorted(settable(command_line()))
 TOML = st.lists(
     st.builds(
@@ -183,6 +191,11 @@ TOML = st.lists(
     ),
     max_size=6,
 ).map("\n".join)
+ONE_SETTING = st.builds(
+    lambda key, value: f"{key} = {value}".encode(),
+    st.sampled_from(SETTING_NAMES),
+    st.sampled_from(["true", "3", "'on'", "['x']"]),
+)
 
 
 def test_configuration(fuzz: Fuzz, tmp_path: Path) -> None:
@@ -196,18 +209,24 @@ def test_configuration(fuzz: Fuzz, tmp_path: Path) -> None:
     def check(given_bytes: tuple[str, bytes]) -> None:
         kind, data = given_bytes
         try:
-            if kind == "servers":
+            if kind != "settings":
                 servers.write_bytes(data)
-                load_servers(servers, environ={"HOME": "/h"})
+                loaded = load_servers(servers, environ={"HOME": "/h"})
+                assert kind == "servers" or any(server.name == "good" for server in loaded.servers)
+                assert all(bool(server.command) != bool(server.url) for server in loaded.servers)
+                assert all(server.name.isprintable() for server in loaded.servers)
             else:
                 user.write_bytes(data)
-                for line in read_settings(toml.parent, environ, known).warnings:
-                    assert line.isprintable()
+                read = read_settings(toml.parent, environ, known)
+                assert all(line.isprintable() for line in read.warnings)
+                assert read.values.keys() <= known.keys()
         except McpAgentError as error:
             one_line(error)
 
+    beside = st.tuples(st.just("beside a good one"), BESIDE_A_GOOD_ONE)
     files = st.tuples(st.just("servers"), damaged(SERVERS | nested("[", "]") | nested('{"a":', "}")))
-    fuzz.run(files | st.tuples(st.just("settings"), damaged(TOML | nested("a = [", "]"))), check)
+    lines = st.tuples(st.just("settings"), damaged(TOML | nested("a = [", "]")) | ONE_SETTING)
+    fuzz.run(files | beside | lines, check)
 
 
 CARD_KEYS = one_of_words(
@@ -220,9 +239,11 @@ def test_cards(fuzz: Fuzz, tmp_path: Path) -> None:
     def check(card: tuple[bytes, str]) -> None:
         data, suffix = card
         try:
-            parsed = parse_card(data.decode("utf-8", "replace"), tmp_path / f"x{suffix}")
+            path = tmp_path / f"x{suffix}"
+            parsed = parse_card(data.decode("utf-8", "replace"), path)
             if parsed is not None:
-                assert isinstance(dump_card(parsed), str)
+                again = parse_card(dump_card(parsed, "md" if suffix == ".md" else "yaml"), path)
+                assert repr(again) == repr(parsed)  # which also compares nan
         except McpAgentError as error:
             one_line(error)
 
@@ -257,6 +278,8 @@ def test_recordings(fuzz: Fuzz, tmp_path: Path) -> None:
         async with asyncio.timeout(20), Agent(options=RunOptions(wrappers=[Replay(path)])) as agent:
             await agent.ask("how warm?")
             await agent.ask("really?")
+            asked = [message.text for message in agent.messages if message.role == "user"]
+            assert asked == ["how warm?", "really?"]  # a recording puts no words into a person's mouth
 
     asyncio.run(record())
     known = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
@@ -309,16 +332,19 @@ def test_histories(fuzz: Fuzz) -> None:
         max_leaves=15,
     )
     message = st.dictionaries(HISTORY_KEYS, HISTORY_WORDS | value, max_size=6) | value
+    spoken = st.fixed_dictionaries({"role": one_of_words("user assistant"), "content": TEXT})
 
     def check(messages: list[Any]) -> None:
         try:
             history = read_history([{"role": "user", "content": "x"}, *messages])
+            assert history.messages[0].text.startswith("x")
             for model in MODELS.values():
-                model.request_body(ModelRequest(history.system, tuple(history.messages)))
+                body = model.request_body(ModelRequest(history.system, tuple(history.messages)))
+                json.dumps(body, allow_nan=False)
         except McpAgentError as error:
             one_line(error)
 
-    fuzz.run(st.lists(message, max_size=6), check)
+    fuzz.run(st.lists(message, max_size=6) | st.lists(spoken, max_size=6), check)
 
 
 FRAME_KEYS = one_of_words(

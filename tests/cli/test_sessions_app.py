@@ -220,7 +220,7 @@ def test_one_that_is_open_elsewhere_is_copied_up_to_where_it_is_finished_and_not
     assert {info.title: info.messages for info in home.infos().values()} == {"First?": 4, "copy": 2}
 
 
-@each_row("what", ["newer", "damaged", "a folder"])
+@pytest.mark.parametrize("what", ["newer", "damaged", "a folder"])
 def test_a_store_that_cannot_be_used_is_one_line_and_an_exit_code(home: Home, what: str) -> None:
     file = home.folder / f"{what}.db"
     if what == "newer":

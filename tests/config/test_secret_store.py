@@ -351,10 +351,8 @@ def test_a_model_takes_the_key_that_was_set(home: Mapping[str, str], value: str)
 
 
 @each_row("spec", [None, "anthropic:"])
-def test_no_keyring_is_asked_where_the_environment_has_a_key(
-    spec: str | None, home: Mapping[str, str], value: str
-) -> None:
-    ring = Ring()
+def test_no_keyring_is_asked_where_the_environment_has_a_key(spec: str | None, tmp_path: Path, value: str) -> None:
+    home, ring = {"MCPAGENT_HOME": str(tmp_path)}, Ring()
     for name in ("ANTHROPIC_API_KEY", "OPENAI_API_KEY"):
         key_store(home, keyring=ring_of(ring)).set(name, value)
     asked = ring.asked

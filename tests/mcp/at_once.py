@@ -9,6 +9,8 @@ import reprlib
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
+from tests.tables import as_table
+
 
 async def at_once(work: Callable[..., Awaitable[None]], rows: Iterable[Any]) -> None:
     """Call `work` for all rows at the same time: a tuple is its arguments, anything else its one argument.
@@ -61,6 +63,6 @@ def rows_at_once(names: str, rows: Iterable[Any]) -> Callable[[Callable[..., Any
 
         fixtures = [parameter for name, parameter in signature.parameters.items() if name not in keys]
         try_rows.__signature__ = signature.replace(parameters=fixtures)  # type: ignore[attr-defined]
-        return try_rows
+        return as_table(try_rows)
 
     return decorate

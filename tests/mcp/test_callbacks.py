@@ -112,14 +112,20 @@ async def test_a_person_is_asked_with_the_origin_and_nothing_that_moves_the_curs
 
 
 async def test_the_time_of_a_person_is_in_no_limit_of_a_run() -> None:
+    """The person answers after a later run with the same limit has ended at it."""
     limit = 1.0
+    options = RunOptions(limits=Limits(seconds=limit))
+
+    async def wait() -> None:
+        """Waits for nothing."""
+        await asyncio.Event().wait()
 
     async def elicit(server: str, message: str, schema: dict[str, Any]) -> dict[str, Any]:
-        await asyncio.sleep(limit * 1.5)
+        async with Agent(ScriptedModel([ToolCall("1", "wait", {}), "done"]), tools=[wait], options=options) as later:
+            assert (await later.run("go")).stop == "max_seconds"
         return {"name": "Ada"}
 
     model = ScriptedModel([ToolCall("1", "ask_person", {}), "done"])
-    options = RunOptions(limits=Limits(seconds=limit))
     async with serving(lambda _: build().streamable_http_app()) as address:
         config = {"mcpServers": {"talk": {"url": f"{address}/mcp", "era": "legacy"}}}
         servers = ServerOptions(handlers=Handlers(elicit=elicit))

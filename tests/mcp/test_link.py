@@ -228,7 +228,7 @@ async def test_a_server_turned_off_and_on_again_has_the_same_tools(log: Path) ->
 
 
 @each_row("way", ["stdio", "http"])
-async def test_a_call_reaches_the_sdk_in_few_frames(way: str, log: Path) -> None:
+async def test_a_call_reaches_the_sdk_in_few_frames(way: str, tmp_path: Path) -> None:
     found: list[list[str]] = []
 
     def note(frame: FrameType, event: str, _: Any) -> None:
@@ -242,7 +242,7 @@ async def test_a_call_reaches_the_sdk_in_few_frames(way: str, log: Path) -> None
             found.append(names[::-1])
 
     async with everyday("http") as url:
-        server = config("ok", log) if way == "stdio" else ServerConfig("s", url=url)
+        server = config("ok", tmp_path / "log") if way == "stdio" else ServerConfig("s", url=url)
         async with ServerLink(server) as link:
             tool = link.bound_tools()[0]
             sys.setprofile(note)

@@ -47,6 +47,16 @@ class FaultyHttp:
     seen: list[Seen] = field(default_factory=list)
     session: int = 0
     url: str = ""
+    _arrived: asyncio.Condition = field(default_factory=asyncio.Condition)
+
+    async def until(self, is_so: Callable[[], bool]) -> None:
+        """Wait until this is so, which only a request that arrives can change.
+
+        Raises:
+            TimeoutError: After 30 s.
+        """
+        async with asyncio.timeout(30), self._arrived:
+            await self._arrived.wait_for(is_so)
 
     def count(self, asked: str) -> int:
         return sum(seen.asked == asked for seen in self.seen)
@@ -59,6 +69,8 @@ class FaultyHttp:
         with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
             while (seen := await read_request(reader)) is not None:
                 self.seen.append(seen)
+                async with self._arrived:
+                    self._arrived.notify_all()
                 await self.answer(seen, writer)
                 await writer.drain()
                 if writer.is_closing():

@@ -40,7 +40,7 @@ def everything(place: Place) -> str:
     return "\n".join(str(row) for table in tables for row in place.run(f"SELECT t::text FROM {table} t"))
 
 
-@each_row("recorded", [False, True])
+@pytest.mark.parametrize("recorded", [False, True])
 async def test_no_secret_is_written(
     place: Place, recorded: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

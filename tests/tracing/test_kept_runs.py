@@ -17,7 +17,6 @@ from mcpagent.tracing.kept_runs import recorded_runs
 from mcpagent.tracing.tree import TraceStep
 from tests.compaction.windowed import WindowedModel, asks_then_tells
 from tests.scenes import call
-from tests.tables import each_row
 
 pytestmark = pytest.mark.anyio
 
@@ -70,7 +69,7 @@ def shown(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     return capsys.readouterr().out
 
 
-@each_row("is_recording", [True, False])
+@pytest.mark.parametrize("is_recording", [True, False])
 async def test_the_tree_has_times_tokens_cost_errors_and_what_was_offered(
     is_recording: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -188,13 +187,13 @@ async def test_summaries_and_compactions_are_shown(tmp_path: Path, capsys: pytes
     assert "compacted" in shown(capsys, "long", "--session-db", "s.db")
 
 
-@each_row(
-    "text, problem",
+@pytest.mark.parametrize(
+    ("text", "problem"),
     [
         ("{}\n", "no start of a recording"),
         ("not json\n", "no start of a recording"),
         ('{"type": "start", "schema": "mcpagent.recording/1"}\n', "record it again"),
-        ("[" * 100_000, "no start of a recording"),
+        pytest.param("[" * 100_000, "no start of a recording", id="deep"),
         ('{"resourceSpans":[]}\n', "no start of a recording"),
         (None, "not found; name a file that --record wrote, or a kept session"),
     ],

@@ -47,7 +47,8 @@ def canary(tmp_path: Path) -> Canary:
 
 
 @each_row("way", ["symlink", "hard link", "copy", "symlink to the folder above"])
-def test_another_folder_with_the_trusted_file_is_another_place(way: str, canary: Canary, tmp_path: Path) -> None:
+def test_another_folder_with_the_trusted_file_is_another_place(way: str, tmp_path: Path) -> None:
+    canary = Canary(tmp_path)
     mine, other = tmp_path / "mine", tmp_path / "other"
     file = project(mine, tool=RELATIVE)
     canary.server(mine / "server.py", "mine")
@@ -86,9 +87,8 @@ def test_a_link_to_the_project_is_the_same_project(canary: Canary, tmp_path: Pat
 
 
 @each_row("entry", [RELATIVE, {"command": "./server.py"}, {"command": "sh", "args": ["-c", "./server.py"]}])
-def test_what_is_relative_belongs_to_the_folder_of_the_file(
-    entry: dict[str, Any], canary: Canary, tmp_path: Path
-) -> None:
+def test_what_is_relative_belongs_to_the_folder_of_the_file(entry: dict[str, Any], tmp_path: Path) -> None:
+    canary = Canary(tmp_path)
     top, vendored = tmp_path / "top", tmp_path / "top" / "vendor" / "lib"
     project(top, tool=entry)
     (top / ".git").mkdir()
@@ -298,8 +298,9 @@ async def appeared(file: Path) -> None:
         ('{"command": "%s", "trust": false, "trustHints": true}', '"trust" and "trustHints"'),
     ],
 )
-def test_one_thing_by_two_names_is_an_error(entry: str, said: str, canary: Canary, tmp_path: Path) -> None:
+def test_one_thing_by_two_names_is_an_error(entry: str, said: str, tmp_path: Path) -> None:
     """Also for whoever said yes before: no earlier yes covers it, and nothing of it runs."""
+    canary = Canary(tmp_path)
     program = canary.command(tmp_path / "work" / "server.py", "evil")
     project(tmp_path / "work", tool={"command": str(program)})
     canary.yes(tmp_path / "work")
@@ -533,7 +534,8 @@ def test_what_is_imported_from_a_project_needs_a_yes_still(canary: Canary, tmp_p
         *((command, "a pipe") for command in ("mcp list", "mcp test", "ask hello", "doctor")),
     ],
 )
-def test_a_file_of_variables_is_read_in_bounds(what: str, command: str, canary: Canary, tmp_path: Path) -> None:
+def test_a_file_of_variables_is_read_in_bounds(what: str, command: str, tmp_path: Path) -> None:
+    canary = Canary(tmp_path)
     work = tmp_path / "work"
     named = {"a pipe": "pipe", "a folder": "folder", "too much": "much"}.get(what, what)
     project(work, tool={**RELATIVE, "envFile": named})
@@ -548,7 +550,8 @@ def test_a_file_of_variables_is_read_in_bounds(what: str, command: str, canary: 
 
 
 @each_row("what", ["/dev/zero", "pipe.md", "much.md"])
-def test_cards_and_configurations_are_read_in_bounds(what: str, canary: Canary, tmp_path: Path) -> None:
+def test_cards_and_configurations_are_read_in_bounds(what: str, tmp_path: Path) -> None:
+    canary = Canary(tmp_path)
     fifo(tmp_path / "pipe.md")
     (tmp_path / "much.md").write_bytes(b"---\n" + b"#" * 1_000_000 + b"\n---\n")
     (tmp_path / "zero.md").symlink_to("/dev/zero")

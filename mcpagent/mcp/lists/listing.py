@@ -192,6 +192,7 @@ async def _all_pages(
     cursor: str | None = None
     for _ in range(MAX_PAGES):
         page, cursor = await page_at(cursor)
+        await asyncio.sleep(0)  # the pages of one large response are all here already, and each takes some milliseconds
         items.extend(page)
         if len(items) > most or (len(items) == most and cursor is not None):
             return items[:most], f"has more than {most}"

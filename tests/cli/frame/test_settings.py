@@ -113,7 +113,8 @@ def test_keys_may_be_spelled_as_people_spell_them(place: Place) -> None:
         ("model = ", "config.toml: "),
     ],
 )
-def test_a_value_that_the_option_does_not_take(line: str, words: str, place: Place) -> None:
+def test_a_value_that_the_option_does_not_take(line: str, words: str, tmp_path: Path) -> None:
+    place = Place(tmp_path)
     place.user(f"# mine\n{line}\n")
     with pytest.raises(ConfigError) as caught:
         place.read()

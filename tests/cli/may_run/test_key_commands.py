@@ -102,7 +102,8 @@ def test_a_provider_stands_for_its_variable(typed: str, name: str) -> None:
         ("a}", "x", "a key cannot be named"),
     ],
 )
-def test_what_cannot_be_kept_is_said(name: str, given: str, error: str, store: SecretStore) -> None:
+def test_what_cannot_be_kept_is_said(name: str, given: str, error: str, tmp_path: Path) -> None:
+    store = SecretStore(tmp_path / "keys", keyring=NO_KEYRING)
     with pytest.raises(InputError, match=error):
         set_key(name, options(), stdin=io.StringIO(given), store=store)
     assert store.list() == []

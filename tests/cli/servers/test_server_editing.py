@@ -127,7 +127,7 @@ def test_a_link_stays_a_link_and_a_mode_a_mode(command: Command, tmp_path: Path)
     assert [path.name for path in real.parent.iterdir()] == ["mcp.json"]
 
 
-@each_row(
+@pytest.mark.parametrize(
     "arguments",
     [
         ["-e", "GITHUB_TOKEN=ghp_abcdefghij0123456789abcd", "--", "uvx", "x"],
@@ -203,8 +203,8 @@ def test_a_secret_goes_into_the_store_and_its_name_into_the_file(
     }
 
 
-@each_row(
-    "arguments, words",
+@pytest.mark.parametrize(
+    ("arguments", "words"),
     [
         (["add", "git", "--scope", "project", "--", "x"], "--replace"),
         (["add", "a..b", "--", "x"], "server name"),

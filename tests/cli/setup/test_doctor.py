@@ -333,8 +333,8 @@ def test_what_is_missing_is_told_with_its_fix(work: Path, answer: Read, monkeypa
     assert any("GEMINI_API_KEY contains quotes" in item["text"] for item in found["findings"] if item["about"] == "key")
 
 
-@each_row(
-    "servers, code",
+@pytest.mark.parametrize(
+    ("servers", "code"),
     [
         ({"good": server("good"), "bad": {"command": "surely-not-there"}}, 0),
         ({"good": server("good"), "bad": {"command": "surely-not-there", "required": True}}, 5),

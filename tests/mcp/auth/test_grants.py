@@ -97,7 +97,8 @@ async def test_tokens_that_end_are_got_anew(store: SecretStore) -> None:
 
 
 @rows_at_once("in_file", [True, False])
-async def test_a_client_with_a_key_signs_its_own_word(store: SecretStore, tmp_path: Path, in_file: bool) -> None:
+async def test_a_client_with_a_key_signs_its_own_word(tmp_path: Path, in_file: bool) -> None:
+    store = SecretStore(tmp_path / "tokens", keyring=NO_KEYRING)
     private, public = key_pair()
     authority = OwnAuthority(methods=("private_key_jwt",), public_key=public)
     (tmp_path / "key.pem").write_text(private)
@@ -162,9 +163,9 @@ async def test_an_identity_provider_says_who_it_is(store: SecretStore) -> None:
 
 @rows_at_once("nonce, wanted", itertools.product(["", "number-1"], [None, True]))
 async def test_bound_tokens_bring_a_new_proof_with_each_request(
-    store: SecretStore, nonce: str, wanted: bool | None
+    tmp_path: Path, nonce: str, wanted: bool | None
 ) -> None:
-    authority = OwnAuthority(is_bound=True, nonce=nonce)
+    store, authority = SecretStore(tmp_path / "tokens", keyring=NO_KEYRING), OwnAuthority(is_bound=True, nonce=nonce)
     way: dict[str, Any] = {"grant": "client_credentials", "client_id": "robot", "client_secret": SECRET}
     if wanted is not None:
         way["dpop"] = wanted

@@ -402,10 +402,10 @@ async def test_so_it_is_at_any_other_place(documents: Documents, tmp_path: Path)
 
 @rows_at_once("methods", [None, [], ["plain"]])
 async def test_nobody_is_sent_to_an_authority_that_does_not_check_the_challenge(
-    methods: list[str] | None, store: SecretStore
+    methods: list[str] | None, tmp_path: Path
 ) -> None:
     documents = described(RESOURCE, AUTHORITY, code_challenge_methods_supported=methods)
-    person = Person()
+    person, store = Person(), SecretStore(tmp_path, keyring=NO_KEYRING)
     async with guarded_server(Authority(documents=documents)) as config:
         with pytest.raises(ServerError, match="does not say that it supports PKCE with S256"):
             await signed_in(config, store, person)
@@ -504,7 +504,7 @@ async def test_where_nothing_can_be_revoked_it_is_forgotten_all_the_same(store: 
         ({"resource": "https://bank.example/"}, "does not match expected"),
     ],
 )
-async def test_a_server_that_sends_us_elsewhere(metadata: dict[str, object], expected: str, store: SecretStore) -> None:
+async def test_a_server_that_sends_us_elsewhere(metadata: dict[str, object], expected: str, tmp_path: Path) -> None:
     """The server itself is on loopback; what it names decides where we would go."""
     from starlette.applications import Starlette
     from starlette.requests import Request
@@ -527,7 +527,7 @@ async def test_a_server_that_sends_us_elsewhere(metadata: dict[str, object], exp
 
     async with serving(build) as address:
         with pytest.raises(ServerError) as caught:
-            await signed_in(ServerConfig("odd", url=f"{address}/mcp"), store)
+            await signed_in(ServerConfig("odd", url=f"{address}/mcp"), SecretStore(tmp_path, keyring=NO_KEYRING))
     assert 'server "odd": signing in failed: ' in str(caught.value)
     assert expected in str(caught.value)
     assert "\n" not in str(caught.value)

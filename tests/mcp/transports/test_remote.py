@@ -59,11 +59,9 @@ async def test_a_server_that_takes_no_cancellation_answers_other_calls(mode: str
     async with connected(mode) as (server, tools), asyncio.timeout(30):
         others = asyncio.ensure_future(tools["trouble"].run({"text": "x"}))
         call = asyncio.ensure_future(tools["trouble"].run({"text": "x"}))
-        while server.troubles < 2:  # noqa: ASYNC110  another end of the wire
-            await asyncio.sleep(0.01)
+        await server.until(lambda: server.troubles == 2)
         call.cancel()
-        while not server.count("notifications/cancelled"):  # noqa: ASYNC110  the same
-            await asyncio.sleep(0.01)
+        await server.until(lambda: server.count("notifications/cancelled") > 0)
         for number in range(3):
             assert text_of(await tools["echo"].run({"text": f"{number}"})) == f"{number}"
         assert server.session == 1
@@ -167,12 +165,15 @@ async def test_a_silent_request_ends_at_its_limit() -> None:
 
 
 async def test_a_stream_that_closes_at_once_is_not_hammered() -> None:
-    async with connected("get-storm") as (server, _):
-        async with asyncio.timeout(30):
-            while sum(seen.method == "GET" for seen in server.seen) < 4:  # noqa: ASYNC110  another end of the wire
-                await asyncio.sleep(0.01)
-        await asyncio.sleep(0.3)  # in which it was asked for hundreds of times
-        assert sum(seen.method == "GET" for seen in server.seen) == 4
+    async with connected("get-storm") as (server, tools):
+
+        def opened() -> int:
+            return sum(seen.method == "GET" for seen in server.seen)
+
+        await server.until(lambda: opened() >= 4)
+        for number in range(20):  # each takes longer than to open a stream
+            assert text_of(await tools["echo"].run({"text": f"{number}"})) == f"{number}"
+        assert opened() == 4
 
 
 @each_row("mode", ["session-evil"])

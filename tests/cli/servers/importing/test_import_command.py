@@ -172,8 +172,8 @@ def test_a_projects_servers_never_become_the_users_unseen(home: Path) -> None:
     assert run(["tools", "list"]) == 5  # it still has to be trusted
 
 
-@each_row(
-    "name, content",
+@pytest.mark.parametrize(
+    ("name", "content"),
     [
         (".claude.json", "{broken"),
         (".claude.json", "[]"),
