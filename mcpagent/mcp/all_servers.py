@@ -161,6 +161,8 @@ class McpServers:
         has waited for so long is not waited for again. The servers that are waited for are reported. Lists that are
         being read again are waited for as a call does.
         """
+        if not self._links:
+            return 0.0
         left = None if limit is None else max(limit - spent, 0.0)
         if left == 0 or not (self._awaited(limit) or self._reading):  # a timer would hold the run until it is over
             return 0.0

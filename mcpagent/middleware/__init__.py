@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mcpagent.middleware.call_permissions import Permissions
 from mcpagent.middleware.journal import Journal
+from mcpagent.middleware.learning import Learning
 from mcpagent.middleware.limiting import Limiting
 from mcpagent.middleware.offloading import Offloading
 from mcpagent.middleware.repetition import Repetition
@@ -13,6 +14,7 @@ from mcpagent.run import Middleware
 
 PIPELINE: tuple[Middleware, ...] = (
     Reporting(),
+    Learning(),
     Shortening(),
     Limiting(),
     Journal(),

@@ -197,25 +197,25 @@ class RequestUnderWay:
         self._sent = sent or partial(request_tokens, request)
         self.task: asyncio.Future[ModelResponse] | None = None
         """The task that waits for the response."""
-        self._pieces: list[str] = []
+        self.deltas: list[TextDelta | ThinkingDelta] = []
+        """The pieces of the answer so far, without those of an attempt that was given up."""
         self._paid: list[str] = []
         self._is_over = False
 
     def __call__(self, event: Event) -> None:
         if self._is_over:  # it was left
             return
-        if isinstance(event, TextDelta):
-            self._pieces.append(event.text)
-        elif isinstance(event, AnswerRestarted):
-            self._pieces.clear()
-        if isinstance(event, TextDelta | ThinkingDelta):
+        if isinstance(event, AnswerRestarted):
+            self.deltas.clear()
+        elif isinstance(event, TextDelta | ThinkingDelta):
+            self.deltas.append(event)
             self._paid.append(event.text)
         self._emit(event)
 
     @property
     def heard(self) -> str:
-        """So far."""
-        return "".join(self._pieces)
+        """The text of the answer so far."""
+        return "".join(delta.text for delta in self.deltas if isinstance(delta, TextDelta))
 
     def answered(self, response: ModelResponse, *, offered: int = 0, saved: int = 0) -> ModelResponse:
         """The answer, which is counted, with the `definition_tokens` that were `offered` for it, and `saved`.

@@ -85,7 +85,7 @@ class AgentRuntime:
         self.mcp_config = mcp_config
         self.on_approval = rules.decide
         self.store = store
-        self.pipeline = Pipeline(PIPELINE)
+        self.pipeline = Pipeline((*PIPELINE, *definition.middleware))
         self.model_choice = model
         self.from_toolsets: tuple[Tool, ...] = ()
         self.spent = Spent()

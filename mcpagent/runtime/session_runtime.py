@@ -78,7 +78,6 @@ from mcpagent.tool_context import StateChannel, ToolContext
 from mcpagent.tool_search.announcing import announce
 from mcpagent.tool_search.as_begun import listing_as_begun, told_last
 from mcpagent.tool_search.catalog import Catalog, Listing, Naming
-from mcpagent.tool_search.noted_uses import note_uses
 from mcpagent.tool_search.search_options import ToolSearch
 from mcpagent.tool_search.search_tools import tool_search_tools
 from mcpagent.tool_search.session_tools import SessionTools
@@ -410,7 +409,6 @@ class SessionRuntime(WaysToAsk[Deps]):
             if failure is not None:
                 self._fail_durable(failure)
             self._account(run, earlier)
-            note_uses(conversation, earlier, self._tools.options, run.emit)
 
     def _account(self, run: AgentRun, earlier: int) -> None:
         """Counts what a run took that began behind so many messages, and notes what is left to do of it."""

@@ -193,7 +193,7 @@ class _TracedSources(WrappedSources):
     """The sources, with traces that begin before them and end after them."""
 
     def __init__(self, sources: AgentSources, agent: _TracedAgent) -> None:
-        super().__init__(sources, lambda tool: tool)
+        super().__init__(sources)
         self.secrets: list[str] = []
         self._agent = agent
 
