@@ -116,10 +116,10 @@ class Recorder(Middleware):
         )
 
     def recorded(self, model: Model, definition: Definition | None = None) -> Model:
-        """Return the model with its requests and answers in runs recorded.
+        """Return a model that records what it can do; its requests are recorded by the pipeline.
 
-        The file begins now, or with the agent if that is not open yet. Raises `ConfigError` if the file cannot be
-        written, or is another agent's.
+        Opens the file now, or when the agent starts if it has not started yet. Raises `ConfigError` if the file cannot
+        be written, or if this recorder already belongs to another agent.
         """
         if self._definition is not None and self._definition is not definition:
             shown = safe_line(str(self.path), 120)
