@@ -40,13 +40,12 @@ class Limiting(Middleware):
 
     @asynccontextmanager
     async def around_step(self, run: AgentRun, step: StepState) -> AsyncIterator[None]:
-        """Count a turn, if the limits allow another one. If time ends the request, its text so far is the answer."""
+        """Stop a run whose limits allow no other turn. If time ends the request, its text so far is the answer."""
         _require_within_limits(run)
-        if not step.is_summary:
-            if not step.is_final and (reached := _last_answer_due(run)) is not None:
+        if not step.is_summary and not step.is_final:
+            reached = _last_answer_due(run)
+            if reached is not None:
                 raise _stop(reached, final_note=_ALL_USED.format(reached.allowed))
-            run.tally.turns += 1
-            run.count(Spent(turns=1))
         try:
             yield
         finally:

@@ -19,7 +19,7 @@ from mcpagent.events import (
 )
 from mcpagent.execution import run_calls
 from mcpagent.limits.model_hints import tool_written_about
-from mcpagent.messages import Citation, Message, Step, ToolsChanged, Usage, user_message
+from mcpagent.messages import Citation, Message, Spent, Step, ToolsChanged, Usage, user_message
 from mcpagent.models.base import ModelRequest, ModelResponse, OutputFormat
 from mcpagent.models.output_ways.asked_output import told_form
 from mcpagent.output.last_answer import LastAnswer
@@ -160,6 +160,8 @@ async def step(run: AgentRun, output: OutputFormat | None = None, *, is_final: b
     """
     step = StepState(lambda: _request(run, output, is_final=is_final), is_final=is_final)
     async with run.pipeline.around_step(run, step):
+        run.tally.turns += 1
+        run.count(Spent(turns=1))  # behind the middleware: what they have written does not count this turn
         request, offer = step.prepared()
         names = tuple(definition.name for definition in request.tools)
         sizes = (offer.known_tools, offer.offered_tokens, offer.known_tokens, offer.deferred_tools)

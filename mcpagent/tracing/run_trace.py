@@ -148,7 +148,7 @@ class RunTrace(RunObserver):
 
     def around_step(self, run: AgentRun, step: StepState) -> AbstractAsyncContextManager[None]:
         """Trace one request, with all its retries."""
-        return _Harmless(lambda: self._asking(run.model, run.tally.turns, step))
+        return _Harmless(lambda: self._asking(run.model, run.tally.turns + 1, step))
 
     @contextmanager
     def _asking(self, model: Model, turn: int, step: StepState) -> Iterator[None]:
