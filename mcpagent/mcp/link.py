@@ -426,7 +426,7 @@ class ServerLink:
             except REQUEST_FAILURES as error:
                 may_retry = await self._fixed_after(error, connection)
                 if attempt == 2 or not (may_retry or (is_repeatable and isinstance(error, LostError))):
-                    return failed_output(error)
+                    return self._redact.output(failed_output(error, is_repeatable=is_repeatable))
         await self.lists_settled()
         return await beside_loop(lambda: self._redact.output(output_of(result).for_model()), is_much=is_large(result))
 

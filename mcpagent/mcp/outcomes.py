@@ -3,13 +3,15 @@
 | outcome | when |
 |---|---|
 | answered | a result |
-| refused | an error answer of the server's own, or a status by which HTTP says that the request was turned away |
+| refused | the server's own error answer, or a status by which HTTP says that the request was turned away |
 | not_sent | none of it left us |
 | unread | the server certainly never took it up: it ended before, does not know the session, or counts too many |
 | unknown | everything else: the call may have run |
 
 Only what is not sent or unread may be sent again. A text counts for that if it says one thing and nothing more: a
-server that has run a call may say anything else beside it.
+server that has run a call may say anything else beside it. An answer belongs to the request whose ID it carries; an
+error without an ID, or with one that no request of ours has, can only be about the request that it came back for. The
+code -32603, an internal error, says that the server failed in the middle of its work, so the call may have run.
 """
 
 from __future__ import annotations
@@ -45,8 +47,19 @@ _SESSION_WORDS = re.compile(
     r"|session|session-id|sessionid|start|terminated|the|unknown|valid|was|with)"
 )
 _SESSION_NAMES = re.compile(r"mcp-session-id|session[- ]?id|session identifier", re.IGNORECASE)
-_FRAME = frozenset({"404", "400", "code", "detail", "error", "message", "page", "status", "title"})
+_BUSY_WORDS = re.compile(
+    r"(?:a|after|again|allowed|api|are|been|busy|client|exceeded|few|for|from|has|have|hour|hours|http|in|is|later|limit"
+    r"|limited|limiting|limits|many|maximum|minute|minutes|moment|ms|of|per|please|quota|rate|rate-limit|rate_limit"
+    r"|rate_limited|rate_limit_exceeded|ratelimit|reached|request|requests|retry|retry-after|s|second|seconds|server|slow"
+    r"|slowdown|the|throttled|throttling|too|too_many_requests|try|wait|was|were|you|your|\d+)"
+)
+_FRAME = frozenset(
+    {"404", "400", "429", "body", "center", "code", "detail", "error", "h1", "head", "hr", "html"}
+) | frozenset({"message", "nginx", "page", "status", "title"})
 """What stands around the words of an error, such as the keys of a JSON object."""
+
+INTERNAL_ERROR = -32603
+"""JSON-RPC 2.0, 5.1: "Internal JSON-RPC error"; servers answer with it if a tool fails in the middle."""
 
 _ERROR_KEYS = {"code", "message", "data"}
 
@@ -88,19 +101,45 @@ def outcome_of(end: End) -> tuple[Outcome, Remedy]:
     remedy: Remedy = "session" if end.status == 404 and end.session else ""
     if end.answer is not None and _error_in(end) is None and end.status is not None and end.status >= 400:
         return "unknown", remedy  # the body says that it ran, the status that it did not
-    if end.answer is not None and end.answer.id == end.request_id and end.status not in (400, 404):
-        return _of_answer(end.answer), ""
-    if _says_session_is_gone(end):
-        return "unread", "session"
+    whose = None if end.answer is None else whose_answer(end.answer.id, end.request_id)
     if end.answer is not None and _is_header_mismatch(end):
         return "unread", "lists"
-    if end.status == 429 and end.transport == "http" and retry_after_seconds(end.headers) is not None:
-        return "unread", "time"
-    if end.answer is not None:
-        return _of_answer(end.answer), "" if end.answer.id == end.request_id else remedy
-    # What answers a POST of the older transport is not what answers the request in it, so it says little of that.
-    is_turned_away = end.transport == "http" and end.status in _TURNED_AWAY
+    if end.answer is not None and whose == "own":
+        return _of_answer(end.answer), remedy
+    if whose != "another's" and _says_session_is_gone(end):
+        return "unread", "session"
+    if end.status == 429 and end.transport == "http":
+        return _of_too_many(end)
+    if end.answer is not None and whose == "nobody's":
+        return _of_answer(end.answer), remedy
+    # The response to a POST of the older transport does not answer the request in it, so it says little about that.
+    is_turned_away = end.transport == "http" and end.status in _TURNED_AWAY and whose != "another's"
     return ("refused" if is_turned_away else "unknown"), remedy
+
+
+def whose_answer(answer_id: RequestId | None, request_id: RequestId | None) -> Literal["own", "another's", "nobody's"]:
+    """Return whose answer has this ID, if it came back for a request with that one: 7 and "7" are the same.
+
+    Our requests have whole numbers. So an ID that is none, such as null or "server-error", belongs to no request.
+    """
+    from mcp.shared.dispatcher import coerce_request_id
+
+    if answer_id is None:
+        return "nobody's"
+    coerced = coerce_request_id(answer_id)
+    if request_id is not None and coerced == coerce_request_id(request_id):
+        return "own"
+    return "another's" if isinstance(coerced, int) else "nobody's"
+
+
+def _of_too_many(end: End) -> tuple[Outcome, Remedy]:
+    """Return the outcome of a status 429. It says that the request was not processed, unless its body says more."""
+    words = [word for word in _WORD.findall(_said(end).lower()) if word not in _FRAME]
+    if len(end.body) > _LONGEST_SAID or not all(map(_BUSY_WORDS.fullmatch, words)):
+        return "unknown", ""
+    if retry_after_seconds(end.headers) is None:
+        return "refused", ""
+    return "unread", "time"
 
 
 def _of_answer(answer: JSONRPCResponse | JSONRPCError) -> Outcome:
@@ -110,7 +149,7 @@ def _of_answer(answer: JSONRPCResponse | JSONRPCError) -> Outcome:
 
     if isinstance(answer, JSONRPCResponse):
         return "answered"
-    return "unknown" if answer.error.code == INVALID_ANSWER else "refused"
+    return "unknown" if answer.error.code in (INVALID_ANSWER, INTERNAL_ERROR) else "refused"
 
 
 def _is_header_mismatch(end: End) -> bool:
@@ -127,7 +166,7 @@ def _says_session_is_gone(end: End) -> bool:
     """Whether this is a server that does not know the session, by its status and by all that it says.
 
     The specification has it answer 404, some answer 400. What names no session id may as well be about a session of
-    the tool's own, so with 400 it counts only where the server did not even read the request's id.
+    the tool's own, so with 400 it counts only if the server did not even read the request's id.
     """
     if end.status not in (400, 404) or not (end.session or end.transport == "sse"):
         return False

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from mcpagent.errors import ServerError
-from mcpagent.mcp.outcomes import Outcome, Remedy
+from mcpagent.mcp.outcomes import INTERNAL_ERROR, Outcome, Remedy
+from mcpagent.mcp.transports.beside_loop import json_in_steps
 from mcpagent.text.for_model import MAX_ERROR, cut_for_model
 from mcpagent.text.safe_text import safe_line
 from mcpagent.tools import ToolOutput
@@ -26,12 +27,14 @@ class RequestLimits:
 
 
 class RefusedError(Exception):
-    """The server answered with an error of its own (JSON-RPC `code`, `message`, `data`); the session is fine."""
+    """The server answered with an error of its own (JSON-RPC `code`, `message`, `data`); the session is fine.
 
-    outcome: Outcome = "refused"
+    After an internal error the call may have run.
+    """
 
     def __init__(self, code: int, message: str, data: Any) -> None:
         super().__init__(message)
+        self.outcome: Outcome = "unknown" if code == INTERNAL_ERROR else "refused"
         self.code = code
         self.message = message
         self.data = data
@@ -70,18 +73,36 @@ REQUEST_FAILURES = (RefusedError, CallTimeoutError, ServerError)
 """All that `McpConnection.request` raises, for `except`."""
 
 
-def failed_output(error: RequestFailure) -> ToolOutput:
-    """What a model gets for a request that failed: the error in words that help it to do something else."""
+_MAY_HAVE_RUN = "; the call may have run: check before you repeat it"
+
+
+def failed_output(error: RequestFailure, *, is_repeatable: bool = False) -> ToolOutput:
+    """Return what a model gets for a request that failed: the whole error, and whether the call may have run.
+
+    A call that `is_repeatable` changes nothing, or nothing more if it runs twice, so it needs no such hint.
+    """
     if isinstance(error, RefusedError):
-        return ToolOutput.of_text(cut_for_model(error.message, MAX_ERROR) or f"error {error.code}", error="failed")
+        hint = _MAY_HAVE_RUN if error.outcome == "unknown" and not is_repeatable else ""
+        return ToolOutput.of_text(f"{_refusal_text(error)}{hint}", error="failed")
     if isinstance(error, CallTimeoutError):
         return ToolOutput.of_text(str(error), error="timeout")
     if isinstance(error, TaskError):
         return ToolOutput.of_text(str(error), error="failed")
     is_answer = isinstance(error, InvalidAnswerError)
     may_have_run = isinstance(error, InvalidAnswerError | LostError) and error.outcome == "unknown"
-    hint = "; the call may have run: check before you repeat it" if may_have_run else ""
+    hint = _MAY_HAVE_RUN if may_have_run else ""
     return ToolOutput.of_text(f"{error}{hint}", error="failed" if is_answer else "server_down")
+
+
+def _refusal_text(error: RefusedError) -> str:
+    """Return the message and the `data` of an error, each within a bound. Both are words of the server."""
+    text = cut_for_model(error.message, MAX_ERROR) or f"error {error.code}"
+    if error.data is None:
+        return text
+    data = error.data if isinstance(error.data, str) else json_in_steps(error.data)
+    if not data or data == error.message:
+        return text
+    return f"{text}\n{cut_for_model(data, MAX_ERROR)}"
 
 
 def mistake_in(error: Exception) -> str:

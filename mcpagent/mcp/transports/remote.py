@@ -16,7 +16,7 @@ import ssl
 import time
 import zlib
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -32,7 +32,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from mcpagent.config import ServerConfig
 from mcpagent.mcp.auth.authority import ElsewhereChecked
-from mcpagent.mcp.outcomes import MAY_BE_SENT_AGAIN, End, outcome_of
+from mcpagent.mcp.outcomes import MAY_BE_SENT_AGAIN, End, outcome_of, whose_answer
 from mcpagent.mcp.redaction import secrets_of_address
 from mcpagent.mcp.request_failures import failed_request
 from mcpagent.mcp.transports.bytes_to_messages import Heard, Line, decode, decoded, dumped, unheard
@@ -287,15 +287,31 @@ async def _as_answer(
     found = await decoded(body if size > LARGE_BYTES else body.replace(b"\n", b" "))
     del body
     answers = [item for item in found if isinstance(item, JSONRPCResponse | JSONRPCError)]
-    answer = next((item for item in answers if item.id == asked.id), answers[0] if answers else None)
+    answer = _answer_to(asked, answers)
+    if answer is None and answers:
+        foreign = safe_line(str(answers[0].id), 60)
+        return _failure(asked.end(status=200), f"sent no answer: its body answers request {foreign}, not {asked.id}")
     if answer is None:
         kind = "what is no answer" if kind == "application/json" else kind or "no content type"
         what = f"answered with {kind} instead of JSON-RPC: {head or 'nothing'}"
         return _failure(asked.end(status=200), what)
-    answer.id = asked.id  # whatever it says: there is no other request here
+    answer.id = asked.id
     if aside is not None and size > LARGE_BYTES:
         answer = aside.put(answer)
     return _answered(answer, **({"mcp-session-id": session} if session else {}))
+
+
+def _answer_to(
+    asked: _Asked, answers: Sequence[JSONRPCResponse | JSONRPCError]
+) -> JSONRPCResponse | JSONRPCError | None:
+    """Return the answer with the ID of the request, else an error whose ID belongs to no request of ours."""
+    for answer in answers:
+        if whose_answer(answer.id, asked.id) == "own":
+            return answer
+    for answer in answers:
+        if isinstance(answer, JSONRPCError) and whose_answer(answer.id, asked.id) == "nobody's":
+            return answer
+    return None
 
 
 def no_answer(response: httpx2.Response, url: httpx2.URL) -> str:
@@ -321,9 +337,9 @@ async def _ended(response: httpx2.Response, asked: _Asked, heard: Callable[[], N
     """What came with an HTTP error, read within bounds."""
     body = await error_body(response, heard)
     found = decode(body.replace(b"\n", b" ")) if b'"jsonrpc"' in body else []
-    results = (item for item in found if isinstance(item, JSONRPCResponse) and item.id == asked.id)
+    own = (item for item in found if isinstance(item, JSONRPCResponse) and whose_answer(item.id, asked.id) == "own")
     errors = (item for item in found if isinstance(item, JSONRPCError) and item.error.message)
-    answer = next(itertools.chain(results, errors), None)
+    answer = next(itertools.chain(own, errors), None)
     return asked.end(status=response.status_code, headers=response.headers, body=body, answer=answer)
 
 
