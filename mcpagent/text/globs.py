@@ -1,4 +1,4 @@
-"""Patterns such as `get_*` over names of tools and servers, in time that no pattern can stretch."""
+"""Match names of tools and servers against patterns such as `get_*`, in time that no pattern can increase."""
 
 from __future__ import annotations
 

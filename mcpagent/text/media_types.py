@@ -1,4 +1,4 @@
-"""What bytes are: text, or an image of a kind that every provider takes."""
+"""Detect whether bytes are printable text or an image of a type that every provider accepts."""
 
 from __future__ import annotations
 
