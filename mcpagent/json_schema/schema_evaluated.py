@@ -1,4 +1,4 @@
-"""What of a value a schema speaks about, which `unevaluatedItems` and `unevaluatedProperties` leave alone."""
+"""Compute the evaluated parts of a value, which `unevaluatedItems` and `unevaluatedProperties` skip."""
 
 from __future__ import annotations
 
