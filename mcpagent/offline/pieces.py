@@ -1,4 +1,4 @@
-"""What a request holds that can become an argument: quotes, addresses, paths, moments, numbers, sums, places."""
+"""Find the parts of a request that can become arguments: quotes, addresses, paths, dates, numbers, sums, zones."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mcpagent.search.words import plain
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """One value with its place. A moment that is none, such as 30 February, has the value None."""
+    """One value with its position. An invalid moment, such as 30 February, has the value None."""
 
     kind: str
     start: int
@@ -86,7 +86,7 @@ def _value(kind: str, match: re.Match[str], now: datetime) -> Any:
 
 
 def _moment(text: str, now: datetime, shape: str) -> str | None:
-    """As ISO 8601, read by dateparser; the day stands before the month, but for 12/31."""
+    """Return a moment in ISO 8601, parsed by dateparser; the day precedes the month, except in forms such as 12/31."""
     import dateparser
 
     if apart := _APART.fullmatch(text):
@@ -166,7 +166,7 @@ Europe/London: uk, england | Europe/Berlin: germany, munich, frankfurt | Europe/
 
 @cache
 def _places() -> dict[str, str]:
-    """`zone.tab` and `iso3166.tab`; no place is what lies in several zones, a country or two of one name (Georgia)."""
+    """Return time zones by place, from `zone.tab` and `iso3166.tab`; ambiguous places (Georgia) are left out."""
     texts = [(files("tzdata") / "zoneinfo" / name).read_text("utf-8") for name in ("zone.tab", "iso3166.tab")]
     rows, pairs = ([line.split("\t") for line in text.splitlines() if line[:1] != "#"] for text in texts)
     codes, countries = [row[0] for row in rows], dict(pairs)
