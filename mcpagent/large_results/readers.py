@@ -1,4 +1,4 @@
-"""The three tools that read what was set aside: offered once there is something to read, in every mode."""
+"""The three tools that read offloaded outputs, offered in every mode once an output exists."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def reader_tools(open_output: Open) -> tuple[Tool, ...]:
 
 @cache
 def can_query() -> bool:
-    """Whether the extra `mcpagent[query]` is installed."""
+    """Return whether the extra `mcpagent[query]` is installed."""
     from importlib.util import find_spec
 
     return find_spec("jsonpath") is not None
