@@ -1,4 +1,4 @@
-"""The spellings of one address: all that lead to the same place, by the URL standard (WHATWG) or as servers read it."""
+"""List the equivalent spellings of an address, by the URL standard (WHATWG) or by the habits of servers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MOST_TIMES_ENCODED = 8
 
 
 def percent_decoded(text: str) -> list[str]:
-    """The text, and what it is with one level of percent encoding after the other taken off."""
+    """Return the text, followed by its forms with one more level of percent encoding removed each."""
     seen = [text]
     while len(seen) <= _MOST_TIMES_ENCODED and (plain := unquote(seen[-1])) != seen[-1]:
         seen.append(plain)

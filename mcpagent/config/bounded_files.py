@@ -1,4 +1,4 @@
-"""Files that somebody else may have put there, read without waiting and without end: regular ones, up to a limit."""
+"""Read files that other users may have created: without blocking, regular files only, up to a size limit."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MAX_OWN_BYTES = 200_000_000
 
 
 class LargerError(OSError):
-    """A file is larger than what is read of it."""
+    """Raised if a file exceeds the size limit."""
 
 
 def open_regular(path: Path | str) -> BinaryIO:
@@ -49,9 +49,9 @@ def read_bounded(path: Path | str, limit: int = MAX_FILE_BYTES) -> bytes:
 
 
 def open_given(path: Path | str) -> BinaryIO:
-    """A file that the user names for one command: a regular one, or what a shell has opened for it (`<(command)`).
+    """Open a file that the user names for one command: a regular one, or one that a shell has opened (`<(command)`).
 
-    Raises `OSError` for what would be waited for, as for a pipe that nobody writes into.
+    Raises `OSError` for files that would block, such as a pipe without a writer.
     """
     return open(path, "rb") if str(path).startswith(_OPENED) else open_regular(path)
 
@@ -80,7 +80,7 @@ def map_own(path: Path | str) -> memoryview:
 
 
 def check_own(path: Path | str) -> None:
-    """For a file that somebody else opens for us. Raises `OSError` for what `read_own` would not read."""
+    """Check a file that another library will open. Raises `OSError` if `read_own` would not read it."""
     if os.path.lexists(path):
         found = os.stat(path)
         _check(found.st_mode, path)
@@ -88,9 +88,9 @@ def check_own(path: Path | str) -> None:
 
 
 def is_nobody_elses(path: Path | str) -> bool:
-    """Whether only this user, or the system's administrator, can have written the file; so too if there is none.
+    """Return whether only this user or the system's administrator can have written the file; True if it is missing.
 
-    A folder into which others could write, if only for a while, may hold what they left there.
+    A folder that others could write to, if only for a while, may hold files that they left there.
     """
     try:
         return _is_users(os.stat(path), path)

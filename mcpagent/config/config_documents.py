@@ -1,4 +1,4 @@
-"""One configuration file: its parsed content, and the place of each value for errors."""
+"""One configuration file: its parsed content, and the position of each value for errors."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from mcpagent.text.safe_text import safe_line
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """Parsed JSON with the offset of each value, so that an error can say line and column.
+    """Parsed JSON with the offset of each value, so that an error can report line and column.
 
-    `runs_in` is the folder that its servers are started in unless they say another; "" is the current one.
+    `runs_in` is the default folder that its servers are started in; "" is the current one.
     """
 
     label: str
@@ -30,7 +30,7 @@ class Document:
     runs_in: str = ""
 
     def place(self, path: ValuePath, *, column: bool = True) -> str:
-        """`file:line:column` of the value, or of the nearest one around it; the label alone for what was no text."""
+        """Return `file:line:column` of the value or its nearest container; only the label if there is no text."""
         offset = next(
             (self.offsets[path[:end]] for end in range(len(path), -1, -1) if path[:end] in self.offsets), None
         )
@@ -41,7 +41,7 @@ class Document:
         return f"{self.label}:{line}:{at}" if column else f"{self.label}:{line}"
 
     def error(self, path: ValuePath, what: str) -> ConfigError:
-        """To be raised: `file:line:column: path.of.the.value: what`."""
+        """Return the error to raise: `file:line:column: path.of.the.value: what`."""
         dotted = ".".join(safe_line(str(step), 60) for step in path)
         return ConfigError(f"{self.place(path)}: {dotted}{': ' if dotted else ''}{what}")
 
@@ -124,7 +124,7 @@ def own_workspace(folder: Path) -> Path:
 
 
 def _refuse_repeated_keys(document: Document, spans: Iterable[Span]) -> None:
-    """What stands there twice is read by one program this way, by another that way, and by a person as either."""
+    """Raise `ConfigError` for a repeated key: programs and readers disagree about which value counts."""
     seen: set[ValuePath] = set()
     repeated: list[tuple[ValuePath, int]] = []
     for path, key in ((span.path, span.key) for span in spans):
@@ -170,7 +170,7 @@ def entry_values(
 
 
 def kind_of(value: Any) -> str:
-    """What JSON calls a value of this kind, for an error line: "a list", "an object"."""
+    """Return JSON's name for the type of a value, for an error line: "a list", "an object"."""
     if value is None:
         return "null"
     if isinstance(value, bool):

@@ -1,4 +1,4 @@
-"""JSON as people write it: comments and trailing commas, where in the text each value stands, and changes to it."""
+"""Read and edit JSON with comments and trailing commas, and locate each value in the text."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ValuePath: TypeAlias = tuple[str | int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Where a value is in its text: `start` to `end`, and `key`, where its key begins (`start` for a list's item)."""
+    """The position of a value: `start` to `end`, and `key`, the start of its key (`start` for a list's item)."""
 
     path: ValuePath
     key: int
@@ -64,7 +64,7 @@ class _Open:
 
 
 def value_spans(text: str) -> Iterator[Span]:
-    """Every value of a valid JSON text, inner ones first; a repeated key comes repeatedly."""
+    """Yield every value of a valid JSON text, inner values first; a repeated key is yielded repeatedly."""
     open_values: list[_Open] = []
     expect_key = False
     for match in _LEXEME.finditer(text):
@@ -98,9 +98,10 @@ MAX_INLINE = 88
 
 
 def with_value(text: str, path: tuple[str, ...], value: Any) -> str:
-    """The text with this value at the path; objects on the way are made if they are missing.
+    """Return the text with this value at the path; create missing objects on the way.
 
-    The text is valid JSON with comments, its top an object. A value on the way that is no object is a `ValueError`.
+    The text is valid JSON with comments, and its top value is an object. Raises `ValueError` if a value on the way is
+    no object.
     """
     spans = _spans(text)
     for depth in range(len(path), -1, -1):
@@ -194,7 +195,7 @@ def _after_spaces(text: str, place: int) -> int:
 
 
 def _without_blank_line(text: str, place: int) -> str:
-    """Takes the line away that nothing is left on."""
+    """Remove the line at this offset if it is blank."""
     begin = text.rfind("\n", 0, place) + 1
     stop = text.find("\n", place)
     if begin == 0 or stop < 0:
@@ -214,7 +215,7 @@ def _indent_of_line(text: str, place: int) -> str:
 
 
 def _unit(text: str) -> str:
-    """One step of indentation: the smallest that the text has."""
+    """Return one step of indentation: the smallest in the text."""
     steps = [found for found in re.findall(r"^([ \t]+)\"", text, re.MULTILINE) if found]
     return min(steps, key=len) if steps else "  "
 

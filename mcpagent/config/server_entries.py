@@ -1,4 +1,4 @@
-"""One server's entry, read into a `ServerConfig`."""
+"""Read one server's entry into a `ServerConfig`."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ MAX_MESSAGE_BYTES = 1024**3
 def read_server(
     name: str, entry: dict[str, Any], path: ValuePath, document: Document, variables: Variables
 ) -> ServerConfig:
-    """The entry as a value, its variables expanded; of a disabled one only what needs none.
+    """Return the entry as a value with its variables expanded; for a disabled one, only the parts without variables.
 
-    Raises `UnusableError` for what others with the same file need not have, such as a variable, and `ConfigError` for
-    a mistake in the file.
+    Raises `UnusableError` for a problem that other users of the file need not have, such as a missing variable, and
+    `ConfigError` for a mistake in the file.
     """
     values, places = entry_values(entry, path, document, KEY_OF_SPELLING)
     _refuse_two_timeouts(values, places, document)
@@ -96,7 +96,7 @@ def _refuse_two_timeouts(values: Mapping[str, Any], places: Mapping[str, ValuePa
 class _Kind:
     """A kind of value: its name in an error line, its types, and the kind of the items of a list or an object.
 
-    `bounds` are those of a number, `choices` the words that a text may be before variables are expanded (none: any).
+    `bounds` are those of a number. `choices` are the allowed texts before variables are expanded (empty: any).
     """
 
     words: str
@@ -165,7 +165,7 @@ _FOLDERS = ("cwd", "env_file", "private_key_file", "token_file")
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    """Reads the typed values of one server's entry, expanding variables in every string."""
+    """Read the typed values of one server's entry, and expand variables in every string."""
 
     document: Document
     variables: Variables
@@ -257,7 +257,7 @@ class _Reader:
         return name
 
     def sign_in(self, *, is_command: bool) -> tuple[SignInConfig, str]:
-        """How to sign in, and an `Authorization` header for what is written as a token itself."""
+        """Return the sign-in settings, and an `Authorization` header if the entry contains a token itself."""
         value = self.value("sign_in", default=True)
         if isinstance(value, bool):  # others write true for a person's sign-in
             return SignInConfig(), ""
