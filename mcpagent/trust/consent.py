@@ -37,8 +37,7 @@ class Consent:
 
 
 def needs_a_yes(server: ServerConfig) -> bool:
-    """Return whether another person may have written the entry: it is in a project, or outside the user's own folders.
-    """
+    """Return whether another person may have written the entry: it is in a project or outside the user's folders."""
     return server.scope in ("project", "given") and not server.disabled
 
 
