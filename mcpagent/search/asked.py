@@ -1,6 +1,7 @@
-"""The words of a query as terms of the index: known ones as they are, unknown ones corrected, completed or split.
+"""Translate the words of a query into terms of the index.
 
-Unknown are typos, abbreviations and words run together, which are matched to the words that tools have.
+Known words are used unchanged. Unknown words are typos, abbreviations or words run together; they are corrected,
+completed or split to match the words of tools.
 """
 
 from __future__ import annotations
@@ -35,9 +36,11 @@ _KEPT_READINGS = 10_000
 
 @dataclass(slots=True)
 class Asked:
-    """A query in the index's terms. `factors` says how much each term counts, `words` which word of the query it
-    stands for. `guessed` terms came from a correction; `missing` words are in no tool. `corrected` has the likeliest
-    word for each written one that was corrected."""
+    """A query in the index's terms.
+
+    `factors` is the weight of each term, `words` the query's word for it. `guessed` terms come from a correction;
+    `missing` words are in no tool. `corrected` maps each corrected word to its likeliest correction.
+    """
 
     factors: dict[int, float] = field(default_factory=dict[int, float])
     words: dict[int, str] = field(default_factory=dict[int, str])
@@ -46,7 +49,7 @@ class Asked:
     corrected: dict[str, str] = field(default_factory=dict[str, str])
 
     def add(self, term: int, word: str, factor: float = 1.0, *, guessed: bool = False) -> None:
-        """Takes up a term for a word of the query, with the highest factor it is given; none beyond `MAX_TERMS`."""
+        """Add a term for a word of the query, with its highest factor; ignore new terms beyond `MAX_TERMS`."""
         held = self.factors.get(term)
         if held is None:
             if len(self.factors) >= MAX_TERMS:
@@ -59,7 +62,7 @@ class Asked:
 
 
 class _Guess(NamedTuple):
-    """A term that an unknown word may stand for, a word of it, and how like they are (0 to 1)."""
+    """A candidate term for an unknown word, its spelling, and their similarity (0 to 1)."""
 
     term: int
     word: str
@@ -67,8 +70,11 @@ class _Guess(NamedTuple):
 
 
 class _Reading(NamedTuple):
-    """(term, word, factor) of a written word's known pieces; `known` also if nobody searches by it. `plain` is the word
-    without capitals and accents, `meant` are the terms of what tools say for it."""
+    """The (term, word, factor) of the known pieces of a written word.
+
+    `known` is also True for words that are never searched, such as stop words. `plain` is the word without capitals and
+    accents. `meant` are the terms of its synonyms in tools.
+    """
 
     terms: tuple[tuple[int, str, float], ...]
     known: bool
@@ -77,10 +83,10 @@ class _Reading(NamedTuple):
 
 
 class Asker:
-    """Reads queries against the words of one set of postings.
+    """Translate queries into the terms of one set of postings.
 
-    `spelling` are the plain words that an unknown one may stand for, and which of them count (None: all); without it
-    they are those of the postings.
+    `spelling` returns the plain words to correct unknown words to, and the subset of them to use (None: all). Without
+    it, they come from the postings.
     """
 
     def __init__(
@@ -97,7 +103,7 @@ class Asker:
         self._read_at = 0
 
     def ask(self, text: str) -> Asked:
-        """The text's words as terms, each once however often it is said."""
+        """Return the terms of the text's words, each once."""
         self._forget_when_changed()
         asked = Asked()
         words = written_words(text)
@@ -139,7 +145,7 @@ class Asker:
         return _Reading(tuple(read), bool(known) or written.isdigit(), word, meant)
 
     def _read_piece(self, word: str) -> _Reading:
-        """What `_read` gives for a word that holds no others, which most are."""
+        """Return the reading of a word without inner words, as most words are."""
         base = stem(word)
         meant = tuple(term for one in synonyms().get(base, ()) if (term := self._term(one)) is not None)
         if len(word) == 1 or word in STOP_WORDS:
@@ -163,14 +169,14 @@ class Asker:
             asked.missing.append(word)
 
     def _guess(self, word: str) -> list[_Guess]:
-        """What the unknown word may stand for, the likeliest first."""
+        """Return the candidates for an unknown word, the likeliest first."""
         spelling, held = self._known_spellings()
         return self._live(spelling.nearest(word, held)) or self._live(
             (long, 1.0) for long in spelling.completions(word, held)
         )
 
     def _forget_when_changed(self) -> None:
-        """What words were read as holds while no tool changes: the needs of a query repeat its words."""
+        """Clear the cached readings if a tool changed or the cache is full; the needs of a query repeat its words."""
         if self._read_at != self._postings.changes or len(self._readings) >= _KEPT_READINGS:
             self._readings.clear()
             self._joined.clear()
@@ -178,9 +184,9 @@ class Asker:
             self._read_at = self._postings.changes
 
     def _live(self, near: Iterable[tuple[str, float]]) -> list[_Guess]:
-        """The terms of words that a tool still holds, the likest and then the most usual first, at most `_MAX_GUESSES`.
+        """Return the terms of words that a tool still has, at most `_MAX_GUESSES`, by similarity, then by frequency.
 
-        A short word may begin hundreds, so that little is done for each.
+        A short word may be the beginning of hundreds of words, so the work per word is small.
         """
         stems, ids, count = self._stems, self._postings.ids, self._postings.count
         best: dict[int, tuple[float, str]] = {}
@@ -217,7 +223,7 @@ class Asker:
 
 @cache
 def synonyms() -> Mapping[str, tuple[str, ...]]:
-    """By the stem of a word that somebody may ask with, words of tools; made by `benchmarks/search_synonyms.py`."""
+    """Return the words of tools by the stem of a synonym; `benchmarks/search_synonyms.py` made the table."""
     held = json.loads(Path(__file__).with_name("synonyms.json").read_text("utf-8"))
     return {word: tuple(others) for word, others in held["synonyms"].items()}
 
@@ -232,7 +238,7 @@ _VOWELS = frozenset("aeiou")
 
 
 class Spelling:
-    """The plain words of a vocabulary, findable by their look. Words are only ever added."""
+    """Plain words of a vocabulary, found by similar spelling. Words are only ever added."""
 
     def __init__(self) -> None:
         self._by_first: defaultdict[str, list[str]] = defaultdict(list)
@@ -325,7 +331,7 @@ class Spelling:
 
 
 def abbreviates(short: str, long: str) -> bool:
-    """Whether `short` is `long` with its vowels and more left out, reaching into its second half: `msg`, `mgr`."""
+    """Return whether `short` is `long` without vowels and more, reaching into its second half: `msg`, `mgr`."""
     if long[0] != short[0] or not _VOWELS.isdisjoint(short[1:]):
         return False
     at = 0

@@ -1,7 +1,7 @@
-"""Requests that tools serve, in the words of their users: searched with each tool, and never shown to a model.
+"""Example requests of tools, in their users' words: searched with each tool, and never shown to a model.
 
-They come from whoever makes the index, from a file that a model wrote once (`mcpagent tools describe`), or with this
-package, for the bundled server and well-known public ones.
+They come from the caller that creates the index, from a file that a model wrote once (`mcpagent tools describe`), or
+from this package, for the bundled server and well-known public ones.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _SHIPPED = Path(__file__).with_name("example_requests.json")
 
 
 def examples_from(given: Mapping[str, Sequence[str]]) -> Examples:
-    """Looks tools up by "server.tool", by offered name or by `content_key`, and else in what is shipped."""
+    """Return a lookup by "server.tool", by offered name or by `content_key`, with the shipped examples as fallback."""
     if not given:
         return shipped_examples
 
@@ -46,7 +46,7 @@ def examples_from(given: Mapping[str, Sequence[str]]) -> Examples:
 
 
 def shipped_examples(tool: ToolDefinition) -> tuple[str, ...]:
-    """Those of this package, for a tool with this name and these required parameters, whatever its server is called."""
+    """Return this package's examples for a tool with this name and required parameters, on a server of any name."""
     shipped, names = _shipped()
     return shipped.get(signature_key(tool), ()) if local_name(tool) in names else ()
 
@@ -57,13 +57,13 @@ def signature_key(tool: ToolDefinition) -> str:
 
 
 def content_key(tool: ToolDefinition) -> str:
-    """What a tool says of itself, as a hash: requests that were written for other words are not used."""
+    """Return a hash of the tool's own texts, so that examples written for other texts are not used."""
     said = [local_name(tool), tool.title, tool.description, tool.parameters]
     return "sha256:" + hashlib.sha256(json.dumps(said, sort_keys=True, default=str).encode()).hexdigest()[:24]
 
 
 def read_examples(path: Path) -> dict[str, tuple[str, ...]]:
-    """What `write_examples` wrote; empty if there is no such file. Raises `InputError` for any other file."""
+    """Read a file of `write_examples`; empty if it does not exist. Raises `InputError` for any other file."""
     try:
         held = json.loads(read_own(path))
         return {key: tuple(texts) for key, texts in _checked(held["examples"])}

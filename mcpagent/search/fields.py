@@ -1,4 +1,4 @@
-"""The texts of a tool that are searched, and how much a word in each of them counts."""
+"""The texts of a tool that are searched, and the weight of a word in each of them."""
 
 from __future__ import annotations
 
@@ -23,9 +23,12 @@ _NESTING = _BRANCHING | {"properties"}
 
 @dataclass(frozen=True, slots=True)
 class FieldWeight:
-    """How a field counts in BM25F: its `weight`, how strongly long texts are discounted (`b`, 0 to 1), and the usual
-    length in words that a text is compared with. The usual length is a constant, not the catalogue's mean, so that
-    what one tool scores does not change when another server's tools come or go."""
+    """The parameters of a field in BM25F.
+
+    `weight` is the field's weight, and `b` (0 to 1) the strength of its length normalization, relative to
+    `usual_words`. That length is a constant, not the catalogue's mean, so that the score of a tool does not change when
+    another server's tools come or go.
+    """
 
     weight: float
     b: float
@@ -50,7 +53,7 @@ OF_THE_SERVER = frozenset(("server", "server description"))
 
 
 def local_name(tool: ToolDefinition) -> str:
-    """What its server calls the tool."""
+    """Return the tool's name on its own server."""
     if tool.original_name:
         return tool.original_name
     prefix = f"{tool.server}__"
@@ -122,7 +125,7 @@ def parameters(schema: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, An
 
 
 def _branches(node: Mapping[str, Any]) -> Iterator[Any]:
-    """The schemas beside a schema's properties that may have parameters of their own."""
+    """Yield the subschemas, other than properties, that may have parameters of their own."""
     if "items" in node:
         yield node["items"]
     for key in ("anyOf", "oneOf", "allOf"):

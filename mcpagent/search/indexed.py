@@ -1,4 +1,4 @@
-"""The tools of an index by number, and what is read of them: their names, their words and their meaning."""
+"""The tools of an index by number, with their indexed names, words and vectors."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ from mcpagent.search.saved import FEWEST_TOOLS, catalogue_key, load_postings, sa
 
 
 class Indexed:
-    """Tools by number, their numbers by server and name, and what is indexed of them.
+    """Tools by number, their numbers by server and name, and their index entries.
 
-    `waiting` are those that `settle` will index. A catalogue of `FEWEST_TOOLS` and more is kept in `cache_folder`.
+    `waiting` are the tools that `settle` will index. A catalogue of at least `FEWEST_TOOLS` is stored in
+    `cache_folder`.
     """
 
     def __init__(
@@ -88,7 +89,7 @@ class Indexed:
         return True
 
     def texts(self, tool: ToolDefinition) -> list[tuple[str, str]]:
-        """(field, text) of what is searched of the tool."""
+        """Return the searched texts of the tool as (field, text)."""
         return field_texts(tool, self.server_descriptions.get(tool.server or "", ""), self._examples(tool))
 
     def add(self, tool: ToolDefinition) -> int:

@@ -1,4 +1,4 @@
-"""Which tools may be called what: by the key of each name they have (see `name_key`)."""
+"""Look up tools by the key of each of their names (see `name_key`)."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ _server_key = lru_cache(maxsize=256)(name_key)
 
 
 def written_names(tool: ToolDefinition) -> tuple[str, ...]:
-    """All that the tool may be called, as it is mostly written."""
+    """Return all names of the tool, in their usual spelling."""
     local, server = local_name(tool), tool.server or ""
     return tool.name, local, f"{server}.{local}", f"{server}__{local}"
 
 
 class Named:
-    """The numbers of tools by name key. `key in named` tells whether any tool has it."""
+    """The numbers of tools by name key. `key in named` is True if any tool has it."""
 
     def __init__(self) -> None:
         self.tools: dict[int, ToolDefinition] = {}
@@ -124,19 +124,19 @@ class Named:
 
 
 class NamedOfSome(Named):
-    """The same for some of the tools of `whole`; nothing is added here."""
+    """A read-only view of some of the tools of `whole`."""
 
     def __init__(self, whole: Named, held: dict[int, ToolDefinition]) -> None:
         super().__init__()
         self.tools, self._whole = held, whole
 
     def numbers(self, key: str) -> tuple[int, ...]:
-        """Those with that key that are held, in order."""
+        """Return the numbers of the included tools with that key, in order."""
         return tuple(number for number in self._whole.numbers(key) if number in self.tools)
 
     def __contains__(self, key: object) -> bool:
         return isinstance(key, str) and any(map(self.tools.__contains__, self._whole.numbers(key)))
 
     def of_length(self, lengths: Iterable[int]) -> Iterator[str]:
-        """The keys of these lengths that a tool has which is held."""
+        """Yield the keys of these lengths that an included tool has."""
         return (key for key in self._whole.of_length(lengths) if key in self)

@@ -1,8 +1,8 @@
-"""Text to index terms: words split at case, digits and punctuation, lower case, without accents, stemmed.
+"""Split text into index terms: words split at case, digits and punctuation, lower case, no accents, stemmed.
 
-A written word gives one or more terms: `GitHub` gives `github`, `git` and `hub`; a run of Chinese, Japanese or
-Korean characters, which has no spaces, gives its pairs of characters. `plain` and `name_key` are what all spellings of
-a word or a name share.
+A written word gives one or more terms: `GitHub` gives `github`, `git` and `hub`. A run of Chinese, Japanese or Korean
+characters, which has no spaces, gives its pairs of characters. `plain` and `name_key` return the form that all
+spellings of a word or a name share.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def plain(text: str) -> str:
 
 
 def name_key(name: str) -> str:
-    """What all styles of one name share: `GetWeather`, `get-weather` and `get weather` give `getweather`."""
+    """Return the key of all styles of one name: `GetWeather`, `get-weather` and `get weather` give `getweather`."""
     if name.isascii():
         return name.lower().translate(_SPACED).replace(" ", "")
     return "".join(char for char in plain(name) if char.isalnum())
@@ -139,13 +139,13 @@ def terms(written: str) -> list[str]:
 
 @lru_cache(maxsize=40_000)
 def _term(part: str) -> str:
-    """The index term of a plain word, empty if it says nothing."""
+    """Return the index term of a plain word, "" if it carries no meaning."""
     says_something = part not in STOP_WORDS and (len(part) > 1 or part.isdigit() or not part.isascii())
     return _stemmer().stemWord(part) if says_something else ""
 
 
 def is_one_piece(written: str) -> bool:
-    """Whether it surely holds no other words; a look at most words, which spares them the search for pieces."""
+    """Return whether the word certainly has no inner words; a quick check that avoids splitting most words."""
     plainly = written.isascii() and written.isalpha() and len(written) <= MAX_WORD
     return plainly and (written[1:].islower() or written.islower() or written.isupper())
 

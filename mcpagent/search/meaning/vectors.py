@@ -1,4 +1,4 @@
-"""The vectors of the indexed tools, and which of them a query's vector is closest to."""
+"""The vectors of the indexed tools, and the search for the tools closest to a query's vector."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _WORD = re.compile(r"[^\W_]+")
 
 
 def vectors_for(strategy: object, embedder: Embedder | None, cache_folder: Path | None) -> Vectors | None:
-    """Those that ranking by this strategy takes, if it takes any. Raises `ConfigError` if they are not installed."""
+    """Return the vectors for this strategy, or None. Raises `ConfigError` if they are not installed."""
     if strategy == "multilingual" and embedder is None:
         embedder = MultilingualEmbedder()
     model = static_model_folder() if embedder is None and strategy in ("auto", "hybrid") else None
@@ -94,13 +94,13 @@ class Vectors:
 
     @property
     def cosines(self) -> Cosines:
-        """What these vectors' cosines tell."""
+        """The calibration of these vectors' cosines."""
         found = getattr(self._model(), "cosines", OF_WORDS)
         return found if isinstance(found, Cosines) else OF_WORDS
 
     @property
     def are_of_words(self) -> bool:
-        """Whether they come from word vectors, which take microseconds a text."""
+        """True if they are word vectors, which take microseconds per text."""
         return isinstance(self._model(), StaticEmbedder)
 
     def corrected(self, text: str, words: Mapping[str, str]) -> str:
@@ -161,7 +161,7 @@ class Vectors:
         return [dict(zip(numbers, row, strict=True)) for row in products]
 
     def rows(self, numbers: Sequence[int]) -> Matrix | None:
-        """The vectors of these tools, a row each; None if there are none.
+        """Return the vectors of these tools, one row each; None if there are none.
 
         Raises `EmbeddingError` if the embedder fails.
         """
@@ -260,7 +260,7 @@ def _as_parts(part: Mapping[str, str]) -> str:
 
 
 def _mixed(model: StaticEmbedder, texts: Sequence[str]) -> Iterable[Row]:
-    """What `_embed_mixed` gives, without numpy."""
+    """Yield the vectors of `_embed_mixed`, without numpy."""
     known: dict[str, Row] = WorkedOut(lambda text: model.plain([text])[0])
     for text in texts:
         parts = zip_longest(text.split(_BETWEEN), _PARTS.values(), fillvalue="")
@@ -274,18 +274,18 @@ def _as_one(part: Mapping[str, str]) -> str:
 
 
 class VectorsOfSome(Vectors):
-    """Those of some of the tools, by their numbers in `whole`, which makes them; nothing is added here."""
+    """The vectors of some of the tools of `whole`, by their numbers there; read-only."""
 
     def __init__(self, whole: Vectors, held: Sequence[int]) -> None:
         super().__init__(whole.embedder)
         self._whole, self._held = whole, held
 
     def of(self, queries: Sequence[str]) -> Sequence[Vector]:
-        """As the whole has them."""
+        """Return the queries' vectors from the whole."""
         return self._whole.of(queries)
 
     def closest(self, query: Vector, limit: int, also: Iterable[int] = ()) -> dict[int, float]:
-        """As with these tools alone."""
+        """Return the closest tools, computed with these tools only."""
         if (few := self._whole.few()) is not None:
             return _closest_of_few({one: few[one] for one in self._held}, query, limit, also)
         rows = self._whole.rows(self._held)
@@ -295,7 +295,7 @@ class VectorsOfSome(Vectors):
         return _closest(likeness, self._held, lambda number: bisect_left(self._held, number), limit, also)
 
     def likeness(self, queries: Sequence[Vector], numbers: Sequence[int]) -> list[dict[int, float]]:
-        """As with these tools alone."""
+        """Return the similarities, computed with these tools only."""
         return self._whole.likeness(queries, numbers)
 
 
@@ -322,7 +322,7 @@ def _closest(
 
 
 def _nth_highest(likeness: Matrix, rank: int) -> float:
-    """The `rank`th highest of them, the lowest if there are fewer."""
+    """Return the value at this rank from the top, the lowest if there are fewer."""
     import numpy as np
 
     if rank >= len(likeness):
@@ -334,7 +334,7 @@ def _nth_highest(likeness: Matrix, rank: int) -> float:
 
 
 def _products(matrix: Matrix, vector: Vector) -> Matrix:
-    """Each row times the vector, or times each of several, in this thread: a second one of BLAS costs more here."""
+    """Multiply each row by the vector, or by each of several, in this thread: a second BLAS thread costs more."""
     import numpy as np
 
     products: Matrix = np.vecdot(matrix, np.asarray(vector))
