@@ -81,7 +81,7 @@ def slots_of(schema: Mapping[str, Any]) -> list[Slot]:
 
 
 def _resolved(schema: Any, root: Mapping[str, Any], level: int = 0) -> dict[str, Any]:
-    """One plain schema: a local `$ref` followed, of `anyOf`, `oneOf` and `allOf` the first branch that is not null."""
+    """Return one plain schema: merge a local `$ref` and the first non-null branch of `anyOf`, `oneOf` or `allOf`."""
     plain = {str(key): value for key, value in schema.items()} if isinstance(schema, Mapping) else {}
     lists = [plain[key] for key in ("anyOf", "oneOf", "allOf") if isinstance(plain.get(key), list)]
     parts = [branch for branches in lists for branch in branches if branch != {"type": "null"}][:1]
