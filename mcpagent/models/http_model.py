@@ -1,8 +1,8 @@
-"""What the adapters over a provider's SDK share: a streamed request, read while it arrives.
+"""The base of adapters that use a provider's SDK: a streamed request, read while it arrives.
 
-An adapter says how a request is written and how an answer is read, both as pure functions over JSON data. The SDK is
-used for authentication, connections and the event stream; it is imported at the first request. What happens to a
-request between the two is in `exchange.py`, and what is tried again in `failures_and_retries.py`.
+An adapter defines how a request is written and how an answer is read, both as pure functions over JSON data. The SDK
+provides authentication, connections and the event stream; it is imported at the first request. `exchange.py` handles a
+request in between, and `failures_and_retries.py` decides on retries.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ END_SECONDS = 1.0
 class ProviderSdk(NamedTuple):
     """The classes of a provider's SDK: its client, the base of its errors, and its stream of events as plain JSON.
 
-    A key goes into `key_header`, written as `key_form` says; `omit` says that a header is not to be sent.
+    The key is sent in `key_header`, formatted by `key_form`; `omit` marks a header that is not sent.
     """
 
     client: type[anthropic.AsyncAnthropic | openai.AsyncOpenAI]
@@ -99,14 +99,14 @@ class ProviderSdk(NamedTuple):
 
 
 class Connection(TypedDict, total=False):
-    """How a provider is reached: what every adapter takes as keywords, beside what is its own.
+    """The connection options that every adapter accepts as keywords, in addition to its own.
 
     `api_key` None reads `key_variable` at the first request; "" there sends no real key, for servers without one.
-    `base_url` is the provider's own if it is None. `http_client` is used as it is and not closed, and so is `client`, a
-    client of the protocol's SDK: `AsyncAnthropicBedrock`, `AsyncAnthropicVertex`, `AsyncAzureOpenAI` and the like.
-    `settings` are defaults that a request's own settings override. `capabilities` overrules what is known of the model.
+    `base_url` None is the provider's own. `http_client` is used unchanged and not closed, and so is `client`, a client
+    of the protocol's SDK: `AsyncAnthropicBedrock`, `AsyncAnthropicVertex`, `AsyncAzureOpenAI` and the like. `settings`
+    are defaults that a request's own settings override. `capabilities` overrides the known capabilities of the model.
     `silent_seconds` is the longest wait for the next byte. `sleep` waits between attempts and `now` is the time in
-    seconds since 1970, for tests. `traits` remembers beyond this object what was found out about a server of one's own.
+    seconds since 1970, for tests. `traits` stores the discovered traits of a self-hosted server beyond this object.
     """
 
     api_key: str | None
@@ -169,7 +169,7 @@ class HttpModel(ApiFormat):
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def known_capabilities(self) -> Capabilities:
-        """What is known of the model at its address."""
+        """The known capabilities of the model at its address."""
         return SAFE
 
     @property
@@ -203,20 +203,20 @@ class HttpModel(ApiFormat):
         return written_for(request.messages, self.origin, refused=self._refused, gone=self._gone, **known)
 
     def lose(self, containers: Collection[str], emit: Emit) -> None:
-        """From now on these are not gone on in, which is told."""
+        """Stop using these containers from now on, and emit a notice."""
         self._gone |= frozenset(containers)
         emit(Notice(f"{self.name}: the container of this conversation is gone; code runs in a new one", "warning"))
 
     def settings_of(self, request: ModelRequest) -> WrittenSettings:
-        """The request's settings as the model takes them, and what it does not take."""
+        """Return the request's settings as the model accepts them, and the unsupported ones."""
         return written_settings(request, self.origin, run=self.run_for(request))
 
     def runs_provider_tools(self) -> bool:
-        """It tells which it has not."""
+        """Return True: the model reports unsupported provider tools itself."""
         return True
 
     def takes_output(self) -> bool:
-        """It asks for the form of an answer in the way that its provider has."""
+        """Return True: the model requests structured output in its provider's mode."""
         return True
 
     def _with_output(self, body: dict[str, Any], request: ModelRequest) -> dict[str, Any]:
@@ -229,11 +229,11 @@ class HttpModel(ApiFormat):
 
     @property
     def wants_subset(self) -> bool:
-        """Whether the schema of an answer is to be in OpenAI's strict subset."""
+        """True if the schema of an answer must be in OpenAI's strict subset."""
         return True
 
     def output_way(self, request: ModelRequest, *, can_call: bool = True) -> OutputWay:
-        """How the form of the answer is asked for: as is known of the model, but for what it refused."""
+        """Return the mode of requesting structured output: the usual one of the model, unless it was refused."""
         most = self.tool_limits().max_tools
         way = usual_way(request, self.origin, most_tools=most, can_call=can_call)
         if way != "native" or not self._unformed & {"", schema_text(request)}:
@@ -251,7 +251,7 @@ class HttpModel(ApiFormat):
         return written_tools(request.provider_tools, self.origin, **about)
 
     def write_beside(self, body: dict[str, Any], run: WrittenTools, request: ModelRequest) -> dict[str, Any]:
-        """The body with what the provider runs."""
+        """Return the body with the provider tools added."""
         return beside_ours(body, run, self.origin, may_call=request.tool_choice != "none")
 
     @abstractmethod
@@ -260,7 +260,7 @@ class HttpModel(ApiFormat):
 
     @abstractmethod
     def sdk(self) -> ProviderSdk:
-        """What is used of the provider's SDK, which is imported here."""
+        """The parts of the provider's SDK that are used; importing happens here."""
 
     def request_options(self, body: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ARG002
         """Headers and query of one request, as the SDK takes them."""
@@ -271,18 +271,18 @@ class HttpModel(ApiFormat):
         return f"{self.name} has no tool search of its own"
 
     def search_cost(self) -> float:
-        """What a search costs, in cached input tokens, by the price table and by how found tools are written."""
+        """Return the cost of a search in cached input tokens, by the price table and the form of found tools."""
         rewrites = self.capabilities.discovery == "append"
         return known_search_cost(self.provider, self.model_name, self.endpoint.base_url, rewrites=rewrites)
 
     def tool_limits(self) -> ToolLimits:
-        """How many tools fit: as `capabilities` say, else as its server reported, else as is known of its address."""
+        """Return the limits: from `capabilities`, else as the server reported, else as known of its address."""
         given, known = self.capabilities.limits, known_limits(self.provider, self.model_name, self.endpoint.base_url)
         window = given.window_tokens or self.reported_window() or known.window_tokens
         return ToolLimits(given.max_tools or known.max_tools, window, self.capabilities.joining)
 
     def is_small(self, settings: ModelSettings) -> bool:
-        """As the settings say, then its own, then its server; elsewhere than at a server of one's own it is not."""
+        """Return whether the model is small: by the settings, then its own, then its server; False at a provider."""
         if said := settings.profile or self.settings.profile:
             return said == "small"
         if self.provider not in OWN_SERVERS and not self.is_elsewhere:
@@ -305,13 +305,13 @@ class HttpModel(ApiFormat):
 
     @property
     def is_elsewhere(self) -> bool:
-        """Whether another server than the provider's own is asked."""
+        """True if requests go to another server than the provider's own."""
         return self.endpoint.base_url.rstrip("/") != self.usual_url
 
     def way(self, request: ModelRequest, emit: Emit) -> AskedWay:
-        """Elsewhere, what may be a call written as text is shown only when it is none.
+        """Return the form of the request; elsewhere, possible calls written as text are shown only if they are none.
 
-        What of the settings the model does not take is told once.
+        Emits one notice for each unsupported setting.
         """
         left_out = {
             **self.run_for(request).left_out,
@@ -325,7 +325,7 @@ class HttpModel(ApiFormat):
         return self.formed_way(request, emit)
 
     def formed_way(self, request: ModelRequest, emit: Emit, *, can_call: bool = True) -> AskedWay:
-        """With the form of the answer, if one is wanted."""
+        """Return the form of the request, with the output format if there is one."""
         output = request.output
         if output is None:
             return textual_way(request, emit) if self.is_elsewhere else AskedWay(request, emit)
@@ -345,7 +345,7 @@ class HttpModel(ApiFormat):
         return read_textual_calls(response, callable_in(request), of_any_tool=not speaks_for_itself(self.origin))
 
     def fitted(self, body: dict[str, Any]) -> dict[str, Any]:
-        """With looser schemas for a server that refused them, or is known to refuse some."""
+        """Return the body with looser schemas for a server that refused them, or is known to refuse some."""
         if not self.is_elsewhere:
             return body
         if not self.server().takes_schemas:
@@ -353,8 +353,12 @@ class HttpModel(ApiFormat):
         return with_loose_schemas(body, beyond_llamacpp) if self.provider == "llamacpp" else body
 
     def learns(self, failure: Failure, way: AskedWay) -> bool:
-        """How much a server of one's own takes, which changes nothing about this request, how it wants schemas, and
-        which reasoning of the history a model refuses: the conversation goes on without it."""
+        """Learn from a failure; return whether to repeat the request in another form.
+
+        It learns which options, tools and output formats the model refuses, and which reasoning of the history: the
+        conversation continues without it. Of a self-hosted server, it also learns the window, which changes nothing
+        about this request, and the schemas that it accepts.
+        """
         if failure.status in (400, 422) and not failure.is_overflow and self._leaves_out(failure, way.request):
             return True
         if failure.status in (403, 404, 424) and (tools := refused_tools(failure.message, self.run_for(way.request))):
@@ -375,7 +379,7 @@ class HttpModel(ApiFormat):
         return self._asks_otherwise(failure, way.request)
 
     def _asks_otherwise(self, failure: Failure, request: ModelRequest) -> bool:
-        """Whether the failure refuses how the form of the answer was asked for, which is asked for in another way."""
+        """Return whether the failure refuses the mode of structured output; another mode is then used."""
         if request.output is None or failure.status not in (400, 404, 422, 500):
             return False
         if is_submitted(request):
@@ -387,8 +391,10 @@ class HttpModel(ApiFormat):
         return True
 
     def _leaves_out(self, failure: Failure, request: ModelRequest) -> bool:
-        """Whether the failure names something of the request that it can be sent without, which is left out from now
-        on: what is asked for beside the answer, reasoning of the history, or what a setting wrote."""
+        """Return whether the failure names a part that the request can omit, which is omitted from now on.
+
+        Such parts are options, provider tools, reasoning of the history, or the fields of a setting.
+        """
         if named := refused_option(failure, self.request_body(request)):
             self._unwanted[named] = ""
             return True
@@ -405,14 +411,14 @@ class HttpModel(ApiFormat):
         return bool(refused)
 
     def server(self) -> ServerTraits:
-        """What is known of the server, maybe from an earlier process."""
+        """Return the known traits of the server, possibly from an earlier process."""
         if self._traits is None:
             loaded = self._cache.load(self.endpoint.base_url, self.model_name) if self._cache is not None else None
             self._traits = loaded or ServerTraits()
         return self._traits
 
     def learn(self, **found: Any) -> bool:
-        """Keeps what was found out. True, so that it can be told with it."""
+        """Store discovered traits. Returns True, so that a caller can return it."""
         self._traits = replace(self.server(), **found)
         if self._cache is not None:
             self._cache.save(self.endpoint.base_url, self.model_name, self._traits)
@@ -423,9 +429,9 @@ class HttpModel(ApiFormat):
         return self.server().window_tokens if self.is_elsewhere else None
 
     async def respond(self, request: ModelRequest, emit: Emit) -> ModelResponse:
-        """One answer. Raises `ModelError` or `CredentialsError` with one line, never an SDK's exception.
+        """Return one answer. Raises `ModelError` or `CredentialsError` with one line, never an SDK's exception.
 
-        It alone stands between the loop and the SDK: what is sent, shown and tried again is the `Exchange`'s matter.
+        Only this method connects the loop with the SDK; the `Exchange` decides what is sent, shown and retried.
         """
         merged_request = replace(request, settings=await self._settled(request))
         exchange = Exchange(self, merged_request, emit, self._max_retries)
@@ -532,7 +538,7 @@ class HttpModel(ApiFormat):
         return self._client
 
     def _headers_elsewhere(self, sdk: ProviderSdk, key: str) -> dict[str, Any]:
-        """At another address than the provider's own: without those that the SDK takes from variables meant for it."""
+        """Return headers for another address than the provider's: without those the SDK takes from its variables."""
         if self.endpoint.base_url.rstrip("/") == self.usual_url:
             return {}
         lines = [line for variable in _HEADER_VARIABLES for line in os.environ.get(variable, "").split("\n")]
@@ -560,16 +566,16 @@ class OpenAIModel(HttpModel):
 
     @property
     def at_openai(self) -> bool:
-        """Whether OpenAI itself is asked."""
+        """True if requests go to OpenAI itself."""
         return is_openai(self.endpoint.base_url)
 
     @property
     def speaks_as_openai(self) -> bool:
-        """Whether OpenAI, at any of its addresses, or Azure is asked."""
+        """True if requests go to OpenAI, at any of its addresses, or to Azure."""
         return server_of(self.origin).dialect == "openai"
 
     def most_output(self, failure: Failure) -> int | None:
-        """The longest answer that the model takes, or that this conversation leaves room for, as its server told it."""
+        """Return the longest answer that the model accepts or the conversation leaves room for, by its error."""
         return longest_answer(failure)
 
     def sdk(self) -> ProviderSdk:
@@ -606,7 +612,7 @@ def _marked_stream() -> type[openai.AsyncStream[object]]:
 
 
 def _undemanded(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Any tool may be called, and none need be: where only one way of saying so is taken."""
+    """Return the body without `tool_choice`: for servers that accept only one form of it."""
     return {name: value for name, value in body.items() if name != "tool_choice"}
 
 
@@ -617,7 +623,7 @@ def listed_in(extra: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
 
 
 def is_openai(base_url: str | None) -> bool:
-    """Whether this is an address of OpenAI's own, https://eu.api.openai.com/v1 too; None stands for it."""
+    """Return whether this is OpenAI's own address, such as https://eu.api.openai.com/v1; None is the default one."""
     return base_url is None or bool(_OPENAI.fullmatch(base_url))
 
 

@@ -1,4 +1,4 @@
-"""What all adapters need to write a history for a provider: names, ids, schemas, images and arguments it accepts."""
+"""Shared conversions for writing a history: names, IDs, schemas, images and arguments that providers accept."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ _REFUSED_AT_THE_TOP = (*_COMBINERS, "not", "enum", "if", "then", "else")
 
 
 def object_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """The schema as it is, unless Anthropic and OpenAI would refuse the whole request for it.
+    """Return the schema unchanged, unless Anthropic and OpenAI would refuse the whole request for it.
 
     Both demand an object at the top without `anyOf`, `oneOf`, `allOf`, `not`, `enum` there. Such a schema is widened:
     the branches' properties become optional ones, so the model still sees them; arguments are validated against the
-    original schema anyway. Nothing below the top level is touched.
+    original schema anyway. Nothing below the top level is changed.
     """
     is_legal = schema.get("type") == "object" and isinstance(schema.get("properties"), Mapping)
     if is_legal and not any(key in schema for key in _REFUSED_AT_THE_TOP):
@@ -70,7 +70,7 @@ def legal_id(call_id: str, *, longest: int) -> str:
 
 
 def ids_on_the_wire(messages: Iterable[Message], legal: Callable[[str], str]) -> dict[str, str]:
-    """By id of a call or a result, what stands for it in a request: a provider's own as it sent them, others legal."""
+    """Return the ID in requests of each call and result: a provider's own IDs unchanged, others made legal."""
     ids: dict[str, str] = {}
     for message in messages:
         for part in message.parts:
@@ -87,7 +87,7 @@ def sendable_name(name: str) -> str:
 
 
 def usable_image(image: Image) -> bool:
-    """Whether providers take it: a type they know and valid base64."""
+    """Return whether providers accept the image: a known type and valid base64."""
     if image.media_type not in IMAGE_TYPES:
         return False
     try:
@@ -97,7 +97,7 @@ def usable_image(image: Image) -> bool:
 
 
 def left_out(image: Image) -> str:
-    """The words that stand for an image that no provider would take."""
+    """Return the text that replaces an image that no provider accepts."""
     is_known = image.media_type in IMAGE_TYPES
     why = "its data is not valid Base64" if is_known else "only png, jpeg, gif and webp can be shown"
     return f"[an image of type {image.media_type or 'unknown'} was left out: {why}]"
@@ -109,7 +109,7 @@ def data_url(image: Image) -> str:
 
 
 def shown_parts(result: ToolResult) -> list[Text | Image]:
-    """What a model is shown of a result: no empty text, no unusable image, never nothing."""
+    """Return the parts of a result for a model: no empty text, no unusable image, at least one part."""
     parts: list[Text | Image] = []
     for part in result.content:
         if isinstance(part, Image):
@@ -132,14 +132,14 @@ def written_parts(parts: Iterable[Text | Image], text_type: str, as_image: Calla
 
 
 def plain_content(content: list[Written]) -> str | list[Written]:
-    """One text is sent as a string, the form every server knows."""
+    """Return a single text as a string, the form that every server supports."""
     return str(content[0]["text"]) if len(content) == 1 and "text" in content[0] else content
 
 
 def headed(result: ToolResult, head: str, gap: str) -> list[Text | Image]:
-    """What a model is shown of a result in a text that has other words too, after words that say what it is of.
+    """Return the parts of a result for a text with other content, after a heading that names its tool.
 
-    No words of the result can pass for what follows it: see `set_apart`.
+    No text of the result can imitate the text after it: see `set_apart`.
     """
     first, *others = _joined(shown_parts(result))
     apart = (Text(fenced(part.text)) if isinstance(part, Text) else part for part in others)
@@ -181,10 +181,10 @@ def json_text(value: Any) -> str:
 def read_call(
     call_id: str, name: str, arguments: Any, *, cut_off: bool, provider_data: dict[str, Any] | None = None
 ) -> ToolCall:
-    """A call from its arguments, an object or JSON text. They are parsed strictly and never repaired.
+    """Return a call from its arguments, an object or JSON text. They are parsed strictly and never repaired.
 
-    If they are not one JSON object, or the answer was cut off at this call, `malformed` holds the text: arguments
-    that happen to parse may still be half of what the model meant to send.
+    If they are not one JSON object, or the answer was cut off at this call, `malformed` has the text: arguments that
+    happen to parse may still be half of the intended ones.
     """
     text = arguments if isinstance(arguments, str) else json_text(arguments)
     parsed = parse_object(text) if len(text) <= MAX_ARGUMENT_CHARACTERS else None
@@ -194,9 +194,9 @@ def read_call(
 
 
 def parse_object(text: str) -> dict[str, Any] | None:
-    """The one JSON object the text is; an empty text is `{}` (a call without arguments); else None.
+    """Parse one JSON object; an empty text is `{}` (a call without arguments); None for other texts.
 
-    One that nests deeper than any tool takes is none: it could not be written into the next request.
+    An object that nests too deep for any tool is refused: it could not be written into the next request.
     """
     if not text.strip():
         return {}
@@ -212,9 +212,9 @@ def _refuse_constant(name: str) -> None:
 
 
 def distinct_ids(parts: Iterable[Part], history: Sequence[Message]) -> tuple[Part, ...]:
-    """The parts, with a new id for a call that has none, or one that another call of the conversation has.
+    """Return the parts, with a new ID for each call without one, or with the ID of another call.
 
-    Some servers number the calls of every answer alike; Anthropic refuses a conversation with the same id twice.
+    Some servers number the calls of every answer alike; Anthropic refuses a conversation with the same ID twice.
     """
     listed = list(parts)
     if not any(isinstance(part, ToolCall) for part in listed):
@@ -233,7 +233,7 @@ def distinct_ids(parts: Iterable[Part], history: Sequence[Message]) -> tuple[Par
 
 
 def usage_count(usage: object, *path: str) -> int:
-    """The number at a path of a usage object; 0 if there is none, or what no number of tokens can be."""
+    """Return the number at a path of a usage object; 0 if it is missing or no valid number of tokens."""
     for key in path:
         usage = usage.get(key) if isinstance(usage, Mapping) else None
     return usage if isinstance(usage, int) and not isinstance(usage, bool) and usage > 0 else 0

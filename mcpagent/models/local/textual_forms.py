@@ -1,7 +1,7 @@
-"""The forms in which model families write tool calls, as their chat templates and model cards give them.
+"""The forms in which model families write tool calls, from their chat templates and model cards.
 
-Each is read strictly: a form either accounts for every character from its first mark on, or reads nothing. Values are
-JSON wherever the form has JSON; if it has bare text, the tool's schema says what the text is.
+Each form is parsed strictly: it either accounts for every character from its first marker on, or matches nothing.
+Values are JSON if the form uses JSON; if it uses bare text, the tool's schema defines the type.
 """
 
 from __future__ import annotations
@@ -29,9 +29,10 @@ _END_TOKENS = ("<|eot_id|>", "<|eom_id|>", "<|im_end|>", "<|end|>", "<|return|>"
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """One family's way. From `begins` on the text is for `read`: all its calls, or none if anything is not exact.
+    """The form of one model family: `begins` is its marker.
 
-    `inside`: words may stand before the mark. `read` gets the text with the mark.
+    `read` gets the text from the marker on, and returns all calls, or none if the text deviates from the form.
+    `inside`: text may precede the marker.
     """
 
     begins: str
@@ -40,7 +41,7 @@ class Form:
 
 
 def strict_json(text: str) -> Any:
-    """The value, None if the text is not one. Doubled keys and NaN say more than one thing, or nothing."""
+    """Return the value, None if the text is no JSON. Duplicate keys and NaN are refused as ambiguous."""
     try:
         return json.loads(text, object_pairs_hook=_distinct, parse_constant=_refuse)
     except (ValueError, RecursionError):
@@ -70,7 +71,7 @@ def _json_at(text: str, place: int) -> tuple[Any, int] | None:
 
 
 def call_of(value: Any, tools: Schemas) -> Call | None:
-    """`{"name": ..., "arguments": {...}}`, or `parameters` as Llama writes it, with nothing else beside."""
+    """Read `{"name": ..., "arguments": {...}}`, or `parameters` as Llama writes it, without other keys."""
     match value:
         case {"type": "function", "function": dict(inner), **rest} if not rest.keys() - {"id"}:
             value = inner
@@ -84,7 +85,7 @@ def call_of(value: Any, tools: Schemas) -> Call | None:
 
 
 def calls_of(value: Any, tools: Schemas) -> Calls:
-    """One call or a list of calls, as JSON."""
+    """Read one call or a list of calls, as JSON."""
     return _all([call_of(one, tools) for one in (value if isinstance(value, list) else [value])])
 
 
@@ -107,7 +108,7 @@ def _every(pattern: re.Pattern[str], text: str, read: Callable[[re.Match[str]], 
 
 
 def _after(text: str, mark: str, end: str = "") -> str:
-    """What stands between the marks; the text itself, which is no JSON, if the end is not there."""
+    """Return the text between the markers; the whole text, which is no JSON, if the end marker is missing."""
     inside = text.removeprefix(mark).strip()
     return inside.removesuffix(end).strip() if not end or inside.endswith(end) else text
 
@@ -188,7 +189,7 @@ def _glm(text: str, tools: Schemas) -> Calls:
 
 
 def _typed_call(name: str, text: str, parameter: re.Pattern[str], tools: Schemas) -> Calls:
-    """A call whose values are bare text: what each is, the schema says; an unknown or doubled key is no call."""
+    """Read a call with bare text values, typed by the schema; an unknown or duplicate key makes it no call."""
     if name not in tools:
         return None
     properties = tools[name].get("properties")

@@ -1,8 +1,8 @@
-"""Tool schemas in the part of JSON Schema that Gemini takes, and what else its endpoint wants.
+"""Convert tool schemas to the subset of JSON Schema that Gemini's endpoint supports.
 
-A request with one keyword it does not know is refused whole ("Unknown name ... Cannot find field"). The fields are
-those of its `Schema` (https://ai.google.dev/api/caching#Schema). If a schema says more, it is said more loosely
-here: arguments are checked against the original anyway.
+The endpoint refuses a whole request with one unknown keyword ("Unknown name ... Cannot find field"). The fields are
+those of its `Schema` (https://ai.google.dev/api/caching#Schema). Stricter schemas are loosened here: arguments are
+checked against the original anyway.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def gemini_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class _Writer:
-    """Writes one schema; `root` is where its references point into."""
+    """Writes one schema; its references point into `root`."""
 
     def __init__(self, root: Mapping[str, Any]) -> None:
         self._root = root
@@ -99,7 +99,7 @@ class _Writer:
 
 
 def _kinds(schema: Mapping[str, Any]) -> tuple[list[str], bool]:
-    """The types a schema allows, by what it says or else by what it has, and whether null is one of them."""
+    """Return the types that a schema allows, stated or implied by its keywords, and whether null is one of them."""
     said = schema.get("type")
     named = said if isinstance(said, list) else [said]
     kinds = [kind for kind in named if isinstance(kind, str) and kind in _BY_TYPE]

@@ -1,4 +1,4 @@
-"""Answers of Chat Completions, whole and streamed, as ours; what a server adds to the format is kept."""
+"""Read answers of Chat Completions, whole and streamed; fields that a server adds are kept."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def _read_sound(audio: Any) -> list[Part]:
 
 
 def _read_content(content: Any, *, beside_calls: bool) -> list[Text]:
-    """Text, or, as some servers write it, a list of pieces, which goes back as it is."""
+    """Return the text, or, as some servers write it, a list of pieces, which is sent back unchanged."""
     if isinstance(content, str):
         return [Text(content)] if content.strip() or (content and beside_calls) else []
     if not isinstance(content, list) or not content:
@@ -101,7 +101,7 @@ def _read_extras(message: Mapping[str, Any]) -> list[Part]:
 
 
 def _read_call(call: Mapping[str, Any], *, cut_off: bool) -> ToolCall:
-    """A call. One of a kind that nobody asked for has no arguments to run with: it is malformed."""
+    """Return a call. A call of an unrequested kind has no arguments to run with: it is malformed."""
     call_id, function = str(call.get("id") or ""), call.get("function")
     if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
         return ToolCall(call_id, str(call.get("type") or ""), {}, malformed=json_text(call))
@@ -112,10 +112,10 @@ def _read_call(call: Mapping[str, Any], *, cut_off: bool) -> ToolCall:
 
 
 class CompletionStream:
-    """Puts a stream's chunks together to the answer it is without streaming.
+    """Assemble a stream's chunks into the answer of a request without streaming.
 
-    Chunks as in https://platform.openai.com/docs/api-reference/chat-streaming. Calls are told apart by `index`, and,
-    since some servers send none or always 0, by a new id.
+    Chunks as in https://platform.openai.com/docs/api-reference/chat-streaming. Calls are distinguished by `index`, and,
+    because some servers send none or always 0, by a new ID.
     """
 
     done = False  # usage comes after what looks like the end
@@ -208,9 +208,9 @@ class CompletionStream:
         call["function"] |= without(function, ("name", "arguments"))
 
     def answer(self) -> dict[str, Any]:
-        """The answer as it is without streaming. Raises `AnswerError` if the stream ended early.
+        """Return the answer as without streaming. Raises `AnswerError` if the stream ended early.
 
-        Some servers send no finish reason: then `[DONE]` alone says that all of it came.
+        Some servers send no finish reason: then only `[DONE]` shows that the answer is complete.
         """
         if self._finish is None and not (self.was_marked and (self._texts or self._lists or self._calls)):
             raise AnswerError("the stream ended early", "cut")
@@ -229,7 +229,7 @@ _GROWING = ("text", "summary", "thinking")
 
 
 def _add_piece(known: list[Any], piece: Any) -> None:
-    """A piece goes on with the one before it, if that has the same type and place."""
+    """Add a piece to the list; it continues the previous one if type and position are the same."""
     before = known[-1] if known else None
     if not isinstance(piece, dict) or not isinstance(before, dict) or not _goes_on(before, piece):
         known.append(piece)

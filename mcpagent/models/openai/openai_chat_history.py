@@ -1,6 +1,6 @@
-"""A history and its tools as Chat Completions takes them.
+"""Write a history and its tools for Chat Completions.
 
-Format: https://platform.openai.com/docs/api-reference/chat. A server's own additions go back to it as they came.
+Format: https://platform.openai.com/docs/api-reference/chat. A server's own additions are sent back to it unchanged.
 """
 
 from __future__ import annotations
@@ -62,8 +62,11 @@ _usual_id = partial(legal_id, longest=_LONGEST_ID)
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """What a server wants otherwise: how `parameters` are written, the turns that another model made, which `turns` may
-    follow each other and what they must hold, and what stands for a `call_id` that is not the server's own."""
+    """The deviations of a server from the format.
+
+    `parameters` writes schemas, `foreign` the turns of another model. `turns` enforces the order and content of turns,
+    and `call_id` replaces IDs that are not the server's own.
+    """
 
     parameters: Callable[[Mapping[str, Any]], dict[str, Any]] = object_schema
     foreign: Callable[[dict[str, Any]], dict[str, Any]] = lambda turn: turn
@@ -72,7 +75,7 @@ class Dialect:
 
 
 def _signed(turn: dict[str, Any]) -> dict[str, Any]:
-    """Of a turn's calls Gemini signs the first, and wants that one signed."""
+    """Return the turn with a signature on its first call, as Gemini demands."""
     calls = turn.get("tool_calls") or []
     return {**turn, "tool_calls": [{**calls[0], "extra_content": UNSIGNED}, *calls[1:]]} if calls else turn
 
@@ -115,7 +118,7 @@ def _answered(turns: list[Written]) -> list[Written]:
 
 
 def _reasoned(turns: list[Written]) -> list[Written]:
-    """Each answer with reasoning, if only with none: "Missing `reasoning_content` field in the assistant message"."""
+    """Add an empty reasoning to answers without: "Missing `reasoning_content` field in the assistant message"."""
     missing = {"reasoning_content": ""}
     return [{**missing, **turn} if turn["role"] == "assistant" else turn for turn in alternating(turns)]
 
@@ -143,7 +146,7 @@ _MISTRALS = re.compile(r"(?:mi[sx]tral|ministral|magistral|devstral|codestral|pi
 
 
 def dialect_of(to: Origin) -> Dialect:
-    """By the server; elsewhere by the model, whose chat template has rules of its own."""
+    """Return the dialect of the server; at unknown servers that of the model, whose chat template has own rules."""
     named = _DIALECTS.get(server_of(to).dialect)
     return named or (MISTRAL if _MISTRALS.search(to.model) else USUAL)
 
@@ -264,7 +267,7 @@ def _said(texts: Sequence[Text], ours: bool) -> tuple[Any, dict[str, Any]]:
 
 
 def _write_call(call: ToolCall, call_id: str, *, proxied: bool) -> dict[str, Any]:
-    """A malformed call goes back without arguments: servers parse them, and its result says what was wrong."""
+    """Return a call. A malformed one has no arguments: servers parse them, and its result reports the mistake."""
     sent = without(call.provider_data, ("function",)) if call.malformed else call.provider_data
     as_sent = sent.get("function", _NOTHING)
     name, arguments = sendable_name(call.name), call.arguments

@@ -1,4 +1,4 @@
-"""A history and its tools as OpenAI's Responses API takes them, with found tools where they were found.
+"""Write a history and its tools for OpenAI's Responses API, with discovered tools at their position.
 
 Forms: https://platform.openai.com/docs/api-reference/responses, and its guide to tool search.
 """
@@ -84,7 +84,7 @@ def request_body(request: ModelRequest, model_name: str, can: Capabilities = SAF
 
 
 def _allowed(names: Sequence[str]) -> dict[str, Any] | str:
-    """Withdraws all other tools without changing a byte of what was sent before."""
+    """Return a `tool_choice` that withdraws all other tools without changing a byte of earlier input."""
     if not names:
         return "none"
     return {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": name} for name in names]}
@@ -103,11 +103,11 @@ def write_tool(tool: ToolDefinition) -> dict[str, Any]:
 
 
 class HostedSearch:
-    """OpenAI's own search in one request, and what it searches: one namespace per server, and one of local functions.
+    """OpenAI's own search in one request, and its tools: one namespace per server, and one of local functions.
 
-    What was there from the start is in `tools`, what came later in `arriving`, by position of the message; `recalled`
-    are those of them all that were found in another way, by where that was. `loaded` are the tools that OpenAI's search
-    found in this history: its items bring their definitions. `namespaces` has, by tool, where a call finds it.
+    `tools` has the tools from the start, `arriving` the later ones by position of the message. `recalled` are those
+    among them that were found in another way, by position. `loaded` are the tools that OpenAI's search found in this
+    history: its items contain their definitions. `namespaces` maps each tool to its namespace in a call.
     """
 
     def __init__(self, request: ModelRequest, plan: ToolPlan, can: Capabilities) -> None:
@@ -154,7 +154,7 @@ class HostedSearch:
 
 
 def _loaded(messages: Sequence[Message]) -> dict[int, list[str]]:
-    """By position, the tools that OpenAI's search found there."""
+    """Return the tools that OpenAI's search found, by position."""
     found: dict[int, list[str]] = {}
     for position, message in enumerate(messages):
         for part in message.parts:
@@ -199,7 +199,7 @@ def without_lost(item: dict[str, Any], known: Collection[str]) -> dict[str, Any]
 
 
 def search_events(message: Message, *, known: int) -> list[Event]:
-    """Each search on OpenAI's side; what it asked for is paths, not words."""
+    """Return the events of searches on OpenAI's side; their queries are paths, not words."""
     events: list[Event] = []
     query = ""
     for part in message.parts:
@@ -216,10 +216,11 @@ def search_events(message: Message, *, known: int) -> list[Event]:
 def write_input(
     messages: Sequence[Message], plan: ToolPlan, search: HostedSearch, *, inline: bool, proxied: bool = False
 ) -> list[dict[str, Any]]:
-    """The history as input items; with `inline`, tools stand where they arrived, as `additional_tools`; with `proxied`
-    they are described there and called through `call_tool`.
+    """Return the history as input items.
 
-    What another provider's search found stands before that answer, since its calls follow in it.
+    With `inline`, tools appear where they arrived, as `additional_tools`; with `proxied`, they are described there and
+    called through `call_tool`. The results of another provider's search precede that answer, because its calls follow
+    in it.
     """
     items: list[dict[str, Any]] = []
     ids = ids_on_the_wire(messages, partial(legal_id, longest=_LONGEST_ID))

@@ -1,4 +1,4 @@
-"""The sources that an answer's words name, as each protocol sends them."""
+"""Read the sources that an answer cites, in the form of each protocol."""
 
 from __future__ import annotations
 
