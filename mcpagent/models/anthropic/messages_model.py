@@ -299,7 +299,7 @@ class AnthropicModel(HttpModel):
         return request_body(request, self.model_name, self.capabilities)
 
     def most_output(self, failure: Failure) -> int | None:
-        """The longest answer that the model takes, or that this conversation leaves room for, as Anthropic told it."""
+        """Return the longest answer that model and conversation allow, read from Anthropic's error."""
         if found := _TOO_LONG_AN_ANSWER.search(failure.message):
             return int(found[1])
         if found := _NO_ROOM.search(failure.message):
