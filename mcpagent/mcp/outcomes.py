@@ -1,15 +1,15 @@
-"""What the end of a request says about whether it ran: decided here, for every transport, and nowhere else.
+"""Decide from the end of a request whether it ran, for every transport; no other module decides that.
 
 | outcome | when |
 |---|---|
 | answered | a result |
-| refused | an error answer of the server's own, or a status by which HTTP says that the request was turned away |
-| not_sent | none of it left us |
-| unread | the server certainly never took it up: it ended before, does not know the session, or counts too many |
+| refused | an error answer of the server's own, or an HTTP status that rejects the request |
+| not_sent | no byte of it was sent |
+| unread | the server certainly never accepted it: it ended before, does not know the session, or counts too many |
 | unknown | everything else: the call may have run |
 
-Only what is not sent or unread may be sent again. A text counts for that if it says one thing and nothing more: a
-server that has run a call may say anything else beside it.
+Only requests that are not sent or unread may be repeated. A text proves that only if it has no other content: a server
+that has run a call may add any text to it.
 """
 
 from __future__ import annotations
@@ -59,12 +59,11 @@ _LONGEST_SAID = 300
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """The end of one request as its transport saw it: how far its bytes came, and what came back.
+    """The end of one request as its transport saw it: how far it was sent, and what came back.
 
     `status`, `headers` (names in lower case, or HTTP's own mapping) and `body` are those of an HTTP response, None and
-    empty if there is none. `answer` is what the bytes that came back hold for this request, malformed or not.
-    `session` is the id of the session that it was sent in, "" if there is none. `is_modern`: sent in the era of
-    2026-07-28.
+    empty if there is none. `answer` is the answer to this request in the received bytes, malformed or not. `session` is
+    the ID of the session that it was sent in, "" if there is none. `is_modern`: sent with the protocol of 2026-07-28.
     """
 
     transport: TransportName
@@ -80,7 +79,7 @@ class End:
 
 
 def outcome_of(end: End) -> tuple[Outcome, Remedy]:
-    """What the end of a request says, and what it takes before anything is sent again."""
+    """Return the outcome of a request, and the remedy before anything is sent again."""
     if not end.is_sent:
         return "not_sent", ""
     if not end.was_read:
@@ -124,10 +123,10 @@ def _error_in(end: End) -> Any:
 
 
 def _says_session_is_gone(end: End) -> bool:
-    """Whether this is a server that does not know the session, by its status and by all that it says.
+    """Return whether the server does not know the session, by its status and its whole answer.
 
-    The specification has it answer 404, some answer 400. What names no session id may as well be about a session of
-    the tool's own, so with 400 it counts only where the server did not even read the request's id.
+    By the specification it answers 404; some answer 400. A text without a session ID may concern a session of the tool
+    itself, so with 400 it counts only if the server did not even read the request's ID.
     """
     if end.status not in (400, 404) or not (end.session or end.transport == "sse"):
         return False
@@ -146,7 +145,7 @@ def _says_session_is_gone(end: End) -> bool:
 
 
 def _said(end: End) -> str:
-    """All that a server says in a body: of one error the words and the data, else everything."""
+    """Return the whole text of a body: message and data of a single error, else everything."""
     error, body = _error_in(end), end.body.decode("utf-8", "replace")
     try:
         whole = json.loads(body)

@@ -1,6 +1,6 @@
-"""What is sent over HTTP and wants no answer: nobody waits for the server to take it, and its failure ends nothing.
+"""Send HTTP messages that need no answer in the background; a failure ends nothing.
 
-The SDK posts such messages one by one, before all that come later, and gives up the session if one cannot be sent.
+The SDK posts such messages one by one, before all later ones, and gives up the session if one cannot be sent.
 """
 
 from __future__ import annotations

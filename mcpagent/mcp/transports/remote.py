@@ -1,7 +1,7 @@
-"""Remote servers: the SDK's streamable HTTP and our SSE stream, over an HTTP transport whose failures are answers.
+"""Remote servers: the SDK's streamable HTTP and mcpagent's SSE stream, over HTTP that turns failures into answers.
 
-Under the SDK's client a connection reset cancels whoever waits and kills the session. Here every failure of a request
-becomes a JSON-RPC error answer to that request, with what HTTP said in `data`, and the session lives on.
+Under the SDK's client, a connection reset cancels the waiting callers and ends the session. Here every failure of a
+request becomes a JSON-RPC error answer to that request, with the HTTP error in `data`, and the session continues.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def network(auth: httpx2.Auth | None, config: ServerConfig) -> httpx2.AsyncBaseT
 
 
 def certificates() -> ssl.SSLContext:
-    """What every connection checks certificates with, read once: it takes 60 ms, so on a loop read it beside it."""
+    """Return the TLS context, created once: that takes 60 ms, so call it in a thread on an event loop."""
     return _certificates(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
 
 
@@ -123,11 +123,11 @@ def _certificates(_file: str | None, _folder: str | None) -> ssl.SSLContext:
 
 
 class SignInFailedError(httpx2.TransportError):
-    """A sign-in raised what none should, before the request was sent or after."""
+    """Raised if a sign-in raised an unexpected exception, before or after the request was sent."""
 
 
 class _SignedIn(httpx2.AsyncBaseTransport):
-    """Signs in below the answers, so that a refusal that stays one still becomes an answer."""
+    """Signs in below the answering transport, so that a final refusal still becomes an answer."""
 
     def __init__(self, client: httpx2.AsyncClient) -> None:
         self._client = client
@@ -147,7 +147,7 @@ class _SignedIn(httpx2.AsyncBaseTransport):
 class AnsweringTransport(httpx2.AsyncBaseTransport):
     """Sends through `inner`; a POST with a JSON-RPC request always gets a JSON-RPC answer, of at most `max_bytes`.
 
-    A large one is set `aside`. `heard` is told of each piece of an answer that comes.
+    `aside` stores large answers. `heard` is called for each piece of an answer.
     """
 
     def __init__(
@@ -162,7 +162,7 @@ class AnsweringTransport(httpx2.AsyncBaseTransport):
         self._one_way = OneWay(partial(sent_within_origin, inner))
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Raises only for what is no request of JSON-RPC."""
+        """Send a request; raises only for requests that are not JSON-RPC."""
         if request.method == "GET":
             return await self._open_stream(request)
         if request.method != "POST":
@@ -236,7 +236,7 @@ async def _waited(end: End, asked: _Asked, heard: Callable[[], None]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """A request of JSON-RPC, and the headers that it went with."""
+    """A JSON-RPC request, and its HTTP headers."""
 
     id: RequestId
     method: str
@@ -246,7 +246,7 @@ class _Asked:
 
     @classmethod
     def of(cls, request: httpx2.Request, body: bytes) -> _Asked | None:
-        """What a POST asks; None for a notification or an answer."""
+        """Return the request of a POST; None for a notification or an answer."""
         try:
             data = json.loads(body)
         except ValueError:
@@ -259,7 +259,7 @@ class _Asked:
         return cls(request_id, str(data["method"]), request.url, session, version in MODERN_PROTOCOL_VERSIONS)
 
     def end(self, **how: Any) -> End:
-        """How it ended."""
+        """Return the end of this request."""
         return End("http", request_id=self.id, session=self.session, is_modern=self.is_modern, **how)
 
 
@@ -299,7 +299,7 @@ async def _as_answer(
 
 
 def no_answer(response: httpx2.Response, url: httpx2.URL) -> str:
-    """What a status that is neither an error nor an answer says, as the end of a sentence."""
+    """Describe a status that is neither an error nor an answer, as the end of a sentence."""
     target = redirect_target(response, url)
     if target is None or target.scheme not in ("http", "https"):
         return f"answered {_status(response)}, which is no answer"
@@ -318,7 +318,7 @@ def _status(response: httpx2.Response) -> str:
 
 
 async def _ended(response: httpx2.Response, asked: _Asked, heard: Callable[[], None]) -> End:
-    """What came with an HTTP error, read within bounds."""
+    """Return the end of a request with an HTTP error, whose body is read within bounds."""
     body = await error_body(response, heard)
     found = decode(body.replace(b"\n", b" ")) if b'"jsonrpc"' in body else []
     results = (item for item in found if isinstance(item, JSONRPCResponse) and item.id == asked.id)
@@ -328,7 +328,7 @@ async def _ended(response: httpx2.Response, asked: _Asked, heard: Callable[[], N
 
 
 async def error_body(response: httpx2.Response, heard: Callable[[], None] | None = None) -> bytes:
-    """What came with an error; in place of what cannot be read, why not: it may have said anything."""
+    """Return an error's body; the reason if it cannot be read, because it may have had any content."""
     try:
         return await read_capped(response, MAX_ERROR_BYTES, heard)
     except httpx2.TransportError as error:
@@ -348,7 +348,7 @@ def _http_error(response: httpx2.Response, end: End) -> httpx2.Response:
 
 
 def http_error_text(status: str, end: End) -> str:
-    """What an HTTP error says, as the end of a sentence."""
+    """Describe an HTTP error, as the end of a sentence."""
     text = f"answered {status}{f': {sample(end.body)}' if end.body else ''}"
     wait = retry_after_seconds(end.headers)
     if wait is None:
@@ -374,7 +374,7 @@ def _answered(answer: JSONRPCResponse | JSONRPCError, **headers: str) -> httpx2.
 
 
 def lost_text(error: httpx2.TransportError) -> str:
-    """What ended a request that may have been sent, as the end of a sentence."""
+    """Describe the failure of a request that may have been sent, as the end of a sentence."""
     return str(error) if isinstance(error, SignInFailedError) else f"connection lost: {cause(error)}"
 
 
@@ -390,8 +390,10 @@ def sample(body: bytes) -> str:
 
 
 class _Stream(httpx2.AsyncByteStream):
-    """The event stream that answers a request, decompressed within bounds, its messages repaired and large answers set
-    `aside`; if the connection breaks it just ends."""
+    """The event stream that answers a request, decompressed within bounds, with repaired messages.
+
+    Large answers go to `aside`; if the connection breaks, the stream just ends.
+    """
 
     def __init__(
         self, response: httpx2.Response, request_id: RequestId, max_bytes: int, aside: SetAside | None, heard: Heard
@@ -426,7 +428,7 @@ class _Stream(httpx2.AsyncByteStream):
 
 
 def is_comment(chunk: bytes) -> bool:
-    """Whether a piece of an event stream says nothing: some servers send such so that a connection is not closed."""
+    """Return whether a piece of an event stream is only comments: some servers send these as keep-alives."""
     return all(line[:1] in (b":", b"") for line in chunk.splitlines())
 
 
