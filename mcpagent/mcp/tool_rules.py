@@ -21,10 +21,10 @@ _USUAL_TOTAL_SECONDS = ServerConfig("").total_timeout_seconds
 
 
 def enabled_tools(lists: ServerLists, config: ServerConfig, call: CallTool) -> tuple[Tool, ...]:
-    """The listed tools that the configuration enables, in their order, as a model is shown them, bound to `call`.
+    """Return the tools that the configuration enables, in their order and their form for a model, bound to `call`.
 
-    `call` gets each as it is listed. Whatever the lists come from, a server or a file, this is where tools enter, and
-    whatever that file says, they are this server's.
+    `call` receives each tool as listed. All tools enter here, from a server or a cache file, and always become tools of
+    this server, whatever the file contains.
     """
     seconds, always = longer_seconds(config), config.always_load
     own = config.name

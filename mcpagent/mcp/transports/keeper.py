@@ -98,9 +98,9 @@ class Mark:
     """0: none, where it may not be set."""
 
     def command(self, launch: Launch) -> tuple[str, ...]:
-        """What is run, so that it has the limit from its first moment on; without `prlimit` (util-linux) as it is.
+        """Return the command that sets the limit from the first moment on; the plain one without `prlimit`.
 
-        Our own limit is not changed for that: what others start in this process meanwhile would have it too.
+        mcpagent leaves its own limit unchanged: processes that other threads start meanwhile would inherit it.
         """
         command = (launch.program, *launch.arguments)
         is_plain = not any(name.startswith("LD_") for name in launch.environment)
