@@ -1,4 +1,4 @@
-"""The `mcpagent` command. Importing this loads next to nothing: `main` decides how much is needed."""
+"""The `mcpagent` command. Importing this loads next to nothing: `main` decides which modules are needed."""
 
 from __future__ import annotations
 

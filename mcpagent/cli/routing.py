@@ -1,4 +1,4 @@
-"""From what was typed to a command: `mcpagent`, `mcpagent -p "..."` and `mcpagent "a question"` name none."""
+"""Route arguments to a command: `mcpagent`, `mcpagent -p "..."` and `mcpagent "a question"` name none."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ ALSO_TYPED: Mapping[str, str] = {word: meant for meant, words in _TRIED.items() 
 
 
 class UnknownCommandError(Exception):
-    """A single word that is no command; the text is one line with what may have been meant."""
+    """Raised for a single word that is no command; the message is one line with suggestions."""
 
 
 @dataclass(frozen=True, slots=True)
 class Grammar:
     """The commands, all options, and those that take the next word as their value.
 
-    `groups` are the commands with subcommands, each with what it does alone: a subcommand, or `--help`. `may_be_bare`
-    are those of the options whose value may be left out, each with its long name.
+    `groups` are the commands with subcommands, each with its default: a subcommand, or `--help`. `may_be_bare` are the
+    options whose value is optional, each with its long name.
     """
 
     commands: Collection[str]
@@ -51,10 +51,10 @@ class Grammar:
 
 
 def route(arguments: Sequence[str], grammar: Grammar) -> list[str]:
-    """The arguments with the command in front: options may stand before it.
+    """Return the arguments with the command first: options may precede it.
 
-    A text with white space, or any with -p, is a question. Raises `UnknownCommandError` for another word that is no
-    command, so that a typo is never sent to a model.
+    A text with white space, or any text with -p, is a question. Raises `UnknownCommandError` for another word that is
+    no command, so that a typo is never sent to a model.
     """
     arguments = _with_values(arguments, grammar.may_be_bare)
     first, flags = _read(arguments, grammar.value_options)

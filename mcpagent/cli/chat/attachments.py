@@ -1,6 +1,6 @@
-"""What a question takes along: `@path` files, `@server:uri` resources; and `/server:prompt`, a question of a server's.
+"""Attach content to a question: `@path` files, `@server:uri` resources, and a server's `/server:prompt`.
 
-Only what the user typed is looked at, never what came out of a file, a server or a model.
+Only the user's input is parsed, never text from a file, a server or a model.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _USER_LABEL = "[user]\n"
 
 
 def marks(line: str) -> list[str]:
-    r"""What stands behind each `@`, without quotes and backslashes: `@a.txt`, `@"two words.txt"`, `@two\ words.txt`."""
+    """Return the texts after each `@`, unquoted and unescaped: `@a.txt`, `@"two words.txt"`, `@two\\ words.txt`."""
     found = [
         re.sub(r"\\(.)", r"\1", bare) if bare else double or single for double, single, bare in _MARK.findall(line)
     ]
@@ -67,7 +67,7 @@ async def with_attachments(line: str, agent: Agent, folder: Path) -> tuple[str |
 
 
 def left_as_words(line: str, agent: Agent, folder: Path) -> str:
-    """One line about each `@` that names neither a file nor a server, so that nothing was taken along; "" if none."""
+    """Return a line about each `@` that matches neither a file nor a server, so nothing was attached; "" if none."""
     words = [
         mark
         for mark in marks(line)
@@ -105,7 +105,7 @@ def read_file(path: Path) -> tuple[str, list[Part]]:
 
 
 def _file_name(mark: str, folder: Path) -> str | None:
-    """The file that is meant; a full stop or comma behind it belongs to the sentence."""
+    """Return the name of the file; a full stop or comma after it belongs to the sentence."""
     for name in dict.fromkeys((mark, mark.rstrip(_CLOSING))):
         try:
             path = _path(folder, name)
@@ -146,17 +146,17 @@ def joined_parts(prompt: Prompt, more: Sequence[Part]) -> Prompt:
 
 
 def named_prompt(line: str, servers: Collection[str]) -> tuple[str, str, str] | None:
-    """Server, prompt and the rest of a line `/server:prompt ...`; None if it is none."""
+    """Return server, prompt and arguments of a line `/server:prompt ...`; None for other lines."""
     word, _, rest = line.strip().partition(" ")
     server, colon, name = word.removeprefix("/").partition(":")
     return (server, name, rest.strip()) if word.startswith("/") and colon and server in servers else None
 
 
 async def server_prompt(agent: Agent, server: str, name: str, words: str, *, alone: bool = True) -> list[Part]:
-    """What a server's prompt says, filled with `key=value` words; a single argument needs no key.
+    """Return a server's prompt, filled with `key=value` words; a single argument needs no key.
 
-    If it is not `alone` in the question, it stands in a block that says whose it is.
-    Raises `InputError` if there is no such prompt or an argument is missing or unknown.
+    If it is not `alone` in the question, it is in a block that names its server. Raises `InputError` if there is no
+    such prompt, or an argument is missing or unknown.
     """
     prompts = agent.mcp.prompts.get(server, ())
     known = next((prompt for prompt in prompts if prompt.name == name), None)
@@ -172,7 +172,7 @@ async def server_prompt(agent: Agent, server: str, name: str, words: str, *, alo
 
 
 def _only_words(text: str) -> str:
-    """Of a prompt that is one message of the user's its words, else all of it with the roles."""
+    """Return the text of a prompt with a single user message; otherwise all messages with their roles."""
     words = text.removeprefix(_USER_LABEL)
     block = re.fullmatch(r"(`{3,})\n(.*)\n\1", words, re.DOTALL)
     if block is not None and block[1] not in block[2]:

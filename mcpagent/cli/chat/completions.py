@@ -1,4 +1,4 @@
-"""What Tab offers: commands with what they do, tools, servers, their prompts and resources, files after `@`."""
+"""Tab completions: commands with their descriptions, tools, servers, their prompts and resources, files after `@`."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ Pairs = Sequence[tuple[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """What there is to complete with. `prompts` are `server:prompt` and `resources` `server:uri`.
+    """The candidates for completion. `prompts` are `server:prompt` and `resources` `server:uri`.
 
-    `values` are what may follow a slash command, `arguments` what a prompt takes.
+    `values` are the possible arguments of a slash command, `arguments` those of a prompt.
     """
 
     folder: Path
@@ -42,7 +42,7 @@ class Words:
 
 
 class ChatCompleter(Completer):
-    """Completes the word before the cursor; `words` gives what there is by now."""
+    """Completes the word before the cursor; `words` returns the current candidates."""
 
     def __init__(self, words: Callable[[], Words]) -> None:
         self._words = words

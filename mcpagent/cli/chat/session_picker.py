@@ -1,4 +1,4 @@
-"""Choosing one of several kept conversations: arrow keys or a number, typing filters, Enter takes, Esc leaves."""
+"""Choose one of several stored conversations: arrow keys or a number, typing filters, Enter selects, Esc leaves."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ KEYS = "arrows or a number, words filter, Enter goes on with it, Esc leaves"
 
 
 class Choice:
-    """What is typed, what it leaves of the conversations, and which of these is chosen: by its place."""
+    """The typed filter, the matching conversations, and the position of the chosen one among them."""
 
     def __init__(self, infos: Sequence[SessionInfo]) -> None:
         self._all = list(infos)
@@ -51,7 +51,7 @@ class Choice:
 
     @property
     def chosen(self) -> SessionInfo | None:
-        """None if nothing is left."""
+        """The chosen conversation; None if none matches."""
         return self.shown[self.place] if self.shown else None
 
     def window(self, rows: int) -> range:
@@ -121,7 +121,7 @@ def _application(choice: Choice, terminal: Terminal, folder: Path) -> Applicatio
 
 
 class _Table:
-    """Rows of all that can be chosen, laid out once."""
+    """Rows of all conversations, laid out once."""
 
     def __init__(self, choice: Choice, folder: Path, width: int) -> None:
         infos = choice.shown

@@ -1,4 +1,4 @@
-"""The servers while the prompt is there already: cached ones are known at once, others connect in the background."""
+"""Start the servers behind the prompt: cached ones are known at once, others connect in the background."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PROMPT_SECONDS = 5.0
 
 
 class Startup:
-    """Starts the agent. `follow` gets each event; `changed` is called when there is something new to show.
+    """Starts the agent. `follow` receives each event; `changed` is called when the display must change.
 
     `finished` is called once, when no server is connecting any more.
     """
@@ -88,7 +88,7 @@ class Startup:
         self._changed()
 
     def follow(self, event: Event) -> None:
-        """To be called with each event when it happens."""
+        """Process an event; call it for each event as it happens."""
         match event:
             case ServerConnected(server=server):
                 self._connected.setdefault(server, event)
@@ -100,7 +100,7 @@ class Startup:
 
     @property
     def failure(self) -> BaseException | None:
-        """What kept the agent from starting."""
+        """The error that kept the agent from starting."""
         entering = self._entering
         if entering is None or not entering.done() or entering.cancelled():
             return None
@@ -108,7 +108,7 @@ class Startup:
 
     @property
     def is_entered(self) -> bool:
-        """Whether there are tools to look at; more may come."""
+        """True if tools are known; more may follow."""
         return self._entering is not None and self._entering.done() and self.failure is None
 
     async def ready(self) -> None:
@@ -145,7 +145,7 @@ class Startup:
         return {name: status.seconds for name, status in servers if status.state == "connecting"}
 
     async def _tick(self) -> None:
-        """Until there is news, or the seconds that are shown have changed."""
+        """Wait for an event, or until the displayed seconds change."""
         self._news.clear()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._news.wait(), TICK_SECONDS)
@@ -163,7 +163,7 @@ class Startup:
         return line[: width - 1] if waiting else ""
 
     def summary(self) -> list[Text]:
-        """One line about the servers that were connected now; none if all were known."""
+        """Return one line about the servers that connected just now; empty if all were known."""
         events = sorted(self._connected.values(), key=lambda event: event.seconds)
         if not events:
             return []
@@ -176,7 +176,7 @@ class Startup:
         return [Text.assemble((f"{self._glyphs.ok} ", "ok"), (line, "dim"))]
 
     async def close(self) -> None:
-        """Ends what is still starting; whatever it came to has been reported, or nobody asked for it."""
+        """Cancel what is still starting; its outcome has been reported or is not needed."""
         tasks = {task for task in (self._entering, self._watching) if task is not None}
         for task in tasks:
             task.cancel()
@@ -185,7 +185,7 @@ class Startup:
 
 
 def search_line(agent: Agent) -> str:
-    """What tool search saves in each request, for when it was switched on by itself."""
+    """Return a line about the tokens that tool search saves per request, for when it was enabled automatically."""
     catalog = agent._runtime.tools
     everything = catalog.tokens(catalog.known)
     offered = catalog.tokens([tool.name for tool in agent.offered_tools()])

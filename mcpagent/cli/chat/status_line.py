@@ -1,4 +1,4 @@
-"""The status line: what the model is offered against what is known; ours, or that of a command of the user's own."""
+"""The status line: offered against known tools; the built-in line, or that of the user's own command."""
 
 from __future__ import annotations
 
@@ -27,8 +27,11 @@ from mcpagent.text.safe_text import safe_line
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """What there is to say. Tools and tokens are those of the next request, `used` the input tokens of the last one,
-    of the `window`. `spent` is the cost of this conversation, `total` that of all conversations of this process."""
+    """The data of the status line.
+
+    Tools and tokens are those of the next request; `used` are the input tokens of the last one, `window` the limit.
+    `spent` is the cost of this conversation, `total` that of all conversations of this process.
+    """
 
     model: str
     approve: str = "ask"
@@ -44,7 +47,7 @@ class Status:
 
     @classmethod
     def of(cls, agent: Agent, approve: str, used: int, *, is_started: bool) -> Status:
-        """As it is now; before the agent is started only what does not need it."""
+        """Return the current status; before the agent has started, only the parts that do not need it."""
         if not is_started:
             return cls(agent._runtime.model.name, approve, agent.servers)
         tools = agent._runtime.tools
@@ -65,7 +68,7 @@ class Status:
 
     @property
     def most(self) -> int | None:
-        """The window; of a model that is not asked yet, what is known of its name."""
+        """The window; for a model not used yet, the known window of its name."""
         return self.window or context_window_of(self.model)
 
     def count(self, *states: str) -> int:
@@ -74,7 +77,7 @@ class Status:
 
 
 def window_of(agent: Agent[Any]) -> int | None:
-    """How many tokens its model takes: as it was set, as its server says, or as the table of prices has it."""
+    """Return the window in tokens: as configured, as its server reports, or from the price table."""
     compaction, model = agent._runtime.definition.options.compaction, agent._runtime.model
     chosen = compaction.window_tokens if compaction is not None else None
     return chosen or tool_limits(model).window_tokens or context_window_of(model.name)
@@ -82,7 +85,7 @@ def window_of(agent: Agent[Any]) -> int | None:
 
 @cache
 def context_window_of(model: str) -> int | None:
-    """How many tokens this model takes, if that is known."""
+    """Return the known window of this model in tokens, or None."""
     from mcpagent.models.prices import context_window
 
     provider, _, name = model.partition(":")
@@ -128,9 +131,9 @@ def servers_field(status: Status) -> str:
 
 
 def status_document(status: Status, folder: str) -> dict[str, Any]:
-    """What a user's own status line gets on its standard input.
+    """Return the document that a user's own status line command receives on standard input.
 
-    `model`, `workspace`, `cost` and `version` are named as other agents name them, so that their scripts work.
+    `model`, `workspace`, `cost` and `version` have the names that other agents use, so their scripts work here.
     """
     from mcpagent import __version__
 
@@ -171,10 +174,10 @@ MAX_OUTPUT = 4_096
 
 
 class StatusCommand:
-    """Keeps what the command said last, and runs it again when what it is given has changed.
+    """Stores the command's last output, and runs it again when its input has changed.
 
     Without a shell; at most one run at a time, each within `SECONDS`. It comes from the user's own settings, never from
-    a project's. `changed` is called when there is a new line. Raises `ConfigError` for a command that is none.
+    a project's. `changed` is called when there is a new line. Raises `ConfigError` for an invalid command.
     """
 
     def __init__(self, command: str, environ: Mapping[str, str], folder: Path, changed: Callable[[], None]) -> None:
@@ -195,7 +198,7 @@ class StatusCommand:
         """Why its last run gave nothing."""
 
     def update(self, document: Mapping[str, Any]) -> None:
-        """Has the line made anew if something has changed; returns at once."""
+        """Update the line if the document has changed; returns at once."""
         given = json.dumps(document)
         if given == self._given or (self._running is not None and not self._running.done()):
             return

@@ -1,4 +1,4 @@
-"""Watching a durable run in the chat: what its worker writes is shown, and the user can end it."""
+"""Watch a durable run in the chat: show its worker's messages, and let the user end it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def watched_to_end(
 
 
 async def _shown(desk: Desk, store: Sessions, session: str, run: str) -> RunEnded | None:
-    """Shows the messages of the run as they are written; returns its end, None if the session does not know it."""
+    """Show the messages of the run as they are written; return its end, None if the session does not know it."""
     length, seen = -1, -1.0
     while True:
         record = await written(store.run_record(session, run))

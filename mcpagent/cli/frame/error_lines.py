@@ -1,4 +1,4 @@
-"""Errors for people: one line on stderr; a traceback only with --debug, and in the log of the program itself."""
+"""Report errors: one line on stderr; a traceback only with --debug, and in mcpagent's own log."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def report_warning(text: str) -> None:
 
 
 def report_exception(error: BaseException, *, debug: bool) -> None:
-    """Writes an exception that nobody expected, or any with `debug`."""
+    """Report an unexpected exception, or any exception with `debug`."""
     if debug:
         keep_error(run_log_path(os.environ), error)
         _write("".join(traceback.format_exception(error)))
@@ -60,7 +60,7 @@ def did_you_mean(near: Iterable[str], otherwise: str = "") -> str:
 
 
 def cannot_be_read(error: OSError | ValueError) -> str:
-    """Why a file that was named cannot be read and what to do about it, to stand behind its name."""
+    """Return why a file cannot be read and how to fix it, to follow its name."""
     match error:
         case FileNotFoundError():
             return "not found; create it or name another file"
@@ -84,7 +84,7 @@ def run_log_path(environ: Mapping[str, str]) -> Path:
 
 
 class RunLog(logging.Handler):
-    """Appends each warning of a library, after the time (UTC), without secrets. The first one makes the file."""
+    """Appends warnings of libraries, after the time (UTC), redacted. The first one creates the file."""
 
     def __init__(self, path: Path, level: int = logging.WARNING) -> None:
         super().__init__(level)
@@ -96,7 +96,7 @@ class RunLog(logging.Handler):
 
 
 def keep_error(path: Path, error: BaseException) -> bool:
-    """Whether the error's traceback stands in the file now."""
+    """Write the error's traceback to the file; return whether that succeeded."""
     from mcpagent import __version__
 
     python = ".".join(map(str, sys.version_info[:3]))
@@ -128,7 +128,7 @@ def _redacted(text: str) -> str:
 
 
 class DebugLog(logging.StreamHandler[Any]):
-    """What libraries log with `--debug`, on stderr: without secrets, and with nothing that moves a cursor."""
+    """Writes libraries' log messages to stderr with `--debug`: redacted, and without terminal control characters."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         from mcpagent.text.known_secrets import hide

@@ -1,4 +1,4 @@
-"""How a command ends: what its exit code says, which error gives which, and what comes from outside."""
+"""Exit codes: their meanings, the code of each error, and the codes of signals and timeouts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from mcpagent.events import LIMIT_STOPS, StopReason
 
 
 class ExitCode(IntEnum):
-    """Codes up to 8 are ours; 124 is timeout(1)'s, those above are the shell's: 128 and the signal's number."""
+    """Codes up to 8 are mcpagent's; 124 is timeout(1)'s, higher ones are the shell's: 128 plus the signal's number."""
 
     meaning: str
 
@@ -69,7 +69,7 @@ ERROR_KINDS = tuple(dict.fromkeys(kind for kind, _ in _ERRORS.values()))
 
 
 def kind_of_error(error: BaseException) -> str:
-    """What a document of `--output json` calls it: "config", "model", ..., else "internal"."""
+    """Return the error's kind in a document of `--output json`: "config", "model", ..., else "internal"."""
     return _found(error)[0]
 
 
@@ -102,7 +102,7 @@ SIGNALS = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(si
 
 @asynccontextmanager
 async def within(seconds: float | None, what: str = "no answer") -> AsyncIterator[None]:
-    """Raises `TimeoutError`, `no answer within 5 s (--timeout)`, for what takes longer."""
+    """Raise `TimeoutError`, `no answer within 5 s (--timeout)`, if the block takes longer."""
     import asyncio
 
     limit = asyncio.timeout(seconds)

@@ -1,4 +1,4 @@
-"""Numbers as people read them."""
+"""Format numbers for reading."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def money(dollars: float, *, known: bool = True) -> str:
 
 
 def saving(sent: int, everything: int) -> str:
-    """How much smaller what is sent is, `-97%`; empty if nothing is saved."""
+    """Return the relative saving, `-97%`; "" if nothing is saved."""
     if everything <= 0 or sent >= everything:
         return ""
     return f"-{min(99, 100 * (everything - sent) // everything)}%"

@@ -60,17 +60,18 @@ def one_of(choices: Any) -> str:
 
 
 def _option(default: Any, *short: str, **declared: Any) -> Any:
-    """A field of `Options` that is an option: `--its-name` and `short`, set by MCPAGENT_ITS_NAME too.
+    """Return a field of `Options` that is an option: `--its-name` and `short`, also set by MCPAGENT_ITS_NAME.
 
-    `declared` is for `typer.Option`; `envvar=None`: no variable sets it. `named`: how the option is written, if not as
-    the field. `usual`: what counts where nobody says anything, not even a card, so that the field is None then.
+    `declared` is for `typer.Option`; `envvar=None`: no variable sets it. `named`: the spelling of the option if it
+    differs from the field. `usual`: the effective default if neither the user nor a card sets the option; the field is
+    then None.
     """
     return field(default=default, metadata={"short": short, **declared})
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the command line, its variables and the files of settings ask for."""
+    """The options of a command, from the command line, its variables and the settings files."""
 
     model: str | None = _option(
         None,
@@ -302,7 +303,7 @@ _FIELDS = {item.name: item for item in fields(Options)}
 
 
 def _declarations() -> Iterator[tuple[str, Any]]:
-    """Each option as typer reads it; a list that nobody gave is None there."""
+    """Yield each option's declaration for typer; a list without a value is None there."""
     for name, kind in get_type_hints(Options).items():
         if declared := dict(_FIELDS[name].metadata):
             if get_origin(kind) is tuple:
@@ -391,9 +392,9 @@ _SHORT = (("yes", "approve", "all"), ("json", "output", "json"), ("quiet", "verb
 
 
 def _without_contradictions(given: Mapping[str, Any], context: typer.Context) -> dict[str, Any]:
-    """The options as they hold together: what is typed goes before what variables and settings say.
+    """Return the options without contradictions: the command line precedes variables, and these precede settings.
 
-    Raises `typer.BadParameter` for two that say different things in the same place.
+    Raises `typer.BadParameter` for two contradicting options from the same source.
     """
     values = dict(given)
     for short, long, means in _SHORT:
@@ -409,7 +410,7 @@ def _without_contradictions(given: Mapping[str, Any], context: typer.Context) ->
 
 
 def _place(context: typer.Context, name: str) -> int:
-    """Where an option's value comes from: 0 typed, 1 a variable, 2 settings, 3 nowhere."""
+    """Return the source of an option's value: 0 command line, 1 variable, 2 settings, 3 none."""
     source = context.get_parameter_source(name)
     order = ("COMMANDLINE", "ENVIRONMENT", "DEFAULT_MAP")
     return order.index(source.name) if source is not None and source.name in order else len(order)
@@ -436,7 +437,7 @@ def _options_of(given: Mapping[str, Any]) -> Options:
 
 
 def leaves(command: Any, *path: str) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Every command that does something, of a group as typer makes it, with the words that name it."""
+    """Yield every runnable command of a typer group, with the words that name it."""
     for name, item in command.commands.items():
         if hasattr(item, "commands"):
             yield from leaves(item, *path, name)

@@ -1,4 +1,4 @@
-"""Programs of the user's own: the editor, and those that get a text and are waited for."""
+"""Run the user's own programs: the editor, and programs that receive a text on standard input."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def editor_command(environ: Mapping[str, str]) -> list[str]:
 
 
 async def open_in_editor(path: Path, environ: Mapping[str, str]) -> None:
-    """Gives the terminal to the editor until it ends. Raises `InputError` if it cannot run or says that it failed."""
+    """Let the editor use the terminal until it ends. Raises `InputError` if it cannot run or fails."""
     command = editor_command(environ)
     shown = safe_line(" ".join(command), 80)
     try:

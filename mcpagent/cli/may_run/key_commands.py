@@ -1,4 +1,4 @@
-"""`mcpagent keys set|list|remove`: secrets by name, in the system keyring or a file of the user's own."""
+"""`mcpagent keys set|list|remove`: secrets by name, in the system keyring or a file of the user."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def set_key(
     hidden: ReadHidden = getpass.getpass,
     store: SecretStore | None = None,
 ) -> ExitCode:
-    """Keeps the key that is typed or piped in, and says where."""
+    """Store the key that is typed or piped in, and report its location."""
     terminal = open_terminal(options.color)
     keep_secret(name, options.environ, terminal, stdin=stdin, hidden=hidden, store=store)
     if options.environ.get(key_name(name), "").strip():
@@ -63,9 +63,9 @@ def keep_secret(
     hidden: ReadHidden = getpass.getpass,
     store: SecretStore | None = None,
 ) -> str:
-    """Asks for a secret, keeps it and says where; gives what stands for it in a configuration, `${keyring:name}`.
+    """Ask for a secret, store it and report its location; return its reference in a configuration, `${keyring:name}`.
 
-    Raises `InputError` if the name or what was given cannot be used.
+    Raises `InputError` if the name or the secret cannot be used.
     """
     name = key_name(name)
     value = _read(name, stdin if stdin is not None else sys.stdin, hidden)
@@ -84,7 +84,7 @@ def place_of_secret(kept: Kept) -> str:
 
 
 def key_name(name: str) -> str:
-    """The name a key is kept under: for a provider its variable, as `ANTHROPIC_API_KEY` for `anthropic`.
+    """Return the name a key is stored under: for a provider its variable, as `ANTHROPIC_API_KEY` for `anthropic`.
 
     Raises `InputError`.
     """

@@ -1,4 +1,4 @@
-"""`mcpagent demo`: a short real conversation over a thousand tools of bundled servers, with what the model saw."""
+"""`mcpagent demo`: a short real conversation over a thousand tools of bundled servers, with the model's requests."""
 
 from __future__ import annotations
 
@@ -80,9 +80,9 @@ def _what_the_model_sees(event: RequestSent, seen: tuple[str, ...], terminal: Te
 
 
 def _summary(events: list[Event], *, timed: bool) -> list[Text]:
-    """Tokens of tool definitions over all requests: what was sent, and what offering everything would have been.
+    """Compare the sent tokens of tool definitions over all requests with those of offering every tool.
 
-    `timed`: with the seconds they took, which say nothing where no model answered.
+    `timed`: include the seconds, which have no meaning without a model.
     """
     requests = [event for event in events if isinstance(event, RequestSent)]
     sent, everything = sum(item.offered_tokens for item in requests), sum(item.known_tokens for item in requests)

@@ -1,7 +1,7 @@
-"""`--output json` and `stream-json`: what happened as JSON documents, with the names that other agents' parsers know.
+"""`--output json` and `stream-json`: events as JSON documents, with the names that parsers of other agents know.
 
-Every document has `type`, the first one of a run also `schema`; the rest is in `docs/events.schema.json`.
-Text is ASCII-escaped, so that any locale can carry it.
+Every document has `type`, the first one of a run also `schema`; the rest is in `docs/events.schema.json`. Text is
+ASCII-escaped, so that any locale can carry it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ Write = Callable[[str], None]
 
 
 class JsonReport:
-    """Follows one run. `streaming`: each event is written as a line as it happens; else only the result at the end."""
+    """Follows one run. `streaming`: write each event as a line as it happens; else only the result at the end."""
 
     def __init__(self, write: Write, *, streaming: bool) -> None:
         self._put = write
@@ -208,7 +208,7 @@ class JsonReport:
         self.write(document)
 
     def write(self, document: Document) -> None:
-        """One document and the end of its line; the first one says which schema it keeps to."""
+        """Write one document and a line end; the first one contains the schema's name."""
         if self._first:
             document = {"type": document["type"], "schema": SCHEMA, **document}
             self._first = False
@@ -216,7 +216,7 @@ class JsonReport:
 
 
 def event_document(event: Event) -> Document | None:
-    """One event as a document, None for those that have none, or that a run reports with more."""
+    """Return an event as a document; None for events without one, or that the run's result reports."""
     match event:
         case RequestSent():
             return {
@@ -274,7 +274,7 @@ def _sources(citations: Sequence[Citation]) -> Document:
 
 
 def content_document(content: Sequence[Text | Image]) -> list[Document]:
-    """What a tool gave."""
+    """Return a tool's content as documents."""
     return [
         {"type": "text", "text": part.text}
         if isinstance(part, Text)
@@ -290,7 +290,7 @@ _ENDED: Mapping[type[BaseException], str] = {
 
 
 def _inside(parent: str) -> dict[str, Any]:
-    """For a call that a program makes: which call runs the program."""
+    """Return the call that runs the program, for calls that a program makes."""
     return {"parent_tool_use_id": parent} if parent else {}
 
 

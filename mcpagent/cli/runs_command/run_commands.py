@@ -71,7 +71,7 @@ def delete_run(options: Options, database: str | None, wanted: str, *, yes: bool
 
 
 def prune_runs(options: Options, database: str | None, older_than: str, *, yes: bool) -> ExitCode:
-    """`mcpagent runs prune`. Raises `InputError` for what is no age."""
+    """Run `mcpagent runs prune`. Raises `InputError` for an invalid age."""
     terminal, runs = open_terminal(options.color), _runs(options, database)
     before = time.time() - seconds_of(older_than)
     old = [run for run in runs.listed() if run.changed < before and not run.is_unfinished]

@@ -1,4 +1,4 @@
-"""The input line: history, several lines, completion, keys, and the status line under it."""
+"""The input line: history, several lines, completion, keys, and the status line below it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ ESCAPE_SECONDS = 0.3
 
 
 class KeptHistory(FileHistory):
-    """Typed lines in a file. What cannot be read or written is known for this run only, and `problem` says why."""
+    """Typed lines in a file.
+
+    If the file cannot be read or written, they are kept for this run only, and `problem` is the reason.
+    """
 
     problem = ""
 
@@ -55,10 +58,10 @@ class KeptHistory(FileHistory):
 
 
 class InputLine:
-    """Reads what the user types.
+    """Reads the user's input.
 
-    `status` gives the text under the line, `completer` what Tab offers; `unfold` is Ctrl+T. `shown` is set once the
-    line is on the screen.
+    `status` returns the text below the line, `completer` the completions of Tab; `unfold` handles Ctrl+T. `shown` is
+    set once the line is on the screen.
     """
 
     def __init__(
@@ -132,7 +135,7 @@ class InputLine:
         return True
 
     def refresh(self) -> None:
-        """Shows the status line anew."""
+        """Redraw the status line."""
         if self._session.app.is_running:
             self._session.app.invalidate()
 

@@ -1,4 +1,4 @@
-"""The keyboard between input lines: Ctrl-C stops an answer, and what is typed meanwhile is kept for the next line."""
+"""Handle the keyboard between input lines: Ctrl-C stops an answer, other keys go to the next line."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def on_interrupt(act: Callable[[], None]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def typing_ahead() -> Iterator[None]:
-    """What is typed does not appear between the lines of an answer; the next input line gets it as it was typed."""
+    """Hide keys typed during an answer; the next input line receives them unchanged."""
     if sys.platform == "win32" or not sys.stdin.isatty():
         yield
         return
@@ -44,7 +44,7 @@ def typing_ahead() -> Iterator[None]:
     silent[3] &= ~(termios.ECHO | termios.ICANON)
 
     def stop(_signal: int, _frame: FrameType | None) -> None:
-        """Ctrl-Z: the shell gets the terminal as it was, and we have it as it is now when we go on."""
+        """Handle Ctrl-Z: restore the shell's terminal mode, and the current one when the process continues."""
         now = termios.tcgetattr(descriptor)
         termios.tcsetattr(descriptor, termios.TCSANOW, before)
         os.kill(os.getpid(), signal.SIGSTOP)

@@ -1,4 +1,4 @@
-"""What happened, as single lines: pure functions from events to rich texts. Third-party words are made safe here."""
+"""Format events as single lines: pure functions from events to rich texts. Third-party text is made safe here."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def event_lines(event: Event, calls: int, glyphs: Glyphs, width: int) -> list[Te
 
 
 def behind_bar(words: str, glyphs: Glyphs, width: int) -> list[Text]:
-    """Somebody else's words behind a bar, row by row, so that they cannot pass for ours; empty lines are left out."""
+    """Return third-party text after a bar, row by row, so that it cannot imitate ours; without empty lines."""
     room = max(min(width, MAX_WIDTH) - 4, 20)
     lines = [line for line in words.expandtabs(4).split("\n") if line.strip()]
     return [Text(f"  {glyphs.bar} {piece}", "dim") for line in lines for piece in chop_cells(line, room)]
@@ -80,7 +80,7 @@ def notice_line(event: Notice, glyphs: Glyphs) -> Text:
 
 
 def compacted_line(event: ConversationCompacted, glyphs: Glyphs) -> Text:
-    """What became of the conversation, in tokens and in what was left out."""
+    """Return a line about the compaction: tokens before and after, and the omitted messages."""
     done = [f"compacted: about {tokens(event.tokens_before)} tokens, now {tokens(event.tokens_after)}"]
     if event.summarised and event.without_summary:
         done.append(f"{counted(event.summarised, 'message')} left out without a summary: {event.without_summary}")
@@ -94,12 +94,12 @@ def compacted_line(event: ConversationCompacted, glyphs: Glyphs) -> Text:
 
 
 def restart_line(event: AnswerRestarted, glyphs: Glyphs) -> Text:
-    """Stands under words that were printed and are dropped."""
+    """Return the line below printed words that are dropped."""
     return warning_line(f"the words above are dropped: {event.reason}; the answer starts again", glyphs, 300)
 
 
 def tool_line(event: ToolCallFinished, glyphs: Glyphs, width: int, indent: str = "") -> list[Text]:
-    """One line per call; of a failed one also the first lines of what it said."""
+    """Return one line per call; for a failed one also the first lines of its error."""
     result = event.result
     name = safe_line(event.call.name, 80)
     own = name.removeprefix(f"{event.server}__")  # so it is called if several servers have a tool of that name
@@ -134,7 +134,7 @@ def provider_call_words(call: ProviderCall) -> str:
 
 
 def provider_call_line(event: ProviderCallFinished, glyphs: Glyphs, width: int) -> Text:
-    """One line, as of a call of our own, with what came of it."""
+    """Return one line about a provider's call with its outcome, in the form of a local call."""
     mark = (glyphs.failed, "error") if event.failed else (glyphs.call, "ok")
     name, colon, asked = provider_call_words(event.call).partition(": ")
     left = Text.assemble(mark, " ", (f"{name}{colon}", "tool"), (asked, "dim"))
@@ -193,7 +193,7 @@ def progress_words(event: ToolProgress) -> str:
 
 
 def usage_line(event: RunFinished, calls: int, glyphs: Glyphs) -> Text:
-    """What the turn used: requests, tokens as the provider counted them, calls, time, money."""
+    """Return the usage of the turn: requests, tokens as counted by the provider, calls, time, cost."""
     usage = event.usage
     parts = [counted(event.turns, "request")]
     if usage.input_tokens or usage.output_tokens:
@@ -217,10 +217,10 @@ def server_failed_lines(
     environ: Mapping[str, str] = os.environ,
     folder: Path | None = None,
 ) -> list[Text]:
-    """A failed server: what and why, what it said last, where it is configured, and what to do about it.
+    """Describe a failed server: the error, its last output, the place of its configuration, and the fix.
 
-    `short`: two lines, for when nobody watches. `in_chat` names the command that tries it again. `environ` is what the
-    server may have missed; paths are seen from `folder`, by default the one we are in.
+    `short`: two lines, for runs without a user. `in_chat` adds the command that retries it. `environ` is the
+    environment in which the server may miss a variable; paths are relative to `folder`, by default the current one.
     """
     name = safe_line(event.server, 64)
     why = reason(name, event.reason)
@@ -302,7 +302,7 @@ Cell: TypeAlias = str | tuple[str, str]
 
 
 def table(rows: Iterable[Sequence[Cell]], indent: str = "") -> list[Text]:
-    """One line for each row, every column but the last as wide as its longest text."""
+    """Return one line for each row, with every column but the last as wide as its longest text."""
     cells = [[(cell, "") if isinstance(cell, str) else cell for cell in row] for row in rows]
     widths = [max(cell_len(text) for text, _ in cells_of) for cells_of in zip(*cells, strict=True)][:-1]
     lines = []

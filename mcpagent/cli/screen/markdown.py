@@ -1,4 +1,4 @@
-"""Markdown that arrives in pieces, printed block by block: a finished block is printed once and never touched again."""
+"""Print Markdown that arrives in pieces, block by block: a finished block is printed once and never changed."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _FENCE = re.compile(r"\s*(`{3,}|~{3,})")
 class BlockSplitter:
     """Divides a growing text into Markdown blocks.
 
-    A block ends at an empty line that is followed by a line at the margin, outside a fenced code block; so nothing
-    that is printed can be changed by what comes later.
+    A block ends at an empty line that is followed by a line at the margin, outside a fenced code block. So later text
+    cannot change a printed block.
     """
 
     def __init__(self) -> None:
@@ -34,7 +34,7 @@ class BlockSplitter:
         return [block for line in lines if (block := self._take(line))]
 
     def finish(self) -> list[str]:
-        """What is left at the end of the text."""
+        """Return the remaining blocks at the end of the text."""
         last = self._take(self._partial) if self._partial else ""
         self._partial = ""
         rest = self._close()

@@ -1,4 +1,4 @@
-"""`mcpagent mcp list|test|logs`: the configured servers, each stage by stage, and what they wrote."""
+"""`mcpagent mcp list|test|logs`: list the configured servers, test each stage by stage, show their output."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def list_servers(options: Options) -> ExitCode:
 def _configured_lines(
     configuration: Configuration, waiting: Collection[str], options: Options, terminal: Terminal
 ) -> Iterator[Text]:
-    """`waiting` are those that nobody has said yes to yet."""
+    """Yield the lines of the configuration; `waiting` are the servers without approval."""
     width = max(map(len, configuration.names), default=0)
     for server in configuration.servers.servers:
         mark = "-" if server.disabled else terminal.glyphs.dot
@@ -113,7 +113,7 @@ def probe_servers(
     *,
     seconds: float | None = None,
 ) -> list[Probe]:
-    """All servers, in the order of the configuration: those that cannot be tried first, disabled ones left out.
+    """Test all servers, in the order of the configuration: unusable ones first, without disabled ones.
 
     `seconds` as in `probe`.
     """
@@ -193,7 +193,7 @@ LOOK_SECONDS = 0.2
 
 
 def show_log(options: Options, name: str, lines: int, *, follow: bool) -> ExitCode:
-    """Writes the last lines, then, to follow, each one that comes. Raises `InputError` for a name nobody knows."""
+    """Write the last lines, then, with `follow`, each new one. Raises `InputError` for an unknown server."""
     terminal = open_terminal(options.color)
     path = log_path(server_log_folder(options.environ), name)
     known = load_configuration(options).names
@@ -223,7 +223,7 @@ def last_lines(path: Path, count: int, end: int | None = None) -> list[str]:
 
 
 def followed(path: Path, start: FileState, wait: Callable[[], None]) -> Iterator[str]:
-    """Each whole line written after `start`; `wait` is called while there is none. A new file is followed on."""
+    """Yield each complete line written after `start`; `wait` is called if there is none. Follows a new file, too."""
     (at, identity), rest = start, b""
     while True:
         size, now = _state(path)

@@ -1,4 +1,4 @@
-"""`mcpagent mcp add|remove|enable|disable`: files of servers, and one server in them changed and nothing else."""
+"""`mcpagent mcp add|remove|enable|disable`: change one server in a configuration file and nothing else."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ PROJECT_MODE = 0o644
 
 @dataclass(frozen=True, slots=True)
 class ServerFile:
-    """One file: its text, and where the servers are in it. A file that does not exist yet has no servers."""
+    """One file: its text, and the location of the servers in it. A missing file has no servers."""
 
     path: Path
     is_project: bool
@@ -57,15 +57,15 @@ class ServerFile:
         return ServerFile(self.path, self.is_project, text, tuple(map(str, root)), entries)
 
     def with_entry(self, name: str, entry: Mapping[str, Any]) -> ServerFile:
-        """With this server, in the place of one of that name."""
+        """Return the file with this server, replacing one of the same name."""
         return self.changed(with_value(self.text, (*self.root, name), dict(entry)))
 
     def without_entry(self, name: str) -> ServerFile:
-        """Without this server; comments around it stay."""
+        """Return the file without this server; comments around it stay."""
         return self.changed(without_value(self.text, (*self.root, name)))
 
     def switched(self, name: str, *, on: bool) -> ServerFile:
-        """With the server enabled or disabled, by the key that the file uses for it."""
+        """Return the file with the server enabled or disabled, by the key that the file uses for it."""
         entry, path = self.entries[name], (*self.root, name)
         text = self.text
         if "enabled" in entry:
@@ -77,7 +77,7 @@ class ServerFile:
         return self.changed(text)
 
     def saved(self, change: Callable[[ServerFile], ServerFile]) -> ServerFile:
-        """Writes what `change` makes of the file as it is by now: another program may have changed it meanwhile."""
+        """Write the result of `change` on the current file: another program may have changed it meanwhile."""
         with alone_with(self.path):
             changed = change(open_file(self.path, is_project=self.is_project))
             if changed.text != self.text or not self.path.exists():
@@ -86,7 +86,7 @@ class ServerFile:
 
 
 def open_file(path: Path, *, is_project: bool) -> ServerFile:
-    """The file as it is, or an empty one in its place. Raises `ConfigError` for one that cannot be read."""
+    """Read the file; a missing one counts as empty. Raises `ConfigError` for an unreadable one."""
     raw = read_bytes(path) if path.exists() else b""  # once: others may write it
     text = raw.decode("utf-8-sig", "replace")
     if not text.strip():
@@ -137,7 +137,7 @@ def file_with(options: Options, name: str, scope: WriteScope | None) -> ServerFi
 
 
 def unknown_server(name: str, known: Sequence[str]) -> str:
-    """One line: no such server, and which may have been meant."""
+    """Return one line about an unknown server, with suggestions."""
     listed = ", ".join(sorted(set(known))[:8]) or "none; add one: mcpagent mcp add NAME -- COMMAND"
     hint = did_you_mean(get_close_matches(name, known, n=3, cutoff=0.5), f"configured: {listed}")
     return f'no server "{safe_line(name, 64)}"; {hint}'
@@ -157,7 +157,7 @@ def _document(path: Path, text: str) -> Document:
 
 @dataclass(frozen=True, slots=True)
 class NewServer:
-    """What `mcp add` was given: a command with its arguments, or one URL, and what belongs to it."""
+    """The arguments of `mcp add`: a command with its arguments, or one URL, and their options."""
 
     name: str
     target: Sequence[str]
@@ -217,7 +217,7 @@ def switch_server(options: Options, name: str, scope: WriteScope | None, *, on: 
 
 
 def entry_of(new: NewServer) -> dict[str, Any]:
-    """The entry as it is written into a file. Raises `InputError`."""
+    """Return the entry to write into a file. Raises `InputError`."""
     for name in new.secret:
         if not is_key_name(name):
             raise InputError(f"--secret {safe_line(name, 40)}: write a name such as GITHUB_TOKEN")

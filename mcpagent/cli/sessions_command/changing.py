@@ -82,7 +82,7 @@ def delete_session(options: Options, wanted: str, *, yes: bool) -> ExitCode:
 
 
 def prune_sessions(options: Options, older_than: str, *, yes: bool) -> ExitCode:
-    """`mcpagent sessions prune`. Raises `InputError` for what is no age."""
+    """Run `mcpagent sessions prune`. Raises `InputError` for an invalid age."""
     terminal, store = open_terminal(options.color), store_of(options)
     before = time.time() - seconds_of(older_than)
     infos = store.sessions() if is_begun(options) else []

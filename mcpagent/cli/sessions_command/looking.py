@@ -1,4 +1,4 @@
-"""`mcpagent sessions list|show|search|doctor`: nothing is changed, and no store is made where there is none."""
+"""`mcpagent sessions list|show|search|doctor`: read-only; they create no store."""
 
 from __future__ import annotations
 
@@ -54,12 +54,12 @@ def list_sessions(options: Options, words: str, limit: int, *, here: bool) -> Ex
 
 
 def listed_lines(infos: list[SessionInfo], options: Options, terminal: Terminal) -> list[Text]:
-    """One line each, by the id that names it."""
+    """Return one line per conversation, with its ID."""
     return session_rows(infos, [short_id(info.id) for info in infos], options.folder, terminal.out.width)
 
 
 def the_one(options: Options, store: Sessions, wanted: str, terminal: Terminal) -> SessionInfo:
-    """The conversation that is meant; where several are, they are listed on stderr. Raises `InputError`."""
+    """Return the matching conversation; several matches are listed on stderr. Raises `InputError`."""
     try:
         return meant_session(options, store, wanted)
     except UnclearError as error:

@@ -1,4 +1,4 @@
-"""`mcpagent doctor`: is everything there that a chat needs, and if not, what to do.
+"""`mcpagent doctor`: check everything that a chat needs, and suggest fixes.
 
 Exit code 3 for a configuration that cannot be read, 4 for a model whose key is missing, 5 if a required server or every
 server fails, or is still connecting after `--server-wait`; a warning changes nothing.
@@ -43,7 +43,7 @@ Level: TypeAlias = Literal["ok", "warning", "error", "fixed"]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing looked at. `fix` says what to do, `repair` does it; `code` is the exit code of an error."""
+    """One result of a check. `fix` is the instruction, `repair` applies it; `code` is the exit code of an error."""
 
     about: Literal["environment", "model", "key", "config", "files"]
     level: Level
@@ -64,7 +64,7 @@ class Finding:
 
 
 def model_findings(options: Options) -> list[Finding]:
-    """Which model answers, one finding for each of a chain; one of them that cannot is passed over."""
+    """Return one finding for each model of the chain; an unusable one is only a warning if another is usable."""
     from mcpagent.models.model_names import names_in
 
     spec = options.model or options.environ.get("MCPAGENT_MODEL", "").strip()
@@ -76,7 +76,7 @@ def model_findings(options: Options) -> list[Finding]:
 
 
 def _model_finding(options: Options) -> Finding:
-    """Where a model's key comes from; of the key only the last four characters."""
+    """Return a model's finding: the origin of its key, with only the key's last four characters."""
     from mcpagent.cli.oneshot.agent_options import model_of
     from mcpagent.models.model_names import shown_spec
     from mcpagent.models.resolve import resolve_model
@@ -101,7 +101,7 @@ def _model_finding(options: Options) -> Finding:
 
 
 def _at_own_server(text: str, model: Model) -> Finding | None:
-    """What the server on this computer says that the model is at, if it is at one."""
+    """Return a finding on the model from a server on this computer; None for other servers."""
     from mcpagent.models.http_model import HttpModel
     from mcpagent.models.local.local_servers import is_here, listed_models, parameters_at_ollama
 
@@ -121,7 +121,7 @@ def _at_own_server(text: str, model: Model) -> Finding | None:
 
 
 def _what_it_can(model: HttpModel, found: ListedModel, size: int | None) -> Iterator[str]:
-    """What the server says of the model, and what was found out by asking it, which is kept for a day."""
+    """Yield the server's data about the model, and the traits discovered by requests, which are cached for a day."""
     from mcpagent.models.local.model_size import is_of_small_size
 
     known = model.server()
@@ -186,7 +186,7 @@ def key_findings(environ: Mapping[str, str]) -> Iterator[Finding]:
 
 
 def settings_findings(options: Options, command: Any) -> Iterator[Finding]:
-    """The `config.toml` files: what cannot be read and what is left out."""
+    """Check the `config.toml` files: errors, and ignored settings."""
     try:
         settings = read_settings(options.folder, options.environ, settable(command))
     except ConfigError as error:
@@ -270,7 +270,7 @@ def _exit_code(findings: Sequence[Finding], probes: Sequence[Probe]) -> ExitCode
 
 
 def _environment_finding(terminal: Terminal) -> Finding:
-    """Python, the packages that matter, and what the terminal can do."""
+    """Report the versions of Python and important packages, and the terminal's capabilities."""
     encoding = (getattr(terminal.out.file, "encoding", None) or "unknown").upper()
     colours = _COLOURS.get(terminal.out.color_system, "colours") if terminal.out.is_terminal else "no terminal"
     packages = f"mcpagent {__version__}, python {platform.python_version()}, mcp {version('mcp')}"

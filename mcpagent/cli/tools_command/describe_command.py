@@ -1,4 +1,4 @@
-"""`mcpagent tools describe`: the model writes, once, how people ask for each tool; searches read it from then on."""
+"""`mcpagent tools describe`: let the model write example requests for each tool once; later searches use them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from mcpagent.tool_search.search_options import CHARACTERS_PER_TOKEN
 
 
 def describe_tools(options: Options, servers: Sequence[str], *, yes: bool, again: bool) -> ExitCode:
-    """Says what it would cost, and asks; exit code 1 if it is not to be done, or tools are left without requests."""
+    """Report the cost, and ask; exit code 1 if the user declines, or tools remain without requests."""
     return asyncio.run(_describe(options, servers, yes=yes, again=again))
 
 

@@ -106,7 +106,7 @@ async def search_tools(
 
 
 def show_learned(options: Options, *, clear: bool) -> ExitCode:
-    """What is kept of earlier searches, the latest first; `clear` forgets it. Raises `InputError` for a broken file."""
+    """Show the recorded searches, the latest first; `clear` deletes them. Raises `InputError` for a broken file."""
     history = search_history(options)
     terminal = open_terminal(options.color)
     try:
@@ -131,7 +131,7 @@ def show_learned(options: Options, *, clear: bool) -> ExitCode:
 
 @_with_tools
 async def count_tokens(agent: Agent, terminal: Terminal, options: Options, by: TokensBy, top: int) -> ExitCode:
-    """What the definitions cost: everything in each request, against what tool search sends."""
+    """Show the cost of the definitions: all in each request, against those that tool search sends."""
     totals: Counter[str] = Counter()
     for name, tool in agent.known_tools.items():
         totals[name if by == "tool" else tool.server or "functions"] += agent._runtime.tools.tokens([name])
@@ -160,7 +160,7 @@ async def count_tokens(agent: Agent, terminal: Terminal, options: Options, by: T
 async def call_tool(
     agent: Agent, terminal: Terminal, options: Options, name: str, words: Sequence[str], whole: str | None
 ) -> ExitCode:
-    """Calls one tool and writes what it gave: its text, or with --json all of it. No model is asked."""
+    """Call one tool and write its output: its text, or with --json all of it. No model is called."""
     seconds = options.timeout if options.timeout is not None else CALL_SECONDS
     tool = tool_named(agent, name)
     arguments = read_arguments(words, tool.definition.parameters, whole)
@@ -194,7 +194,7 @@ def _write_content(output: ToolOutput, terminal: Terminal) -> None:
 
 @_with_tools
 async def lint_tools(agent: Agent, terminal: Terminal, options: Options) -> ExitCode:
-    """What keeps a model from finding or using a tool. Exit code 1: there is something."""
+    """Report properties that keep a model from finding or using a tool. Exit code 1: there are some."""
     findings = await lint(agent)
     lines = [
         Styled.assemble((finding.tool, "tool"), f"  {finding.kind}: {safe_line(finding.text, 240)}")
@@ -210,7 +210,7 @@ async def lint_tools(agent: Agent, terminal: Terminal, options: Options) -> Exit
 async def evaluate_search(
     agent: Agent, terminal: Terminal, options: Options, path: Path, within: int, least: float
 ) -> ExitCode:
-    """How many of the wanted tools the search finds. Exit code 1: less than `least` of them, on average."""
+    """Measure how many wanted tools the search finds. Exit code 1: on average less than `least`."""
     found = await evaluate(agent, read_questions(path, agent), within)
     recalls = {depth: sum(item.recall(depth) for item in found) / len(found) for depth in {1, within}}
     queries = [{"query": item.query, "places": item.places, "recall": item.recall(within)} for item in found]
