@@ -1,4 +1,4 @@
-"""One configuration file: its parsed content, and the position of each value for errors."""
+"""A configuration file: its parsed content, and the position of each value for errors."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ _LOOK_SECONDS = 0.05
 
 
 def make_private(folder: Path) -> None:
-    """Create the folder and its missing parents for this user only, whatever the umask. Raises `OSError`."""
+    """Create the folder and its missing parents for this user only, with any umask. Raises `OSError`."""
     missing: list[Path] = []
     while not folder.exists():
         missing.append(folder)

@@ -79,7 +79,7 @@ class SignInConfig:
 
 @dataclass(frozen=True, slots=True)
 class ServerConfig:
-    """One MCP server, variables already expanded.
+    """An MCP server, variables already expanded.
 
     Seconds: `connect_timeout_seconds` bounds start, handshake and listing. `timeout_seconds` is how long a call may
     stay silent (progress restarts it). `total_timeout_seconds` bounds a call regardless of progress. `enabled_tools`,

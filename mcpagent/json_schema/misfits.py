@@ -17,7 +17,7 @@ _WEAK = ("anyOf", "oneOf")
 
 
 class Misfit(NamedTuple):
-    """One validation error. `path` leads to it within the value; `words` has a `{}` for each entry of `shown`.
+    """A validation error. `path` leads to it within the value; `words` has a `{}` for each entry of `shown`.
 
     `branches` are the errors of each schema of an `anyOf` or `oneOf`. `right_type`: the schema that reports the error
     accepts the type of this value.

@@ -26,7 +26,7 @@ class RawResult(RootModel[dict[str, Any]]):
 
 
 class Attempt:
-    """One attempt at a request, with all messages sent for it; enter `timeout` around it.
+    """An attempt at a request, with all messages sent for it; enter `timeout` around it.
 
     `sent_id` is the ID of the last request sent for it, None before that. `has_begun`: its server already executes it,
     whatever happens to later messages. `silent_from` is the time of the last piece of its answer.

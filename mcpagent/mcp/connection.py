@@ -1,4 +1,4 @@
-"""One session with one MCP server, opened, held and closed by a dedicated task.
+"""A session with one MCP server, opened, held and closed by a dedicated task.
 
 The SDK's scopes must be left in the task that entered them, and failures inside cancel that task. Therefore the owner
 task holds them, callers only await tasks, and exceptions of the SDK reach callers as a `ServerError`.

@@ -72,7 +72,7 @@ OutputOf: TypeAlias = Callable[[dict[str, Any]], ToolOutput]
 
 
 class ServerLink:
-    """One MCP server as a toolset: its tools, prompts and resources; entered once, from any task, and left from any.
+    """An MCP server as a toolset: its tools, prompts and resources; entered once, from any task, and left from any.
 
     Entering raises `ServerError` if the server cannot be used. Later failures never raise: a failed call returns an
     output with the error, and the next call opens a new connection. `environ` is the environment that the child may

@@ -59,7 +59,7 @@ _LONGEST_SAID = 300
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """The end of one request as its transport saw it: how far it was sent, and what came back.
+    """The end of a request as its transport saw it: how far it was sent, and the response.
 
     `status`, `headers` (names in lower case, or HTTP's own mapping) and `body` are those of an HTTP response, None and
     empty if there is none. `answer` is the answer to this request in the received bytes, malformed or not. `session` is

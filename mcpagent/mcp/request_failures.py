@@ -108,6 +108,6 @@ def failed_request(request_id: RequestId, text: str, *, outcome: Outcome, **deta
 
 
 def failure_of(error: ErrorData) -> Mapping[str, Any] | None:
-    """Return the data of `failed_request`; None for the server's own error, whatever its code."""
+    """Return the data of `failed_request`; None for the server's own error with any code."""
     is_ours = error.code == REQUEST_FAILED and isinstance(error.data, Mapping) and error.data.get("by") == _OURS
     return error.data if is_ours else None

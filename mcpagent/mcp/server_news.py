@@ -22,7 +22,7 @@ _MAX_UPDATES = 100
 
 @dataclass(frozen=True, slots=True)
 class ServerNews:
-    """One notification of a server, or an observation about it.
+    """A notification of a server, or an observation about it.
 
     `text` is the message of a "warning" about an oddity or of a "log" entry, the URI of a changed "resource", or the
     name of a changed "list": "tools", "prompts" or "resources". `level` is the server's level of a log message.

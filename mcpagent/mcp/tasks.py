@@ -69,7 +69,7 @@ def as_task(request: types.CallToolRequest, keep_seconds: float) -> types.CallTo
 
 @dataclass(frozen=True, slots=True)
 class TaskState:
-    """One state of a task, from a handle, an answer or a notification. `ttl_seconds` None: no expiry.
+    """A state of a task, from a handle, an answer or a notification. `ttl_seconds` None: no expiry.
 
     Raises `MCPError` if the data are no task.
     """
@@ -146,7 +146,7 @@ def takes_tasks(session: ClientSession) -> bool:
 
 
 class FollowedTask:
-    """One task, from its handle to its result; `heard` receives each change and progress report.
+    """A task, from its handle to its result; `heard` receives each change and progress report.
 
     `is_over`: it has ended, or its result has arrived.
     """

@@ -37,7 +37,7 @@ class OutputFormat:
 
 @dataclass(frozen=True, slots=True)
 class ModelRequest:
-    """One request, provider-neutral. `tools` are offered in this order; the adapter never reorders them.
+    """A request, provider-neutral. `tools` are offered in this order; the adapter never reorders them.
 
     `tool_choice` "none" requests an answer without a call while the offered tools (and so the cached prefix) stay.
     `deferred_tools` are for the provider's own search: all tools it ever received in this conversation, each as first
@@ -67,7 +67,7 @@ class ModelRequest:
 
 @dataclass(frozen=True, slots=True)
 class ModelResponse:
-    """One answer; the history stores `message`. `dollars` is its price (US), None if unknown, negative or no number."""
+    """An answer; the history stores `message`. `dollars` is its price (US), None if unknown, negative or no number."""
 
     message: Message
     usage: Usage
@@ -177,7 +177,7 @@ def untold_tokens(usage: Usage, sent: Callable[[], int], written: Message) -> tu
 
 
 class RequestUnderWay:
-    """One request to a model: receives its events, and counts its usage, also if it is cut off.
+    """A request to a model: receives its events, and counts its usage, also if it is cut off.
 
     Usage that the provider does not report is estimated and counted separately. `sent` estimates the tokens of the
     request; `heard` is the text of the answer so far.

@@ -1,4 +1,4 @@
-"""One request in progress: its body, the incoming events, the shown deltas, and the decision to retry.
+"""A request in progress: its body, the incoming events, the shown deltas, and the decision to retry.
 
 `HttpModel.respond` does the waiting; this module makes every decision that needs none.
 """
@@ -59,7 +59,7 @@ def _unheard(delta: CallDelta) -> None:
 
 @dataclass(frozen=True, slots=True)
 class AskedWay:
-    """One form of a request: the request as written, the receiver of its events, and the reader of its answer."""
+    """The form of a request: the request as written, the receiver of its events, and the reader of its answer."""
 
     request: ModelRequest
     listen: Emit
@@ -68,7 +68,7 @@ class AskedWay:
 
 
 class ApiFormat(ABC):
-    """One provider's API with the model to use: functions over JSON data, without I/O.
+    """A provider's API with the model to use: functions over JSON data, without I/O.
 
     Servers of other providers may use the same API.
     """
@@ -146,7 +146,7 @@ MOST_WAYS = 8
 
 
 class Exchange:
-    """One request until its answer is complete.
+    """A request until its answer is complete.
 
     A failed request is repeated only as long as no text of its answer was shown. If thoughts were shown, an event
     reports that they are dropped.

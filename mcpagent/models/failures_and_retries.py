@@ -108,7 +108,7 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """One failed attempt, read from the exception of the SDK or the HTTP client."""
+    """A failed attempt, read from the exception of the SDK or the HTTP client."""
 
     status: int | None
     code: str

@@ -99,23 +99,23 @@ class FallbackModel:
         emit(Notice(f"{model.name}: {names} is left out: it has no provider that runs tools", "warning"))
 
     def search_problem(self, strategy: str, deferred: Sequence[ToolDefinition]) -> str:
-        """Return the first problem of any model: whichever one answers must be able to find tools."""
+        """Return the first problem of any model, because each of them may answer and must be able to find tools."""
         problems = (search_problem(model, strategy, deferred) for model in self.models)
         return next((problem for problem in problems if problem), "")
 
     def search_cost(self) -> float | None:
-        """Return the highest known cost: whichever model answers, a search costs no more."""
+        """Return the highest known cost: an upper bound, because any of the models may answer."""
         costs = (search_cost(model) for model in self.models)
         return max((cost for cost in costs if cost is not None), default=None)
 
     def price_of(self, usage: Usage) -> float | None:
-        """Return the highest price, None if one is unknown: whichever model answered, it costs no more."""
+        """Return the highest price, None if one is unknown: an upper bound, because any model may have answered."""
         prices = [price_of(model, usage) for model in self.models]
         known = [price for price in prices if price is not None]
         return max(known) if len(known) == len(prices) else None
 
     def tool_limits(self) -> ToolLimits:
-        """Return the smallest known limits: whichever model answers, the tools must fit."""
+        """Return the smallest known limits, because the tools must fit each model that may answer."""
         limits = [tool_limits(model) for model in self.models]
         return ToolLimits(
             min((limit.max_tools for limit in limits if limit.max_tools is not None), default=None),
@@ -140,7 +140,7 @@ class FallbackModel:
         await asyncio.gather(*map(look_up, self.models))
 
     def _order(self) -> list[int]:
-        """Return positions in order, with resting models last: they are used if no other is left."""
+        """Return positions in order, with resting models last: they are used only after all others."""
         now = self._clock()
         return sorted(range(len(self.models)), key=lambda place: (self._rests_until.get(place, now) > now, place))
 

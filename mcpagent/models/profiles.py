@@ -111,7 +111,7 @@ _GPTS: tuple[tuple[str, Profile], ...] = (
 
 
 def claude_version(model_name: str) -> tuple[str, _Version] | None:
-    """Return family and version of a Claude model, whatever surrounds its name; None for other models."""
+    """Return family and version of a Claude model, with any prefix and suffix of its name; None for other models."""
     name = model_name.lower().replace(".", "-")
     found = _NEW.search(name) or _OLD.search(name)
     return (found["family"], (int(found["major"]), int(found["minor"] or 0))) if found else None
@@ -124,7 +124,7 @@ def base_name(model_name: str) -> str:
 
 @lru_cache(maxsize=256)
 def profile_of(to: Origin) -> Profile:
-    """Return the profile by the model's name, whatever surrounds it.
+    """Return the profile by the model's name, with any prefix and suffix.
 
     Examples: `us.anthropic.claude-opus-4-5-20251101-v1:0`, `claude-opus-4-5@20251101`, `anthropic/claude-opus-4.5`,
     `ft:gpt-4o-2024-08-06:us::id`, `openai/gpt-5.5`.

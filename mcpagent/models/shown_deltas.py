@@ -44,7 +44,7 @@ class ShownDeltas:
         self._emit(event)
 
     def keep(self) -> None:
-        """Keep all deltas shown so far as part of the answer, whatever happens to its rest."""
+        """Keep all deltas shown so far as part of the answer, even if its rest is dropped."""
         self._kept = len(self._deltas)
 
     @property

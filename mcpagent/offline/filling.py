@@ -49,7 +49,7 @@ _LIST = re.compile(r"(?i)(?::\s+|\b(?:of|from|between|among)\s+(?!\d+ and \d+$))
 
 
 class Slot:
-    """One parameter. `direction`: -1 for a source or start, 1 for a target or end, 0 otherwise."""
+    """A parameter. `direction`: -1 for a source or start, 1 for a target or end, 0 otherwise."""
 
     def __init__(self, name: str, schema: Mapping[str, Any], required: bool) -> None:
         self.name, self.schema, self.required = name, schema, required

@@ -171,7 +171,7 @@ def split_needs(prompt: str, now: datetime) -> list[str]:
 
 
 class Need:
-    """One need of the user, the `steps` already taken for it, and an earlier turn's call that it may follow up.
+    """A need of the user, the `steps` already taken for it, and an earlier turn's call that it may follow up.
 
     `is_barred`: it forbids, supposes or reports something, or asks how to do it, so nothing is called. `tokens` are its
     words as (start, end, word as written, concepts). `payload` is a longer text that came with it.

@@ -17,7 +17,7 @@ from mcpagent.search.words import plain
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """One value with its position. An invalid moment, such as 30 February, has the value None."""
+    """A value with its position. An invalid moment, such as 30 February, has the value None."""
 
     kind: str
     start: int

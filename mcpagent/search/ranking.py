@@ -104,7 +104,7 @@ class Ranking:
 
 
 class _Need(NamedTuple):
-    """One of several needs of a text, and the scores of tools for its words."""
+    """A need among several in a text, and the scores of tools for its words."""
 
     text: str
     asked: Asked

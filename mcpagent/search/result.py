@@ -21,7 +21,7 @@ Confidence: TypeAlias = Literal["high", "low"]
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """One component of a score: `word` of the query (or the pattern, or the name) was found in this field."""
+    """A component of a score: `word` of the query (or the pattern, or the name) was found in this field."""
 
     field: str
     word: str

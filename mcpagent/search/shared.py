@@ -1,4 +1,4 @@
-"""One index over the tools of all sessions of an agent, with a view for the tools of each session.
+"""An index over the tools of all sessions of an agent, with a view for the tools of each session.
 
 A tool's texts are indexed once for all sessions. A session's view returns the same results as an index of its tools
 alone: rarity, near meanings and corrections depend only on these tools, and on no other user's.
@@ -173,7 +173,7 @@ class _Whole(Indexed):
 
 
 class _Some(Indexed):
-    """One owner's tools, with index data as if they were alone, read from the whole."""
+    """An owner's tools, with index data as if they were alone, read from the whole."""
 
     def __init__(self, shared: SharedIndex, tools: Iterable[ToolDefinition], descriptions: Mapping[str, str]) -> None:
         super().__init__(None, descriptions, None, shared.examples)

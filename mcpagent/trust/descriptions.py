@@ -32,7 +32,7 @@ _CHANGES_NOTHING = frozenset({"disabled", "enabled", "description", "timeout"})
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """One effect: its kind, the text to show, and a digest of the text if the shown text omits some of it."""
+    """An effect: its kind, the text to show, and a digest of the text if the shown text omits some of it."""
 
     what: str
     text: str

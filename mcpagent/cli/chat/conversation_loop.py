@@ -53,7 +53,7 @@ def run_chat(options: Options, terminal: Terminal, *, model: Model | None = None
 
 
 class Chat:
-    """One chat. `_view` is set while a turn runs, and then receives the events."""
+    """A chat. `_view` is set while a turn runs, and then receives the events."""
 
     def __init__(self, options: Options, terminal: Terminal, model: Model | None) -> None:
         self.options = options

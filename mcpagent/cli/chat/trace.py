@@ -33,7 +33,7 @@ LARGEST = 3
 
 @dataclass(frozen=True, slots=True)
 class SentRequest:
-    """One request as sent; `deferred` maps names to tokens; `usage` is set once the provider has reported it."""
+    """A request as sent; `deferred` maps names to tokens; `usage` is set once the provider has reported it."""
 
     number: int
     system: str
@@ -94,7 +94,7 @@ class Trace:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """One category of a request, in tokens."""
+    """A category of a request, in tokens."""
 
     label: str
     tokens: int

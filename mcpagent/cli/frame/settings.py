@@ -38,7 +38,7 @@ _KEY = re.compile(r"[\"']?([^\"'=.\]\s]+)")
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One value of a file; `name` is the option's, in Python's spelling."""
+    """A value of a file; `name` is the option's, in Python's spelling."""
 
     name: str
     value: Any

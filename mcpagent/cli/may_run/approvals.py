@@ -1,4 +1,4 @@
-"""What a model may have of the servers: which calls run, which somebody is asked about, and which are denied.
+"""Decide which calls of servers' tools run, which need the user's approval, and which are denied.
 
 A prompt and a resource are judged as a tool is, by what `Tool.asked` says that a call is for.
 

@@ -40,7 +40,7 @@ What: TypeAlias = Literal["tool", "prompt", "resource", "reads", "server"]
 
 @dataclass(frozen=True, slots=True)
 class Yes:
-    """One approval. `server` and `definition` are hashes: of the server's configuration, and of the tool as shown."""
+    """An approval. `server` and `definition` are hashes: of the server's configuration, and of the tool as shown."""
 
     name: str
     what: What

@@ -43,7 +43,7 @@ class UnfitError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field. `choices` are (value, shown text); `many`: several of them may be chosen."""
+    """A field. `choices` are (value, shown text); `many`: several of them may be chosen."""
 
     name: str
     rule: Mapping[str, Any]

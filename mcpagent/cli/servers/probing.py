@@ -40,7 +40,7 @@ StageName: TypeAlias = Literal["config", "variables", "trust", "executable", "ad
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One step. `seconds` is None for steps that take no time; `detail` is one printable line."""
+    """A step. `seconds` is None for steps that take no time; `detail` is one printable line."""
 
     name: StageName
     ok: bool

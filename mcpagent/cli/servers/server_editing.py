@@ -36,7 +36,7 @@ PROJECT_MODE = 0o644
 
 @dataclass(frozen=True, slots=True)
 class ServerFile:
-    """One file: its text, and the location of the servers in it. A missing file has no servers."""
+    """A file: its text, and the location of the servers in it. A missing file has no servers."""
 
     path: Path
     is_project: bool

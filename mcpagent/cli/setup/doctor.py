@@ -43,7 +43,7 @@ Level: TypeAlias = Literal["ok", "warning", "error", "fixed"]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One result of a check. `fix` is the instruction, `repair` applies it; `code` is the exit code of an error."""
+    """A result of a check. `fix` is the instruction, `repair` applies it; `code` is the exit code of an error."""
 
     about: Literal["environment", "model", "key", "config", "files"]
     level: Level

@@ -166,7 +166,7 @@ async def refusal_of_change(
 def as_shown(tool: ToolDefinition, output: Schema = None) -> dict[str, Any]:
     """Return the pinned data of a tool as JSON.
 
-    It is what a model and a user see of the tool, with its output schema if there is one.
+    They are the parts of a tool that a model and a user see, with its output schema if there is one.
     """
     shown = {
         "description": tool.description,

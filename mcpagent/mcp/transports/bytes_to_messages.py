@@ -1,4 +1,4 @@
-"""Parse the bytes of a server as JSON-RPC messages, whatever the bytes are.
+"""Parse the bytes of a server as JSON-RPC messages; accepts any bytes.
 
 A line that is no message is `Junk`. A broken answer with a readable ID becomes an error answer with that ID and the
 code `INVALID_ANSWER`, so that the call it belongs to ends at once with the reason.

@@ -37,7 +37,7 @@ class ServerTraits:
 
 
 class TraitCache:
-    """One small file in `folder` for each model at an address. An old or broken file counts as missing."""
+    """Small files in `folder`, one for each model at an address. An old or broken file counts as missing."""
 
     def __init__(
         self, folder: Path, *, max_age_seconds: float = MAX_AGE_SECONDS, now: Callable[[], float] = time.time

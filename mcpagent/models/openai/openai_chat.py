@@ -86,7 +86,7 @@ class OpenAIChatModel(OpenAIModel):
         return written_settings(request, self.origin, limit_field=self.max_tokens_field, run=self.run_for(request))
 
     def way(self, request: ModelRequest, emit: Emit) -> AskedWay:
-        """Return the form of the request: prompted calls if configured, or (with a notice) if the server has none."""
+        """Return the form of the request: prompted calls if configured, or (with a notice) without tool support."""
         prompts = self.calls == "prompted" or (self.calls is None and not self.server().takes_tools)
         if not prompts:
             return super().way(request, emit)

@@ -80,7 +80,7 @@ def tool_parts(tool: ToolDefinition, examples: Sequence[str] = ()) -> dict[str, 
 
 
 class Vectors:
-    """One unit vector per tool number. New tools are embedded at the next search, in one batch."""
+    """Unit vectors by tool number. New tools are embedded at the next search, in one batch."""
 
     def __init__(self, embedder: Embedder | None = None, cache_folder: Path | None = None) -> None:
         self.embedder = embedder

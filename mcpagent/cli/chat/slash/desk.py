@@ -25,7 +25,7 @@ class Leave(Exception):  # noqa: N818 - not an error: `/exit`
 
 @dataclass(frozen=True, slots=True)
 class ChatQuestion:
-    """One question: the typed text, its attachments, and the state before it."""
+    """A question: the typed text, its attachments, and the state before it."""
 
     typed: str
     prompt: Prompt

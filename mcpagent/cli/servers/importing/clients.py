@@ -25,7 +25,7 @@ from mcpagent.text.safe_text import safe_line
 
 @dataclass(frozen=True, slots=True)
 class ClientFile:
-    """One file of a client; `is_project`: it belongs to the project and not to the user."""
+    """A file of a client; `is_project`: it belongs to the project and not to the user."""
 
     client: Client
     path: Path
