@@ -33,8 +33,10 @@ _asking: ContextVar[bool] = ContextVar("asking", default=False)
 
 @contextmanager
 def of_bounded_size() -> Iterator[None]:
-    """Around a request: what answers it is bounded, if `bound` was called for the client. Others of a client that is
-    shared are not."""
+    """Bound the answers of a request, for clients prepared by `bound`.
+
+    Other requests of a shared client stay unbounded.
+    """
     token = _asking.set(True)
     try:
         yield
@@ -43,7 +45,7 @@ def of_bounded_size() -> Iterator[None]:
 
 
 def bound(sdk_client: Any) -> None:
-    """Prepares the HTTP client of an SDK's client; once is enough, more does no harm."""
+    """Prepare the HTTP client of an SDK's client; calling this again has no effect."""
     http_client = getattr(sdk_client, "_client", None)  # the SDKs have no public name for it
     hooks = getattr(http_client, "event_hooks", None)
     if http_client is not None and hooks is not None and _bound_answer not in hooks.get("response", ()):

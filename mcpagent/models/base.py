@@ -101,7 +101,7 @@ class Model(Protocol):
 
     @property
     def name(self) -> str:
-        """`provider:model`, as a person would type it."""
+        """The name as a user types it, `provider:model`."""
         ...
 
     async def respond(self, request: ModelRequest, emit: Emit) -> ModelResponse:
@@ -109,14 +109,14 @@ class Model(Protocol):
         ...
 
     async def aclose(self) -> None:
-        """Give back connections; the model is not used afterwards."""
+        """Release connections; the model is not used afterwards."""
         ...
 
 
 def search_problem(model: Model, strategy: str, deferred: Sequence[ToolDefinition]) -> str:
-    """Why the model's provider cannot search these tools by itself, in a few words; "" if it can.
+    """Return why the model's provider cannot search these tools itself, in a few words; "" if it can.
 
-    A model whose provider can has a method `search_problem(strategy, deferred)`; all others need none.
+    A model whose provider can search implements `search_problem(strategy, deferred)`; the method is optional.
     """
     own = getattr(model, "search_problem", None)
     return str(own(strategy, deferred)) if own is not None else f"{model.name} has no tool search of its own"
@@ -253,11 +253,11 @@ class WrappedModel:
         return self.inside.name
 
     async def respond(self, request: ModelRequest, emit: Emit) -> ModelResponse:
-        """The answer of the model inside."""
+        """Return the answer of the model inside."""
         return await self.inside.respond(request, emit)
 
     async def aclose(self) -> None:
-        """Closes the model inside."""
+        """Close the inner model."""
         await self.inside.aclose()
 
     def __getattr__(self, name: str) -> Any:

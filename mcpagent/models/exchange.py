@@ -45,16 +45,16 @@ class StreamReader(Protocol):
         ...
 
     def add(self, event: Mapping[str, Any]) -> Delta | CallDelta | None:
-        """Takes one event; gives what to show of it. Raises `ReportedError` if the event is an error."""
+        """Process one event; return the delta to show. Raises `ReportedError` if the event is an error."""
         ...
 
     def answer(self) -> dict[str, Any]:
-        """The same JSON as without streaming. Raises `AnswerError` if the stream ended before the answer did."""
+        """Return the same JSON as without streaming. Raises `AnswerError` if the stream ended before the answer did."""
         ...
 
 
 def _unheard(delta: CallDelta) -> None:
-    """Arguments of calls are shown when they are whole."""
+    """Ignore a piece of a call's arguments: calls are shown when they are complete."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,14 +83,14 @@ class ApiFormat(ABC):
 
     @abstractmethod
     def request_body(self, request: ModelRequest) -> dict[str, Any]:
-        """The JSON that is sent for it: the same request is always the same bytes."""
+        """Return the JSON that is sent for it: the same request is always the same bytes."""
 
     @abstractmethod
     def _read(self, answer: Mapping[str, Any], request: ModelRequest) -> ModelResponse:
-        """The provider's answer as ours; nothing of it that the provider wants back is lost."""
+        """Return the provider's answer as ours; nothing of it that the provider wants back is lost."""
 
     def read_answer(self, answer: Mapping[str, Any], request: ModelRequest) -> ModelResponse:
-        """The provider's answer as ours, with where it is from and the tools that its own search found."""
+        """Return the provider's answer as ours, with where it is from and the tools that its own search found."""
         response = self._read(answer, request)
         message = replace(response.message, origin=self.origin)
         return replace(response, message=with_found(message, request, self.found_names))
@@ -105,7 +105,7 @@ class ApiFormat(ABC):
 
     @staticmethod
     def found_names(part: Part) -> list[str]:  # noqa: ARG004
-        """The tools that a part of an answer has from the provider's own search."""
+        """Return the tools that a part of an answer has from the provider's own search."""
         return []
 
     @staticmethod
@@ -216,15 +216,17 @@ class Exchange:
         return self._whole
 
     def end(self, *, was_marked: bool = False) -> None:
-        """The stream ended, maybe with a mark. Raises `AnswerError` if that was too early."""
+        """End the stream, possibly with a marker. Raises `AnswerError` if that is too early."""
         if not self._whole:
             self._reader.was_marked = was_marked
             with reading():
                 self._take(self._reader.answer())
 
     def take(self, content: bytes) -> None:
-        """The answer in one piece. Raises what it is instead of an answer, as a stream does, so that it can be tried
-        again."""
+        """Process an answer in one piece.
+
+        Raises the error that it contains instead, as a stream does, so that it can be retried.
+        """
         with reading():
             answer = dict(json.loads(content))
             self._api.read_answer(answer, self._way.request)
@@ -299,7 +301,10 @@ class Exchange:
 
 
 def joined(paused: Mapping[str, Any], following: Mapping[str, Any]) -> dict[str, Any]:
-    """A paused answer and what followed as one: the content in order, usage added up, earlier ids in `continued`."""
+    """Merge a paused answer and its continuation.
+
+    The content is joined in order, the usage added up, and earlier IDs are in `continued`.
+    """
     return {
         **following,
         "content": [*paused["content"], *following["content"]],
@@ -310,7 +315,7 @@ def joined(paused: Mapping[str, Any], following: Mapping[str, Any]) -> dict[str,
 
 
 def _added(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
-    """Counters added up, those in objects too; of all else the later one counts."""
+    """Return both, with counters added, also those in nested objects; of all other values, the later one counts."""
     made = dict(after)
     for key, value in before.items():
         later = after.get(key)

@@ -102,7 +102,7 @@ class Endpoint:
 
     @property
     def address(self) -> str:
-        """`base_url` as it may be shown."""
+        """The `base_url` in a form that may be shown."""
         return without_credentials(self.base_url)
 
 
@@ -139,7 +139,7 @@ class Failure:
 
     @property
     def is_quota(self) -> bool:
-        """Paid-for or allowed use is used up: waiting seconds does not help."""
+        """True if the paid or allowed use is used up: waiting seconds does not help."""
         text = self.message.lower()
         return self.status == 402 or self.code in _QUOTA_CODES or any(words in text for words in _QUOTA_WORDS)
 
@@ -185,7 +185,7 @@ class ReportedError(Exception):
 
 @contextmanager
 def reading() -> Iterator[None]:
-    """Around code that reads what a provider sent: any shape but the documented one is an `AnswerError`."""
+    """Raise `AnswerError` if the block, which reads a provider's data, meets an undocumented shape."""
     try:
         yield
     except (LookupError, TypeError, AttributeError, ValueError, RecursionError) as error:
@@ -193,7 +193,7 @@ def reading() -> Iterator[None]:
 
 
 def read_failure(error: Exception) -> Failure:
-    """The failure behind an exception of either SDK, of the HTTP client, or of decoding what came."""
+    """Return the failure behind an exception of either SDK, of the HTTP client, or of decoding what came."""
     import httpx2
 
     if isinstance(error, TimeoutError):
@@ -281,14 +281,14 @@ def _place(where: object) -> str:
 
 
 def _request_id(body: object, headers: Mapping[str, str]) -> str:
-    """Anthropic's and OpenAI's, in a header and, with some errors, in the body."""
+    """Return the request ID of Anthropic or OpenAI, from a header or, for some errors, from the body."""
     told = body.get("request_id") if isinstance(body, Mapping) else None
     named = (told, headers.get("request-id"), headers.get("x-request-id"), headers.get("apim-request-id"))
     return safe_line(next((one for one in named if isinstance(one, str) and one), ""), 80)
 
 
 def _generated(inner: Mapping[str, Any]) -> str:
-    """Groq's `failed_generation` (https://console.groq.com/docs/tool-use): words, or JSON."""
+    """Return Groq's `failed_generation` (https://console.groq.com/docs/tool-use): text, or JSON."""
     written = inner.get("failed_generation")
     if written is None:
         return ""
@@ -312,7 +312,7 @@ def _google_details(details: object, kind: str) -> list[Mapping[str, Any]]:
 
 
 def _google_codes(details: object) -> list[str]:
-    """A quota for a day is used up for long; those for a minute come back (google.rpc.QuotaFailure)."""
+    """Return codes of exhausted quotas: of a day, which last long, or of a minute (google.rpc.QuotaFailure)."""
     failed = [item.get("violations") for item in _google_details(details, "QuotaFailure")]
     return ["insufficient_quota"] if any("PerDay" in str(violations) for violations in failed) else []
 

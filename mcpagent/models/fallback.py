@@ -149,7 +149,7 @@ class FallbackModel:
         self._rests_until[position] = self._clock() + (told if told is not None else REST_SECONDS)
 
     async def aclose(self) -> None:
-        """Closes those that it owns."""
+        """Close the owned models."""
         for model in self._owned:
             await model.aclose()
 
@@ -162,7 +162,7 @@ class UnusableModel:
         self.error = error
 
     async def respond(self, request: ModelRequest, emit: Emit) -> ModelResponse:  # noqa: ARG002
-        """Raises the reason."""
+        """Raise the reason."""
         raise self.error
 
     def search_problem(self, strategy: str, deferred: Sequence[ToolDefinition]) -> str:  # noqa: ARG002

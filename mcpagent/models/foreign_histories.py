@@ -226,7 +226,7 @@ class _HistoryReader:
         )
 
     def _add_item(self, item: Mapping[str, Any]) -> None:
-        """An item of OpenAI's. Those of one answer follow each other: a call is not an answer of its own."""
+        """Add an item of OpenAI's. The items of one answer are consecutive: a call is not a separate answer."""
         lost = self._ids_are_lost
         self._add_answer(read_item(without(item, ("id",)) if lost else item), _OPENAI, goes_on=True)
         self._in_items, self._ids_are_lost = True, lost
@@ -244,7 +244,7 @@ class _HistoryReader:
             self._open = opened
 
     def _apart(self, call: ToolCall) -> ToolCall:
-        """The call with an id that no other has: some servers number those of every answer alike."""
+        """Return the call with an id that no other has: some servers number those of every answer alike."""
         ids = chain([call.id], (f"call_{len(self.messages)}_{number}" for number in count()))
         free = next(call_id for call_id in ids if call_id and call_id not in self._ids)
         self._ids.add(free)
@@ -252,7 +252,7 @@ class _HistoryReader:
 
 
 def _chat_calls(message: Mapping[str, Any], at: str) -> list[ToolCall]:
-    """The calls of an answer of Chat Completions."""
+    """Return the calls of an answer of Chat Completions."""
     for former in ("function_call", "audio"):
         if message.get(former):
             raise InputError(f"{at}.{former}: cannot be read; write calls as tool_calls, and spoken words as content")
@@ -292,7 +292,7 @@ def _answer_block(block: Any, at: str, is_anthropics: bool) -> Part | None:
 
 
 def _words(blocks: Sequence[Any], at: str, *, numbered: bool = True) -> list[Text]:
-    """The blocks, which must be text."""
+    """Return the blocks, which must be text."""
     words: list[Text] = []
     for place, block in enumerate(blocks):
         here = f"{at}[{place}]" if numbered else at
@@ -304,7 +304,7 @@ def _words(blocks: Sequence[Any], at: str, *, numbered: bool = True) -> list[Tex
 
 
 def _shown(block: Any, at: str) -> Text | Image:
-    """Words, or an image that is there as bytes."""
+    """Return a text, or an image that is present as bytes."""
     match block:
         case {"type": "text" | "input_text" | "output_text", "text": str(text)} | {
             "type": "refusal",

@@ -169,19 +169,19 @@ class HttpModel(ApiFormat):
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def known_capabilities(self) -> Capabilities:
-        """The known capabilities of the model at its address."""
+        """Return the known capabilities of the model at its address."""
         return SAFE
 
     @property
     def name(self) -> str:
-        """`provider:model`."""
+        """The name, `provider:model`."""
         return f"{self.provider}:{self.model_name}"
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r})"
 
     def request_body(self, request: ModelRequest) -> dict[str, Any]:
-        """The JSON of a request, with what of the history the model may be sent."""
+        """Return the JSON of a request, with what of the history the model may be sent."""
         run = self.run_for(request)
         body = self.write(replace(request, messages=self._written(request, run)))
         body = self.write_beside(body, run, request)
@@ -220,7 +220,7 @@ class HttpModel(ApiFormat):
         return True
 
     def _with_output(self, body: dict[str, Any], request: ModelRequest) -> dict[str, Any]:
-        """The body with the form of the answer, as the request's way has it."""
+        """Return the body with the form of the answer, as the request's way has it."""
         if request.output is None:
             return body
         if is_submitted(request):
@@ -241,7 +241,7 @@ class HttpModel(ApiFormat):
         return "tool" if can_call else "text"
 
     def run_for(self, request: ModelRequest) -> WrittenTools:
-        """The tools that the provider runs, as this model takes them."""
+        """Return the tools that the provider runs, as this model takes them."""
         if not request.provider_tools:
             return WrittenTools()
         offered = [tool.name for tool in (*request.tools, *request.deferred_tools)]
@@ -256,18 +256,18 @@ class HttpModel(ApiFormat):
 
     @abstractmethod
     def write(self, request: ModelRequest) -> dict[str, Any]:
-        """The JSON of a request whose history is the model's to read, without its settings."""
+        """Return the JSON of a request whose history is the model's to read, without its settings."""
 
     @abstractmethod
     def sdk(self) -> ProviderSdk:
-        """The parts of the provider's SDK that are used; importing happens here."""
+        """Return the parts of the provider's SDK that are used; importing happens here."""
 
     def request_options(self, body: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ARG002
-        """Headers and query of one request, as the SDK takes them."""
+        """Return headers and query of one request for the SDK."""
         return {}
 
     def search_problem(self, strategy: str, deferred: Sequence[ToolDefinition]) -> str:  # noqa: ARG002
-        """Why requests may not carry these `deferred_tools` for the provider to search; "" if they may."""
+        """Return why requests may not carry these `deferred_tools` for the provider to search; "" if they may."""
         return f"{self.name} has no tool search of its own"
 
     def search_cost(self) -> float:
@@ -291,7 +291,7 @@ class HttpModel(ApiFormat):
         return is_of_small_size(self.model_name, found.window_tokens, found.parameters)
 
     async def look_up(self) -> None:
-        """Asks a server on this computer for the model's window and size, if there is a place to keep them."""
+        """Ask a server on this computer for the model's window and size, if there is a cache for them."""
         if self.provider in OWN_SERVERS and self._cache is not None and self._http_client is None:
             listed = await asyncio.to_thread(listed_models, self.endpoint.base_url) or ()
             named = [model for model in listed if model.name == self.model_name or len(listed) == 1]
@@ -338,7 +338,7 @@ class HttpModel(ApiFormat):
                 return AskedWay(replace(told_in_words(request), output=None), emit)
 
     def read_answer(self, answer: Mapping[str, Any], request: ModelRequest) -> ModelResponse:
-        """Elsewhere with the calls that the model wrote as text."""
+        """Return the answer; elsewhere, with the calls that the model wrote as text."""
         response = super().read_answer(answer, request)
         if not self.is_elsewhere:
             return response
@@ -425,7 +425,7 @@ class HttpModel(ApiFormat):
         return True
 
     def reported_window(self) -> int | None:
-        """The most tokens the model takes, as a failure reported it, maybe to an earlier process."""
+        """Return the most tokens the model takes, as a failure reported it, maybe to an earlier process."""
         return self.server().window_tokens if self.is_elsewhere else None
 
     async def respond(self, request: ModelRequest, emit: Emit) -> ModelResponse:
@@ -475,7 +475,7 @@ class HttpModel(ApiFormat):
         return exchange.response()
 
     async def _settled(self, request: ModelRequest) -> ModelSettings:
-        """The settings of a request, with the model's own; tokens that it needs are read."""
+        """Return the settings of a request, with the model's own; tokens that it needs are read."""
         if names_tokens(request.provider_tools):
             self._tokens |= await asyncio.to_thread(read_tokens, request.provider_tools)
         settings = merged(self.settings, request.settings)
@@ -483,7 +483,7 @@ class HttpModel(ApiFormat):
 
     @contextmanager
     def _signing(self, caught: tuple[type[Exception], ...]) -> Iterator[None]:
-        """Around a request: there a cloud's client looks for its credentials and packages, and raises anything."""
+        """Convert any exception of a cloud's client while it looks for credentials and packages."""
         try:
             yield
         except McpAgentError:
@@ -501,7 +501,7 @@ class HttpModel(ApiFormat):
             raise CredentialsError(text) from None
 
     def _content(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """The bytes; for a client of one's own the same as JSON, which it may rewrite on its way."""
+        """Return the bytes; for a client of one's own the same as JSON, which it may rewrite on its way."""
         return {"content": encoded(body)} if self._own_client is None else {"body": json.loads(encoded(body))}
 
     def _options(self, body: Mapping[str, Any], settings: ModelSettings) -> dict[str, Any]:
@@ -546,14 +546,14 @@ class HttpModel(ApiFormat):
         return {**dict.fromkeys((*names, *_ORGANISATION_HEADERS), sdk.omit), sdk.key_header: sdk.key_form.format(key)}
 
     def key(self) -> str:
-        """The key to send; raises `CredentialsError` if it is needed and missing or cannot be one."""
+        """Return the key to send; raises `CredentialsError` if it is needed and missing or cannot be one."""
         variable = self.endpoint.key_variable
         if self._api_key is None and variable:
             return usable_key(os.environ.get(variable), variable)
         return usable_key(self._api_key, variable or "api_key") if self._api_key is not None else "none"
 
     async def aclose(self) -> None:
-        """Closes its own connections; an `http_client` that was given stays open."""
+        """Close its own connections; an `http_client` that the caller passed stays open."""
         client, self._client = self._client, None
         if client is not None and self._http_client is None and self._loop is asyncio.get_running_loop():
             await client.close()
@@ -579,7 +579,7 @@ class OpenAIModel(HttpModel):
         return longest_answer(failure)
 
     def sdk(self) -> ProviderSdk:
-        """OpenAI's, at any address."""
+        """Return OpenAI's SDK, for any address."""
         import openai
 
         header = ("Authorization", "Bearer {}", openai.Omit())
@@ -588,7 +588,7 @@ class OpenAIModel(HttpModel):
 
 @cache
 def _marked_stream() -> type[openai.AsyncStream[object]]:
-    """The SDK's stream, which keeps to itself that `[DONE]` came."""
+    """Return the SDK's stream class, extended to record whether `[DONE]` came."""
     import openai
     from openai._streaming import ServerSentEvent, SSEDecoder
 
@@ -617,7 +617,7 @@ def _undemanded(body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def listed_in(extra: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
-    """The objects that a field of the caller's own lists."""
+    """Return the objects that a field of the caller's own lists."""
     listed = extra.get(name)
     return [one for one in listed if isinstance(one, Mapping)] if isinstance(listed, list) else []
 
@@ -632,7 +632,7 @@ def _is_client(given: Any) -> bool:
 
 
 def usable_key(key: str | None, variable: str) -> str:
-    """The key, or a `CredentialsError` that names the variable and how to set it."""
+    """Return the key, or a `CredentialsError` that names the variable and how to set it."""
     if key is None:
         raise CredentialsError(f"{variable} is not set; export {variable}=<your key>")
     if not key.strip():
@@ -647,7 +647,7 @@ def usable_key(key: str | None, variable: str) -> str:
 
 
 def encoded(body: Mapping[str, Any]) -> bytes:
-    """The bytes of a request. Half a surrogate pair and NUL, which only third-party text has, are replaced."""
+    """Return the bytes of a request. Half a surrogate pair and NUL, which only third-party text has, are replaced."""
     try:
         text = json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     except (TypeError, ValueError) as error:

@@ -13,7 +13,7 @@ _DECODER = json.JSONDecoder()
 
 
 def names_in(spec: str) -> list[str]:
-    """The models that a text names: commas part them, but for those inside of an option's JSON."""
+    """Return the models that a text names: commas part them, but for those inside of an option's JSON."""
     starts, place = [0], 0
     while place < len(spec):
         if spec[place - 1 : place + 1] in ("=[", "={"):

@@ -204,7 +204,7 @@ def _as_json(text: str) -> Any:
 
 
 def as_texts(settings: ModelSettings) -> dict[str, str]:
-    """The settings as `settings_of` reads them, without headers: they may hold secrets."""
+    """Return the settings as `settings_of` reads them, without headers: they may hold secrets."""
     given = settings.given()
     inside = given.pop("extra", {})
     given.pop("headers", None)

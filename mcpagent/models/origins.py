@@ -136,7 +136,7 @@ def _without_thoughts(message: Message) -> Message:
 
 
 def last_container(messages: Sequence[Message], to: Origin) -> Container | None:
-    """The container that the last code of the conversation ran in, if the model's address has it."""
+    """Return the container that the last code of the conversation ran in, if the model's address has it."""
     for message in reversed(messages):
         if Container in map(type, message.parts) and _nearness(message.origin, to) != "elsewhere":
             return next(part for part in reversed(message.parts) if isinstance(part, Container))
@@ -169,7 +169,7 @@ def _at_home(
     refused: Collection[str],
     servers: Collection[str],
 ) -> Message:
-    """An answer of a model at the target's address."""
+    """Return an answer of a model at the target's address."""
     for part in message.parts:
         if isinstance(part, Thinking | ProviderBlock):
             break
@@ -248,7 +248,7 @@ def _is_search(block: ProviderBlock) -> bool:
 
 
 def _whole(parts: Sequence[Part], to: Origin) -> list[Part]:
-    """The parts without what an answer that was cut off may end in."""
+    """Return the parts without what an answer that was cut off may end in."""
     kept = list(parts)
     for place in reversed(range(len(parts))):
         part = parts[place]
@@ -275,5 +275,5 @@ def thought_key(thought: Thinking) -> str:
 
 
 def thoughts_of(messages: Iterable[Message]) -> frozenset[str]:
-    """The keys of all reasoning in a history."""
+    """Return the keys of all reasoning in a history."""
     return frozenset(thought_key(part) for message in messages for part in message.parts if isinstance(part, Thinking))

@@ -26,7 +26,7 @@ OWN_SERVERS = frozenset({"ollama", "vllm", "llamacpp", "lmstudio"})
 
 
 def dollars_for(usage: Usage, provider: str, model: str, base_url: str) -> float | None:
-    """The price of these tokens, the cached ones at their own, and of web searches; None if it is not known.
+    """Return the price of these tokens, the cached ones at their own, and of web searches; None if it is not known.
 
     Servers of one's own cost 0. `provider` and `model` are the halves of a model's name. The address decides whose
     prices count.

@@ -287,7 +287,7 @@ _ANY = Server("what most servers of this format take", _LOCAL)
 
 
 def host_at(to: Origin) -> str:
-    """The host of its address, without a port."""
+    """Return the host of its address, without a port."""
     return to.address.partition("/")[0].partition(":")[0]
 
 

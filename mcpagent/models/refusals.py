@@ -47,7 +47,7 @@ def refuses_thoughts(failure: Failure) -> bool:
 
 
 def refused_option(failure: Failure, body: Mapping[str, Any]) -> str:
-    """The field that is sent though an answer needs none, if the failure names it as a field; else ""."""
+    """Return the field that is sent though an answer needs none, if the failure names it as a field; else ""."""
     said = failure.message
     for name in sorted(OPTIONAL & body.keys()):
         is_named = re.search(rf"[`'\".]{name}\b|\b{name}[`'\":]|: {name}$", said)

@@ -200,7 +200,7 @@ class ModelSpec:
 
 
 def parse_spec(spec: str) -> ModelSpec:
-    """Takes a spec apart. Raises `ConfigError` if its provider or an option is unknown or the model is missing."""
+    """Parse a spec. Raises `ConfigError` if its provider or an option is unknown or the model is missing."""
     name, _, query = spec.partition("?")
     prefix, colon, model = name.partition(":")
     prefix, model = prefix.strip().lower(), model.strip()
@@ -248,7 +248,7 @@ _NO_KEY = (
 
 
 def default_spec(environ: Mapping[str, str]) -> str:
-    """MCPAGENT_MODEL, else the default model of the first provider whose key is set; "" if there is neither."""
+    """Return MCPAGENT_MODEL, else the default model of the first provider with a key; "" if there is neither."""
     return environ.get("MCPAGENT_MODEL", "").strip() or _first_with_a_key(environ)
 
 
@@ -301,7 +301,7 @@ def _build(spec: ModelSpec, environ: Mapping[str, str], http_client: httpx2.Asyn
 
 
 def _cloud(prefix: str, client: str) -> Any:
-    """The client of a cloud's own, None for none. Its credentials are looked for where the cloud's tools keep them."""
+    """Return the client of a cloud, None for none. It finds its credentials where the cloud's tools store them."""
     if not client:
         return None
     import anthropic
@@ -361,7 +361,7 @@ def _base_url(spec: ModelSpec, provider: Provider, environ: Mapping[str, str]) -
 
 
 def _azure_url(endpoint: str | None) -> str:
-    """The resource's address, with the version of the API that all its models speak."""
+    """Return the resource's address, with the version of the API that all its models speak."""
     if not endpoint:
         raise ConfigError("model: AZURE_OPENAI_ENDPOINT is not set; export it as https://<resource>.openai.azure.com")
     address = endpoint.rstrip("/").removesuffix("/openai")
@@ -369,7 +369,10 @@ def _azure_url(endpoint: str | None) -> str:
 
 
 def ollama_url(host: str) -> str:
-    """OLLAMA_HOST is what `ollama serve` binds to: a host with or without port and scheme, maybe 0.0.0.0."""
+    """Return the address of Ollama's server from OLLAMA_HOST.
+
+    `ollama serve` binds to that host, with or without port and scheme, possibly 0.0.0.0.
+    """
     url = host if "://" in host else f"http://{host}"
     parts = urlsplit(url)
     name = "127.0.0.1" if parts.hostname in (None, "", "0.0.0.0") else parts.hostname  # noqa: S104 - not bound to
@@ -380,7 +383,7 @@ def ollama_url(host: str) -> str:
 def _key(
     spec: ModelSpec, provider: Provider, environ: Mapping[str, str], base_url: str | None
 ) -> tuple[str, str | None]:
-    """The variable and the key. An address given with the model never gets the provider's usual key."""
+    """Return the variable and the key. A base URL from the model's options never gets the provider's usual key."""
     from mcpagent.models.http_model import usable_key
 
     named = spec.options.get("api_key_env")

@@ -40,11 +40,11 @@ class ScriptedModel:
 
     @property
     def remaining(self) -> int:
-        """Replies not given yet."""
+        """Number of unused replies."""
         return len(self._replies) - len(self.requests)
 
     async def respond(self, request: ModelRequest, emit: Emit) -> ModelResponse:
-        """The next reply. Raises `ScriptExhaustedError` after the last one."""
+        """Return the next reply. Raises `ScriptExhaustedError` after the last one."""
         self.requests.append(request)
         turn = len(self.requests)
         if turn > len(self._replies):
@@ -66,7 +66,7 @@ class ScriptedModel:
         return 0.0
 
     async def aclose(self) -> None:
-        """Sets `closed`."""
+        """Set `closed`."""
         self.closed = True
 
 

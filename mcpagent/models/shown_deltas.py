@@ -36,7 +36,7 @@ class ShownDeltas:
         self._kept = 0
 
     def __call__(self, event: Event) -> None:
-        """Passes the event on."""
+        """Pass the event on."""
         if isinstance(event, Delta):
             self._deltas.append(event)
         elif isinstance(event, AnswerRestarted):  # a model in a chain said so of its own answer

@@ -61,11 +61,11 @@ class ToolPlan:
 
     @property
     def all_tools(self) -> tuple[ToolDefinition, ...]:
-        """Append-only: eager tools, then found ones in order, withdrawn ones too."""
+        """All tools, append-only: eager ones, then found ones in order, including withdrawn ones."""
         return (*self.eager, *self.found.values())
 
     def new_at(self, position: int) -> tuple[ToolDefinition, ...]:
-        """The tools that became callable for the first time in the message at this position."""
+        """Return the tools that became callable for the first time in the message at this position."""
         return tuple(tool for change in self.changes.get(position, ()) for tool in change.new)
 
     def in_order_of_arrival(self) -> tuple[ToolDefinition, ...]:
@@ -77,7 +77,7 @@ class ToolPlan:
         return tuple({**arrived, **self.found}.values())
 
     def callable_names(self) -> list[str]:
-        """The tools that may be called now, in the order they are written."""
+        """Return the tools that may be called now, in the order they are written."""
         return [tool.name for tool in self.all_tools if tool.name not in self.withdrawn]
 
 
@@ -186,7 +186,7 @@ def _eager(offered: Sequence[ToolDefinition], fold: _Fold) -> tuple[ToolDefiniti
 def places_of(
     names: Iterable[str], offered: Sequence[ToolDefinition], parts: Iterable[Part]
 ) -> tuple[tuple[int, ToolDefinition], ...]:
-    """`ToolsChanged.was` for a change of these tools: of those that were offered from the start, by the history."""
+    """Return `ToolsChanged.was` for a change of these tools: the ones offered from the start, by the history."""
     wanted = set(names)
     return tuple((place, tool) for place, tool in enumerate(_eager(offered, _folded(parts))) if tool.name in wanted)
 
@@ -258,12 +258,12 @@ def changes_in_words(plan: ToolPlan, messages: Sequence[Message]) -> dict[int, t
 
 
 def redefinition_notes(change: Change) -> list[str]:
-    """The words for changed definitions, for models that know no other way."""
+    """Return the words for changed definitions, for models that know no other way."""
     return [f"The tool {tool.name} changed; from now on it is: {as_text(tool)}" for tool in change.redefined]
 
 
 def as_text(tool: ToolDefinition) -> str:
-    """A definition as JSON, so that a server's text cannot pass for ours."""
+    """Return a definition as JSON, so that a server's text cannot pass for ours."""
     return json_text({"name": tool.name, "description": tool.description, "parameters": tool.parameters})
 
 
@@ -297,7 +297,7 @@ def annotated(
 
 
 def with_found(message: Message, request: ModelRequest, names_of: Callable[[Part], Sequence[str]]) -> Message:
-    """The message with the tools that the provider's own search found in it, directly after each search's result."""
+    """Return the message with the tools of the provider's own search, directly after each search's result."""
     offered = {tool.name for tool in request.tools}
     deferred = {tool.name: tool for tool in request.deferred_tools if tool.name not in offered}
     parts: list[Part] = []

@@ -63,7 +63,7 @@ def object_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def legal_id(call_id: str, *, longest: int) -> str:
-    """The id itself if every provider takes it, else a hash of it: the same for a call and its result."""
+    """Return the id itself if every provider takes it, else a hash of it: the same for a call and its result."""
     if call_id and len(call_id) <= longest and not _ILLEGAL_IN_NAME.search(call_id):
         return call_id
     return "call_" + sha256(call_id.encode("utf-8", "replace")).hexdigest()[:24]
@@ -82,7 +82,7 @@ def ids_on_the_wire(messages: Iterable[Message], legal: Callable[[str], str]) ->
 
 
 def sendable_name(name: str) -> str:
-    """A called name made fit to be replayed: a model can call anything, a provider refuses what is not a name."""
+    """Return a called name in a form that can be replayed: models call anything, providers refuse invalid names."""
     return _ILLEGAL_IN_NAME.sub("_", name)[:64] or "unnamed"
 
 
@@ -104,7 +104,7 @@ def left_out(image: Image) -> str:
 
 
 def data_url(image: Image) -> str:
-    """`data:<media type>;base64,<data>`, as OpenAI takes images."""
+    """Return `data:<media type>;base64,<data>`, the image format of OpenAI."""
     return f"data:{image.media_type};base64,{image.data}"
 
 
@@ -120,7 +120,7 @@ def shown_parts(result: ToolResult) -> list[Text | Image]:
 
 
 def written_parts(parts: Iterable[Text | Image], text_type: str, as_image: Callable[[Image], Written]) -> list[Written]:
-    """The parts in a provider's form: no empty text, and words in the place of an image that it would not take."""
+    """Return the parts in a provider's form: no empty text, and a text for each image that it would refuse."""
     written: list[Written] = []
     for part in parts:
         if isinstance(part, Text):
@@ -151,7 +151,7 @@ def headed(result: ToolResult, head: str, gap: str) -> list[Text | Image]:
 
 
 def _joined(parts: Iterable[Text | Image]) -> list[Text | Image]:
-    """Neighbouring texts as one, a line each."""
+    """Merge neighbouring texts, one per line."""
     joined: list[Text | Image] = []
     for part in parts:
         last = joined[-1] if joined else None
@@ -163,7 +163,7 @@ def _joined(parts: Iterable[Text | Image]) -> list[Text | Image]:
 
 
 def marked_error(result: ToolResult, text: str) -> str:
-    """The text, saying that it is an error, for providers whose format has no flag for it."""
+    """Return the text, saying that it is an error, for providers whose format has no flag for it."""
     if not result.error:
         return text
     says_so = text.lstrip().lower().startswith(("error", '{"error"'))
@@ -174,7 +174,7 @@ _COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
 def json_text(value: Any) -> str:
-    """Compact JSON with the given key order: the same value is always the same bytes."""
+    """Return compact JSON with the given key order: the same value always gives the same bytes."""
     return _COMPACT.encode(value)
 
 
@@ -240,7 +240,7 @@ def usage_count(usage: object, *path: str) -> int:
 
 
 def openai_usage(usage: object, sent: str, written: str) -> Usage:
-    """The counters by the names that an API has for tokens `sent` and `written`; those sent hold the cached part."""
+    """Return the usage from the API's names for tokens `sent` and `written`; the sent ones include cached ones."""
     return Usage(
         input_tokens=usage_count(usage, sent),
         output_tokens=usage_count(usage, written),
@@ -251,12 +251,12 @@ def openai_usage(usage: object, sent: str, written: str) -> Usage:
 
 
 def stop_of(message: Message, *, cut: bool, refused: bool) -> ResponseStop:
-    """Why an answer ended."""
+    """Return why an answer ended."""
     if cut or refused:
         return "length" if cut else "refusal"
     return "tool_calls" if message.tool_calls else "end"
 
 
 def without(data: Mapping[str, Any], keys: Sequence[str]) -> dict[str, Any]:
-    """A copy of the object that lacks these keys, the others in their order."""
+    """Return a copy of the object that lacks these keys, the others in their order."""
     return {key: value for key, value in data.items() if key not in keys}

@@ -104,7 +104,7 @@ def _sample(settings: ModelSettings, profile: Profile, made: WrittenSettings) ->
 
 
 def _effort(thinking: str | int, profile: Profile) -> Effort:
-    """The effort that comes nearest, of two the higher."""
+    """Return the effort that comes nearest, of two the higher."""
     if isinstance(thinking, int):
         if thinking >= _HIGH_FROM:
             thinking = "high"
@@ -159,7 +159,7 @@ def _as_messages(request: ModelRequest, made: WrittenSettings) -> None:
 
 
 def _take_effort(name: str, thinking: str | int | None, profile: Profile, made: WrittenSettings) -> None:
-    """The effort in a field of this name, `reasoning` or `reasoning_effort`."""
+    """Write the effort into a field of this name, `reasoning` or `reasoning_effort`."""
     if thinking is None or (thinking == "off" and profile.thinking in ("none", "budget")):
         return
     if profile.thinking == "none":

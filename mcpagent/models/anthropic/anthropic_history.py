@@ -89,9 +89,9 @@ class AnthropicHistory:
         self._announced: dict[str, dict[str, Any]] = {}
 
     def tools(self) -> list[dict[str, Any]]:
-        """The definitions, to be written after the history: only what it refers to, or is searched for, is deferred.
+        """Return the definitions, to be written after the history.
 
-        Each stays where it was first written.
+        Only tools that the history refers to, or that are searchable, are deferred.
         """
         search = [dict(_SEARCH_TOOLS[self._strategy])] if self.searched else []
         written = [self._written(tool) for tool in self.plan.in_order_of_arrival() if tool.name in self._defined]
@@ -104,7 +104,7 @@ class AnthropicHistory:
         return {**write_tool(tool), "defer_loading": True} if deferred else write_tool(tool)
 
     def write(self, messages: Sequence[Message]) -> list[dict[str, Any]]:
-        """The turns of the messages, to be asked for once."""
+        """Return the turns of the messages, to be asked for once."""
         in_answer: tuple[Change, ...] = ()
         for position, message in enumerate(messages):
             changes = self.plan.changes.get(position, ())
@@ -128,7 +128,7 @@ class AnthropicHistory:
         return [self._without_lost(block) for block in blocks if block is not None]
 
     def _without_lost(self, block: dict[str, Any]) -> dict[str, Any]:
-        """A search's result without tools that no longer exist: Anthropic refuses a request that refers to one."""
+        """Return a search's result without removed tools: Anthropic refuses a request that refers to one."""
         if block.get("type") != _SEARCH_RESULT or not self._defined:
             return block
         content = block.get("content")
@@ -234,7 +234,7 @@ def _is_search(part: Part) -> bool:
 
 
 def found_names(part: Part) -> list[str]:
-    """The tools that a result of Anthropic's own search refers to."""
+    """Return the tools that a result of Anthropic's own search refers to."""
     if not isinstance(part, ProviderBlock) or part.data.get("type") != _SEARCH_RESULT:
         return []
     return _referred(part.data.get("content"))

@@ -71,7 +71,10 @@ _STOPS: dict[str, ResponseStop] = {
 
 
 def request_body(request: ModelRequest, model_name: str, can: Capabilities = SAFE) -> dict[str, Any]:
-    """The body for one request without its settings. `tool_choice` "none" keeps the tools, and so the cached prefix."""
+    """Return the body of one request without its settings.
+
+    `tool_choice` "none" keeps the tools, and so the cached prefix.
+    """
     cached = {"type": "ephemeral", "ttl": "1h"} if request.settings.cache_ttl == "1h" else {"type": "ephemeral"}
     history = AnthropicHistory(request, can)
     messages = history.write(request.messages)
@@ -105,8 +108,10 @@ def _reach_back(messages: Sequence[dict[str, Any]], cached: Mapping[str, str]) -
 
 
 def betas_of(body: Mapping[str, Any]) -> tuple[str, ...]:
-    """The beta headers a body needs: tools changed by system messages, and servers that Anthropic calls, are not
-    generally available yet."""
+    """Return the beta headers that a body needs.
+
+    Tools changed by system messages, and servers that Anthropic calls, are not generally available yet.
+    """
     blocks = [block for turn in body["messages"] if turn["role"] == "system" for block in turn["content"]]
     betas: list[str] = []
     if blocks:
@@ -118,8 +123,10 @@ def betas_of(body: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def read_message(answer: Mapping[str, Any], *, history: Sequence[Message] = ()) -> ModelResponse:
-    """A whole Messages answer. Raises `ReportedError` if it is an error. `history` is what came before: ids of calls
-    stay distinct."""
+    """Read a whole Messages answer. Raises `ReportedError` if it is an error.
+
+    `history` are the preceding messages: IDs of calls stay distinct.
+    """
     if answer.get("type") == "error" or (answer.get("error") and "content" not in answer):
         raise ReportedError(answer.get("error"))
     reason = str(answer.get("stop_reason") or "")
@@ -195,7 +202,7 @@ class MessageStream:
         self.done = False
 
     def add(self, event: Mapping[str, Any]) -> Delta | CallDelta | None:
-        """Takes one event; gives what to show of it."""
+        """Process one event; return the delta to show."""
         match event.get("type"):
             case "message_start":
                 self._message = dict(event["message"])
@@ -291,11 +298,11 @@ class AnthropicModel(HttpModel):
         self.betas = tuple(betas)
 
     def known_capabilities(self) -> Capabilities:
-        """The capabilities by family and version, at any address."""
+        """Return the capabilities by family and version, at any address."""
         return anthropic_capabilities(self.model_name)
 
     def write(self, request: ModelRequest) -> dict[str, Any]:
-        """The JSON of a Messages request."""
+        """Return the JSON of a Messages request."""
         return request_body(request, self.model_name, self.capabilities)
 
     def most_output(self, failure: Failure) -> int | None:
@@ -317,7 +324,7 @@ class AnthropicModel(HttpModel):
         return limit_problem([write_tool(tool) for tool in deferred])
 
     def sdk(self) -> ProviderSdk:
-        """Anthropic's."""
+        """Return Anthropic's SDK."""
         import anthropic
 
         stream, header = anthropic.AsyncStream[object], ("X-Api-Key", "{}", anthropic.Omit())
@@ -345,7 +352,7 @@ class AnthropicModel(HttpModel):
         return {**body, "container": found.id} if found is not None else body
 
     def _container_of(self, request: ModelRequest) -> Container | None:
-        """The last one of the conversation at this address, unless it was refused or is past its end for sure."""
+        """Return the conversation's last container at this address, unless it was refused or has surely expired."""
         found = last_container(request.messages, self.origin)
         if found is None or found.id in self._gone or self._seconds_past(found) >= CONTAINER_SECONDS:
             return None

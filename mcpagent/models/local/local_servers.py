@@ -45,7 +45,7 @@ def is_here(base_url: str) -> bool:
 
 
 def listed_models(base_url: str) -> tuple[ListedModel, ...] | None:
-    """The models of a server on this computer; None if nothing there answers as such a server does."""
+    """Return the models of a server on this computer; None if nothing there answers as such a server does."""
     if not is_here(base_url):
         return None
     try:
@@ -69,7 +69,7 @@ def parameters_at_ollama(base_url: str, name: str) -> int | None:
 
 
 def _got(base_url: str, path: str) -> Any:
-    """The JSON of a path at a server; raises one of `_NO_ANSWER`."""
+    """Return the JSON of a path at a server; raises one of `_NO_ANSWER`."""
     parts = urlsplit(base_url)
     kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
     connection = kind(parts.hostname or "", parts.port, timeout=ANSWER_SECONDS)

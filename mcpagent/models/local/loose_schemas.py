@@ -32,7 +32,7 @@ def beyond_grammars(keyword: str, value: Any) -> bool:  # noqa: ARG001
 
 
 def beyond_llamacpp(keyword: str, value: Any) -> bool:
-    """A `pattern` that is not from `^` to `$`, or has classes or groups of the kind that llama.cpp does not know."""
+    """Return whether llama.cpp does not support a `pattern`: not from `^` to `$`, or with unknown classes or groups."""
     is_pattern = keyword == "pattern" and isinstance(value, str)
     return is_pattern and (not _TAKEN_PATTERN.fullmatch(value) or "(?" in value)
 

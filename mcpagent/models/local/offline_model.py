@@ -25,7 +25,7 @@ class OfflineModel:
         self._now = now
 
     async def respond(self, request: ModelRequest, emit: Emit) -> ModelResponse:
-        """The next answer or calls, by rules alone; raises nothing."""
+        """Return the next answer or calls, by rules alone; raises nothing."""
         # A chat is at its prompt before the rules are loaded.
         from mcpagent.offline.turn import answer
 

@@ -115,7 +115,7 @@ def _form(properties: dict[str, Any]) -> dict[str, Any]:
 
 
 def _arguments(tool: ToolDefinition) -> dict[str, Any]:
-    """The tool's schema, unless it refers to its own root, which is another one in here."""
+    """Return the tool's schema, unless it refers to its own root, which is another one in here."""
     schema = object_schema(tool.parameters)
     return {"type": "object"} if '"$ref"' in json_text(schema) else schema
 

@@ -61,7 +61,7 @@ class TraitCache:
         return traits if is_current and are_flags and are_sizes else None
 
     def save(self, base_url: str, model: str, traits: ServerTraits) -> None:
-        """A folder that cannot be written costs the next process one more request, never an answer."""
+        """Save the traits; a folder that is not writable only costs the next process one more request."""
         data = {"format": _FORMAT, "found": self._now(), "traits": asdict(traits)}
         with contextlib.suppress(OSError):
             write_whole(self._path(base_url, model), json.dumps(data), is_cache=True)

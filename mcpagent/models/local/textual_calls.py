@@ -37,7 +37,7 @@ _LONGEST_MARK = max(map(len, _MARKS))
 
 
 def read_textual_calls(response: ModelResponse, request: ModelRequest, *, of_any_tool: bool = True) -> ModelResponse:
-    """The response with calls in the place of the text that held them, if the text is exactly that.
+    """Return the response with calls in the place of the text that held them, if the text is exactly that.
 
     `of_any_tool`: calls of tools that are not offered count too. Where calls come as such, a text that looks like one
     is more likely the JSON that was asked for.
@@ -125,7 +125,7 @@ def textual_way(request: ModelRequest, emit: Emit) -> AskedWay:
 
 
 def calls_in(text: str, tools: Schemas) -> tuple[str, list[Call]]:
-    """The words before the calls, and the calls: name and arguments. No calls if anything is not exact."""
+    """Return the words before the calls, and the calls: name and arguments. No calls if anything is not exact."""
     text = without_end_tokens(text)
     if len(text) > _LONGEST_ANSWER:
         return text, []
@@ -144,7 +144,7 @@ def _words(before: str) -> str:
 
 
 def _whole(text: str, tools: Schemas) -> list[Call] | None:
-    """An answer that is nothing but one JSON call, or a list of calls in JSON or Python; a fence may be around it."""
+    """Read an answer that is only one JSON call, or a list of calls in JSON or Python, possibly fenced."""
     if text.startswith(_FENCE) and text.endswith(_FENCE) and len(text) > 2 * len(_FENCE):
         text = text.removeprefix(_FENCE).removesuffix(_FENCE).removeprefix("json").strip()
     if not text.startswith(("{", "[")):
@@ -154,13 +154,13 @@ def _whole(text: str, tools: Schemas) -> list[Call] | None:
 
 
 def _listed(text: str, tools: Schemas) -> list[Call] | None:
-    """A list of calls in Python, which without marks must be of offered tools."""
+    """Return a list of calls in Python, which without marks must be of offered tools."""
     known = {name: tools[name] for name in tools}
     return pythonic(text, known) if text.startswith("[") else None
 
 
 def _in_lines(text: str, tools: Schemas) -> list[Call] | None:
-    """Calls in JSON, one a line."""
+    """Read calls in JSON, one per line."""
     lines = [line for line in text.splitlines() if line.strip()]
     return calls_of([strict_json(line) for line in lines], tools)
 
@@ -217,5 +217,5 @@ class HeldText:
             self._emit(TextDelta(shown))
 
     def show(self) -> None:
-        """Shows what is still kept."""
+        """Show the text that is still held back."""
         self._show(len(self._held))

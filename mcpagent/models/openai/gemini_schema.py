@@ -36,7 +36,7 @@ _MOST_NODES = 2_000
 
 
 def gemini_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """A tool's parameters as Gemini takes them. Never fails; the same schema always gives the same."""
+    """Return a tool's parameters as Gemini takes them. Never fails; the same schema always gives the same."""
     return _Writer(schema).write(object_schema(schema), 0)
 
 
@@ -118,7 +118,7 @@ def _enumerated(schema: Mapping[str, Any]) -> list[Any]:
 
 
 def _choices(kind: str, schema: Mapping[str, Any], description: object) -> dict[str, Any]:
-    """An `enum` may only hold texts; other values are named in the description."""
+    """Return an `enum` of texts, the only allowed values; the description names the others."""
     values = [value for value in _enumerated(schema) if value is not None]
     if not values:
         return {}
@@ -129,7 +129,7 @@ def _choices(kind: str, schema: Mapping[str, Any], description: object) -> dict[
 
 
 def _bounds(kind: str, schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Exclusive bounds as inclusive ones: the next whole number, or, among all numbers, the bound itself."""
+    """Return exclusive bounds as inclusive ones: the next whole number, or, for other numbers, the bound itself."""
     step = 1 if kind == "integer" else 0
     found: dict[str, tuple[Any, int]] = {
         "minimum": (schema.get("exclusiveMinimum"), step),

@@ -69,11 +69,11 @@ class OpenAIChatModel(OpenAIModel):
         self.max_tokens_field = max_tokens_field or ("max_completion_tokens" if self.speaks_as_openai else "max_tokens")
 
     def known_capabilities(self) -> Capabilities:
-        """Found tools keep the cached beginning where that costs a fraction, and else are tools like others."""
+        """Return the capabilities: found tools keep the cached prefix on servers with cheap caching."""
         return chat_capabilities(self.origin)
 
     def write(self, request: ModelRequest) -> dict[str, Any]:
-        """The JSON of a Chat Completions request, in the server's dialect."""
+        """Return the JSON of a Chat Completions request, in the server's dialect."""
         return request_body(
             request,
             self.model_name,
@@ -99,7 +99,7 @@ class OpenAIChatModel(OpenAIModel):
 
     @property
     def wants_subset(self) -> bool:
-        """Servers of one's own take whole schemas, or loose ones."""
+        """True if an answer's schema must be reduced to the strict subset; self-hosted servers accept any schema."""
         return server_of(self.origin).structured != "alone"
 
     def learns(self, failure: Failure, way: AskedWay) -> bool:

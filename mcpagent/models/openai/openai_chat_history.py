@@ -81,7 +81,7 @@ def _signed(turn: dict[str, Any]) -> dict[str, Any]:
 
 
 def alternating(turns: list[Written]) -> list[Written]:
-    """A user's turn first and between two answers, and two of a user's as one.
+    """Insert a user's turn first and between two answers, and merge two of a user's.
 
     Gemini wants it before calls, and the chat templates of Mistral's, Gemma's and other models refuse all else.
     """
@@ -97,7 +97,7 @@ def alternating(turns: list[Written]) -> list[Written]:
 
 
 def _joined(*contents: str | list[Written]) -> str | list[Written]:
-    """Words alone stay one text, the form that every server knows."""
+    """Return texts without images as one text, the form that every server supports."""
     if all(isinstance(content, str) for content in contents):
         return "\n\n".join(map(str, contents))
     as_lists = ([{"type": "text", "text": one}] if isinstance(one, str) else one for one in contents)
@@ -105,7 +105,7 @@ def _joined(*contents: str | list[Written]) -> str | list[Written]:
 
 
 def _answered(turns: list[Written]) -> list[Written]:
-    """An answer between results and the next words of a user's: Mistral refuses the role "user" after the role "tool".
+    """Insert an answer between results and a user's turn: Mistral refuses the role "user" after the role "tool".
 
     Such words follow images, and results that the model was not asked about any more.
     """
@@ -128,7 +128,7 @@ _DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 
 def nine_characters(call_id: str) -> str:
-    """The id as Mistral's API and the chat templates of its models demand one: nine letters and digits."""
+    """Return the id as Mistral's API and the chat templates of its models demand one: nine letters and digits."""
     if _NINE.fullmatch(call_id):
         return call_id
     number = int.from_bytes(sha256(call_id.encode("utf-8", "replace")).digest())
@@ -158,7 +158,10 @@ def request_body(
     *,
     dialect: Dialect = OPENAI,
 ) -> dict[str, Any]:
-    """The body for one request without its settings. `tool_choice` "none" keeps the tools, and so the cached prefix."""
+    """Return the body of one request without its settings.
+
+    `tool_choice` "none" keeps the tools, and so the cached prefix.
+    """
     plan = plan_tools(request)
     proxied = is_proxied(plan, can)
     tools = (*plan.eager, CALL_TOOL) if proxied else plan.all_tools
@@ -174,7 +177,7 @@ def request_body(
 
 
 def write_tool(tool: ToolDefinition, dialect: Dialect = OPENAI) -> dict[str, Any]:
-    """A definition, its schema in the server's dialect."""
+    """Return a definition, its schema in the server's dialect."""
     parameters = dialect.parameters(tool.parameters)
     function = {"name": tool.name, "description": tool.description, "parameters": parameters}
     return {"type": "function", "function": function}
@@ -183,7 +186,7 @@ def write_tool(tool: ToolDefinition, dialect: Dialect = OPENAI) -> dict[str, Any
 def write_messages(
     messages: Sequence[Message], plan: ToolPlan, *, proxied: bool, dialect: Dialect = OPENAI
 ) -> list[dict[str, Any]]:
-    """The history. Images of tool results follow in a user message: the format has no place for them in a result.
+    """Return the messages. Images of tool results follow in a user message: results cannot contain them.
 
     With `proxied`, found tools are described in the result that found them and called through `call_tool`.
     """
@@ -248,7 +251,7 @@ def _assistant_message(message: Message, proxied: frozenset[str], ids: Mapping[s
 
 
 def _said(texts: Sequence[Text], ours: bool) -> tuple[Any, dict[str, Any]]:
-    """The content, a string or the pieces that the server sent; and what of it has a place of its own in a message."""
+    """Return the content, a string or the server's pieces, and the parts with a separate field in a message."""
     text = refused = ""
     sounds: list[Any] = []
     pieces: list[Any] = []

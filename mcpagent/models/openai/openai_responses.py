@@ -26,8 +26,10 @@ from mcpagent.python.argument_checks import checked
 
 
 def read_response(answer: Mapping[str, Any], *, history: Sequence[Message] = ()) -> ModelResponse:
-    """A whole Responses answer. Raises `ReportedError` if it failed. `history` is what came before: ids of calls
-    stay distinct."""
+    """Read a whole Responses answer. Raises `ReportedError` if it failed.
+
+    `history` are the preceding messages: IDs of calls stay distinct.
+    """
     _check(answer)
     reason = (answer.get("incomplete_details") or {}).get("reason")
     cut = answer.get("status") == "incomplete" and reason != "content_filter"
@@ -58,7 +60,7 @@ def _check(answer: Mapping[str, Any]) -> None:
 
 
 def read_item(item: Mapping[str, Any], *, cut_off: bool = False) -> list[Part]:
-    """The parts of an item of an answer. `cut_off`: the answer ended in it, so that a call is not whole."""
+    """Return the parts of an item of an answer. `cut_off`: the answer ended in it, so that a call is not whole."""
     match item:
         case {"type": "message", "content": [_, *_] as contents}:
             around = without(item, ("content",))
@@ -111,7 +113,7 @@ class ResponseStream:
         return self._answer is not None
 
     def add(self, event: Mapping[str, Any]) -> Delta | CallDelta | None:
-        """Takes one event; gives what to show of it."""
+        """Process one event; return the delta to show."""
         match event.get("type"):
             case "response.output_text.delta" | "response.refusal.delta":
                 return TextDelta(event["delta"])
@@ -164,11 +166,11 @@ class OpenAIResponsesModel(OpenAIModel):
         super().__init__(provider, model_name, "OPENAI_API_KEY", **connection)
 
     def known_capabilities(self) -> Capabilities:
-        """The capabilities: by family and version at OpenAI itself, elsewhere by the server's caching."""
+        """Return the capabilities: by family and version at OpenAI itself, elsewhere by the server's caching."""
         return openai_capabilities(self.model_name) if self.at_openai else chat_capabilities(self.origin)
 
     def write(self, request: ModelRequest) -> dict[str, Any]:
-        """The JSON of a Responses request."""
+        """Return the JSON of a Responses request."""
         return request_body(request, self.model_name, self.capabilities)
 
     def _read(self, answer: Mapping[str, Any], request: ModelRequest) -> ModelResponse:

@@ -58,7 +58,10 @@ _LONGEST_ID = 64
 
 
 def request_body(request: ModelRequest, model_name: str, can: Capabilities = SAFE) -> dict[str, Any]:
-    """The body for one request without its settings. `tool_choice` "none" keeps the tools, and so the cached prefix."""
+    """Return the body of one request without its settings.
+
+    `tool_choice` "none" keeps the tools, and so the cached prefix.
+    """
     plan = plan_tools(request)
     inline = can.discovery == "additional_tools"
     search = HostedSearch(request, plan, can)
@@ -91,7 +94,10 @@ def _allowed(names: Sequence[str]) -> dict[str, Any] | str:
 
 
 def write_tool(tool: ToolDefinition) -> dict[str, Any]:
-    """`strict` is off: it would need schemas rewritten to OpenAI's subset, and servers' schemas go out unchanged."""
+    """Return a tool definition with `strict` off.
+
+    Strict mode would need schemas in OpenAI's subset, and servers' schemas are sent unchanged.
+    """
     parameters = object_schema(tool.parameters)
     return {
         "type": "function",
@@ -131,7 +137,10 @@ class HostedSearch:
             self.recalled[place] = [self._in_namespace(tool) for tool in found if tool.name in self.namespaces]
 
     def _written(self, tools: Sequence[ToolDefinition]) -> list[dict[str, Any]]:
-        """The model sees of a namespace only its name and description, so the description lists what is in it."""
+        """Return namespaces whose description lists their tools.
+
+        The model sees only the name and description of a namespace.
+        """
         written: list[dict[str, Any]] = []
         by_server: dict[str, list[ToolDefinition]] = {}
         for tool in sorted(tools, key=lambda tool: tool.name):
@@ -173,7 +182,7 @@ def _described(server: str, members: Sequence[ToolDefinition]) -> str:
 
 
 def found_names(part: Part) -> list[str]:
-    """The tools that a result of OpenAI's own search loads, those inside namespaces too."""
+    """Return the tools that a result of OpenAI's own search loads, those inside namespaces too."""
     if not isinstance(part, ProviderBlock) or part.data.get("type") != "tool_search_output":
         return []
     inside = [function for tool in _tools_in(part.data) for function in (_tools_in(tool) or (tool,))]
@@ -186,7 +195,7 @@ def _tools_in(item: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def without_lost(item: dict[str, Any], known: Collection[str]) -> dict[str, Any]:
-    """A search's result without tools that no longer exist: it holds definitions, which the model could call."""
+    """Return a search's result without tools that no longer exist: it holds definitions, which the model could call."""
     if item.get("type") != "tool_search_output" or not isinstance(item.get("tools"), list):
         return item
     kept: list[dict[str, Any]] = []
@@ -240,7 +249,7 @@ def write_input(
 
 
 def _recalled(position: int, found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Deferred tools that were found in another way than by OpenAI's search, as a search of ours that found them."""
+    """Return deferred tools that OpenAI's search did not find as the results of a client-side search."""
     if not found:
         return []
     names = [function["name"] for space in found for function in space["tools"]]
@@ -306,7 +315,7 @@ def _with_text(part: Text) -> dict[str, Any]:
 
 
 def _add_content(items: list[dict[str, Any]], place: Mapping[str, Any], content: Any) -> None:
-    """A piece of a message item goes back into its item; `joined` ones into that of the piece before them."""
+    """Put a piece of a message item back into its item, and a `joined` one into that of the previous piece."""
     item = place["item"]
     if place.get("joined") and items and without(items[-1], ("content",)) == item:
         items[-1]["content"].append(content)

@@ -52,7 +52,7 @@ def through_call_tool(call: ToolCall, sent: object = None) -> tuple[str, dict[st
 
 
 def unproxied(response: ModelResponse) -> ModelResponse:
-    """The answer with calls through `call_tool` as calls of the tools meant; how they were sent stays with them."""
+    """Return the answer with calls through `call_tool` as calls of the tools; they keep their sent form."""
     parts = tuple(_unwrapped(part) if isinstance(part, ToolCall) else part for part in response.message.parts)
     return replace(response, message=replace(response.message, parts=parts))
 

@@ -47,7 +47,7 @@ def told_form(model: Model, request: ModelRequest) -> ModelRequest:
 
 
 def told_in_words(request: ModelRequest) -> ModelRequest:
-    """The request with the form of its answer in the system prompt."""
+    """Return the request with the form of its answer in the system prompt."""
     if request.output is None:
         return request
     words = _WORDS + json_text(request.output.schema)
@@ -97,7 +97,7 @@ def with_fields(body: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str,
 
 
 def with_submit_tool(request: ModelRequest, output: OutputFormat) -> ModelRequest:
-    """The request with the tool behind those that there are: within a run it stays where it is."""
+    """Return the request with the tool behind those that there are: within a run it stays where it is."""
     description = f"{_SUBMIT} {output.description}".strip()
     tool = ToolDefinition(SUBMIT_TOOL, description, output.schema, original_name=SUBMIT_TOOL)
     return replace(request, tools=(*request.tools, tool), output=replace(output, way="tool"))
@@ -109,12 +109,12 @@ def is_submitted(request: ModelRequest) -> bool:
 
 
 def callable_in(request: ModelRequest) -> ModelRequest:
-    """The request as one whose answer may make calls, if submitting it is one."""
+    """Return the request as one whose answer may make calls, if submitting it is one."""
     return replace(request, tool_choice="auto") if is_submitted(request) else request
 
 
 def demanded(body: Mapping[str, Any], request: ModelRequest, protocol: WireProtocol) -> dict[str, Any]:
-    """The body with a call demanded, since words are no answer: of the submitting tool, if nothing else may be called.
+    """Return the body with a required call, since text is no answer: of the submit tool, if it is the only one.
 
     What the caller demands of the first answer goes first, and Claude takes no demand while it thinks.
     """
@@ -209,7 +209,7 @@ def refuses_schema(failure: Failure) -> bool:
 
 
 def schema_text(request: ModelRequest) -> str:
-    """The schema of the answer as one text."""
+    """Return the schema of the answer as one text."""
     return json_text(request.output.schema) if request.output is not None else ""
 
 

@@ -150,7 +150,7 @@ class _SubsetWriter:
         return found
 
     def _typed(self, left: dict[str, Any], depth: int) -> dict[str, Any]:
-        """Takes what can be said out of `left`."""
+        """Return the expressible rules, removed from `left`."""
         left.pop("discriminator", None)
         branches = left.pop("anyOf", None) or left.pop("oneOf", None)
         if branches:

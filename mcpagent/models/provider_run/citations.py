@@ -12,7 +12,7 @@ MAX_CITED = 1_000
 
 
 def citations_of(listed: object) -> tuple[Citation, ...]:
-    """Anthropic's `citations`, and `annotations` of OpenAI's and of those who write as it does, in order."""
+    """Read Anthropic's `citations`, and `annotations` in OpenAI's format, in order."""
     return tuple(_read(listed))
 
 

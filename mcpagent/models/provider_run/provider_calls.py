@@ -42,7 +42,7 @@ class Ran:
 
 
 def asked_in(block: Mapping[str, Any]) -> ProviderCall | None:
-    """The call that a block of an answer asks the provider for, None if it asks for none."""
+    """Return the call that a block of an answer asks the provider for, None if it asks for none."""
     call_id, name = str(block.get("id") or ""), _text(block.get("name"))
     match block.get("type"):
         case "server_tool_use" if not name.startswith("tool_search_tool"):
@@ -73,7 +73,7 @@ def _action(action: object) -> dict[str, Any]:
 
 
 def ended_in(block: Mapping[str, Any], calls: Mapping[str, ProviderCall]) -> Ran | None:
-    """The call that has its result in this block; `calls` are those asked for so far, by id."""
+    """Return the call that has its result in this block; `calls` are those asked for so far, by id."""
     kind, content = _text(block.get("type")), block.get("content")
     if (call := calls.get(str(block.get("tool_use_id")))) is not None and kind.endswith("_tool_result"):
         if kind == "mcp_tool_result":
@@ -147,8 +147,10 @@ def _of_gpt(call: ProviderCall, item: Mapping[str, Any]) -> Ran:
 
 
 def ran_at(parts: Iterable[Part], waiting: Mapping[str, ProviderCall] = NONE_WAITING) -> dict[int, Ran]:
-    """The provider's calls in an answer by the place where each was asked for, with their results as far as it has
-    them; one that was `waiting` since the answer before (see `calls_to_come`) by the place of its result."""
+    """Return the provider's calls in an answer with their results, by the position where each was requested.
+
+    A call that was `waiting` since the previous answer (see `calls_to_come`) is at the position of its result.
+    """
     calls, places = dict(waiting), dict[str, int]()
     found: dict[int, Ran] = {}
     for place, part in enumerate(parts):
@@ -162,7 +164,7 @@ def ran_at(parts: Iterable[Part], waiting: Mapping[str, ProviderCall] = NONE_WAI
 
 
 def ran_in(parts: Iterable[Part], waiting: Mapping[str, ProviderCall] = NONE_WAITING) -> list[Ran]:
-    """The same in order."""
+    """Return the provider's calls in an answer, in order."""
     return [ran for _, ran in sorted(ran_at(parts, waiting).items(), key=lambda one: one[0])]
 
 
@@ -199,7 +201,7 @@ def ran_unpriced(message: Message) -> bool:
 
 
 def containers_of(message: Message) -> frozenset[str]:
-    """The containers that OpenAI's items of this answer go on in."""
+    """Return the containers that OpenAI's items of this answer go on in."""
     blocks = (part.data for part in message.parts if isinstance(part, ProviderBlock))
     return frozenset(
         _text(block.get("container_id")) for block in blocks if block.get("type") == "code_interpreter_call"

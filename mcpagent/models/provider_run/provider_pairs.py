@@ -61,7 +61,7 @@ def _unpaired(message: Message, known: frozenset[str]) -> tuple[dict[str, Provid
 
 
 def _results_of_others(message: Message) -> frozenset[str]:
-    """Ids of results of calls that the answer itself did not ask for before."""
+    """Return the IDs of results whose calls are not in the answer before them."""
     seen, found = set[str](), set[str]()
     for block in (part for part in message.parts if isinstance(part, ProviderBlock)):
         if asked := _asks(block):

@@ -181,7 +181,7 @@ def written_tools(
     refused: Mapping[str, str] | None = None,
     tokens: Mapping[ProviderTool, str] | None = None,
 ) -> WrittenTools:
-    """The tools as this model takes them.
+    """Return the tools as this model takes them.
 
     `offered` are names of tools of ours in the same request, `refused` those that the provider refused, with the
     reason, and `tokens` those of MCP servers.
@@ -204,7 +204,7 @@ def written_tools(
 
 
 def _called(tool: ProviderTool) -> frozenset[str]:
-    """The names that it has on the wire."""
+    """Return the names that it has on the wire."""
     if isinstance(tool, ProviderMcp):
         return frozenset()
     return CODE_NAMES if isinstance(tool, CodeExecution) else frozenset({tool.name})

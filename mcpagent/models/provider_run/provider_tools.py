@@ -179,7 +179,7 @@ def _check_number(tool: object, name: str) -> None:
 
 
 def _check_texts(tool: object, name: str) -> None:
-    """A list becomes a tuple: the values are compared and hashed."""
+    """Check a list of texts and make it a tuple, because the values are compared and hashed."""
     value = getattr(tool, name)
     place = f"{type(tool).__name__}.{name}"
     expect(place, value, (list, tuple), "a list of texts", holds=lambda all_: all(isinstance(one, str) for one in all_))
@@ -227,8 +227,10 @@ def names_taken(tools: Iterable[ProviderTool]) -> frozenset[str]:
 
 
 def provider_tool_of(kind: object, options: object, where: str) -> ProviderTool:
-    """The tool of this kind with these options, as JSON or YAML has them. Raises `ConfigError`; `where` begins its
-    line."""
+    """Return the tool of this kind with these options from JSON or YAML.
+
+    Raises `ConfigError`; `where` begins its line.
+    """
     if not isinstance(kind, str) or kind not in KINDS:
         shown = safe_line(str(kind), 60)
         raise ConfigError(f'{where}: no tool of a provider is called "{shown}"; write one of {", ".join(KINDS)}')
@@ -263,7 +265,7 @@ def _location(options: Mapping[Any, Any], where: str) -> Location:
 
 
 def provider_tools_of(listed: object, where: str) -> tuple[ProviderTool, ...]:
-    """The tools of a list of names, and of mappings from one name to options. Raises `ConfigError`."""
+    """Return the tools of a list of names, and of mappings from one name to options. Raises `ConfigError`."""
     if not isinstance(listed, list | tuple):
         raise ConfigError(f"{where}: must be a list, got {type(listed).__name__}; write [web_search]")
     tools: list[ProviderTool] = []
