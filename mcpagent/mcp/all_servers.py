@@ -88,7 +88,7 @@ class McpServers:
         return [link.life for link in self._links.values()]
 
     def all_tools(self) -> list[Tool]:
-        """The tools that the servers listed, in the order of the servers' names."""
+        """Return the tools that the servers listed, in the order of the servers' names."""
         return [tool for link in self.toolsets for tool in link.bound_tools()]
 
     @property
@@ -109,7 +109,7 @@ class McpServers:
 
     @property
     def unavailable(self) -> dict[str, str]:
-        """Why the tools of each server that cannot be used now cannot, in one line."""
+        """The reason why each unusable server's tools are unavailable, in one line."""
         if not self._links and not self._unusable:
             return {}
         waited = self.connecting
@@ -239,7 +239,7 @@ class McpServers:
             await asyncio.gather(start, return_exceptions=True)
 
     async def close(self) -> None:
-        """Ends every connection and process, also of servers that are still connecting."""
+        """End every connection and process, also of servers that are still connecting."""
         try:
             await asyncio.gather(*(self._stop_starting(name) for name in self._starts))
         finally:  # also if whoever waits for it is cancelled
@@ -295,7 +295,7 @@ class McpServers:
         return () if of is None else await offers.complete(link, of, argument, value, known)
 
     async def set_roots(self, server: str, folders: Sequence[str | Path]) -> None:
-        """The folders that a server may know, instead of those before; it is notified that they changed.
+        """Replace the folders that a server may know; the server is notified of the change.
 
         Raises `InputError` or `ServerError`.
         """
@@ -306,11 +306,11 @@ class McpServers:
         await self._known(server, "resources").subscription(uri, wanted=True)
 
     async def unsubscribe(self, server: str, uri: str) -> None:
-        """Takes a subscription back. Raises `InputError` or `ServerError`."""
+        """Cancel a subscription. Raises `InputError` or `ServerError`."""
         await self._known(server, "resources").subscription(uri, wanted=False)
 
     def log(self, server: str) -> tuple[ServerLogged, ...]:
-        """The last messages that a server sent about its own work. Raises `InputError`."""
+        """Return the last messages that a server sent about its own work. Raises `InputError`."""
         return self._configured(server).log
 
     async def restart(self, server: str) -> None:
@@ -323,7 +323,7 @@ class McpServers:
             self._on_late(link)
 
     async def turn_off(self, server: str) -> None:
-        """Ends the server and withdraws its tools until it is restarted. Raises `InputError`."""
+        """Stop the server and withdraw its tools until it is restarted. Raises `InputError`."""
         link = self._configured(server)
         before = [tool.definition for tool in link.bound_tools()] if link.is_known else []
         await self._stop_starting(server)

@@ -51,7 +51,7 @@ class Attempt:
         return self._loop.time() >= self._end
 
     async def heard(self, progress: float, total: float | None, message: str | None) -> None:
-        """The server has reported progress, as the SDK's `ProgressFnT`: it is not silent."""
+        """Process a progress report of the server, as the SDK's `ProgressFnT`: it is not silent."""
         self.restart_silence()
         if self._on_progress is not None:
             self._on_progress(progress, total, message or "")
@@ -74,7 +74,7 @@ class Attempt:
         return self._end if self._is_paused else min(self._end, self._loop.time() + self._idle)
 
     def restart_silence(self) -> None:
-        """Something of its answer has come."""
+        """Restart the silence limit: a piece of the answer has arrived."""
         self.silent_from = self._loop.time()
         if not self.timeout.expired():
             self.timeout.reschedule(self._due())
@@ -122,9 +122,10 @@ class Attempts:
             self._pause(self._asking > 0)
 
     def heard(self, *, is_answer: bool, request_id: RequestId | None = None) -> None:
-        """Bytes have come; those of an answer mean that one is not silent which waits for it, or all if no id is known.
+        """Note received bytes.
 
-        What else comes is no sign of an answer, but no silence either.
+        Those of an answer restart the silence limit of its request, or of all requests if no ID is known. Other bytes
+        are no sign of an answer, but no silence either.
         """
         self._heard_at = asyncio.get_running_loop().time()
         for attempt in self._open if is_answer else ():
@@ -140,7 +141,7 @@ class Attempts:
             attempt.pause(is_paused)
 
     def sent(self, request_id: RequestId) -> None:
-        """A message with this id is on its way, by the task that calls this."""
+        """Note that the calling task sends a message with this ID."""
         if (attempt := self._mine()) is not None:
             attempt.sent_id = request_id
 

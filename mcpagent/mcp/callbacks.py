@@ -121,7 +121,7 @@ def _with_defaults(content: dict[str, Any], schema: dict[str, Any]) -> dict[str,
 async def with_input(
     session: ClientSession, request: types.Request[Any, Any], result: dict[str, Any], allowed: Collection[str]
 ) -> types.Request[Any, Any]:
-    """The request to send next, after one whose `result` asks for input. Raises as `answers_to` does."""
+    """Return the request to send next, after one whose `result` asks for input. Raises as `answers_to` does."""
     wanted = types.InputRequiredResult.model_validate(result, by_name=False)
     responses = await answers_to(session, wanted, allowed)
     if not responses:

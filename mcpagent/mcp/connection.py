@@ -112,7 +112,7 @@ class McpConnection:
     # --- life ---
 
     async def open(self) -> None:
-        """Connects. Raises `ServerError` at the latest after `connect_timeout_seconds`."""
+        """Connect. Raises `ServerError` at the latest after `connect_timeout_seconds`."""
         ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._owner = asyncio.create_task(self._own(ready), name=f"mcp-{self.config.name}")
         try:
@@ -133,7 +133,7 @@ class McpConnection:
         )
 
     async def close(self) -> None:
-        """Ends the session and the process. Never raises, and returns within `shutdown_seconds` and a little."""
+        """End the session and the process. Never raises, and returns within `shutdown_seconds` and a little."""
         self._is_closing = True
         if self._owner is None:
             return
@@ -182,7 +182,7 @@ class McpConnection:
         return self.session.protocol_version in MODERN_PROTOCOL_VERSIONS
 
     async def _own(self, ready: asyncio.Future[None]) -> None:
-        """The owner: tries each way to reach the server, then keeps the session until it is to stop or ends."""
+        """Own the connection: try each way to reach the server, then hold the session until it is to stop or ends."""
         failure: ServerError | None = None
         try:
             for way in ways_to(self.config, self.era):
@@ -251,7 +251,7 @@ class McpConnection:
                 self.warn(f"does not take the log level: {safe_line(str(error))}")
 
     def _start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """Something in the background, which ends with the connection."""
+        """Start work in the background that ends with the connection."""
         job = asyncio.create_task(work, name=f"mcp-job-{self.config.name}")
         self._jobs.add(job)
         job.add_done_callback(self._jobs.discard)
@@ -267,18 +267,18 @@ class McpConnection:
         self._report(news)
 
     def warn(self, text: str) -> None:
-        """Reports an oddity of the server."""
+        """Report an oddity of the server."""
         self.report(ServerNews("warning", text))
 
     def junk(self, text: str) -> None:
-        """Keeps what is no message for the errors that it explains; the first is a warning too."""
+        """Store invalid output for later errors that it explains; the first one is also a warning."""
         self._explain.last_junk = text
         if not self._has_junk:
             self._has_junk = True
             self.warn(f"writes to stdout what is not MCP, first: {text}")
 
     def ended(self) -> None:
-        """The connection is not usable any more: its owner leaves it."""
+        """Mark the connection as unusable: its owner leaves it."""
         self._stop.set()
 
     # --- requests ---
@@ -339,7 +339,7 @@ class McpConnection:
         await self.request(request, target=uri, limits=self._connect_limits)
 
     async def notify_roots_changed(self) -> None:
-        """Notifies a server of before 2026 that `roots/list` would give something else now. Raises `LostError`."""
+        """Notify a server of before 2026 that the result of `roots/list` changed. Raises `LostError`."""
         await self.session.send_notification(types.RootsListChangedNotification())
 
     def _listen_anew(self, session: ClientSession) -> None:

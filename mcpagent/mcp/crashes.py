@@ -24,16 +24,16 @@ class CrashLog:
         self.last_reason = ""
 
     def add_failed_start(self, now: float, reason: str) -> None:
-        """A start that did not come as far as to be used; `reason` is the end of a sentence."""
+        """Count a start that failed before the server was usable; `reason` is the end of a sentence."""
         self._failed_starts += 1
         self.add(now, reason)
 
     def has_started(self) -> None:
-        """A start worked, so the next that fails is the first again."""
+        """Note a successful start, so the next failure counts as the first again."""
         self._failed_starts = 0
 
     def add(self, now: float, reason: str) -> None:
-        """A server that was used has ended."""
+        """Count the end of a server that was in use."""
         self._times.append(now)
         self.last_reason = reason
 
@@ -48,7 +48,7 @@ class CrashLog:
         return max(0.0, self._times[-1] + OPEN_SECONDS - now)
 
     def refusal(self, now: float) -> str:
-        """Why no start may be tried now, as the end of a sentence; "" if one may."""
+        """Return why no start is allowed now, as the end of a sentence; "" if one is."""
         blocked = self.blocked_seconds(now)
         what = f"died {self.count(now)} times within a minute ({self.last_reason})"
         return f"{what}; tried again in {blocked:.0f} s" if blocked else ""

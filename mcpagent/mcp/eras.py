@@ -51,8 +51,11 @@ async def agree_on_era(session: ClientSession, era: Era) -> None:
 
 
 async def ask_for_news(session: ClientSession, uris: Sequence[str]) -> None:
-    """Asks a server of the later era to notify us of changes to its lists and to these resources, until it is
-    cancelled; one of the earlier era does for its lists unasked. What changes is seen by the relay as it passes."""
+    """Subscribe to changes of the server's lists and of these resources, until cancelled.
+
+    Only the later protocol needs this; in the earlier one, the server sends changes of lists unrequested. The
+    dispatcher observes the notifications.
+    """
     can = session.server_capabilities or types.ServerCapabilities()
     tools, prompts, resources = (bool(kind and kind.list_changed) for kind in (can.tools, can.prompts, can.resources))
     if not (tools or prompts or resources or uris):

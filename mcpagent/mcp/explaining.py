@@ -80,8 +80,11 @@ class Explainer:
     def explained(
         self, error: BaseException, phase: str, outcome: Outcome, *, is_open: bool, is_usable: bool
     ) -> Exception:
-        """`outcome`: of the request, if the connection ended; `is_open`: the handshake was done; `is_usable`: and the
-        connection has not ended since."""
+        """Return the exception as one of mcpagent's errors.
+
+        `outcome`: of the request, if the connection ended. `is_open`: the handshake was done. `is_usable`: and the
+        connection has not ended since.
+        """
         error = root_cause(error)
         if isinstance(error, ServerError | RefusedError):
             return error
@@ -120,7 +123,7 @@ class Explainer:
         return error
 
     def error(self, what: str, phase: str, tail: tuple[str, ...] = ()) -> ServerError:
-        """An error of this server, redacted; `what` is the end of a sentence, `tail` what it last said."""
+        """Return an error of this server, redacted; `what` is the end of a sentence, `tail` what it last said."""
         text = self._redact(f'server "{self._server}" {what}')
         return ServerError(text, server=self._server, phase=phase, stderr_tail=tail)
 
@@ -153,7 +156,7 @@ def is_end_of_session(error: BaseException) -> bool:
 
 
 def after_colon(tail: tuple[str, ...]) -> str:
-    """The most telling of some last words, to be put behind an error."""
+    """Return the most telling of some last words, to be put behind an error."""
     return f": {telling_line(tail)}" if tail else ""
 
 

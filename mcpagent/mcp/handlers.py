@@ -52,7 +52,7 @@ class Handlers:
         return self.roots() if callable(self.roots) else self.roots
 
     def methods(self) -> frozenset[str]:
-        """The server requests these answer."""
+        """Return the server requests these answer."""
         named = {
             "elicitation/create": self.elicit is not None,
             "sampling/createMessage": self.sample is not None,

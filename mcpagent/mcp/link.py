@@ -166,11 +166,11 @@ class ServerLink:
         return self._news.log
 
     async def tools(self) -> list[Tool]:
-        """`bound_tools`, as every toolset has it."""
+        """Return `bound_tools`, for the interface of toolsets."""
         return self.bound_tools()
 
     def bound_tools(self) -> list[Tool]:
-        """The server's tools by their own names, in its order; the same values until the server's list changes."""
+        """Return the server's tools by their own names, in its order; the same objects until its list changes."""
         return list(self._life.tools)
 
     # --- life: nothing else replaces `_life` ---
@@ -199,9 +199,9 @@ class ServerLink:
         self._news.close()
 
     async def restart(self) -> None:
-        """Ends the connection, if there is one, and opens a new one; what the server lists is read again.
+        """Close the connection, if there is one, open a new one, and read the server's lists again.
 
-        Raises `ServerError`. Crashes before are forgotten, so nothing holds the start back.
+        Raises `ServerError`. Earlier crashes are forgotten, so they do not delay the start.
         """
         async with self._lock:
             await self._drop(self._life.connection)
@@ -213,7 +213,7 @@ class ServerLink:
             await self._open()
 
     async def connected(self, *, is_entering: bool = False) -> McpConnection:
-        """The connection that there is, or a new one: one caller opens it, the others wait. Raises `ServerError`."""
+        """Return the current connection, or a new one: one caller opens it, the others wait. Raises `ServerError`."""
         async with self._lock:
             if (connection := self._life.connection) is not None:
                 if connection.usable:
@@ -231,7 +231,7 @@ class ServerLink:
             return await self._open()
 
     async def _drop(self, connection: McpConnection | None) -> None:
-        """Closes a connection, unless another one has taken its place since."""
+        """Close a connection, unless another one has replaced it."""
         if connection is not None and connection is self._life.connection:
             self._life = replace(self._life, connection=None)
             await connection.close()
@@ -363,21 +363,21 @@ class ServerLink:
             is_over = announced == self._announced
 
     async def lists_settled(self) -> None:
-        """Waits a little for lists that were said to have changed."""
+        """Wait briefly for lists that were announced as changed."""
         for _ in range(_STEPS_BESIDE if self.config.url else 0):
             await asyncio.sleep(0)
         if self._refreshing is not None and self.is_reading:
             await asyncio.wait({self._refreshing}, timeout=SETTLE_SECONDS)
 
     def _forget_cached(self) -> None:
-        """The next start asks the server."""
+        """Delete the cached lists, so that the next start asks the server."""
         if self._cache is not None:
             self._cache.drop(self.config)
 
     # --- calls ---
 
     async def call(self, definition: ToolDefinition, arguments: dict[str, Any]) -> ToolOutput:
-        """Calls one of the server's tools: what every bound tool runs."""
+        """Call one of the server's tools; every bound tool runs this."""
         await imported("mcp_types")
         import mcp_types as types
 

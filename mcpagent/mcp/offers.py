@@ -41,7 +41,7 @@ async def get_resource(link: ServerLink, uri: str) -> ToolOutput:
 async def complete(
     link: ServerLink, of: PromptInfo | ResourceInfo, argument: str, value: str, known: Mapping[str, str] | None = None
 ) -> tuple[str, ...]:
-    """The values that the server proposes for an argument of a prompt or of a template which begins so.
+    """Return the values that the server proposes for an argument of a prompt or of a template which begins so.
 
     `known` are the arguments given already. Nothing if the server has no proposals, or fails.
     """

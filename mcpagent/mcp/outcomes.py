@@ -118,7 +118,7 @@ def _is_header_mismatch(end: End) -> bool:
 
 
 def _error_in(end: End) -> Any:
-    """The error that the server answered with; None if it did not."""
+    """Return the error that the server answered with; None if it did not."""
     return getattr(end.answer, "error", None)
 
 

@@ -136,7 +136,7 @@ class Redactor:
 
 
 def _without_beginnings(text: str, value: str) -> str:
-    """The text without the first eight or more characters of a value."""
+    """Return the text without the first eight or more characters of a value."""
     start = text.find(value[:_LEAST_PREFIX])
     while start >= 0:
         end = start + _LEAST_PREFIX
@@ -162,7 +162,7 @@ def _spellings(value: str) -> Iterator[str]:
 
 
 def secrets_of(config: ServerConfig) -> Iterator[str]:
-    """The values of a server's configuration that must not be shown."""
+    """Yield the values of a server's configuration that must not be shown."""
     for name, value in config.headers.items():
         if name.lower() not in _PLAIN_HEADERS:
             yield value
@@ -195,7 +195,7 @@ def words_without_secrets(config: ServerConfig) -> list[str]:
 
 
 def address_without_secrets(config: ServerConfig) -> str:
-    """The address likewise."""
+    """Return the server's address without its secrets."""
     url = config.told.get(config.url, config.url)
     for value in sorted({*secrets_of_address(url)}, key=lambda value: (-len(value), value)):
         for spelling in sorted({*_spellings(value)}, key=len, reverse=True) if len(value) >= SHORTEST else ():
@@ -359,7 +359,7 @@ def _secrets_in(named: Iterable[tuple[str, str]], depth: int = 0) -> Iterator[st
 
 
 def _named_texts(name: str, value: Any) -> Iterator[tuple[str, str]]:
-    """The texts of a JSON value, each with its key."""
+    """Yield the texts of a JSON value, each with its key."""
     if isinstance(value, str):
         yield name, value
     elif isinstance(value, dict | list):

@@ -100,7 +100,7 @@ _OURS = secrets.token_hex(8)
 
 
 def failed_request(request_id: RequestId, text: str, *, outcome: Outcome, **details: Any) -> JSONRPCError:
-    """The answer to one request. `details` may be the `status` of HTTP, and the `remedy`."""
+    """Return the answer to one request. `details` may be the `status` of HTTP, and the `remedy`."""
     from mcp_types import ErrorData, JSONRPCError
 
     data = {"by": _OURS, "outcome": outcome} | details

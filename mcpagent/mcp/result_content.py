@@ -47,7 +47,7 @@ def says_true(value: Any) -> bool:
 
 
 def output_of_prompt(result: dict[str, Any]) -> ToolOutput:
-    """A `prompts/get` result: its messages one after the other, each after its role."""
+    """Return a `prompts/get` result: its messages one after the other, each after its role."""
     parts, blocks = list[Text | Image](), list[BinaryBlock]()
     for message in result.get("messages") or ():
         parts.append(Text(f"[{line_for_model(str(message.get('role')), 20)}]"))
@@ -65,7 +65,7 @@ def _said(part: Text | Image) -> Text | Image:
 
 
 def output_of_resource(result: dict[str, Any]) -> ToolOutput:
-    """A `resources/read` result: the text of its contents; images as images."""
+    """Return a `resources/read` result: the text of its contents; images as images."""
     parts: list[Content] = []
     for item in result.get("contents") or ():
         media_type = str(item.get("mimeType") or "")
@@ -118,7 +118,7 @@ def _embedded(resource: dict[str, Any]) -> Content:
 
 
 def _binary(what: str, block: dict[str, Any], data: Any) -> Content:
-    """Data that is no picture: a block, or words for what cannot be read."""
+    """Return data other than images: a block, or a text if it cannot be decoded."""
     address, media_type = (_field(block.get(key), 200) for key in ("uri", "mimeType"))
     plain = "".join(data.split()) if isinstance(data, str) else ""  # some write it in lines
     if isinstance(data, str) and _decoded_size(plain) is not None:
@@ -142,7 +142,7 @@ def _link(block: dict[str, Any]) -> str:
 
 
 def _field(value: Any, limit: int) -> str:
-    """A server's words inside brackets, which they cannot close."""
+    """Return a server's words inside brackets, which they cannot close."""
     return line_for_model(str(value or ""), limit).translate(_ROUND)
 
 
@@ -154,7 +154,7 @@ def _decoded_size(data: str) -> int | None:
 
 
 def _joined(parts: Sequence[Text | Image]) -> tuple[Text | Image, ...]:
-    """Neighbouring texts as one, a line each."""
+    """Merge neighbouring texts, one per line."""
     joined: list[Text | Image] = []
     for part in parts:
         last = joined[-1] if joined else None

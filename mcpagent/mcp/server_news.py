@@ -53,7 +53,7 @@ class PacedNews:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Printable lines that name the server, in the order in which they came."""
+        """Printable lines that name the server, in order of arrival."""
         return tuple(self._warnings)
 
     @property
@@ -62,7 +62,7 @@ class PacedNews:
         return tuple(self._log)
 
     def report(self, news: ServerNews) -> None:
-        """Takes what a server said. A change of its lists is not for people, and emits nothing."""
+        """Process a notification. A change of the server's lists is not for users, and emits nothing."""
         if news.kind == "warning":
             self.warn(news.text)
         elif news.kind == "log":
@@ -72,7 +72,7 @@ class PacedNews:
             self._updates[news.text] = loop.call_later(UPDATE_SECONDS, self._emit_update, news.text)
 
     def warn(self, text: str) -> None:
-        """Emits an oddity of the server, unless it was reported before, or too many others were."""
+        """Emit an oddity of the server, unless it was reported before, or too many others were."""
         line = f'server "{self._server}": {safe_line(text, 300)}'
         if line not in self._warnings and len(self._warnings) < MAX_WARNINGS:
             self._warnings[line] = None
@@ -91,7 +91,7 @@ class PacedNews:
         return report
 
     def close(self) -> None:
-        """Drops what was still to be emitted."""
+        """Drop pending events."""
         for timer in self._updates.values():
             timer.cancel()
         self._updates.clear()

@@ -99,7 +99,7 @@ def stored_lists(environ: Mapping[str, str], *, stale_seconds: float = STALE_SEC
 
 
 def server_log_folder(environ: Mapping[str, str]) -> Path:
-    """The folder of the user's log files of servers (`server_log.log_path`)."""
+    """Return the folder of the user's log files of servers (`server_log.log_path`)."""
     return state_folder(environ) / "logs"
 
 

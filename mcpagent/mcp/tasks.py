@@ -53,7 +53,7 @@ HANDLE = "mcpagent/task"
 
 
 def marked(result: Raw, request_id: types.RequestId) -> Raw | None:
-    """A `tools/call` answer that is a task's handle, in a form that the SDK takes for a result; None for a result."""
+    """Return a `tools/call` answer that is a task's handle, in the form of a result for the SDK; None for a result."""
     nested, is_extension = result.get("task"), result.get("resultType") == "task"
     if not is_extension and (not isinstance(nested, dict) or "content" in result or "structuredContent" in result):
         return None
@@ -62,7 +62,7 @@ def marked(result: Raw, request_id: types.RequestId) -> Raw | None:
 
 
 def as_task(request: types.CallToolRequest, keep_seconds: float) -> types.CallToolRequest:
-    """The call, to be carried out as a task whose result the server keeps so long."""
+    """Return the call, to be carried out as a task whose result the server keeps so long."""
     task = types.TaskMetadata(ttl=int(keep_seconds * 1000))
     return request.model_copy(update={"params": request.params.model_copy(update={"task": task})})
 
@@ -127,11 +127,11 @@ class Peer:
         return str(self.session.protocol_version)
 
     async def ask(self, request: types.Request[Any, Any]) -> Raw:
-        """The raw result of a request about the task. Raises `MCPError`."""
+        """Return the raw result of a request about the task. Raises `MCPError`."""
         return (await self.session.send_request(request, RawResult)).root
 
     async def answer(self, questions: Raw) -> types.InputResponses:
-        """The answers to `inputRequests`. Raises `MCPError` if one may not be asked."""
+        """Return the answers to `inputRequests`. Raises `MCPError` if one may not be asked."""
         wanted = {"resultType": "input_required", "inputRequests": questions}
         found = types.InputRequiredResult.model_validate(wanted, by_name=False)
         return await answers_to(self.session, found, self.allowed)
@@ -182,7 +182,7 @@ class FollowedTask:
         return True
 
     async def result(self) -> Raw:
-        """The call's result, repaired. Raises `TaskError`, or `MCPError` as a plain call would."""
+        """Return the call's result, repaired. Raises `TaskError`, or `MCPError` as a plain call would."""
         try:
             if self._is_extension and self._task.status in ENDED:
                 await self._ask_after()  # a handle says how it ended, and has no result
@@ -252,7 +252,7 @@ class FollowedTask:
             raise self._error(f"keeps the task for {ttl:g} s only, and it has not ended")
 
     async def _give_input(self) -> None:
-        """Answers what the server asks for the task; in the earlier form it asks while its result is waited for."""
+        """Answer the server's questions for the task; in the earlier form it asks while its result is awaited."""
         if not self._is_extension:
             if not self._peer.allowed:
                 raise self._error("wants input, and nothing that a server may ask is allowed here")
@@ -336,7 +336,7 @@ class FollowedTasks:
                 cancelling.add_done_callback(self._cancelling.discard)
 
     async def close(self) -> None:
-        """Waits until the server was asked what it was to be asked, for `CANCEL_SECONDS` at most."""
+        """Wait until pending requests to the server were sent, for `CANCEL_SECONDS` at most."""
         if self._cancelling:
             await asyncio.gather(*self._cancelling, return_exceptions=True)
 

@@ -74,7 +74,7 @@ def _inside(address: Address) -> IPv4Address | None:
 
 
 def literal(host: str) -> Address | None:
-    """The address that a host is, in any of its spellings; None for a name."""
+    """Return the address that a host is, in any of its spellings; None for a name."""
     plain = host.strip("[]").rstrip(".").partition("%")[0]
     with contextlib.suppress(ValueError):
         return ip_address(plain)

@@ -86,12 +86,12 @@ class ElsewhereChecked(httpx2.AsyncBaseTransport):
         self._checked = CheckedTransport(config, network)
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Raises as `CheckedTransport` does."""
+        """Send the request. Raises as `CheckedTransport` does."""
         is_own = _origin(request.url) == self._own
         return await (self._network if is_own else self._checked).handle_async_request(request)
 
     async def aclose(self) -> None:
-        """Closes the connections below."""
+        """Close the connections below."""
         await self._network.aclose()
 
 
@@ -119,7 +119,10 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
         """Where the server itself really is, once it has answered."""
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Raises `httpx2.UnsupportedProtocol` for a refused address, `httpx2.ReadTimeout` for an endless answer."""
+        """Send a checked request.
+
+        Raises `httpx2.UnsupportedProtocol` for a refused address, `httpx2.ReadTimeout` for an endless answer.
+        """
         if self._refused:
             header, self._refused = self._refused, ""
             return httpx2.Response(403, headers={"WWW-Authenticate": header})
@@ -143,7 +146,7 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
         return httpx2.Response(response.status_code, headers=headers, content=body)
 
     async def _sent(self, requests: Sequence[httpx2.Request]) -> httpx2.Response:
-        """The answer to the first that can be sent; they are one request, to several addresses."""
+        """Return the answer to the first that can be sent; they are one request, to several addresses."""
         for request in requests[:-1]:
             with contextlib.suppress(httpx2.ConnectError, httpx2.ConnectTimeout):
                 return await self._inner.handle_async_request(request)
@@ -191,7 +194,7 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
         return response.status_code < 400 and str(request.url) == self._config.url
 
     async def aclose(self) -> None:
-        """Closes the connections below."""
+        """Close the connections below."""
         await self._inner.aclose()
 
 
@@ -218,7 +221,7 @@ async def _small_body(response: httpx2.Response) -> bytes:
 
 
 def authority_client(config: ServerConfig, auth: httpx2.Auth | None = None, *, refused: str = "") -> httpx2.AsyncClient:
-    """A client for the requests of a sign-in; it follows no redirect by itself. `refused` as in `CheckedTransport`."""
+    """Return a client for the requests of a sign-in, which follows no redirects. `refused`: see `CheckedTransport`."""
     return httpx2.AsyncClient(
         transport=CheckedTransport(config, refused=refused),
         auth=auth,
@@ -251,7 +254,7 @@ def token_endpoint(url: str, sign_in: SignIn) -> str:
 async def ask_authority(
     config: ServerConfig, storage: TokenStorage, sign_in: SignIn, endpoint: str, form: Mapping[str, str]
 ) -> httpx2.Response:
-    """Posts a form as the client that we are there. Raises `OAuthFlowError` if it cannot be reached or trusted."""
+    """Post a form as the authenticated client. Raises `OAuthFlowError` if it cannot be reached or trusted."""
     from mcp.client.auth import OAuthFlowError
     from mcp.client.auth.oauth2 import OAuthContext
     from mcp.shared.auth import OAuthClientMetadata

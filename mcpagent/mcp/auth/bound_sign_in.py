@@ -67,7 +67,7 @@ class BoundSignIn(httpx2.Auth):
             self._proofs.add(request, token)
 
     async def _seen(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
-        """Learns from the answer; the tokens in it are read by code that knows only the usual kind."""
+        """Learn from the answer, and rewrite its tokens for code that knows only unbound ones."""
         if "/.well-known/" in request.url.path and response.status_code == 200:
             offered = json_object(await response.aread()).get("dpop_signing_alg_values_supported")
             if isinstance(offered, list) and "oauth-protected-resource" not in request.url.path:

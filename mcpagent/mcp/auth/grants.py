@@ -165,7 +165,7 @@ class ConfiguredSignIn(OAuthClientProvider):
         return token
 
     async def _signed(self, audience: str) -> str:
-        """The client's own word, signed with its key (RFC 7523 2.2 and 3)."""
+        """Return the client's own word, signed with its key (RFC 7523 2.2 and 3)."""
         import jwt
         from cryptography.hazmat.primitives.asymmetric import ec, ed25519
         from cryptography.hazmat.primitives.serialization import load_pem_private_key

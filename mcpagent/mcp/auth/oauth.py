@@ -24,7 +24,7 @@ class Page(Protocol):
         """The address that the authorization server redirects the user to."""
 
     async def show(self, url: str) -> None:
-        """Brings the authorization page before the person."""
+        """Show the authorization page to the user."""
 
     async def result(self) -> AuthorizationCodeResult:
         """Wait for the answer at the redirect URI."""
@@ -72,7 +72,7 @@ class LoopbackPage:
         await self._server.wait_closed()
 
     async def show(self, url: str) -> None:
-        """Notes which sign-in it is, and has the page shown."""
+        """Note the sign-in's state, and show its page."""
         self._state = _first(url, "state")
         self._answer = asyncio.get_running_loop().create_future()
         await self._show(url)
@@ -122,7 +122,7 @@ def _first(url: str, name: str) -> str | None:
 
 
 def callback_result(query: str) -> AuthorizationCodeResult:
-    """The code, state and issuer of a redirect's query. Raises `OAuthFlowError` if it carries a refusal."""
+    """Return the code, state and issuer of a redirect's query. Raises `OAuthFlowError` if it carries a refusal."""
     values = {name: found[0] for name, found in parse_qs(query).items()}
     if "code" not in values:
         reason = values.get("error_description") or values.get("error") or "no code came back"

@@ -115,7 +115,7 @@ def _registered_by_hand(registration: Registration, redirect_uri: str) -> OAuthC
 
 
 async def sign_in(config: ServerConfig, store: SecretStore, page: LoopbackPage) -> SignedIn:
-    """Signs in if the server wants it. Raises `ServerError` (phase "login") with the reason if that fails."""
+    """Sign in if the server requires it. Raises `ServerError` (phase "login") with the reason if that fails."""
     storage = TokenStorage(store, config.url)
     before = await storage.load()
     provider = ConfiguredSignIn(config, storage, page)
@@ -146,7 +146,7 @@ async def obtain(config: ServerConfig, storage: TokenStorage, *, refused: str = 
 async def _until_saved(
     config: ServerConfig, provider: ConfiguredSignIn, storage: TokenStorage, refused: str
 ) -> int | None:
-    """Asks the server until tokens are saved (None), or it answers without (its status). Raises `OAuthFlowError`."""
+    """Query the server until tokens are saved (None), or it answers without (its status). Raises `OAuthFlowError`."""
     auth = BoundSignIn(provider, storage, wanted=config.sign_in.proof_of_possession)
     async with authority_client(config, auth, refused=refused) as client:
         asking = asyncio.create_task(_probe(client, config))
@@ -169,7 +169,7 @@ def authority_moved(before: SignIn, now: OAuthMetadata | None) -> str:
 
 
 async def _show(page: LoopbackPage, config: ServerConfig, context: OAuthContext, url: str) -> None:
-    """Shows only a page that a person may be sent to, of an authority that a sign-in is safe with."""
+    """Show the page only if the user may be sent there, and the authorization server is safe to sign in with."""
     authority = context.oauth_metadata
     if authority is not None and "S256" not in (authority.code_challenge_methods_supported or ()):
         # The specification's MUST: a client does not go on if it cannot know that its challenge is checked.
@@ -181,7 +181,7 @@ async def _show(page: LoopbackPage, config: ServerConfig, context: OAuthContext,
 
 
 async def _probe(client: httpx2.AsyncClient, config: ServerConfig) -> int:
-    """The status with which the server answers; the client signs in if it is refused at first."""
+    """Return the status with which the server answers; the client signs in if it is refused at first."""
     headers = {**_PROTOCOL, **config.headers}
     try:
         if config.transport == "sse":
@@ -206,7 +206,7 @@ def _failed(config: ServerConfig, what: str) -> ServerError:
 
 
 async def sign_out(config: ServerConfig, store: SecretStore) -> SignedOut:
-    """Asks the authorization server to revoke the tokens (RFC 7009), if it offers that, and forgets all of it."""
+    """Revoke the tokens at the authorization server (RFC 7009), if it supports that, and delete the sign-in."""
     storage = TokenStorage(store, config.url)
     kept = await storage.load()
     revoked, reason = await _revoke(config, storage, kept)

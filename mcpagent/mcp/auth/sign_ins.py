@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def address_name(url: str) -> str:
-    """The server's address as a name: without what a query may hold of secrets."""
+    """Return the server's address as a name: without what a query may hold of secrets."""
     parts = urlsplit(url)
     query = f"#{hashlib.sha256(parts.query.encode()).hexdigest()[:12]}" if parts.query else ""
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", "")) + query
@@ -50,7 +50,7 @@ class SignIn(BaseModel):
     @field_validator("*", mode="wrap")
     @classmethod
     def _or_nothing(cls, value: Any, read: ValidatorFunctionWrapHandler, info: ValidationInfo) -> Any:
-        """A broken part counts as none."""
+        """Replace a broken part by its default."""
         try:
             return read(value)
         except ValidationError:
@@ -61,7 +61,7 @@ class SignIn(BaseModel):
         return self.ends is not None and now >= self.ends
 
     def hide(self) -> None:
-        """Keeps its secrets out of all that is shown from now on."""
+        """Register its secrets for redaction from now on."""
         if self.tokens is not None:
             hide(self.tokens.access_token, self.tokens.refresh_token)
         if self.client is not None:
@@ -116,14 +116,14 @@ class TokenStorage:
         return address_name(self.url)
 
     async def load(self) -> SignIn:
-        """Raises `CredentialsError` if the keyring does not give it."""
+        """Return the sign-in. Raises `CredentialsError` if the keyring fails."""
         text = await asyncio.to_thread(self.store.get, self.name)
         sign_in = SignIn.from_text(text) if text is not None else SignIn()
         sign_in.hide()
         return sign_in
 
     async def save(self, sign_in: SignIn) -> None:
-        """Raises `CredentialsError` if it cannot be kept."""
+        """Store the sign-in. Raises `CredentialsError` if that fails."""
         sign_in.hide()
         self.kept = await asyncio.to_thread(self.store.set, self.name, sign_in.to_text())
 

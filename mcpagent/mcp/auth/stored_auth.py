@@ -142,7 +142,7 @@ class StoredSignIn(httpx2.Auth):
             raise OAuthFlowError(str(error)) from None
 
     async def _refreshed(self, used: SignIn, refusal: str = "") -> SignIn:
-        """Newer tokens than those used, or the used ones if they cannot be refreshed. One at a time."""
+        """Return newer tokens than the used ones, or those if they cannot be refreshed. One refresh at a time."""
         async with self._turn:
             if self._sign_in is not used and self._sign_in is not None:
                 return self._sign_in

@@ -69,7 +69,7 @@ class ListCache:
         self._now = now
 
     def path(self, config: ServerConfig) -> Path:
-        """The file of one server, whether it is there or not."""
+        """Return the file of one server, whether it is there or not."""
         name = re.sub(r"[^A-Za-z0-9_-]", "_", config.name)[:40]
         return self._folder / f"{name}-{config_fingerprint(config)[:24]}.json"
 
@@ -104,13 +104,16 @@ class ListCache:
             write_whole(self.path(config), json.dumps(data), is_cache=True)
 
     def drop(self, config: ServerConfig) -> None:
-        """Forgets a server."""
+        """Delete a server's entry."""
         with contextlib.suppress(OSError):
             self.path(config).unlink(missing_ok=True)
 
 
 def config_fingerprint(config: ServerConfig) -> str:
-    """SHA-256 over all that decides which server answers: command, arguments, environment, folder, URL, headers."""
+    """Return a SHA-256 over everything that identifies a server.
+
+    That is its command, arguments, environment, folder, URL and headers.
+    """
     parts = [
         config.command,
         list(config.args),

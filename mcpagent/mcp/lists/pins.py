@@ -110,7 +110,7 @@ class PinStore:
         return pins[name]
 
     def path(self, config: ServerConfig) -> Path:
-        """The file of one server, whether it is there or not."""
+        """Return the file of one server, whether it is there or not."""
         place = json.dumps(
             [config.name, config.command, words_without_secrets(config), address_without_secrets(config)]
         )

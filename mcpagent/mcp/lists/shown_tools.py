@@ -41,7 +41,7 @@ class ShownTool:
 
     @classmethod
     def of(cls, listed: ToolDefinition) -> ShownTool:
-        """The very definition if there is nothing to take out of it. Idempotent."""
+        """Return the very definition if there is nothing to take out of it. Idempotent."""
         if _is_plain(listed):
             return cls(listed)
         writer = _SchemaWriter()
@@ -58,7 +58,7 @@ class ShownTool:
         return cls(shown, {shown: text for shown, text in writer.originals.items() if shown not in own})
 
     def arguments(self, given: dict[str, Any]) -> dict[str, Any]:
-        """A model's arguments with the server's own spelling of names and values."""
+        """Return a model's arguments with the server's own spelling of names and values."""
         if not self.originals:
             return given
         restored: dict[str, Any] = redacted(given, lambda text: self.originals.get(text, text))
@@ -131,7 +131,7 @@ class _SchemaWriter:
         return value
 
     def exact(self, text: str) -> str:
-        """A text that may have to come back exactly."""
+        """Return a text that may have to come back exactly."""
         shown = spelled(text) if len(text) <= MAX_DESCRIPTION else ""  # which is never shorter than the text
         if len(text) > MAX_DESCRIPTION or len(shown) > MAX_DESCRIPTION:
             digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:8]

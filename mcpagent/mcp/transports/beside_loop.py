@@ -41,7 +41,7 @@ def is_large(value: Any, most_parts: int = _MANY, most_characters: int = _LONG) 
 
 
 def json_in_steps(value: Any) -> str:
-    """`json.dumps(value, ensure_ascii=False)`, of a large value in steps that let other threads run."""
+    """Return `json.dumps(value, ensure_ascii=False)`, of a large value in steps that let other threads run."""
     if isinstance(value, dict) and is_large(value):
         return "{" + ", ".join(f"{json_in_steps(key)}: {json_in_steps(item)}" for key, item in value.items()) + "}"
     if isinstance(value, list) and is_large(value):

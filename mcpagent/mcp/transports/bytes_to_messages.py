@@ -88,7 +88,7 @@ class LineSplitter:
         self._dropped = 0
 
     def feed(self, data: bytes) -> Iterator[bytes | TooLong]:
-        """The lines that `data` completes, without their line feeds."""
+        """Yield the lines that `data` completes, without their line feeds."""
         self._buffer += data
         start = 0
         while (end := self._buffer.find(b"\n", max(self._searched, start))) >= 0:
@@ -133,7 +133,7 @@ class LineSplitter:
         return lines
 
     def forget(self) -> None:
-        """The rest is dealt with."""
+        """Drop the rest of the line, which has been processed."""
         self._buffer.clear()
         self._searched = 0
 
@@ -185,7 +185,7 @@ class MessageReader:
         return self._splitter.has_rest
 
     def unfinished(self) -> list[Decoded]:
-        """A whole message without its line feed, of a server that is waited for and may have forgotten it."""
+        """Return a whole message without its line feed, of a server that is waited for and may have forgotten it."""
         rest = self._splitter.rest()
         if self._spread or not rest.rstrip(b" \t\r\0\x0c\x1e").endswith(b"}"):
             return []
@@ -217,19 +217,19 @@ class MessageReader:
 
 
 def dumped(message: JSONRPCMessage) -> bytes:
-    """A message as we send it. Raises `ValueError` if it has text that is not valid Unicode."""
+    """Return a message as we send it. Raises `ValueError` if it has text that is not valid Unicode."""
     return message.model_dump_json(by_alias=True, exclude_unset=True).encode()
 
 
 async def decoded(line: bytes | TooLong) -> list[Decoded]:
-    """`decode`, in a thread for a large line, so that only the parser's own steps hold the event loop."""
+    """Run `decode`, in a thread for a large line, so that only the parser's own steps hold the event loop."""
     if isinstance(line, bytes) and len(line) > _LARGE_BYTES:
         return await asyncio.to_thread(decode, line)
     return decode(line)
 
 
 def decode(line: bytes | TooLong) -> list[Decoded]:
-    """The messages in one line: none for an empty one, several for a batch. Never raises."""
+    """Return the messages in one line: none for an empty one, several for a batch. Never raises."""
     if isinstance(line, TooLong):
         what = f"it is {line.size / 2**20:.3g} MiB long, the limit is {line.limit / 2**20:.3g} MiB"
         return [_broken(line.head.decode("utf-8", "replace"), f'{what}; raise "max_message_bytes" if it needs more')]
@@ -264,7 +264,7 @@ def _junk(line: bytes) -> Junk:
 
 
 def _narrow(line: bytes) -> bytes:
-    """A line of UTF-16 as UTF-8; line feeds cut it in the middle of a character, so that a zero byte is astray."""
+    """Convert a line of UTF-16 to UTF-8; line feeds split it within a character, so a zero byte may be astray."""
     if b"\0" not in line[:4] or line.count(0) * 3 < len(line):
         return line
     is_big = line.startswith((b"\xfe\xff", b"\0"))
@@ -295,7 +295,7 @@ def _after(text: str) -> list[Decoded]:
 
 
 def _resynchronised(text: str, why: str) -> list[Decoded]:
-    """A half line followed by a whole message: the message counts, the half answers its own call with an error."""
+    """Return a message after half a line: the message counts, and the half answers its own call with an error."""
     start = text.rfind('{"jsonrpc"', 1)
     if start > 0:
         rest = decode(text[start:].encode("utf-8", "replace"))
@@ -313,7 +313,7 @@ _JSON = json.JSONDecoder(strict=False, parse_int=_int_or_text)
 
 
 def _message(data: Any) -> Decoded:
-    """A parsed value as a message, repaired if the call it answers is known."""
+    """Return a parsed value as a message, repaired if the call it answers is known."""
     if not isinstance(data, dict):
         return Junk(safe_line(json.dumps(data), 80))
     data = {"jsonrpc": "2.0"} | encodable(data)
@@ -356,7 +356,7 @@ def _is_whole(message: Decoded) -> bool:
 
 
 def encodable(value: Any) -> Any:
-    """The value with every lone surrogate in its strings replaced, since those cannot be written as UTF-8."""
+    """Return the value with every lone surrogate in its strings replaced, since those cannot be written as UTF-8."""
     return redacted(value, _encodable)
 
 
@@ -365,7 +365,7 @@ def _encodable(text: str) -> str:
 
 
 def invalid_answer(request_id: RequestId | None, what: str) -> JSONRPCError:
-    """The error answer that ends a call whose real answer cannot be used; without an id, the only call there is."""
+    """Return the error answer for a call with an unusable answer; without an ID, for the only open call."""
     return JSONRPCError(jsonrpc="2.0", id=request_id, error=ErrorData(code=INVALID_ANSWER, message=what))
 
 
@@ -373,7 +373,7 @@ _ID = re.compile(r"""\bid["']?\s{0,8}:\s{0,8}(?:(\d{1,18})|["']([^"'\\]{1,100})[
 
 
 def _broken(text: str, why: str) -> Decoded:
-    """A broken line as the answer to its call, if head or tail show an id; the first id is the envelope's.
+    """Return a broken line as the answer to its call, if head or tail show an id; the first id is the envelope's.
 
     What is no answer, such as a request that a server prints for its own purposes, is junk.
     """

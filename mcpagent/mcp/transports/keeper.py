@@ -201,7 +201,7 @@ class ProcessGuard:
                 self._write(f"#{least // _SERVERS}")
 
     def tell(self, line: str) -> None:
-        """`+GROUP` for a process group to end with us, `-GROUP` for one that is gone."""
+        """Send `+GROUP` for a process group to end with this process, `-GROUP` for one that is gone."""
         with self._lock:
             self._write(line)
 
@@ -238,7 +238,7 @@ def _close_input(process: subprocess.Popen[bytes]) -> None:
 
 
 async def _ended(process: subprocess.Popen[bytes]) -> None:
-    """Waits for an end that is about to come, in steps: a thread for it would cost more than the process."""
+    """Poll for an imminent end: a thread for it would cost more than the process."""
     try:
         for step in range(100):
             if process.poll() is not None:
@@ -275,7 +275,7 @@ if sys.platform == "win32":
         )
 
     def job_of(pid: int) -> Callable[[], None]:
-        """Has a process and all that it starts end when this process does, or when the result is called."""
+        """End a process and its children when this process ends, or when the returned function is called."""
         kernel = ctypes.WinDLL("kernel32", use_last_error=True)
         kernel.CreateJobObjectW.restype = kernel.OpenProcess.restype = wintypes.HANDLE
         kernel.SetInformationJobObject.argtypes = (wintypes.HANDLE, ctypes.c_int, ctypes.c_void_p, wintypes.DWORD)

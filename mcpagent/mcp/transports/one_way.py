@@ -24,7 +24,7 @@ class OneWay:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def post(self, request: httpx2.Request) -> httpx2.Response:
-        """Counts as accepted at once, unless `MOST_AT_ONCE` are under way."""
+        """Post in the background and return an accepted response at once, unless `MOST_AT_ONCE` are in progress."""
         while len(self._tasks) >= MOST_AT_ONCE:
             await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
         task = asyncio.create_task(self._sent(request), name="mcp-one-way")
@@ -33,7 +33,7 @@ class OneWay:
         return httpx2.Response(202, content=b"")
 
     async def aclose(self) -> None:
-        """Gives up what is still under way."""
+        """Cancel the posts in progress."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -123,8 +123,11 @@ class OpenRequests:
         return self._open.pop(key, None)
 
     def id_for(self, error: ErrorData) -> RequestId | None:
-        """The request that an answer without an id ends; none at once if it may as well answer a notification, so that
-        the answer which is waited for may follow. Of several it is the one that gets no other answer."""
+        """Return the request that an answer without an ID ends.
+
+        Returns None for now if the answer may belong to a notification, so that the awaited answer may follow. Of
+        several requests, it is the one that gets no other answer.
+        """
         meant = {key for key, request in self._open.items() if request.method != "subscriptions/listen"}
         if len(meant) == 1 and error.code in _CANNOT_READ:
             return meant.pop()
@@ -155,6 +158,6 @@ class OpenRequests:
 
 
 def number(value: Any) -> float | None:
-    """A JSON value as a number to count with; None for anything else, and for one too large to mean anything."""
+    """Return a JSON value as a number to count with; None for anything else, and for one too large to mean anything."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e15
     return float(value) if is_number else None

@@ -110,9 +110,9 @@ def end_marked(mark: Mark) -> None:
 
 
 def _kill_with_group(process: Process) -> None:
-    """Kills its group first: one that forks and ends all the time is another process by now.
+    """Kill the process's group first, then the process: one that forks and ends all the time may be another by now.
 
-    Groups do not go beyond sessions, and the server has begun one.
+    Groups do not extend beyond sessions, and the server started a session.
     """
     with contextlib.suppress(ProcessLookupError, PermissionError):
         if os.getsid(process.pid) != os.getsid(0):
@@ -121,7 +121,7 @@ def _kill_with_group(process: Process) -> None:
 
 
 def kill_all(processes: tuple[Process, ...]) -> None:
-    """Kills those that still live."""
+    """Kill the processes that are still alive."""
     for process in processes:
         if _started(process.pid) == process.started:
             with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -129,7 +129,7 @@ def kill_all(processes: tuple[Process, ...]) -> None:
 
 
 def children_of(pid: int) -> list[int]:
-    """The processes that a process started and has not waited for yet; none if there is no `/proc`."""
+    """Return the processes that a process started and has not waited for yet; none if there is no `/proc`."""
     children: list[int] = []
     with contextlib.suppress(OSError):
         for thread in Path(f"/proc/{pid}/task").iterdir() if _is_ours() else ():

@@ -10,7 +10,7 @@ KEEPING_METHOD = frozenset({307, 308})
 
 
 async def sent_within_origin(network: httpx2.AsyncBaseTransport, request: httpx2.Request) -> httpx2.Response:
-    """Sends a request, and again to where it is redirected if method and origin stay the same, at most five times."""
+    """Send a request, and follow redirects that keep method and origin, at most five."""
     url, followed = request.url, 0
     while True:
         response = await network.handle_async_request(request)

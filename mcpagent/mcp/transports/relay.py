@@ -84,10 +84,10 @@ class Observer(Protocol):
         """Receive a notification of the server, or an observation about it."""
 
     def junk(self, text: str) -> None:
-        """The server sent something that is no message."""
+        """Receive output of the server that is no message."""
 
     def ended(self) -> None:
-        """The server will send nothing more."""
+        """Receive the end of the server's output."""
 
 
 @asynccontextmanager
@@ -168,9 +168,9 @@ class Relay:
     async def send_raw_request(
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
     ) -> dict[str, Any]:
-        """Sends a request and gives its result, repaired. Raises `MCPError`; cancelling it notifies the server.
+        """Send a request and return its repaired result. Raises `MCPError`; cancelling it notifies the server.
 
-        It has no time limit of its own: who asks has one, and the era probe that of `OpenRequests`.
+        It has no time limit itself: the caller has one, and the discovery probe that of `OpenRequests`.
         """
         options: CallOptions = opts or {}
         sent = dict(params or {})
@@ -212,7 +212,7 @@ class Relay:
         return self._handed_on(request, await self._repaired(request, answer))
 
     async def notify(self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None) -> None:
-        """Sends a notification, if the connection is still open."""
+        """Send a notification, if the connection is still open."""
         headers = (opts or {}).get("headers")
         message = _notification(method, None if params is None else dict(params))
         message.metadata = ClientMessageMetadata(headers=headers) if headers else None
@@ -241,7 +241,7 @@ class Relay:
         """Do nothing: the opener of the transport closes it."""
 
     async def send(self, item: SessionMessage, /) -> None:
-        """Hands the answer to something that the server asked on."""
+        """Send the answer to one of the server's requests."""
         await self._write(item)
 
     # --- from the server ---
@@ -371,13 +371,13 @@ class _Pages:
         return result | {"tools": tools[:TOOLS_AT_ONCE], "nextCursor": cursor}
 
     def rest_for(self, params: Mapping[str, Any]) -> dict[str, Any] | None:
-        """The result of a request for the rest of a list that we have already."""
+        """Return the result of a request for the rest of a list that we have already."""
         rest = self._rests.pop(str(params.get("cursor")), None)
         return None if rest is None else self.first_of(rest)
 
 
 def _usable(request: OpenRequest, answer: JSONRPCResponse) -> tuple[dict[str, Any] | str, tuple[str, ...]]:
-    """`repair_result`, for an answer that may also be the handle of a task."""
+    """Run `repair_result` on an answer that may also be the handle of a task."""
     if request.method == "tools/call" and (handle := marked(answer.result, answer.id)) is not None:
         return handle, ()
     return repair_result(request.method, request.version, answer.result)

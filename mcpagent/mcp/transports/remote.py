@@ -87,7 +87,7 @@ async def http_streams(
 
 
 def client_for(config: ServerConfig, transport: httpx2.AsyncBaseTransport) -> httpx2.AsyncClient:
-    """A client for the requests to one server. What is secret in its address is hidden from every log from now on."""
+    """Return a client for the requests to one server. Secrets in its address are redacted in logs from now on."""
     hide(*secrets_of_address(config.url))
     return httpx2.AsyncClient(
         transport=transport,
@@ -103,7 +103,7 @@ def _timeout(config: ServerConfig) -> httpx2.Timeout:
 
 
 def network(auth: httpx2.Auth | None, config: ServerConfig) -> httpx2.AsyncBaseTransport:
-    """The connections to one server, with the requests on them signed in by `auth`."""
+    """Return the connections to one server, with the requests on them signed in by `auth`."""
     limits = httpx2.Limits(max_connections=None, max_keepalive_connections=20)
     network = httpx2.AsyncHTTPTransport(verify=certificates(), limits=limits)
     if auth is None:
@@ -176,17 +176,17 @@ class AnsweringTransport(httpx2.AsyncBaseTransport):
         return await self._one_way.post(request)
 
     async def aclose(self) -> None:
-        """Closes the connections below."""
+        """Close the connections below."""
         await self._one_way.aclose()
         await self._inner.aclose()
 
     async def _open_stream(self, request: httpx2.Request) -> httpx2.Response:
-        """A GET stream. The SDK re-opens one at the pace the server names, which may be none at all."""
+        """Return a GET stream. The SDK re-opens one at the pace the server names, which may be none at all."""
         await self._turn(request.headers.get("last-event-id", ""))
         return await self._inner.handle_async_request(request)
 
     async def _turn(self, place: str) -> None:
-        """Waits until a stream may be opened at this place: so often in a time, unless events moved the place on."""
+        """Wait until a stream may be opened at this place: a limited number per time, unless events arrived."""
         opened = self._openings.setdefault(place, deque(maxlen=_STREAM_OPENINGS))
         if len(opened) == _STREAM_OPENINGS:
             await asyncio.sleep(max(0.0, opened[0] + _STREAM_WINDOW_SECONDS - time.monotonic()))
@@ -221,8 +221,10 @@ class AnsweringTransport(httpx2.AsyncBaseTransport):
 
 
 async def _waited(end: End, asked: _Asked, heard: Callable[[], None]) -> bool:
-    """Waits as long as the server asks for, which is no silence of its own; False if it does not, or the request is not
-    to be sent again after that."""
+    """Wait as long as the server demands, which does not count as silence.
+
+    Returns False if it demands no wait, or the request must not be repeated after that.
+    """
     seconds = retry_after_seconds(end.headers) if end.status in (429, 503) else None
     may_be_sent = outcome_of(end)[0] in MAY_BE_SENT_AGAIN or asked.method != "tools/call"
     if seconds is None or seconds > _LONGEST_RETRY_WAIT_SECONDS or not may_be_sent:
@@ -379,13 +381,13 @@ def lost_text(error: httpx2.TransportError) -> str:
 
 
 def cause(error: Exception) -> str:
-    """An exception of HTTP as the end of a sentence."""
+    """Return an exception of HTTP as the end of a sentence."""
     text = safe_line(str(error), 200)
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 def sample(body: bytes) -> str:
-    """The beginning of a body, printable."""
+    """Return the beginning of a body, printable."""
     return safe_line(body[:_BODY_SAMPLE_BYTES].decode("utf-8", "replace"), 200)
 
 
@@ -433,14 +435,14 @@ def is_comment(chunk: bytes) -> bool:
 
 
 def _replaced(response: httpx2.Response, stream: _Stream) -> httpx2.Response:
-    """The response with another body; headers about the old body's bytes go."""
+    """Return the response with another body; headers about the old body's bytes go."""
     dropped = ("content-encoding", "content-length", "transfer-encoding")
     headers = [(name, value) for name, value in response.headers.multi_items() if name.lower() not in dropped]
     return httpx2.Response(response.status_code, headers=headers, stream=stream, extensions=response.extensions)
 
 
 async def read_capped(response: httpx2.Response, limit: int, heard: Callable[[], None] | None = None) -> bytes:
-    """The whole body. Raises `ValueError` if it is larger than `limit` bytes or not decodable."""
+    """Return the whole body. Raises `ValueError` if it is larger than `limit` bytes or not decodable."""
     body = bytearray()
     if response.headers.get("content-encoding", "identity").strip().lower() not in ("", "identity"):
         limit = min(limit, _MAX_UNPACKED_BYTES)
@@ -457,7 +459,7 @@ async def read_capped(response: httpx2.Response, limit: int, heard: Callable[[],
 
 
 async def _plain_chunks(response: httpx2.Response) -> AsyncIterator[bytes]:
-    """The body's bytes; gzip and deflate are undone a bounded piece at a time, so a bomb never unfolds in memory."""
+    """Yield the body's bytes; gzip and deflate are decoded in bounded pieces, so a bomb never fills memory."""
     encoding = response.headers.get("content-encoding", "identity").strip().lower()
     if response.is_stream_consumed:
         yield response.content

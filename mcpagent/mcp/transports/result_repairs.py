@@ -91,7 +91,7 @@ def repair_result(method: str, version: str, result: Raw) -> tuple[Raw | str, tu
 
 
 def _bounded(method: str, result: Raw) -> tuple[Raw, tuple[str, ...]]:
-    """The result with no more items than can be validated in a moment."""
+    """Return the result with no more items than can be validated in a moment."""
     if method == "tools/call":
         content = result.get("content")
         if not isinstance(content, list) or len(content) <= MAX_BLOCKS:
@@ -154,13 +154,13 @@ def _is_plain(version: str, result: Raw) -> bool:
 
 
 def _without_values(result: Raw) -> Raw:
-    """A call's result without what may be anything, which checking would walk through."""
+    """Return a call's result without what may be anything, which checking would walk through."""
     known = {name: result[name] for name in _CALL_FIELDS if name in result}
     return known | {name: {} for name in ("structuredContent", "_meta") if isinstance(known.get(name), dict)}
 
 
 def _described(error: ValidationError) -> str:
-    """The error that got furthest into the value: of a union's branches that is the one meant."""
+    """Return the error that got furthest into the value: of a union's branches that is the one meant."""
     first = max(error.errors(include_url=False, include_input=False), key=lambda item: len(item["loc"]))
     steps = [str(step) for step in first["loc"] if not str(step)[:1].isupper()]
     return safe_line(f"{'.'.join(steps)}: {first['msg']}", 160)
@@ -190,7 +190,7 @@ def _repair_list(method: str, version: str, result: Raw) -> tuple[Raw, list[str]
 
 
 def _repair_item(method: str, version: str, key: str, needed: frozenset[str], item: Any) -> tuple[Any, str]:
-    """The item with its broken optional fields left out, or None if a needed one is broken; and what changed."""
+    """Return the item with its broken optional fields left out, or None if a needed one is broken; and what changed."""
     if not isinstance(item, dict):
         return None, "dropped: it is not an object"
     flaw = _flaw(method, version, {key: [item]} | _CACHE_HINTS)

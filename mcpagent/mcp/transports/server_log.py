@@ -52,7 +52,7 @@ class ServerLog:
         self._timer: asyncio.TimerHandle | None = None
 
     def output(self, data: bytes) -> None:
-        """Takes what the server wrote, however it is cut; a line counts when it is whole."""
+        """Receive the server's output in any fragmentation; a line counts when it is complete."""
         *lines, rest = bytes(self._rest + data).split(b"\n")
         self._rest = bytearray(rest[:_LONGEST_LINE])
         for line in lines[-_MAX_WAITING:]:
@@ -60,11 +60,11 @@ class ServerLog:
         self._left_out += max(0, len(lines) - _MAX_WAITING)
 
     def note(self, text: str) -> None:
-        """A remark of ours, such as that the server was started."""
+        """Append a remark of mcpagent, such as that the server was started."""
         self._add(f"--- {text}")
 
     def close(self) -> None:
-        """Writes what is still to be written."""
+        """Write the pending lines."""
         if self._rest:
             self.output(b"\n")
         self._write()
@@ -94,7 +94,7 @@ class ServerLog:
 
 
 def append_bounded(path: Path, content: bytes, max_bytes: int = MAX_LOG_BYTES) -> None:
-    """Appends to a file that only its user can read; one that would grow larger becomes `NAME.1`. Raises `OSError`."""
+    """Append to a file that only its user can read; rotate a full one to `NAME.1`. Raises `OSError`."""
     make_private(path.parent)
     check_own(path)
     with contextlib.suppress(FileNotFoundError):

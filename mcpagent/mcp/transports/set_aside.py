@@ -35,7 +35,7 @@ class SetAside:
         self._count = 0
 
     def put(self, answer: Answer) -> JSONRPCResponse:
-        """Keeps an answer and gives the one to pass on in its place."""
+        """Store an answer and return its placeholder."""
         self._count += 1
         key = str(self._count)
         self._kept[key] = answer
@@ -106,7 +106,7 @@ class EventSplitter:
         self._searched = 0
 
     def feed(self, chunk: bytes) -> Iterator[bytes]:
-        """The events that `chunk` completes, each with its blank line."""
+        """Yield the events that `chunk` completes, each with its blank line."""
         self._buffer += chunk
         start = 0
         while found := _BLANK_LINE.search(self._buffer, max(start, self._searched - 3)):

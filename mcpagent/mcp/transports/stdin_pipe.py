@@ -42,7 +42,7 @@ class PosixStdin:
         self.is_broken = False
 
     def has_started(self, transport: asyncio.SubprocessTransport | None) -> None:  # noqa: ARG002  (Stdin)
-        """The child runs, or could not be started."""
+        """Note that the child runs, or could not be started."""
         os.close(self.child_end)
 
     def send(self, line: bytes, request_id: RequestId | None) -> None:
@@ -113,7 +113,7 @@ class PosixStdin:
                 os.close(self._fd)
 
     def close(self) -> None:
-        """The end of input, for the child."""
+        """Close the input of the child."""
         if self._taken_at_end is not None:
             return
         # Whoever still reads gets all that is in the pipe, and then its end.
@@ -148,7 +148,7 @@ class WindowsStdin:
         return self._transport is None or (self._transport.is_closing() and not self._is_closed)
 
     def has_started(self, transport: asyncio.SubprocessTransport | None) -> None:
-        """Takes the pipe of the child that runs; None if it could not be started."""
+        """Use the pipe of the running child; None if it could not be started."""
         pipe = None if transport is None else transport.get_pipe_transport(0)
         self._transport = pipe if isinstance(pipe, asyncio.WriteTransport) else None
 
@@ -158,14 +158,14 @@ class WindowsStdin:
             self._transport.write(line)
 
     async def drained(self) -> None:
-        """asyncio holds what the pipe does not take."""
+        """Return at once: asyncio holds the bytes that the pipe does not accept."""
 
     def has_read(self, request_id: RequestId | None) -> bool:  # noqa: ARG002  (Stdin)
-        """Always, as far as is known."""
+        """Return True: any sent byte may have been read."""
         return True
 
     def close(self) -> None:
-        """The end of input, for the child."""
+        """Close the input of the child."""
         self._is_closed = True
         if self._transport is not None:
             self._transport.close()
@@ -176,7 +176,7 @@ Stdin: TypeAlias = PosixStdin | WindowsStdin
 
 
 def new_stdin() -> Stdin:
-    """The one for this system."""
+    """Return a pipe for this system."""
     return WindowsStdin() if sys.platform == "win32" else PosixStdin()
 
 

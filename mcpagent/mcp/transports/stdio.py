@@ -220,7 +220,7 @@ class StdioTransport:
         return self._stdin is not None and self._stdin.has_read(request_id)
 
     def stderr_lines(self, limit: int = 10) -> tuple[str, ...]:
-        """The last lines the server wrote to stderr, printable."""
+        """Return the last lines the server wrote to stderr, printable."""
         text = self._redact(bytes(self._pipes.stderr).decode("utf-8", "replace"))
         lines = (safe_line(line) for line in text.splitlines())
         return tuple([line for line in lines if line][-limit:])
@@ -360,7 +360,7 @@ class StdioTransport:
         self.is_patient = False
 
     async def _has_more(self, reader: MessageReader) -> bool:
-        """Waits for output; False once the process is gone and only a child of its own holds the pipe."""
+        """Wait for output; return False once the process is gone and only a child holds the pipe."""
         pipes = self._pipes
         pipes.changed.clear()
         if pipes.chunks or self._own_answers or not pipes.stdout_open:
@@ -414,7 +414,7 @@ class StdioTransport:
             self._log.note(text)
 
     async def _stop(self) -> None:
-        """stdin closed, then TERM, then KILL; each step gets its share of the time to stop."""
+        """Stop the process: close stdin, then TERM, then KILL; each step gets its share of the time."""
         transport = self._pipes.transport
         if transport is None:
             return
@@ -447,7 +447,7 @@ class StdioTransport:
         return True
 
     def _kill_group(self, number: signal.Signals) -> None:
-        """Signals the server and every process it started; also after its own clean exit, for those it left."""
+        """Signal the server and every process it started; also after its own clean exit, for remaining ones."""
         pid = self.pid
         if pid is None:
             return
