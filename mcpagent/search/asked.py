@@ -124,7 +124,7 @@ class Asker:
         return asked
 
     def _join(self, pair: tuple[str, str]) -> int | None:
-        """The term of two words written as one: mostly none, and so looked up before it is counted."""
+        """Return the term of two words written as one: mostly none, and so looked up before it is counted."""
         term = self._postings.ids.get(stemmed(pair[0] + pair[1]))
         return term if term is not None and self._postings.count(term) else None
 
@@ -200,7 +200,7 @@ class Asker:
         return [_Guess(term, word, -unlike) for unlike, _, _, term, word in chosen]
 
     def _split(self, word: str) -> list[tuple[str, int]]:
-        """Two known words that make up the word: `signin` as `sign in`."""
+        """Return two known words that together form the word: `signin` as `sign in`."""
         for at in range(_MIN_SPLIT, len(word) - _MIN_SPLIT + 1):
             left = self._term(word[:at])
             right = self._term(word[at:]) if left is not None else None
@@ -213,7 +213,7 @@ class Asker:
         return term if term is not None and self._postings.count(term) else None
 
     def learned_spellings(self) -> tuple[Spelling, None]:
-        """The plain words of all tools that there ever were."""
+        """Return the plain words of all tools that there ever were."""
         known = self._postings.words
         if self._spelled < len(known):
             self._spelling.add(part for word in islice(known, self._spelled, None) for part in pieces(word))
@@ -250,7 +250,7 @@ class Spelling:
         self._some: dict[tuple[str, str, int, int], list[str]] = WorkedOut(self._words_of)
 
     def add(self, words: Iterable[str]) -> None:
-        """Takes up plain words; digits alone and words under three letters are no target of a correction."""
+        """Add plain words; digits alone and words under three letters are no target of a correction."""
         self._some.clear()
         new = {word for word in words if len(word) > 2 and not word.isdigit()} - self._seen
         if not new:
@@ -264,10 +264,9 @@ class Spelling:
             self._by_last_and_length[word[-1], len(word)].append(word)
 
     def nearest(self, word: str, held: Collection[str] | None = None) -> list[tuple[str, float]]:
-        """The words fewest typos away with their likeness (0 to 1): one typo, or two in a long word, or two inside one.
+        """Return the words with the fewest typos, with their likeness (0 to 1).
 
-        A typo is a letter missing, added, changed, or swapped with its neighbour; the first or the last letter must
-        be right. Words that are not `held` are no target (None: all are).
+        Allowed are one typo, or two in a long word, or two inside one.
         """
         if len(word) < MIN_TYPO_LENGTH or any(char.isdigit() for char in word):
             return []
@@ -290,13 +289,13 @@ class Spelling:
         return within(2, self._some[word[0], word[-1], length, 2])
 
     def _begun_otherwise(self, word: str) -> list[str]:
-        """The words that one typo in the first letter makes this word of."""
+        """Return the words that one typo in the first letter makes this word of."""
         rest, seen = word[1:], self._seen
         near = [letter + end for end in (rest, word) for letter in self._by_first if letter + end in seen]
         return near + [other for other in (rest, word[1] + word[0] + word[2:]) if other in seen]
 
     def _words_of(self, key: tuple[str, str, int, int]) -> list[str]:
-        """The words with this first letter, this last one ("": any), and about this length; how much about."""
+        """Return the words with this first letter, this last one ("": any), and about this length; how much about."""
         first, last, length, about = key
         lengths = range(length - about, length + about + 1)
         if not first:
@@ -305,8 +304,10 @@ class Spelling:
         return [word for word in begun if word[-1] == last] if last else list(begun)
 
     def completions(self, word: str, held: Collection[str] | None = None) -> list[str]:
-        """The words that a short word may abbreviate: `repo` repository, `msg` message, `db` database; see `nearest`
-        for `held`."""
+        """Return the words that a short word may abbreviate: `repo` repository, `msg` message, `db` database.
+
+        See `nearest` for `held`.
+        """
         if not 2 <= len(word) <= _MAX_ABBREVIATION or not word.isalpha():
             return []
         begun = [long for long in self._by_first_three.get(word[:3], ()) if long.startswith(word)]
@@ -321,7 +322,7 @@ class Spelling:
         ]
 
     def _lines(self, letter: str) -> str:
-        """The words that begin with the letter, one a line: a pattern looks through thousands in no time."""
+        """Return the words that begin with the letter, one a line: a pattern looks through thousands in no time."""
         words = self._by_first.get(letter, [])
         count, lines = self._joined.get(letter, (0, ""))
         if count != len(words):

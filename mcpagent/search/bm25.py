@@ -62,7 +62,7 @@ def best(
     only: Collection[int] | None = None,
     work: Work = FOR_A_QUERY,
 ) -> Hits:
-    """The best `limit` tools or somewhat more for the terms, each times its factor; `only` restricts the tools."""
+    """Return the best `limit` tools or more for the terms, weighted by factor; `only` restricts the tools."""
     candidates = max(limit, work.candidates)
     worths = postings.worths(wanted)
     unread: Sequence[_Bound] = ()
@@ -184,7 +184,7 @@ def _scores(
 
 
 def _score_on(postings: Postings, scores: dict[int, float], unread: Sequence[_Bound], numbers: Collection[int]) -> None:
-    """Adds to the scores of these tools what they have for the terms that are unread."""
+    """Add the scores of the unread terms to these tools."""
     candidates = sorted(numbers)
     for bound, _, term in unread:
         for tools, weights in postings.terms[term].lists:
@@ -215,7 +215,7 @@ def _place(numbers: Sequence[int], number: int) -> int:
 
 
 def _best_of(scores: dict[int, float], count: int) -> tuple[dict[int, float], list[float]]:
-    """The tools that score as the best `count` do, and the scores of these, highest first."""
+    """Return the tools that score as the best `count` do, and the scores of these, highest first."""
     kept = scores
     if len(kept) > 4 * count:
         floor = _reached(scores, count)
@@ -228,7 +228,7 @@ def _best_of(scores: dict[int, float], count: int) -> tuple[dict[int, float], li
 
 
 def _nth_highest(scores: Mapping[int, float], rank: int, floor: float = 0.0) -> float:
-    """The `rank`th highest score, 0 if there are fewer; `floor` is one that so many are known to reach."""
+    """Return the `rank`th highest score, 0 if there are fewer; `floor` is one that so many are known to reach."""
     values: Collection[float] = scores.values()
     if not floor and len(values) > 4 * rank:
         floor = _reached(scores, rank)

@@ -52,7 +52,7 @@ def shipped_examples(tool: ToolDefinition) -> tuple[str, ...]:
 
 
 def signature_key(tool: ToolDefinition) -> str:
-    """`create_issue(owner, repo, title)`: a tool's own name and required parameters, which outlast most releases."""
+    """Return `create_issue(owner, repo, title)`: a tool's own name and required parameters."""
     return f"{local_name(tool)}({', '.join(sorted(required_of(tool.parameters)))})"
 
 
@@ -74,7 +74,7 @@ def read_examples(path: Path) -> dict[str, tuple[str, ...]]:
 
 
 def write_examples(path: Path, examples: Mapping[str, Sequence[str]]) -> None:
-    """Writes requests by `content_key`, readable by the user only. Raises `OSError` if it cannot."""
+    """Write requests by `content_key`, readable by the user only. Raises `OSError` if that fails."""
     held = {key: list(examples[key]) for key in sorted(examples)}
     write_whole(path, json.dumps({"examples": held}, ensure_ascii=False, indent=1).encode())
 
@@ -88,6 +88,6 @@ def _checked(held: Mapping[str, Sequence[str]]) -> Iterable[tuple[str, Sequence[
 
 @cache
 def _shipped() -> tuple[Mapping[str, tuple[str, ...]], Set[str]]:
-    """The requests by `signature_key`, and the tools' own names, by which most others are passed over."""
+    """Return the requests by `signature_key`, and the tools' own names, by which most others are passed over."""
     held = json.loads(_SHIPPED.read_text("utf-8"))
     return {key: tuple(texts) for key, texts in held.items()}, {key[: key.index("(")] for key in held}

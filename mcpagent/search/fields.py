@@ -63,7 +63,10 @@ def local_name(tool: ToolDefinition) -> str:
 def field_texts(
     tool: ToolDefinition, server_description: str = "", examples: Sequence[str] = ()
 ) -> list[tuple[str, str]]:
-    """(field, text) of every searched text of the tool, its server's last; the fields are the keys of `WEIGHTS`."""
+    """Return every searched text of the tool as (field, text), its server's last.
+
+    The fields are the keys of `WEIGHTS`.
+    """
     names: list[str] = []
     descriptions: list[str] = []
     values: list[str] = []
@@ -90,7 +93,7 @@ def field_texts(
 
 
 def enum_values(schema: Mapping[str, Any]) -> list[str]:
-    """The texts among the values that a parameter may have."""
+    """Return the texts among the values that a parameter may have."""
     values = schema.get("enum")
     if not isinstance(values, list):
         items = schema.get("items")
@@ -99,7 +102,7 @@ def enum_values(schema: Mapping[str, Any]) -> list[str]:
 
 
 def parameters(schema: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """(name, schema) of the parameters, nested ones too, at most 200; a schema may have any shape."""
+    """Yield the parameters as (name, schema), nested ones too, at most 200; a schema may have any shape."""
     waiting: list[tuple[Any, int]] = [(schema, 0)]
     for key in ("$defs", "definitions"):
         shared = schema.get(key)

@@ -114,7 +114,7 @@ class ToolIndex:
     # Changing what is indexed
 
     def replace(self, server: str | None, tools: Iterable[ToolDefinition]) -> None:
-        """Makes `tools` the tools of that server (None: local functions).
+        """Replace the tools of that server (None: local functions).
 
         Nothing is indexed before the next search, and then only what differs.
         """
@@ -126,7 +126,7 @@ class ToolIndex:
     async def find(
         self, query: str | Sequence[str], limit: int | None = None, *, server: str | None = None
     ) -> SearchResult:
-        """`search` for an event loop: patterns run in a thread, and a ranking of your own is awaited."""
+        """Run `search` on an event loop: patterns run in a thread, and a ranking of your own is awaited."""
         if callable(self._strategy):
             text, names = self._asked_of(self._strategy, query, server)
             return self._named_result(text, await names if inspect.isawaitable(names) else names, limit or USUAL_LIMIT)
@@ -164,7 +164,7 @@ class ToolIndex:
         return found
 
     def names_near(self, name: str, limit: int = 3) -> tuple[str, ...]:
-        """The offered names most like this one, for "did you mean"."""
+        """Return the offered names most like this one, for "did you mean"."""
         with self._lock:
             self._held.settle()
             return tuple(
@@ -247,7 +247,7 @@ class ToolIndex:
             return SearchResult(query, matches, len(found), "exact" if found else "none", notes=notes, nearest=near)
 
     def _match(self, number: int, score: float, word: str, field: str = "name", digits: int = 1) -> Match:
-        """A match with one reason, its score rounded to so many digits."""
+        """Return a match with one reason, its score rounded to so many digits."""
         return Match(self._held.tools[number], score, lambda: (Reason(field, word, round(score, digits)),))
 
     def _match_pattern(self, query: str, pattern: str, limit: int, server: str | None) -> SearchResult:
@@ -317,7 +317,7 @@ class ToolIndex:
         return replace(begun, matches=tuple(matches), found=found, how=how)
 
     def _best(self, scores: Mapping[int, float], count: int) -> list[int]:
-        """The `count` best of those that score, best first; those of the same score by name."""
+        """Return the `count` best of those that score, best first; those of the same score by name."""
         floor = sorted(scores.values())[-count] if len(scores) > count else 0.0
         scored = [(-score, number) for number, score in scores.items() if score >= floor and score > 0]
         scored.sort(key=lambda pair: (pair[0], self._held.tools[pair[1]].name))

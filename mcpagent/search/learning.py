@@ -119,7 +119,7 @@ class SearchHistory:
         """How often this object has changed the file."""
 
     def record(self, query: str, added: Iterable[ToolKey], called: Iterable[ToolKey]) -> None:
-        """Notes which tools were added after the query, and which of all were called without an error."""
+        """Record the tools added after the query, and the tools called without an error."""
         words = remembered_words(query)
         added, called = set(added), set(called)
         if not words or not added | called:
@@ -143,7 +143,7 @@ class SearchHistory:
         self.changes += 1
 
     def uses(self) -> list[Use]:
-        """Everything recorded, the latest first."""
+        """Return all records, the latest first."""
         if not self.path.is_file():
             return []
         with closing(self._open()) as connection:
@@ -155,7 +155,7 @@ class SearchHistory:
             return [Use(query, _read(tool), *counts) for query, tool, *counts in rows]
 
     def clear(self) -> int:
-        """Forgets everything; gives how many rows there were."""
+        """Delete all records; return their number."""
         count = len(self.uses())
         if count:
             with closing(self._open()) as connection, connection:

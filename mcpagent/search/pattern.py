@@ -53,7 +53,7 @@ def literal_words(pattern: str) -> str:
 
 
 def required_literal(pattern: str) -> str:
-    """Letters and digits that every text the pattern matches must hold, in lower case; empty if none are sure."""
+    """Return letters and digits that every match must contain, in lower case; "" if none are certain."""
     if re.search(r"[|()\[\]{}]|\\[^bBsSwWdD.]", pattern) or not pattern.isascii():
         return ""
     plain = re.sub(r"\\.|[A-Za-z0-9][?*]", " ", pattern)
@@ -61,7 +61,7 @@ def required_literal(pattern: str) -> str:
 
 
 def may_match(pattern: str, tools: Mapping[int, ToolDefinition], postings: Postings) -> dict[int, ToolDefinition]:
-    """The tools that hold what the pattern cannot do without: few enough to be tried one by one, mostly."""
+    """Return the tools that hold what the pattern cannot do without: few enough to be tried one by one, mostly."""
     literal = required_literal(pattern)
     holding = [ids for word, ids in postings.words.items() if literal in word.lower()] if literal else []
     if not literal or not all(holding):

@@ -94,7 +94,7 @@ class Postings:
         """Of all terms of a tool\'s name together."""
 
     def add(self, number: int, texts: Sequence[tuple[str, str]]) -> None:
-        """Indexes the (field, text) pairs of one tool; `number` must be higher than all before."""
+        """Index the (field, text) pairs of one tool; `number` must be higher than all before."""
         added = self._added
         frequencies, own = self._frequencies(texts)
         for term, frequency in frequencies.items():
@@ -110,7 +110,7 @@ class Postings:
         self._changed()
 
     def remove(self, number: int, texts: Sequence[tuple[str, str]]) -> None:
-        """Takes out a tool that was added with these texts."""
+        """Remove a tool that was added with these texts."""
         gone = self._gone_of
         for term in self._frequencies(texts)[0]:
             gone[term] = gone.get(term, 0) + 1
@@ -154,7 +154,7 @@ class Postings:
         return self.placed_from_server.get(term, ()), self._from_server[term]
 
     def holding(self, term: int) -> list[int]:
-        """The tools that hold the term, in order."""
+        """Return the tools that hold the term, in order."""
         return [number for numbers, _ in self.lists(term) for number in numbers if number not in self.gone]
 
     def count(self, term: int) -> int:
@@ -169,7 +169,7 @@ class Postings:
         return Term(rarity, count, tuple(one for one in lists if one[0]), served)
 
     def rarity(self, term: int) -> float:
-        """The term's inverse document frequency."""
+        """Return the term's inverse document frequency."""
         return self.terms[term].rarity
 
     def rarities(self, factors: Mapping[int, float]) -> float:
@@ -188,7 +188,7 @@ class Postings:
         return self.rarity_of(0)
 
     def rarity_of(self, held: int) -> float:
-        """The inverse document frequency of a term that so many tools hold."""
+        """Return the inverse document frequency of a term that so many tools hold."""
         return math.log(1 + (self.size - held + 0.5) / (held + 0.5))
 
     def weight(self, term: int, number: int) -> float:
@@ -206,7 +206,7 @@ class Postings:
         return dict(zip(found, weights, strict=True))
 
     def fields_of(self, texts: Sequence[tuple[str, str]], wanted: Container[int]) -> dict[int, str]:
-        """The fields of such a tool that hold each of the wanted terms."""
+        """Return the fields of such a tool that hold each of the wanted terms."""
         fields: dict[int, list[str]] = {}
         for field, text in texts:
             for term in set(chain.from_iterable(map(self.words.__getitem__, written_words(text)))):

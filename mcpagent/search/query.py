@@ -54,13 +54,13 @@ def shortened(query: str) -> str:
 
 
 def selected_names(query: str) -> list[str] | None:
-    """The names in `select:a,b`; None if the query is no such list."""
+    """Return the names in `select:a,b`; None if the query is no such list."""
     chosen = _SELECT.fullmatch(query)
     return [name for name in _SEPARATORS.split(chosen[1]) if name] if chosen else None
 
 
 def server_prefix(query: str, servers: Collection[str]) -> tuple[str, str] | None:
-    """Server and words of a query read as `server: words`, if there is such a server in any style of writing."""
+    """Return server and words of a query in the form `server: words`, if there is such a server, in any spelling."""
     prefixed = _PREFIX.fullmatch(query)
     if not prefixed:
         return None

@@ -120,11 +120,11 @@ class Ranker:
         self.asker = asker or Asker(postings)
 
     def ask(self, text: str) -> Asked:
-        """The text's words as terms of the postings."""
+        """Return the text's words as terms of the postings."""
         return self.asker.ask(text)
 
     def rank(self, text: str, limit: int, only: Collection[int] | None = None) -> Ranking:
-        """The best `limit` tools and more; `only` restricts the tools."""
+        """Return the best `limit` tools and more; `only` restricts the tools."""
         needs, asked = self._needs(text, limit, only), self.ask(text)
         vectors, notes = self._embedded([(text, asked), *((need.text, need.asked) for need in needs)])
         meant = vectors[0] if vectors else None
@@ -143,7 +143,7 @@ class Ranker:
         return replace(whole, scores=_raised(whole.scores, lifts), needs=lifts)
 
     def _embedded(self, texts: Sequence[tuple[str, Asked]]) -> tuple[Sequence[Vector], tuple[str, ...]]:
-        """The texts' vectors, corrected where their words were; none without an embedder, and a note if it fails."""
+        """Return the texts' vectors, corrected like their words; none without an embedder, and a note if it fails."""
         if self._vectors is None:
             return (), ()
         try:
@@ -154,8 +154,7 @@ class Ranker:
     def _need_scores(
         self, needs: Sequence[_Need], meant: Sequence[Vector], close: Iterable[int]
     ) -> list[Mapping[int, float]]:
-        """The candidates' scores for each need: those by its words, and those `close` in meaning to the whole request.
-        To look at all vectors for each need would take as long again for each."""
+        """Return the candidates' scores for each need: of tools found by its words, or `close` to the whole request."""
         scores = [need.scores for need in needs]
         if self._vectors is None or not meant:
             return scores
@@ -167,7 +166,7 @@ class Ranker:
         return fused
 
     def favour(self, ranking: Ranking, favours: Mapping[int, float]) -> Ranking:
-        """The ranking with tools raised that served queries like this one before; `favours` are 0 to 1, by number."""
+        """Return the ranking with tools raised that served similar queries; `favours` are 0 to 1, by number."""
         if not favours:
             return ranking
         top = max(ranking.scores.values(), default=0.0) or 1.0
@@ -247,7 +246,7 @@ def _between(ends: re.Pattern[str], text: str) -> list[str]:
 
 
 def _raised(scores: Mapping[int, float], lifts: Mapping[int, float]) -> dict[int, float]:
-    """The scores with these added, also to tools that had none."""
+    """Return the scores with these added, also to tools that had none."""
     return {**scores, **{number: scores.get(number, 0.0) + lift for number, lift in lifts.items()}}
 
 
@@ -267,7 +266,7 @@ def _scales(
 def _fused(
     scores: Mapping[int, float], likeness: Mapping[int, float], words: float, meaning: float
 ) -> dict[int, float]:
-    """The sum of both for each tool that has a cosine, each times its factor."""
+    """Return the sum of both for each tool that has a cosine, each times its factor."""
     held = scores.get
     return {
         number: held(number, 0.0) * words + (close * meaning if close > 0 else 0.0)

@@ -44,7 +44,7 @@ class Match:
 
     @cached_property
     def reasons(self) -> tuple[Reason, ...]:
-        """Why it matched, the largest part first."""
+        """The reasons for the match, the largest part first."""
         return self.why()
 
 
@@ -73,7 +73,7 @@ class SearchResult:
 
     @property
     def confidence(self) -> Confidence:
-        """ "low": as good as the best match is, a request that nothing serves often gets one like it."""
+        """The confidence; "low": requests that no tool serves often get an equally good best match."""
         return "low" if self.strength < self.least else "high"
 
     @property

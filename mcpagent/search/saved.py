@@ -39,7 +39,7 @@ _KEPT_FILES = 8
 def catalogue_key(
     tools: Iterable[ToolDefinition], server_descriptions: Mapping[str, str], examples: Examples = shipped_examples
 ) -> str:
-    """A hash of the tools, in their order, and of the rules by which they are indexed."""
+    """Return a hash of the tools, in their order, and of the rules by which they are indexed."""
     rules = [_FORMAT, sys.byteorder, K1, repr(WEIGHTS), sorted(server_descriptions.items())]
     key = hashlib.sha256(json.dumps(rules).encode())
     for tool in tools:

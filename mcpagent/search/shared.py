@@ -57,7 +57,7 @@ class SharedIndex:
         return _Whole(vectors_for(self.strategy, None, self._cache_folder), self._cache_folder, self.examples)
 
     def of(self, owner: object, tools: Iterable[ToolDefinition], descriptions: Mapping[str, str]) -> ToolIndex:
-        """The index of these tools, made at its first search; the same one while the owner lives, until `drop`."""
+        """Return the index of these tools, made at its first search; the same one for this owner until `drop`."""
         with self._of_owners:
             index = self._owners.get(owner)
             if index is None:
@@ -65,14 +65,14 @@ class SharedIndex:
             return index
 
     def drop(self, owner: object) -> None:
-        """The owner has other tools now."""
+        """Drop the owner's index, because its tools changed."""
         with self._of_owners:
             self._owners.pop(owner, None)
 
     def read(
         self, tools: Iterable[ToolDefinition], descriptions: Mapping[str, str]
     ) -> tuple[_Whole, dict[int, ToolDefinition]]:
-        """The tools by their numbers, in order, in an index that has them all."""
+        """Return the tools by their numbers, in order, in an index that has them all."""
         if self._whole.size > self._most:
             self._forget()
         before = self._whole.size
@@ -182,7 +182,7 @@ class _Some(Indexed):
             self.replace(server, theirs)
 
     def settle(self) -> None:
-        """Reads what waits in the whole, once."""
+        """Read the waiting tools into the whole, once."""
         if not self.waiting:
             return
         tools = list(chain.from_iterable(theirs.values() for theirs in self.waiting.values()))

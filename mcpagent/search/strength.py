@@ -112,7 +112,7 @@ def assess(
     cosine: float | None = None,
     cosines: Cosines = OF_WORDS,
 ) -> Assessed:
-    """Judges the best match of the text by its `scores`; `cosine` is the highest one, None without vectors."""
+    """Assess the best match of the text by its `scores`; `cosine` is the highest one, None without vectors."""
     if cosine is not None and cosine >= cosines.same:
         return Assessed(math.inf)
     if not scores:

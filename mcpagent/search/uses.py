@@ -83,7 +83,7 @@ class Uses:
         self._worth = {word: dict(tools) for word, tools in worth.items()}
 
     def _by_words(self, text: str, rarity: Callable[[str], float]) -> dict[ToolKey, float]:
-        """The share of the text's words, by rarity, that were searched before each tool was called."""
+        """Return the share of the text's words, by rarity, that were searched before each tool was called."""
         rarities = {word: rarity(word) for word in sorted(remembered_words(text))}
         whole = sum(rarities.values()) or 1.0
         found: defaultdict[ToolKey, float] = defaultdict(float)

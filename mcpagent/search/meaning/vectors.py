@@ -69,7 +69,7 @@ def vectors_for(strategy: object, embedder: Embedder | None, cache_folder: Path 
 
 
 def tool_parts(tool: ToolDefinition, examples: Sequence[str] = ()) -> dict[str, str]:
-    """The texts of a tool that are embedded; the keys are those of its parts' weights."""
+    """Return the texts of a tool that are embedded; the keys are those of its parts' weights."""
     return {
         "name": spoken(local_name(tool)[:MAX_NAME]),
         "description": tool.description[:_DESCRIPTION],
@@ -104,7 +104,7 @@ class Vectors:
         return isinstance(self._model(), StaticEmbedder)
 
     def corrected(self, text: str, words: Mapping[str, str]) -> str:
-        """The text with those of its words replaced that word vectors hardly know, as typos are."""
+        """Return the text with those of its words replaced that word vectors hardly know, as typos are."""
         model = self._model()
         if not words or not isinstance(model, StaticEmbedder):
             return text
@@ -112,11 +112,11 @@ class Vectors:
         return _WORD.sub(lambda word: unknown.get(word[0], word[0]), text)
 
     def add(self, number: int, tool: ToolDefinition, examples: Sequence[str] = ()) -> None:
-        """Embeds the tool at the next search."""
+        """Add the tool; it is embedded at the next search."""
         self._waiting[number] = tool_parts(tool, examples)
 
     def remove(self, number: int) -> None:
-        """Forgets the tool, also one that is not embedded yet."""
+        """Remove the tool, even if it is not embedded yet."""
         if self._waiting.pop(number, None) is not None or self._few.pop(number, None) is not None:
             return
         if self._matrix is None:
@@ -128,7 +128,7 @@ class Vectors:
             self._matrix[row] = self._matrix[len(self._numbers)]
 
     def of(self, queries: Sequence[str]) -> Sequence[Vector]:
-        """The vectors of texts, for `closest` and `likeness`, all of a request in one go.
+        """Return the vectors of texts, for `closest` and `likeness`, all of a request in one go.
 
         Raises `EmbeddingError` if the embedder fails.
         """
@@ -139,7 +139,7 @@ class Vectors:
         return list(self.query_vectors(queries))
 
     def closest(self, query: Vector, limit: int, also: Iterable[int] = ()) -> dict[int, float]:
-        """Cosine by tool number: the `limit` closest tools, and those asked for as well."""
+        """Return cosines by tool number: of the `limit` closest tools, and of the tools in `also`."""
         if (few := self.few()) is not None:
             return _closest_of_few(few, query, limit, also)
         if self._matrix is None or not self._numbers:
@@ -148,7 +148,7 @@ class Vectors:
         return _closest(likeness, self._numbers, self._rows.__getitem__, limit, also)
 
     def likeness(self, queries: Sequence[Vector], numbers: Sequence[int]) -> list[dict[int, float]]:
-        """Cosine by tool number of just these tools, for each query."""
+        """Return cosines by tool number of these tools only, for each query."""
         if (few := self.few()) is not None:
             some = {number: few[number] for number in numbers}
             return [_near(some, query) for query in queries]
@@ -172,14 +172,14 @@ class Vectors:
         return rows
 
     def query_vectors(self, queries: Sequence[str]) -> Matrix:
-        """A row for each text. Raises `EmbeddingError` if the embedder fails."""
+        """Return a row for each text. Raises `EmbeddingError` if the embedder fails."""
         vectors = self._embed(queries)
         if self._matrix is not None and vectors.shape[1] != self._matrix.shape[1]:
             raise EmbeddingError(f"vectors of {vectors.shape[1]} and of {self._matrix.shape[1]} numbers")
         return vectors
 
     def few(self) -> Mapping[int, Row] | None:
-        """The vectors of all tools, if they are so few that numpy is not needed, else None."""
+        """Return the vectors of all tools, if they are so few that numpy is not needed, else None."""
         if self._matrix is not None or len(self._few) + len(self._waiting) > _FEW_TOOLS:
             return None
         model = self._model()
@@ -228,7 +228,7 @@ class Vectors:
         return embed(texts) if self._cache is None else self._cache.vectors(name, texts, embed)
 
     def _embed_mixed(self, texts: Sequence[str]) -> Matrix:
-        """The vectors of tools' parts in the order of their weights, `_BETWEEN` between them, added by weight."""
+        """Return the vectors of tools' parts, joined by `_BETWEEN` in the order of their weights, added by weight."""
         parts = list(zip_longest(*(text.split(_BETWEEN) for text in texts), fillvalue=""))
         mixed = self._embed(parts[0]) * next(iter(_PARTS.values()))
         for part, weight in list(zip(parts, _PARTS.values(), strict=False))[1:]:
