@@ -82,5 +82,5 @@ def _was_there(key: ToolKey, descriptions: Mapping[str, str]) -> bool:
 
 
 async def _gone(arguments: dict[str, Any]) -> ToolOutput:  # noqa: ARG001 - as every tool
-    """Never called: a tool that is not there any more is withdrawn before the next request."""
+    """Return an error; never called, because a tool that is gone is withdrawn before the next request."""
     return ToolOutput.of_text("This tool is not there any more.", error="unknown_tool")

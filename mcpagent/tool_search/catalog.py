@@ -80,7 +80,7 @@ class Naming:
         return self.names.get(key) in self.known
 
     def plain(self) -> dict[str, Tool]:
-        """`known` as a dict, which is quicker to go through."""
+        """Return `known` as a dict, which is faster to iterate."""
         return {**self.known.maps[1], **self.known.maps[0]} if isinstance(self.known, ChainMap) else dict(self.known)
 
     def is_as_new(self, tools: Mapping[ToolKey, Tool], reserved: frozenset[str]) -> bool:
@@ -206,9 +206,9 @@ class Catalog:
         return self._of_all.reserved
 
     def update(self, listing: Listing, others: Iterable[Catalog] = ()) -> None:
-        """Makes this the listing; tools that stay keep their names. Raises `ConfigError` when two tools are one.
+        """Replace the listing; tools that stay keep their names. Raises `ConfigError` if two tools are the same.
 
-        What one of `others` made of the same definitions is shared: names and index do not depend on the code behind.
+        Names and index of a catalogue in `others` with the same definitions are shared: they do not depend on the code.
         """
         if listing.tools != self.listing.tools:
             self._take(listing.tools, others)

@@ -154,7 +154,7 @@ def paying_tokens(search_cost: float | None, each: float = 350.0, *, load: str |
 
 
 def possible_search(search: ToolSearch, warn: Callable[[str], None]) -> ToolSearch:
-    """The tool search asked for; with words alone, and a warning, if what its vectors need is not installed."""
+    """Return the tool search asked for; with words alone, and a warning, if what its vectors need is not installed."""
     if search.strategy not in ("hybrid", "multilingual"):
         return search
     from mcpagent.search import ToolIndex

@@ -53,7 +53,7 @@ _SHOWN_QUERY = 40
 
 
 def _definition(name: str, description: str, optional: Iterable[str] = (), **properties: Any) -> ToolDefinition:
-    """A tool's definition; all parameters but the `optional` ones are required."""
+    """Return a tool's definition; all parameters but the `optional` ones are required."""
     schema: dict[str, Any] = {"type": "object", "properties": properties}
     required = [name for name in properties if name not in optional]
     return ToolDefinition(name, description, schema | ({"required": required} if required else {}))
@@ -99,7 +99,7 @@ SHOW_ALL_TOOLS = _definition(
 
 
 def tool_search_tools(session: SessionTools) -> tuple[Tool, ...]:
-    """The virtual tools of one conversation, in the order they are offered.
+    """Return the virtual tools of one conversation, in the order they are offered.
 
     If the model's provider searches, and loads what it found, the first two are not among them.
     """

@@ -149,11 +149,11 @@ class SessionTools:
 
     @property
     def unavailable(self) -> Mapping[str, str]:
-        """Why each server that is configured and not connected is not."""
+        """The reason why each configured server is not connected."""
         return self.listing.unavailable
 
     def _named(self, order: Iterable[str]) -> Naming:
-        """The catalogue's own names, unless the history has others: a name it knows means what it meant there."""
+        """Return the catalogue's names, unless the history has others: known names keep their meaning there."""
         shared, meant = self._shared, self.conversation.discovery.keys
         theirs = {key: name for name, key in meant.items() if shared.has(key)}
         lost = meant.keys() - theirs.values()
@@ -389,7 +389,7 @@ class SessionTools:
         return f'Call add_tool(tool_names=["{name}"]) first.'
 
     def find(self, name: str) -> Tool | None:
-        """The tool a model or a person means by this name, in any form that means exactly one."""
+        """Return the tool a model or a person means by this name, in any form that means exactly one."""
         for tool in self.virtual:
             if tool.definition.name == name:
                 return tool
@@ -410,7 +410,7 @@ class SessionTools:
         return key.source if key is not None else None
 
     def near(self, name: str, limit: int = 3) -> tuple[str, ...]:
-        """Offered names like this one, for "did you mean"."""
+        """Return offered names similar to this one, for "did you mean"."""
         if meant := self._naming.resolver.candidates(name):
             return meant[:limit]
         near = self.catalog.index.names_near(name, limit)
@@ -420,7 +420,7 @@ class SessionTools:
         return tuple(own[found] for found in near if found in own)
 
     def add(self, names: Iterable[str]) -> AddOutcome:
-        """Judges a request for tools by name, against what the conversation has; changes nothing."""
+        """Return the outcome of adding these tools by name; changes nothing."""
         added: dict[str, None] = {}
         already: dict[str, None] = {}
         not_found: dict[str, tuple[str, ...]] = {}
@@ -435,7 +435,7 @@ class SessionTools:
         return AddOutcome(tuple(added), tuple(already), not_found)
 
     def definitions(self, names: Iterable[str]) -> tuple[ToolDefinition, ...]:
-        """The definitions of these known tools."""
+        """Return the definitions of these known tools."""
         return tuple(self.known[name].definition for name in names)
 
     def tokens(self, names: Iterable[str]) -> int:

@@ -25,7 +25,7 @@ _SHOWN_MEMBERS = 10
 
 
 def legal_name(text: str) -> str:
-    """The text with every character outside `[a-zA-Z0-9_-]` as `_`; may still be empty or too long.
+    """Return the text with every character outside `[a-zA-Z0-9_-]` as `_`; may still be empty or too long.
 
     Of one that is too long the beginning, and it stays too long.
     """
@@ -33,7 +33,7 @@ def legal_name(text: str) -> str:
 
 
 def expect_legal_name(name: str) -> None:
-    """Raises `ConfigError` unless a tool can be offered under this very name."""
+    """Raise `ConfigError` unless a tool can be offered under this very name."""
     if legal_name(name) != name or not 0 < len(name) <= MAX_NAME_LENGTH:
         raise ConfigError(f'tool "{name}": a name has 1 to {MAX_NAME_LENGTH} letters, digits, _ or -; pass name=')
 
