@@ -186,7 +186,7 @@ def cut_for_model(text: str, limit: int = MAX_DESCRIPTION) -> str:
 
 
 def line_for_model(text: str, limit: int = 200) -> str:
-    """`for_model` in one line of at most `limit` characters; runs of white space become one space."""
+    """Return `for_model` in one line of at most `limit` characters; runs of white space become one space."""
     line = " ".join(for_model(text[: limit * 8]).split())
     return line if len(line) <= limit else for_model(line[: max(limit - 1, 0)]) + "…"
 
@@ -213,7 +213,7 @@ def set_apart(text: str) -> str:
 
 
 def fenced(text: str, label: str = "", language: str = "") -> str:
-    """A code block whose fence is longer than any run of backticks inside, so that the text cannot end it."""
+    """Return a code block whose fence is longer than any run of backticks inside, so that the text cannot end it."""
     longest = max(map(len, re.findall(r"`+", text)), default=0) if "`" in text else 0
     fence = "`" * max(3, longest + 1)
     heading = f"{label}:\n" if label else ""

@@ -58,7 +58,10 @@ class Patience:
 
 @lru_cache(maxsize=128)
 def compiled(pattern: str, *, any_case: bool = False) -> Pattern[str]:
-    """The pattern, `^` and `$` at each line if `any_case`. Raises `PatternError`; "invalid ..." if it is no pattern."""
+    """Compile the pattern, with `^` and `$` at each line if `any_case`.
+
+    Raises `PatternError`; "invalid ..." if it is no pattern.
+    """
     import regex
 
     if len(pattern) > MAX_PATTERN:
@@ -116,6 +119,6 @@ def _product(pattern: str) -> int:
 
 
 def _reason(error: Exception) -> str:
-    """The engine's words, with the common one as users of other engines know it."""
+    """Return the engine's words, with the common one as users of other engines know it."""
     text = str(error)
     return "missing closing )" if text.startswith("missing )") else text.split(" at position")[0]

@@ -30,7 +30,7 @@ def known_values() -> frozenset[str]:
 
 
 def without_secrets(text: str) -> str:
-    """The text with each known secret as `[redacted]`."""
+    """Return the text with each known secret as `[redacted]`."""
     for value in sorted(_values, key=lambda value: (-len(value), value)):  # one may be a part of another
         text = text.replace(value, REDACTED)
     return text

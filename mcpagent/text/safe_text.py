@@ -25,7 +25,7 @@ def _is_safe(char: str) -> bool:
 
 
 def safe_text(text: str) -> str:
-    """The text without control, bidirectional, invisible and unassigned characters; line breaks and tabs stay.
+    """Return the text without control, bidirectional, invisible and unassigned characters; line breaks and tabs stay.
 
     Idempotent. ANSI sequences lose their escape character and so become visible, harmless text.
     """
@@ -71,5 +71,5 @@ def listed(names: Sequence[str]) -> str:
 
 
 def without_halves(text: str) -> str:
-    """The text with a question mark for each half of a surrogate pair, which no file, database or encoder takes."""
+    """Return the text with lone surrogates replaced by question marks, for files, databases and encoders."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")

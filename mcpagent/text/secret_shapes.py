@@ -195,7 +195,10 @@ def is_secret_value(name: str, value: str) -> bool:
 
 
 def looks_random(value: str, least: int = 20) -> bool:
-    """Letters and digits mixed as in no word, version, number, UUID, path or address, of at least this length."""
+    """Return whether the value looks random and has at least this length.
+
+    It mixes letters and digits as in no word, version, number, UUID, path or address.
+    """
     if (
         len(value) < least
         or not re.fullmatch(r"(?=.*\d)(?=.*[A-Za-z])[A-Za-z0-9_\-+=.]*", value)
@@ -212,7 +215,7 @@ def _is_wordlike(value: str) -> bool:
 
 
 def _looks_like_a_key(value: str) -> bool:
-    """Letters with digits, capitals in the middle of a word, eight digits, or signs that names do not have."""
+    """Return whether the value has letters with digits, inner capitals, eight digits, or signs unusual in names."""
     if value.isdecimal() or value.startswith(("{", "[")):
         return value.isdecimal() and len(value) >= 8
     if "," in value:
@@ -268,7 +271,7 @@ DEEPEST_TEXT = 100
 
 
 def redacted(data: Any, redact: Redact) -> Any:
-    """JSON data with every text in it redacted, keys too."""
+    """Return JSON data with every text in it redacted, keys too."""
     if isinstance(data, str):
         return redact(data)
     if isinstance(data, Mapping):
