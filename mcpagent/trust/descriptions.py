@@ -63,7 +63,7 @@ class Description:
 
 
 def sha256(text: str) -> str:
-    """The digest of a text, as hexadecimal."""
+    """Return the digest of a text, as hexadecimal."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -74,7 +74,7 @@ def fact_of(what: str, text: str, *, is_hidden: bool = False) -> Fact:
 
 
 def file_of(source: str) -> str:
-    """The path in `file:line`."""
+    """Return the path in `file:line`."""
     return re.sub(r":\d+\Z", "", source)
 
 

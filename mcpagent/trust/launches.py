@@ -44,7 +44,7 @@ def launch_of(config: ServerConfig, environ: Mapping[str, str]) -> Launch:
 
 
 def child_environment(config: ServerConfig, environ: Mapping[str, str]) -> dict[str, str]:
-    """The allow-listed part of `environ` plus what the configuration declares."""
+    """Return the allow-listed part of `environ` plus what the configuration declares."""
     inherited = {name: environ[name] for name in _INHERITED if name in environ and not environ[name].startswith("()")}
     return inherited | {"PYTHONUTF8": "1", "PYTHONUNBUFFERED": "1"} | dict(config.env)
 

@@ -159,7 +159,7 @@ def _is_inside(path: str, folder: Path) -> bool:
 
 
 def _take_named(found: NamedFiles, base: Path, names: Sequence[str]) -> None:
-    """The files of these names; of a name without a file, those that have it as their stem."""
+    """Add the files of these names; for a name without a file, those that have it as their stem."""
     stems: dict[Path, set[str]] = {}
     for name in names:
         path = base / name
@@ -180,7 +180,7 @@ def _take_named(found: NamedFiles, base: Path, names: Sequence[str]) -> None:
 
 
 def _take_code(found: NamedFiles, folder: Path) -> None:
-    """The code in a folder that is named, and the entries of the packages in it."""
+    """Add the code in a named folder, and the entries of the packages in it."""
     for entry in _entries(folder):
         if entry in _OF_A_FOLDER or _CODE.search(entry):
             found.take(folder / entry)
@@ -208,7 +208,10 @@ def _folders(folder: Path, names: Sequence[str]) -> Iterator[Path]:
 
 
 def _tokens(word: str) -> Iterator[str]:
-    """The parts of a word that may be names: `--config=./x`, `bash -c "./x; y"`, `-r./x`, `a:b`, `"$PWD/x"`, `x""y`."""
+    """Yield the parts of a word that may be names.
+
+    Examples: `--config=./x`, `bash -c "./x; y"`, `-r./x`, `a:b`, `"$PWD/x"`, `x""y`.
+    """
     whole = word.translate(_QUOTES)
     for part in dict.fromkeys([*_BREAKS.split(word), *_SPACES.split(whole), *_BREAKS.split(whole)]):
         if part:
