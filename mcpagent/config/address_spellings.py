@@ -25,8 +25,11 @@ def percent_decoded(text: str) -> list[str]:
 
 
 def spellings(uri: str) -> Iterator[str]:
-    """The address as others write it too: `file:///./a`, `file:/a`, `file://localhost/a`, `http://me@host:80/a#b`,
-    `http:\\\\host\\a`, its host in the letters of a language and as in DNS, with and without the usual port."""
+    """Yield the other spellings of the address.
+
+    Examples: `file:///./a`, `file:/a`, `file://localhost/a`, `http://me@host:80/a#b`, `http:\\\\host\\a`, its host in
+    the letters of a language and as in DNS, with and without the usual port.
+    """
     scheme, colon, rest = uri.translate(_DROPPED).partition(":")
     if not colon:
         return
@@ -60,7 +63,7 @@ def spellings(uri: str) -> Iterator[str]:
 
 
 def _split(host: str) -> tuple[str, str]:
-    """A host in lower case without its last full stop, and the port without zeros in front, "" for none."""
+    """Return a host in lower case without its last full stop, and the port without zeros in front, "" for none."""
     name, colon, port = host.rpartition(":")
     if not colon or not (port.isdecimal() or not port):
         name, port = host, ""

@@ -23,7 +23,10 @@ class LargerError(OSError):
 
 
 def open_regular(path: Path | str) -> BinaryIO:
-    """The file, to be read. Raises `OSError`, also for a folder, a device, a pipe: those may never end, or hang."""
+    """Open the file for reading.
+
+    Raises `OSError`, also for a folder, a device or a pipe, which may never end, or block.
+    """
     # Looked at before it is opened too: opening a device or a pipe may already do something.
     _check(os.stat(path).st_mode, path)
     handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
@@ -43,7 +46,7 @@ def _check(mode: int, path: Path | str) -> None:
 
 
 def read_bounded(path: Path | str, limit: int = MAX_FILE_BYTES) -> bytes:
-    """The content of a regular file. Raises `LargerError` for more than `limit` bytes, else `OSError`."""
+    """Return the content of a regular file. Raises `LargerError` for more than `limit` bytes, else `OSError`."""
     with open_regular(path) as file:
         return _all_of(file, path, limit)
 
@@ -60,7 +63,7 @@ _OPENED = ("/dev/fd/", "/dev/stdin", "/proc/self/fd/")
 
 
 def read_own(path: Path | str) -> bytes:
-    """The content of a file that we keep for this user: of state, data or cache.
+    """Return the content of a file that we keep for this user: of state, data or cache.
 
     Raises `OSError` for one that is not the user's (`is_nobody_elses`), that is no regular file, or too large.
     """
@@ -70,7 +73,10 @@ def read_own(path: Path | str) -> bytes:
 
 
 def map_own(path: Path | str) -> memoryview:
-    """The same, in memory that processes share: what is not looked at is not read. For files that are only replaced."""
+    """Map the content of a file of this user into shared memory; unused pages are not read.
+
+    Only for files that are replaced as a whole.
+    """
     with open_regular(path) as file:
         found = os.fstat(file.fileno())
         _check_owner(found, path)

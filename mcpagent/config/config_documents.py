@@ -47,12 +47,12 @@ class Document:
 
 
 def read_document(path: Path) -> Document:
-    """Reads and parses a JSON file. Raises `ConfigError` with file, line and column."""
+    """Read and parse a JSON file. Raises `ConfigError` with file, line and column."""
     return parse_document(str(path), read_bytes(path), path.absolute().parent)
 
 
 def read_bytes(path: Path, limit: int = MAX_FILE_BYTES) -> bytes:
-    """The content of a configuration file. Raises `ConfigError` for what cannot be one."""
+    """Return the content of a configuration file. Raises `ConfigError` for what cannot be one."""
     label = str(path)
     try:
         return read_bounded(path, limit)
@@ -79,7 +79,7 @@ def _near_file(path: Path) -> str:
 
 
 def parse_document(label: str, raw: bytes, folder: Path) -> Document:
-    """JSON in UTF-8 (UTF-16 with a byte order mark), with comments and trailing commas. Raises `ConfigError`."""
+    """Parse JSON in UTF-8 (UTF-16 with a byte order mark), with comments and trailing commas. Raises `ConfigError`."""
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -106,7 +106,10 @@ def parse_document(label: str, raw: bytes, folder: Path) -> Document:
 
 
 def no_json(label: str, error: json.JSONDecodeError, text: str = "") -> str:
-    """`label:line:column: what is wrong in: the line`; the line is that of `text` if what was parsed was made of it."""
+    """Return `label:line:column: what is wrong in: the line`.
+
+    The line comes from `text`, if the parsed text was derived from it.
+    """
     place = f"{label}:{error.lineno}:{error.colno}"
     if not error.doc[error.pos :].strip():
         return f"{place}: it ends in the middle of its JSON; write the rest, and close each {{ and ["
@@ -119,7 +122,7 @@ INSIDE_A_PROJECT = (".vscode", ".cursor", ".gemini")
 
 
 def own_workspace(folder: Path) -> Path:
-    """The folder that a file belongs to: of one in `.vscode` and its like, the folder above."""
+    """Return the folder that a file belongs to: of one in `.vscode` and its like, the folder above."""
     return folder.parent if folder.name in INSIDE_A_PROJECT else folder
 
 
@@ -180,7 +183,7 @@ def kind_of(value: Any) -> str:
 
 
 def shown_value(value: Any) -> str:
-    """The value for an error line; of a string only the beginning: it may be a secret."""
+    """Return the value for an error line; of a string only the beginning: it may be a secret."""
     if isinstance(value, str):
         return f'"{safe_line(value, 30)}"'
     if isinstance(value, list | tuple | dict) or value is None:

@@ -37,7 +37,7 @@ def make_private(folder: Path) -> None:
 
 
 def close_to_others(folder: Path) -> None:
-    """Takes it back from others who may write into it, as an old umask or a careless command let them."""
+    """Remove other users' write permission, which an old umask or a careless command granted."""
     with contextlib.suppress(OSError):
         found = folder.lstat()
         open_to = found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
@@ -56,7 +56,7 @@ def write_whole(path: Path, content: str | bytes, *, is_cache: bool = False) -> 
 
 
 def write_beside(path: Path, text: str) -> Path:
-    """Writes a new file for its user only: of this name, or of the next that is free; gives the path that it has.
+    """Write a new file for its user only, with this name or the next free one; return its path.
 
     Nothing is overwritten, and no link is followed. Raises `OSError`.
     """
@@ -106,7 +106,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 def _sweep(folder: Path) -> None:
-    """Removes what writers that were killed an hour ago or earlier left behind."""
+    """Remove the leftovers of writers that were killed at least an hour ago."""
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
             if entry.name.startswith(_NEW) and entry.is_file(follow_symlinks=False):

@@ -53,7 +53,7 @@ def is_literal_secret(name: str, value: str) -> bool:
 
 
 def _is_a_place(value: str) -> bool:
-    """A path, an address or a number, such as TOKEN_FILE and KEY_LIMIT have."""
+    """Return whether the value is a path, an address or a number, as of TOKEN_FILE and KEY_LIMIT."""
     return value.startswith(("/", "~", "./", "http://", "https://")) or (value.isdecimal() and len(value) < 8)
 
 
@@ -120,7 +120,7 @@ def holds_a_reference(text: str) -> bool:
 
 
 def variable_name(text: str) -> str:
-    """The text as the name of an environment variable."""
+    """Return the text as the name of an environment variable."""
     name = re.sub(r"[^A-Za-z0-9]+", "_", text).strip("_").upper()
     return name if name and not name[0].isdigit() else f"KEY_{name}".rstrip("_")
 

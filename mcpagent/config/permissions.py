@@ -51,7 +51,7 @@ def strictest(server: ServerConfig, other: ServerConfig) -> ServerConfig:
 
 
 def without_own_permissions(server: ServerConfig) -> ServerConfig:
-    """The server as a project's file may describe it: it may be stricter than the rest, but not vouch for itself."""
+    """Return the server as a project's file may describe it: it may be stricter, but not grant itself trust."""
     kept = tuple(rule for rule in server.approval if rule[1] != "allow")
     return replace(server, approval=kept, trust_hints=False)
 

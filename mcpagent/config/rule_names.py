@@ -79,7 +79,7 @@ def forbids(rule: str, tool: ToolDefinition) -> bool:
 
 
 def permits_of_server(pattern: str, tool: ToolDefinition) -> bool:
-    """The same for a pattern where the server is known: `push`, `/review`, `@file:///*`, `*` for all."""
+    """Return `permits` for a pattern whose server is known: `push`, `/review`, `@file:///*`, `*` for all."""
     kind = _KINDS.get(pattern[:1], "tool")
     return _permits(kind, pattern.removeprefix(SIGNS[kind]), tool)
 
@@ -93,7 +93,7 @@ def forbids_of_server(pattern: str, tool: ToolDefinition) -> bool:
 
 
 def resource_servers(rule: str) -> set[str]:
-    """The servers that a rule about resources may name: what it names there need not be listed."""
+    """Return the servers that a rule about resources may name: what it names there need not be listed."""
     return {server for server, kind, _ in _readings(rule) if kind == "resource"}
 
 

@@ -43,10 +43,10 @@ class Backend(Protocol):
         """Return the secret, or None."""
 
     def set_password(self, service: str, username: str, password: str) -> None:
-        """Keeps the secret, in the place of one that was there."""
+        """Store the secret, replacing an earlier one."""
 
     def delete_password(self, service: str, username: str) -> None:
-        """Forgets the secret; it must be there."""
+        """Delete the secret; it must exist."""
 
 
 class KeyringError(Exception):
@@ -115,7 +115,7 @@ def _load_backend() -> Backend | None:
 
 @cache
 def system_keyring() -> BoundedKeyring:
-    """The one of this process, as one that was silent is to be asked no more by anybody."""
+    """Return the keyring of this process, shared so that after a timeout no code uses it again."""
     return BoundedKeyring(_load_backend)
 
 
@@ -139,18 +139,18 @@ class SecretStore:
         self._keyring = keyring
 
     def get(self, name: str) -> str | None:
-        """The secret, None if it was never set here. Raises `CredentialsError` if the keyring fails."""
+        """Return the secret, None if it was never set here. Raises `CredentialsError` if the keyring fails."""
         entry = self._read(self._path(name))
         if entry is None:
             return None
         return str(entry["value"]) if "value" in entry else self._from_keyring(name)
 
     def find(self, name: str) -> str | None:
-        """The same, also for one that another program put into the keyring."""
+        """Return the secret as `get` does, also one that another program stored in the keyring."""
         return found if (found := self.get(name)) is not None else self._from_keyring(name, quiet=True)
 
     def set(self, name: str, value: str) -> Kept:
-        """Keeps it, in the keyring or else in a file. Raises `ConfigError` if neither can be written."""
+        """Store it, in the keyring or else in a file. Raises `ConfigError` if neither is writable."""
         path, saved = self._path(name), time.time()
         try:
             self._ring.use(lambda backend: backend.set_password(self._service, name, value))
@@ -161,7 +161,7 @@ class SecretStore:
         return Kept(name, "keyring", path, saved)
 
     def remove(self, name: str) -> Kept | None:
-        """Forgets it, and gives where it was; None if it was not there. Raises `CredentialsError`, see `get`."""
+        """Delete it, and return its location; None if it was missing. Raises `CredentialsError`, see `get`."""
         path = self._path(name)
         entry = self._read(path)
         if entry is None:
@@ -227,7 +227,7 @@ def _kept(path: Path, entry: Mapping[str, Any]) -> Kept:
 
 
 def key_store(environ: Mapping[str, str], *, keyring: BoundedKeyring | None = None) -> SecretStore:
-    """The keys that the user sets: `mcpagent keys set NAME`."""
+    """Return the keys that the user sets: `mcpagent keys set NAME`."""
     return SecretStore(user_data_folder(environ) / "keys", keyring=keyring)
 
 

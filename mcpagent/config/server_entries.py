@@ -84,7 +84,7 @@ def read_server(
 
 
 def _refuse_two_timeouts(values: Mapping[str, Any], places: Mapping[str, ValuePath], document: Document) -> None:
-    """Raises `ConfigError` for two timeouts: "timeout" is a separate key because its unit is guessed."""
+    """Raise `ConfigError` for two timeouts: "timeout" is a separate key because its unit is guessed."""
     both = [key for key in values if key in ("timeout", "timeout_seconds")]
     if len(both) > 1:
         first, second = (places[key] for key in both)
@@ -174,12 +174,12 @@ class _Reader:
     kinds: Mapping[str, _Kind]
 
     def read(self, *keys: str) -> dict[str, Any]:
-        """The values of these keys, without those that are missing or empty texts."""
+        """Return the values of these keys, without those that are missing or empty texts."""
         found = {key: self.value(key) for key in keys if key in self.values}
         return {key: value for key, value in found.items() if value != ""}
 
     def value(self, key: str, default: Any = "") -> Any:
-        """The value of a key, as `ServerConfig` has it. Raises `ConfigError` for one of another kind."""
+        """Return the value of a key, as `ServerConfig` has it. Raises `ConfigError` for one of another kind."""
         if key not in self.values:
             return default
         place, kind = self.places[key], self.kinds[key]
@@ -194,7 +194,7 @@ class _Reader:
         return value
 
     def checked(self, value: Any, kind: _Kind, place: ValuePath) -> Any:
-        """The value with its variables expanded; a list becomes a tuple."""
+        """Return the value with its variables expanded; a list becomes a tuple."""
         if not kind.fits(value):
             is_plain = kind is _TEXT and isinstance(value, bool | int | float)
             quoted = f' (write "{str(value).lower()}")' if is_plain else ""
@@ -215,7 +215,7 @@ class _Reader:
         return {str(name): self.checked(item, kind.inner, (*place, name)) for name, item in value.items()}
 
     def environment(self) -> dict[str, str]:
-        """The variables that are set for the server; those of its `.env` file are overridden.
+        """Return the variables that are set for the server; those of its `.env` file are overridden.
 
         Raises `UnusableError` for a file that cannot be read: others who use the same configuration have it.
         """
@@ -289,7 +289,7 @@ class _Reader:
 
 
 def _checked_url(url: str, path: ValuePath, document: Document) -> tuple[str, str]:
-    """The URL without credentials, and an Authorization header value for those it had."""
+    """Return the URL without credentials, and an Authorization header value for those it had."""
     try:
         parts = urlsplit(url)
         port = parts.port

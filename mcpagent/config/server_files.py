@@ -114,7 +114,7 @@ def load_named_servers(path: Path, environ: Mapping[str, str]) -> ServersConfig:
 
 
 def find_config_files(start: Path, environ: Mapping[str, str]) -> list[Path]:
-    """The configuration files that exist, in reading order.
+    """Return the configuration files that exist, in reading order.
 
     First the user's `mcp.json`, then from the project's top (the folder with `.git`) down to `start` each `.mcp.json`,
     or `mcp_servers.json` if that is absent. Without a `.git` above, only `start` itself is looked at.
@@ -132,7 +132,7 @@ def _is_there(path: Path) -> bool:
 
 
 def read_servers(document: Document, variables: Variables) -> ServersConfig:
-    """The servers of one document; those that cannot be used are its problems. Raises `ConfigError` for the others."""
+    """Return the servers of one document, and unusable ones as its problems. Raises `ConfigError` for other errors."""
     root, entries = server_entries(document)
     if len(entries) > MAX_SERVERS:
         raise document.error(root, f"{len(entries)} servers; the limit is {MAX_SERVERS}")

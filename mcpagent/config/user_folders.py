@@ -19,7 +19,7 @@ _XDG = {
 
 
 def user_config_folder(environ: Mapping[str, str]) -> Path:
-    """`mcp.json` and `config.toml`: what the user writes."""
+    """Return the folder of `mcp.json` and `config.toml`, which the user writes."""
     return _folder("config", environ)
 
 
@@ -66,7 +66,7 @@ def _folder(kind: str, environ: Mapping[str, str]) -> Path:
 
 
 def _home(environ: Mapping[str, str]) -> Path:
-    """The user's; a relative one would make the files of any folder the user's own."""
+    """Return the user's home; a relative one would make the files of any folder the user's own."""
     home = environ.get("HOME") or ""
     if home.startswith("/"):
         return Path(home)
@@ -76,7 +76,7 @@ def _home(environ: Mapping[str, str]) -> Path:
 
 
 def project_folders(start: Path) -> list[Path]:
-    """The project's folders from its top, the one with `.git`, down to `start`; without a `.git` only `start`."""
+    """Return the project's folders from its top, the one with `.git`, to `start`; without a `.git` only `start`."""
     start = start.absolute()
     upward = [start, *start.parents]
     top = next((index for index, folder in enumerate(upward) if (folder / ".git").exists()), 0)

@@ -176,5 +176,5 @@ ServersSource: TypeAlias = str | Path | Mapping[str, Any] | Sequence[ServerConfi
 
 
 def tool_prefix(server_name: str) -> str:
-    """The server's name with each character that a tool name cannot have as "_"."""
+    """Return the server's name with each character that a tool name cannot have as "_"."""
     return re.sub(r"[^A-Za-z0-9_-]", "_", server_name)

@@ -75,7 +75,7 @@ _VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def expand(text: str, place: ValuePath, variables: Variables) -> str:
-    """The text with its variables replaced; what they give is not read again. Raises `UnusableError`.
+    """Return the text with its variables replaced; what they give is not read again. Raises `UnusableError`.
 
     `${VAR}`, `${VAR:-default}`, `${env:VAR}`, `${keyring:name}`, `${workspaceFolder}`, `${workspaceFolderBasename}`,
     `${userHome}`, `${pathSeparator}`, `${/}`; `${MCPAGENT_PYTHON}` is the Python that runs this, unless it is set.
