@@ -102,7 +102,7 @@ class BoundedPath(JSONPath):
 
 
 def _bind(expression: BaseExpression) -> None:
-    """Makes the queries inside of a filter bounded ones."""
+    """Replace the queries inside a filter by bounded ones."""
     waiting = [expression]
     while waiting:
         inner = waiting.pop()
@@ -157,7 +157,7 @@ def _children(value: Any) -> Iterable[Any]:
 
 
 def _and_below(value: Any, budget: Budget) -> Iterator[Any]:
-    """The value and all that it holds, each before what is in it."""
+    """Yield the value and all that it holds, each before what is in it."""
     waiting = [iter((value,))]
     while waiting:
         for node in waiting[-1]:
@@ -179,7 +179,7 @@ _NOTHING = NodeList()
 
 
 def _test(expression: BaseExpression, env: JSONPathEnvironment) -> _Test:
-    """The filter as a function; comparisons of members with values, which most are, without the library's objects."""
+    """Return the filter as a function; most, comparisons of members with values, need no library objects."""
     while isinstance(expression, FilterExpression):
         expression = expression.expression
     if isinstance(expression, InfixExpression):

@@ -48,7 +48,7 @@ class LargeOutput:
 
     @property
     def size(self) -> int:
-        """Characters, those of images and blocks in Base64 too."""
+        """Number of characters, including images and blocks in Base64."""
         return len(self.text) + sum(len(binary.data) for binary in self.binaries)
 
     @property

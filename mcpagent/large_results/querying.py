@@ -48,7 +48,7 @@ def query(output: LargeOutput, arguments: Mapping[str, Any]) -> str:
 
 
 def _found(path: str, value: Any, most: int | None) -> tuple[list[Any], str]:
-    """The values, `most` at most, and why these are not all: "more" or "time", "" if they are."""
+    """Return the values, `most` at most, and why these are not all: "more" or "time", "" if they are."""
     from jsonpath import JSONPathError
 
     from mcpagent.large_results.bounded_paths import Budget, TimeUpError, compiled_path

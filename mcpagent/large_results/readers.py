@@ -79,7 +79,7 @@ QUERY = _definition(
 
 
 def reader_tools(open_output: Open) -> tuple[Tool, ...]:
-    """The readers of one session, in the order they are offered; without a query where its library is missing."""
+    """Return the reader tools of one session, in order; without a query tool if its library is missing."""
     tools = ((READ, read_range), (SEARCH, search), *(((QUERY, query),) if can_query() else ()))
     return tuple(
         Tool(

@@ -53,7 +53,7 @@ def _image(output: LargeOutput, number: int) -> Image:
 
 
 def _block(output: LargeOutput, number: int, arguments: Mapping[str, Any]) -> str:
-    """Bytes of a block as hexadecimal digits and, where they are letters, as such; `start_char` counts bytes."""
+    """Return bytes of a block as hexadecimal digits and, if printable, as letters; `start_char` counts bytes."""
     if not 1 <= number <= len(output.blocks):
         raise InputError(f"block: it has {len(output.blocks)} binary blocks, got {number}")
     data = base64.b64decode(output.blocks[number - 1].data)
@@ -71,7 +71,7 @@ def _block(output: LargeOutput, number: int, arguments: Mapping[str, Any]) -> st
 
 
 def _range(arguments: Mapping[str, Any], what: str, most: int, usual: int) -> tuple[int, int]:
-    """First and last, counted from 1, within what there is; -3 is the third from the end."""
+    """Return first and last, counted from 1, within the output; -3 is the third from the end."""
     first, last = (whole_number(arguments, f"{end}_{what}") for end in ("start", "end"))
     first, last = (most + given + 1 if given is not None and given < 0 else given for given in (first, last))
     if first is None:

@@ -52,7 +52,7 @@ class _Clock:
 
 
 def search(output: LargeOutput, arguments: Mapping[str, Any]) -> str:
-    """The places with their lines. Raises `InputError` for a search that cannot be made."""
+    """Return the places with their lines. Raises `InputError` for a search that cannot be made."""
     words, pattern = (str(arguments.get(name) or "").strip() for name in ("words", "pattern"))
     if bool(words) == bool(pattern):
         raise InputError("give words, or a pattern, to search for")
@@ -106,7 +106,7 @@ def _by_words(output: LargeOutput, words: str, start: int, limit: int) -> _Found
 
 
 def _pieces(text: str, start: int, overlap: int) -> Iterator[tuple[int, str]]:
-    """The text in small letters from here on, in pieces that overlap a little, each where it begins in the text."""
+    """Yield the lower-case text from here on, in slightly overlapping pieces, each with its offset."""
     while start < len(text):
         yield start, _folded(text[start : start + _STEP + overlap])
         start += _STEP
@@ -150,7 +150,7 @@ def _is_cut(text: str, end: int) -> bool:
 def _match_in(
     text: str, pattern: Pattern[str], within: tuple[int, int], limit: int, clock: _Clock, found: _Found
 ) -> None:
-    """Adds what matches there, behind what was found so far."""
+    """Append the matches in this part to the ones found so far."""
     start, end = within
     place = start = max(start, found.places[-1][1] if found.places else 0)
     cut = end if _is_cut(text, end) else -1

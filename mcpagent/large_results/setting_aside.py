@@ -116,7 +116,7 @@ class LargeResults:
         tools.later = self.readers if self.has_some else {}
 
     def offer_readers(self, tools: SessionTools) -> None:
-        """Brings the readers into the conversation once there is something to read, behind all other tools."""
+        """Add the reader tools to the conversation once an output exists, after all other tools."""
         if not self.has_some:
             return
         tools.later = self.readers

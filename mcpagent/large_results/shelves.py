@@ -23,7 +23,7 @@ class Shelf(Protocol):
     """A store for the outputs of one session."""
 
     def clean(self, text: str) -> str:
-        """The text as it may be kept."""
+        """Return the text in the form that may be stored."""
         ...
 
     async def put(self, output: LargeOutput, tool: str) -> None:
@@ -50,7 +50,7 @@ class MemoryShelf:
         return without_shapes_in_steps(value_redactor({*secrets_in(os.environ), *known_values()})(text))
 
     async def put(self, output: LargeOutput, tool: str) -> None:  # noqa: ARG002 - as every shelf
-        """Forgets the oldest beyond the bound."""
+        """Store the output; drop the oldest beyond the size limit."""
         self._kept[output.handle] = output
         self._kept.move_to_end(output.handle)
         while len(self._kept) > 1 and sum(kept.size for kept in self._kept.values()) > self._most:
@@ -85,7 +85,7 @@ class Opened:
         return found
 
     def put(self, session: OpenedFor, handle: str, output: LargeOutput) -> None:
-        """Closes those that were not used for longest, if they are too much together."""
+        """Add an output; close the least recently used ones beyond the size limit."""
         key = id(session)
         with self._lock:
             if key not in self._sessions:

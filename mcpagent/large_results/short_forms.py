@@ -44,7 +44,7 @@ def _first_line(output: LargeOutput) -> str:
 
 
 def _described(output: LargeOutput) -> str:
-    """Kind, shape and size."""
+    """Return kind, shape and size."""
     parts: list[str] = []
     if output.text:
         shape = shape_in_words(output.data)
