@@ -35,7 +35,7 @@ class Misfit(NamedTuple):
         return self._replace(path=(step, *self.path))
 
     def text(self) -> str:
-        """The words for the most telling part, without the place."""
+        """Return the words for the most telling part, without the place."""
         last = len(self.shown) - 1 if self.words.endswith("{}") else None
         rooms = [_LAST_ROOM if place == last else _ROOM for place in range(len(self.shown))]
         return safe_line(self.words.format(*map(shown, self.shown, rooms)), _ROOM + _LAST_ROOM)
@@ -67,7 +67,7 @@ def _relevance(misfit: Misfit) -> tuple[Any, ...]:
 
 
 def shown(value: Any, room: int) -> str:
-    """The value as Python writes it, cut where it gets long; what is cut off is never looked at."""
+    """Return the value as Python writes it, cut where it gets long; what is cut off is never looked at."""
     if isinstance(value, LeftOver):
         return f"{_cut(_joined(value.items, room), room)} {'was' if len(value.items) == 1 else 'were'}"
     return _cut(_shown(value, room), room)

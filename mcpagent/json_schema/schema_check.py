@@ -111,7 +111,7 @@ class Check:
         return not self.misfits(schema, value)
 
     def target(self, reference: str) -> Any:
-        """The schema that the reference means."""
+        """Return the schema that the reference means."""
         return self._schema.targets[reference]
 
     def _judged(self, schema: dict[str, Any], value: Any) -> list[Misfit]:

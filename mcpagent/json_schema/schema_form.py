@@ -50,7 +50,7 @@ class _Same:
 
 
 def usable(schema: Any) -> Schema:
-    """The schema, ready for use; it must not be changed afterwards. Raises `UncheckedError`."""
+    """Return the schema, ready for use; it must not be changed afterwards. Raises `UncheckedError`."""
     found = _usable(_Same(schema))
     if isinstance(found, str):
         raise UncheckedError(found)
@@ -203,7 +203,7 @@ class _FormReader:
         return found
 
     def _all_anchors(self) -> dict[str, Any]:
-        """Everything in the document that has a name, by a reference to it."""
+        """Return all named parts of the document by reference."""
         if self._anchors is None:
             self._anchors = {}
             waiting = [self.root]

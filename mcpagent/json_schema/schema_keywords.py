@@ -266,7 +266,7 @@ def _property_names(check: Check, rule: Any, schema: dict[str, Any], value: Any)
 
 
 def _dependent(check: Check, rule: dict[str, Any], schema: dict[str, Any], value: Any) -> Found:
-    """`dependentRequired`, `dependentSchemas` and `dependencies`, which is both."""
+    """Check `dependentRequired`, `dependentSchemas` and `dependencies`, which combines both."""
     if not isinstance(value, dict):
         return
     check.spend(len(rule))
