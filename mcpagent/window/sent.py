@@ -76,7 +76,7 @@ def cut_at(messages: Sequence[Message], place: int, part: Compacted) -> tuple[in
 
 
 def whole_step(messages: Sequence[Message], at: int, end: int) -> set[int]:
-    """The place with those of the calls and results that belong to it, before the end."""
+    """Return the place with those of the calls and results that belong to it, before the end."""
     first = at
     while first > 0 and messages[first].role == "tool":
         first -= 1
