@@ -33,7 +33,7 @@ class Decision:
 
 
 def decide(need: Need, offered: Sequence[ToolDefinition]) -> Decision:
-    """The next step for a need."""
+    """Return the next step for a need."""
     real = [step for step in need.steps if step[0].name not in VIRTUAL]
     if real or need.is_barred:
         return Decision("done" if real else "barred", steps=real)
@@ -68,7 +68,7 @@ def _queries(need: Need) -> list[str]:
 
 
 def _found(answer: str, need: Need) -> list[str]:
-    """The tools in the answer of `search_tools` that speak of the need; those that it names whole, then the best."""
+    """Return the tools in the answer of `search_tools` that match the need; those it names fully, then the best."""
     try:
         data = json.loads(answer)
     except (ValueError, RecursionError):

@@ -74,7 +74,7 @@ class Slot:
 
 
 def slots_of(schema: Mapping[str, Any]) -> list[Slot]:
-    """The parameters of an input schema; a name that is only listed as required is one too."""
+    """Return the parameters of an input schema; a name that is only listed as required is one too."""
     properties, required = properties_of(schema), required_of(schema)
     names = list(dict.fromkeys((*map(str, properties), *required)))[:60]
     return [Slot(name, _resolved(properties.get(name), schema), name in required) for name in names]
@@ -156,7 +156,7 @@ class Fit:
         return 0.9 * any(term in slot.words or (slot.kind == "number" and term in slot.told) for slot in filled)
 
     def _unused(self) -> list[tuple[int, int]]:
-        """The words and values that nothing accounts for."""
+        """Return the words and values that nothing accounts for."""
         doubtful = {piece.start for piece in self.doubtful}
         return [
             (start, end)
@@ -304,7 +304,7 @@ class Fit:
         self._use_leftover([slot for slot in slots if slot.name not in self.arguments])
 
     def _use_leftover(self, slots: list[Slot]) -> None:
-        """The words that nothing else accounts for, run by run, if they can only be what is missing."""
+        """Assign the words that nothing else accounts for, run by run, if they can only be a missing argument."""
         need, runs = self.need, list[Piece]()
         values = {piece.kind for piece in need.pieces if not self._is_taken(piece.start, piece.end)}
         for start, end in self._unused():

@@ -15,7 +15,7 @@ Step: TypeAlias = tuple[ToolCall, ToolResult]
 
 
 def word_set(words: str) -> frozenset[str]:
-    """The words of a list that is written with spaces."""
+    """Return the words of a list that is written with spaces."""
     return frozenset(words.split())
 
 
@@ -54,7 +54,7 @@ def concept(word: str) -> str:
 
 
 def split_words(text: str) -> list[str]:
-    """Lower-case words; `getWeather` and `get_weather` are both "get", "weather"."""
+    """Return lower-case words; `getWeather` and `get_weather` are both "get", "weather"."""
     camel = r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])"
     return [part.lower() for run in re.findall(r"[^\W_]+(?:['’][^\W\d_]+)?", text) for part in re.split(camel, run)]
 
@@ -141,7 +141,7 @@ _TOKEN = re.compile(r"\d+(?=[a-zA-Z°]{1,3}\b)|[^\W_]+(?:['’][^\W\d_]+|=+)?|[%
 
 
 def small_talk(text: str) -> str | None:
-    """The answer if the whole text is small talk, "" if it asks what there is to do; None if it is neither."""
+    """Return the answer if the whole text is small talk, "" if it asks what there is to do; None if it is neither."""
     answers = (answer for said, answer in _SMALL_TALK.items() if re.fullmatch(rf"(?i)\s*(?:{said})", text[:200]))
     return next(answers, None)
 
@@ -217,7 +217,7 @@ class Need:
         return split_words(" ".join(dict.fromkeys(token[2] for token in said)))
 
     def before(self, start: int) -> list[str]:
-        """The words before a place, the nearest first."""
+        """Return the words before a place, the nearest first."""
         return split_words(self.text[:start])[::-1]
 
     def direction(self, piece: Piece) -> int:

@@ -57,7 +57,7 @@ _PATTERNS = {
 
 
 def find_pieces(text: str, now: datetime) -> list[Piece]:
-    """The values of a text in its order, none inside another."""
+    """Return the values of a text in its order, none inside another."""
     found: list[Piece] = []
     for kind, pattern in _PATTERNS.items():
         matches = re.finditer(pattern, text, re.DOTALL | re.IGNORECASE)
@@ -67,7 +67,7 @@ def find_pieces(text: str, now: datetime) -> list[Piece]:
 
 
 def text_without(text: str, pieces: list[Piece]) -> str:
-    """The text with zero characters in the place of the pieces, so that all else stays where it is."""
+    """Return the text with zero characters in the place of the pieces, so that all else stays where it is."""
     for piece in pieces:
         text = text[: piece.start] + "\0" * (piece.end - piece.start) + text[piece.end :]
     return text
@@ -137,7 +137,7 @@ _ORDERED = re.compile(rf"(?i)\b({_DONE}) ({_DIGITS}) (?:and|to|by|with|from) ({_
 
 
 def find_sum(text: str) -> list[Piece]:
-    """The longest sum, in Python's spelling: "the square root of 2", "15 % of 80"; none if it is not a whole one."""
+    """Return the longest sum in Python's syntax: "the square root of 2", "15 % of 80"; none if it is incomplete."""
     if ordered := _ORDERED.search(text):
         sign = {"add": "+", "sum": "+", "mul": "*", "pro": "*", "div": "/", "sub": "-"}[ordered[1][:3].lower()]
         numbers = [str(_number(number)) for number in ordered.groups()[1:]]
@@ -180,7 +180,7 @@ def _places() -> dict[str, str]:
 
 
 def find_zones(text: str) -> list[Piece]:
-    """The IANA time zone of each place in a text, the longest names first."""
+    """Return the IANA time zone of each place in a text, the longest names first."""
     words = list(re.finditer(r"[^\W\d_]+(?:[-'’_/][^\W\d_]+)*", text))
     found: list[Piece] = []
     for first, word in enumerate(words):

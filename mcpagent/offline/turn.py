@@ -45,7 +45,7 @@ class _RuleInput(Protocol):
 
 
 def answer(request: _RuleInput, now: datetime) -> Message:
-    """The next message for a request, as a function of it and the time."""
+    """Return the next message for a request, as a function of it and the time."""
     messages = request.messages
     prompts = [at for at, message in enumerate(messages) if message.role == "user" and not _NEWS.match(message.text)]
     if request.tool_choice == "none" and len(prompts) > 1 and messages[prompts[-1] - 1].role == "tool":
@@ -83,7 +83,7 @@ def _summary(messages: Sequence[Message]) -> str:
 
 
 def _needs(prompt: str, before: Sequence[Message], after: Sequence[Message], now: datetime) -> list[Need]:
-    """The needs of a prompt, each with its own steps; the first may follow up the last call that was made before."""
+    """Return the needs of a prompt, each with its own steps; the first may follow up the last earlier call."""
     text, payload = _payload(prompt)
     earlier = [None, *(step for step in _steps(before) if step[0].name not in VIRTUAL and not step[1].error)]
     needs = [Need(piece, now, payload, None if at else earlier[-1]) for at, piece in enumerate(split_needs(text, now))]
@@ -99,7 +99,7 @@ def _steps(messages: Sequence[Message]) -> list[Step]:
 
 
 def _payload(prompt: str) -> tuple[str, str]:
-    """The request, and a longer text that came along with it (a paste, a file, stdin), parted by an empty line."""
+    """Return the request, and a longer text after an empty line (a paste, a file, stdin)."""
     head, gap, rest = prompt.strip().partition("\n\n")
     if not gap or len(head) > 500:
         return prompt.strip()[:2_000], ""
