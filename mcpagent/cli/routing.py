@@ -80,7 +80,7 @@ def route(arguments: Sequence[str], grammar: Grammar) -> list[str]:
 
 
 def _with_values(arguments: Sequence[str], may_be_bare: Mapping[str, str]) -> list[str]:
-    """`--resume` without a value as `--resume=`."""
+    """Return `--resume` without a value as `--resume=`."""
     end = arguments.index("--") if "--" in arguments else len(arguments)
     following = [*arguments[1:end], "-"]
     bare = {place for place, after in enumerate(following[:end]) if after.startswith("-")}
@@ -93,14 +93,14 @@ _PRINT = {"-p", "--print"}
 
 
 def _in_group(group: str, alone: str, before: list[str], after: list[str]) -> list[str]:
-    """`mcpagent tools` alone lists; options that stood before belong to the subcommand."""
+    """Return the arguments of a group's command: `mcpagent tools` alone lists; options follow the subcommand."""
     if after and (not after[0].startswith("-") or after[0] in ("-h", "--help")):
         return [group, after[0], *before, *after[1:]]
     return [group, alone, *before, *after]
 
 
 def _read(arguments: Sequence[str], value_options: Collection[str]) -> tuple[int | None, set[str]]:
-    """The place of the first word that is no option, if there is one, and the options before it."""
+    """Return the place of the first word that is no option, if there is one, and the options before it."""
     found: set[str] = set()
     place = 0
     while place < len(arguments):
@@ -116,7 +116,7 @@ def _read(arguments: Sequence[str], value_options: Collection[str]) -> tuple[int
 
 
 def _options_in(word: str, value_options: Collection[str]) -> tuple[set[str], bool]:
-    """The options of `--model`, `--model=x` or `-qm`, and whether the next word is a value: `--model x`, `-qm x`."""
+    """Return the options of `--model`, `--model=x` or `-qm`, and whether a value follows: `--model x`, `-qm x`."""
     if word.startswith("--"):
         return {word.partition("=")[0]}, word in value_options
     names: set[str] = set()

@@ -43,7 +43,7 @@ def marks(line: str) -> list[str]:
 
 
 async def with_attachments(line: str, agent: Agent, folder: Path) -> tuple[str | list[Part], list[str]]:
-    """The question with all that it names, and one line about each thing taken along.
+    """Return the question with all that it names, and one line about each thing taken along.
 
     An `@` that names neither a file nor a server stays a word, such as in `@someone`. Raises `InputError` for a file
     that cannot be taken, and for a resource that its server does not give.
@@ -85,7 +85,7 @@ def _path(folder: Path, name: str) -> Path:
 
 
 def read_file(path: Path) -> tuple[str, list[Part]]:
-    """A file as text, or as an image. Raises `InputError` if it is neither, or too large."""
+    """Return a file as text, or as an image. Raises `InputError` if it is neither, or too large."""
     shown = safe_line(str(path), 100)
     try:
         with open_given(path) as file:
@@ -135,7 +135,7 @@ def _sizes(text: str, images: list[Part]) -> str:
 
 
 def joined_parts(prompt: Prompt, more: Sequence[Part]) -> Prompt:
-    """A question with more to it: all words as one text, the images after it."""
+    """Return a question with more to it: all words as one text, the images after it."""
     parts: list[Part] = [*([Text(prompt)] if isinstance(prompt, str) else prompt), *more]
     words = "\n\n".join(part.text for part in parts if isinstance(part, Text))
     images = [part for part in parts if isinstance(part, Image)]

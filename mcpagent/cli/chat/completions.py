@@ -48,7 +48,7 @@ class ChatCompleter(Completer):
         self._words = words
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:  # noqa: ARG002 - the interface's own
-        """Called by prompt_toolkit as one types."""
+        """Yield completions; prompt_toolkit calls this during typing."""
         line = document.current_line_before_cursor
         if (mark := _AT.search(line[-4_096:])) is not None:
             yield from islice(self._attachments(mark), MAX_OFFERED)
@@ -103,7 +103,7 @@ def _containing(typed: str, items: Iterable[tuple[str, str]], back: int) -> Iter
 
 
 def _files(typed: str, back: int, folder: Path, *, is_quoted: bool) -> Iterator[Completion]:
-    """Files and folders that begin like what was typed, folders first; hidden ones only after a dot."""
+    """Yield files and folders with the typed prefix, folders first; hidden ones only after a dot."""
     head, slash, start = typed.rpartition("/")
     try:
         place = folder / Path(f"{head}{slash}" or ".").expanduser()
@@ -129,7 +129,7 @@ def _is_printable(text: str) -> bool:
 
 
 def words_of(agent: Agent, folder: Path, *, is_started: bool) -> Words:
-    """Everything that can be completed; before the agent is started only what does not need it."""
+    """Return all candidates; before the agent has started, only those that do not need it."""
     from mcpagent.cli.chat.slash.slash_table import COMMANDS, VALUES
     from mcpagent.models.resolve import PROVIDERS
 

@@ -46,7 +46,7 @@ GOODBYES = frozenset({"exit", "quit", "bye"})
 
 
 def run_chat(options: Options, terminal: Terminal, *, model: Model | None = None) -> ExitCode:
-    """Chats until the user leaves. `model` is used instead of the named one."""
+    """Chat until the user leaves. `model` replaces the configured one."""
     chat = Chat(options, terminal, model)
     gc.freeze()  # what is loaded by now stays; looking through it for garbage would take a tenth of the start
     return run_to_end(chat.run())
@@ -209,7 +209,7 @@ class Chat:
         return line
 
     def _interrupt(self) -> None:
-        """Ctrl-C while no input line is there to take it: stops the turn, a second time also the chat."""
+        """Handle Ctrl-C outside of the input line: stop the turn; a second one also ends the chat."""
         if self._turn is None or self._turn.done():
             # It came just before the input line; that may be open by now.
             self._interrupted = not self.input.end(KeyboardInterrupt)
@@ -378,7 +378,7 @@ class Chat:
         self.input.refresh()
 
     def _unfold(self) -> None:
-        """Prints the last call in full; pressed again, the one before it."""
+        """Print the last call in full; pressed again, the one before it."""
         if not self._calls:
             self._say(Text("no tool was called yet", "dim"))
             return

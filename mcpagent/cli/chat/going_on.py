@@ -67,11 +67,11 @@ class GoingOn:
         return None
 
     async def pick(self, found: list[SessionInfo]) -> SessionInfo | None:
-        """The one that the user chooses."""
+        """Return the conversation that the user chooses."""
         return await pick_session(found, self.desk.terminal, self.options.folder)
 
     async def begin_with(self, session: str) -> None:
-        """`go_on_with` for a chat that starts: if it cannot be had, a new conversation begins."""
+        """Run `go_on_with` for a starting chat: if that fails, a new conversation begins."""
         with contextlib.suppress(McpAgentError):  # what kept the agent from starting is told at the end
             await self.startup.entered()
         if not self.startup.is_entered:
@@ -85,10 +85,10 @@ class GoingOn:
             self.desk.note("what is said here is not kept (--no-session)")
 
     async def go_on_with(self, session: str) -> None:
-        """Makes it the chat's conversation, shows its last words, and asks about calls that wait.
+        """Continue this conversation in the chat, show its end, and ask about pending calls.
 
-        One that a durable run has is watched until it ends; one that another process has can be gone on with in a
-        copy. Raises `SessionStoreError`.
+        A conversation with a durable run is watched until the run ends. One that another process holds can be continued
+        in a copy. Raises `SessionStoreError`.
         """
         desk, store = self.desk, self.store
         assert store is not None

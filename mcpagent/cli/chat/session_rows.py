@@ -124,7 +124,7 @@ def info_document(info: SessionInfo) -> dict[str, Any]:
 
 
 def message_lines(message: Message, terminal: Terminal) -> list[Text]:
-    """A question, an answer behind a bar, each call as one line."""
+    """Return a question, an answer behind a bar, each call as one line."""
     lines: list[Text] = []
     if message.role == "user":
         lines += [Text(""), Text.assemble(("> ", "user"), safe_text(message.text).strip())]

@@ -76,7 +76,7 @@ async def run_shell(command: str, folder: Path, environ: Mapping[str, str], show
 
 
 async def _begun(starting: Coroutine[Any, Any, asyncio.subprocess.Process]) -> asyncio.subprocess.Process:
-    """The process. If this is cancelled in the middle it has ended, and all it has started by then."""
+    """Return the process. If this is cancelled midway, the process and its children have ended."""
     task = asyncio.create_task(starting)
     try:
         return await asyncio.shield(task)
@@ -87,7 +87,7 @@ async def _begun(starting: Coroutine[Any, Any, asyncio.subprocess.Process]) -> a
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
-    """Ends the whole group: politely, then not."""
+    """End the whole process group: TERM first, then KILL."""
     for number in (signal.SIGTERM, getattr(signal, "SIGKILL", signal.SIGTERM)):
         if sys.platform == "win32":
             if process.returncode is None:
@@ -153,7 +153,10 @@ QUESTION = "run it? [y] yes  [m] yes, and the model gets the output  [N] no: "
 async def offer_shell(
     command: str, folder: Path, environ: Mapping[str, str], choose: Choose, say: Callable[[str], None]
 ) -> str:
-    """Asks, runs the line and shows what it gave; what the next question takes along, empty if nothing does."""
+    """Ask, run the line and show its output.
+
+    Returns the text for the next question, "" if there is none.
+    """
     if not command:
         say("what should run? !COMMAND, for example !git status")
         return ""

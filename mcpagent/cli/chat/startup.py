@@ -51,7 +51,7 @@ class Startup:
         self.is_over = False
 
     async def begin(self, servers: tuple[ServerConfig, ...], cache: ListCache, shown: asyncio.Event) -> None:
-        """Returns at once, or, if every server is known from the cache, when the agent knows their tools."""
+        """Start; return at once, or, if every server is cached, when the agent knows their tools."""
         all_known = all(cache.path(server).exists() for server in servers)
         self._entering = asyncio.create_task(self._enter(None if all_known else shown), name="chat-connect")
         self._watching = asyncio.create_task(self._watch(), name="chat-watch")
@@ -112,7 +112,7 @@ class Startup:
         return self._entering is not None and self._entering.done() and self.failure is None
 
     async def ready(self) -> None:
-        """Waits, a bounded time, until some tools are known, or none will be soon. Raises as `entered` does."""
+        """Wait, a bounded time, until some tools are known, or none will be soon. Raises as `entered` does."""
         await self.entered()
         if self._agent.known_tools or not self._connecting_now():
             return
@@ -129,7 +129,7 @@ class Startup:
         self._activity.show(f"connecting {', '.join(safe_line(name, 40) for name in servers)}")
 
     async def entered(self) -> None:
-        """Waits until the agent can be asked. Raises what kept it from starting."""
+        """Wait until the agent is usable. Raises the error that kept it from starting."""
         assert self._entering is not None
         try:
             while not self._entering.done():
@@ -140,7 +140,7 @@ class Startup:
             self._activity.hide()
 
     def _connecting_now(self) -> dict[str, float]:
-        """The servers that are, with the seconds so far."""
+        """Return the connecting servers, with the seconds so far."""
         servers = self._agent.servers.items()
         return {name: status.seconds for name, status in servers if status.state == "connecting"}
 
@@ -151,7 +151,7 @@ class Startup:
             await asyncio.wait_for(self._news.wait(), TICK_SECONDS)
 
     def progress(self, width: int) -> str:
-        """` connecting github 3 s, slack 2 s, 4 more`, the slowest first; empty when nothing is connecting."""
+        """Return ` connecting github 3 s, slack 2 s, 4 more`, the slowest first; "" if no server is connecting."""
         waiting = sorted(self._connecting_now().items(), key=lambda item: (-item[1], item[0]))
         line = " connecting"
         for place, (name, seconds) in enumerate(waiting):

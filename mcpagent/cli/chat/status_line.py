@@ -72,7 +72,7 @@ class Status:
         return self.window or context_window_of(self.model)
 
     def count(self, *states: str) -> int:
-        """Servers in one of these states."""
+        """Return the number of servers in one of these states."""
         return sum(status.state in states for status in self.servers.values())
 
 
@@ -93,9 +93,10 @@ def context_window_of(model: str) -> int | None:
 
 
 def status_line(status: Status, glyphs: Glyphs, width: int) -> str:
-    """` model │ ctx 2% 4.1k/200k │ tools 3/527 · 0.6k of 100k (-99%) │ mcp 61 ok 8.. 1! │ $0.02 │ all $0.30 │ ask `.
+    """Return the status line.
 
-    Drops fields from the right; the last one is the approval mode.
+    Example: ` model │ ctx 2% 4.1k/200k │ tools 3/527 · 0.6k of 100k (-99%) │ mcp 61 ok 8.. 1! │ $0.02 │ all $0.30 │ ask
+    `. Drops fields from the right; the last one is the approval mode.
     """
     fields = [short_model(status.model)]
     if status.used:
@@ -122,7 +123,7 @@ def status_line(status: Status, glyphs: Glyphs, width: int) -> str:
 
 
 def servers_field(status: Status) -> str:
-    """`mcp 61 ok 8.. 1!`: ready, connecting, failed."""
+    """Return `mcp 61 ok 8.. 1!`: ready, connecting, failed."""
     ready, connecting, failed = status.count("ready", "cached"), status.count("connecting"), status.count("failed")
     parts = [f"{ready} ok"] if ready or not connecting else []
     parts += [f"{connecting}.."] if connecting else []
@@ -161,7 +162,7 @@ def status_document(status: Status, folder: str) -> dict[str, Any]:
 
 
 def short_model(name: str) -> str:
-    """The model's own name, without its provider."""
+    """Return the model's own name, without its provider."""
     provider, _, model = name.partition(":")
     return provider if provider == "offline" else safe_line(model or provider, 40)
 
@@ -206,7 +207,7 @@ class StatusCommand:
         self._running = asyncio.create_task(self._run(given), name="status-line")
 
     async def close(self) -> None:
-        """Ends what still runs."""
+        """Cancel running commands."""
         if self._running is not None:
             self._running.cancel()
             await asyncio.wait({self._running})

@@ -149,7 +149,7 @@ def _remarks(request: SentRequest, glyphs: Glyphs) -> list[Text]:
 
 
 def _estimate(request: SentRequest) -> list[Share]:
-    """Characters / 4 by category; the shares of deferred tools are 0, since they are not sent."""
+    """Estimate characters / 4 by category; the shares of deferred tools are 0, because they are not sent."""
     said, results = _message_tokens(request.messages)
     shares = [
         Share("system prompt", len(request.system) // CHARACTERS_PER_TOKEN),
@@ -162,7 +162,7 @@ def _estimate(request: SentRequest) -> list[Share]:
 
 
 def _scaled(shares: Sequence[Share], total: int) -> list[Share]:
-    """The same proportions with this sum; what rounding leaves goes to the largest."""
+    """Return the same proportions with this sum; what rounding leaves goes to the largest."""
     estimated = sum(share.tokens for share in shares)
     if not estimated or estimated == total:
         return list(shares)
@@ -172,7 +172,7 @@ def _scaled(shares: Sequence[Share], total: int) -> list[Share]:
 
 
 def _owners(request: SentRequest) -> str:
-    """`weather 310, search_tools 90`: where the loaded definitions come from, the dearest first."""
+    """Return `weather 310, search_tools 90`: the origins of the loaded definitions, the most expensive first."""
     costs: dict[str, int] = {}
     for tool in request.tools:
         owner = tool.server or tool.name

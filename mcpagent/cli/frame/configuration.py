@@ -65,7 +65,7 @@ class Configuration:
 
 
 def load_configuration(options: Options) -> Configuration:
-    """The servers that the options, the folder and the user's configuration name. Raises `ConfigError`."""
+    """Return the servers that the options, the folder and the user's configuration name. Raises `ConfigError`."""
     environ = with_stored_keys(options.environ)
     team = _team(options, environ)
     if options.replay is not None:
@@ -119,7 +119,7 @@ def _from_option(text: str, environ: Mapping[str, str]) -> ServersConfig:
 
 
 def short_path(name: str, folder: Path) -> str:
-    """The path (maybe with `:line`) as a person would write it from here."""
+    """Return the path (maybe with `:line`) as a person would write it from here."""
     path = Path(name)
     for base, prefix in ((folder, ""), (Path.home(), "~/")):
         if path.is_relative_to(base):

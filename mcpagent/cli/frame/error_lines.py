@@ -18,7 +18,7 @@ LONGEST_ENTRY = 20_000
 
 
 def report_error(text: str, *, kept: BaseException | None = None) -> None:
-    """Writes `error: ...` as one line; `kept` is the error whose traceback goes to the log that the line names."""
+    """Write `error: ...` as one line; `kept` is the error whose traceback goes to the log that the line names."""
     log = ""
     if kept is not None and keep_error(path := run_log_path(os.environ), kept):
         home = os.path.expanduser("~").rstrip(os.sep)
@@ -28,7 +28,7 @@ def report_error(text: str, *, kept: BaseException | None = None) -> None:
 
 
 def report_warning(text: str) -> None:
-    """Writes `! ...` as one line."""
+    """Write `! ...` as one line."""
     _write(f"! {safe_line(text, MAX_LINE)}\n")
 
 
@@ -54,7 +54,7 @@ def _write(text: str) -> None:
 
 
 def did_you_mean(near: Iterable[str], otherwise: str = "") -> str:
-    """`did you mean git or gitlab?`; `otherwise` if there is no near name."""
+    """Return `did you mean git or gitlab?`; `otherwise` if there is no near name."""
     names = [safe_line(name, 80) for name in near]
     return f"did you mean {' or '.join(names)}?" if names else otherwise
 
@@ -79,7 +79,7 @@ def cannot_be_read(error: OSError | ValueError) -> str:
 
 
 def run_log_path(environ: Mapping[str, str]) -> Path:
-    """`mcpagent.log` in the state folder; a fuller one becomes `mcpagent.log.1`."""
+    """Return the path of `mcpagent.log` in the state folder; a full one becomes `mcpagent.log.1`."""
     return state_folder(environ) / "mcpagent.log"
 
 
@@ -91,7 +91,7 @@ class RunLog(logging.Handler):
         self._path = path
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Appends the record; called by `logging`."""
+        """Append the record; called by `logging`."""
         write_entry(self._path, f"{record.levelname.lower()} {record.name}: {self.format(record)}")
 
 
@@ -105,7 +105,7 @@ def keep_error(path: Path, error: BaseException) -> bool:
 
 
 def write_entry(path: Path, text: str) -> bool:
-    """Appends one entry of printable text. A file that cannot be written is no error: False."""
+    """Append one entry of printable text; return False, without an error, if the file is not writable."""
     from datetime import UTC, datetime
 
     from mcpagent.mcp.transports.server_log import append_bounded
@@ -138,7 +138,7 @@ class DebugLog(logging.StreamHandler[Any]):
         hide(*secrets_in(environ))
 
     def format(self, record: logging.LogRecord) -> str:
-        """`logger: message`."""
+        """Return `logger: message`."""
         from mcpagent.text.safe_text import safe_text
 
         return safe_text(_redacted(f"{record.name}: {super().format(record)}"))

@@ -74,7 +74,7 @@ def kind_of_error(error: BaseException) -> str:
 
 
 def code_of_error(error: BaseException) -> ExitCode:
-    """The code with which the process ends when this error reaches the top."""
+    """Return the code with which the process ends when this error reaches the top."""
     if isinstance(error, SystemExit) and error.code in (ExitCode.HUNG_UP, ExitCode.TERMINATED):
         return ExitCode(error.code)
     return _found(error)[1]
@@ -85,7 +85,7 @@ def _found(error: BaseException) -> tuple[str, ExitCode]:
 
 
 def code_of_stop(stop: StopReason) -> ExitCode:
-    """The code for a run that ended with an answer; one that a limit cut short is not a success."""
+    """Return the code for a run that ended with an answer; one that a limit cut short is not a success."""
     if stop == "answered":
         return ExitCode.OK
     return ExitCode.LIMIT if stop in _LIMITED else ExitCode.ERROR
@@ -116,9 +116,9 @@ async def within(seconds: float | None, what: str = "no answer") -> AsyncIterato
 
 
 def run_to_end(main: Coroutine[Any, Any, Result]) -> Result:
-    """`asyncio.run`, cancelled by SIGTERM and SIGHUP: what `main` opened is closed. Raises `SystemExit` then.
+    """Run `asyncio.run`, cancelled by SIGTERM and SIGHUP, so that `main` closes its resources.
 
-    The exit code is 128 + the signal, as shells have it: 143 or 129.
+    Raises `SystemExit` then. The exit code is 128 + the signal, as in shells: 143 or 129.
     """
     import asyncio  # which help and completion go without
 

@@ -74,7 +74,7 @@ def missing_variable(lines: tuple[str, ...]) -> str:
 
 
 def _give_variable(name: str, config: ServerConfig, environ: Mapping[str, str]) -> str:
-    """Servers get the variables that their entry names, so exporting one is only half of it."""
+    """Return how to pass a variable: servers only get the ones that their entry names, so exporting is not enough."""
     if name in config.env:
         return f"give {name} another value: mcpagent keys set {name}"
     entry = f'"env": {{"{name}": "${{{name}}}"}} in its entry'

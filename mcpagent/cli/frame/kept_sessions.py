@@ -25,20 +25,20 @@ _OURS_BEGUN = re.compile(rf"[0-9a-f]{{{SHORT},31}}")
 
 
 def store_place(options: Options) -> str | Path:
-    """The address of a database, or a file, which need not be there."""
+    """Return the address of a database, or a file, which need not be there."""
     named = options.session_db or None
     return named if is_address(named) else file_meant(named, "sessions.db", options.environ)
 
 
 def store_of(options: Options) -> Sessions:
-    """The store; nothing is opened before it is needed."""
+    """Return the store; nothing is opened before it is needed."""
     from mcpagent.sessions import Sessions
 
     return Sessions(store_place(options))
 
 
 def with_sessions_in(options: Options, database: str | None) -> Options:
-    """The options of a command for durable runs: sessions are in their database too, if it is PostgreSQL."""
+    """Return the options of a command for durable runs: sessions are in their database too, if it is PostgreSQL."""
     if options.session_db is None and is_address(database):
         return replace(options, session_db=database)
     return options
@@ -118,18 +118,18 @@ def last_here(options: Options, store: Sessions, tell: Callable[[str], None]) ->
 
 
 def short_id(session: str) -> str:
-    """The beginning of an id that we made; another one is whole. Printable."""
+    """Return the beginning of a generated ID, and other IDs in full; printable."""
     return session[:SHORT] if _OURS.fullmatch(session) else safe_line(session, 60)
 
 
 def where_shown(options: Options) -> str:
-    """The file, or the kind of database."""
+    """Return the file, or the kind of database."""
     place = store_place(options)
     return "the database" if isinstance(place, str) else short_path(str(place), options.folder)
 
 
 def ago(seconds: float) -> str:
-    """`just now`, `12 min ago`."""
+    """Return `just now`, `12 min ago`."""
     return f"{age(seconds)} ago" if seconds >= 60 else "just now"
 
 

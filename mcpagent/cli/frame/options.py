@@ -55,7 +55,7 @@ ColorMode: TypeAlias = Literal["auto", "always", "never"]
 
 
 def one_of(choices: Any) -> str:
-    """The values of a `Literal` as an option's metavar, which help and completion read: `auto|on|off`."""
+    """Return the values of a `Literal` as an option's metavar, which help and completion read: `auto|on|off`."""
     return "|".join(get_args(choices))
 
 
@@ -339,7 +339,7 @@ Command: TypeAlias = Callable[..., int]
 
 
 def command(app: typer.Typer, name: str, names: Sequence[str], **others: Any) -> Callable[[Command], Command]:
-    """The command of this name in a group, with the options that `taking` gives it."""
+    """Return the command of this name in a group, with the options that `taking` gives it."""
 
     def add(function: Command) -> Command:
         return app.command(name)(taking(names, **others)(function))
@@ -348,7 +348,7 @@ def command(app: typer.Typer, name: str, names: Sequence[str], **others: Any) ->
 
 
 def taking(names: Sequence[str], **others: Any) -> Callable[[Command], Command]:
-    """The command has these shared options besides its own parameters, and gets them all as `options`.
+    """Give a command these shared options besides its own parameters; it receives them all as `options`.
 
     `others` are declared otherwise than usual: the field's name, and an annotation as typer reads it.
     """
@@ -417,7 +417,7 @@ def _place(context: typer.Context, name: str) -> int:
 
 
 def _options_of(given: Mapping[str, Any]) -> Options:
-    """The value of these options; `--yes` and `--json` are short for others."""
+    """Return the value of these options; `--yes` and `--json` are short for others."""
     values: dict[str, Any] = {}
     for name in _FIELDS.keys() & given.keys():
         is_list = _FIELDS[name].default == ()
@@ -446,5 +446,5 @@ def leaves(command: Any, *path: str) -> Iterator[tuple[tuple[str, ...], Any]]:
 
 
 def options_in(leaf: Any) -> list[Any]:
-    """A command's options, without its arguments."""
+    """Return a command's options, without its arguments."""
     return [param for param in leaf.params if param.param_type_name == "option"]

@@ -64,7 +64,7 @@ class Settable:
     command: Any
 
     def read(self, value: Any) -> Any:
-        """The value as the option takes it. Raises typer's own error."""
+        """Return the value as the option takes it. Raises typer's own error."""
         return self.param.process_value(self.command.context_class(self.command), value)
 
 
@@ -165,7 +165,7 @@ def _objection(setting: Setting, known: Mapping[str, Settable]) -> str:
 
 
 def _checked(setting: Setting, option: Settable) -> Setting:
-    """The setting, if the option takes it. Raises `ConfigError`."""
+    """Return the setting, if the option takes it. Raises `ConfigError`."""
     from typer.exceptions import TyperException
 
     value = setting.value

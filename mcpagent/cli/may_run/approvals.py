@@ -73,7 +73,7 @@ class Denial:
     flag: str = ""
 
     def line(self) -> str:
-        """`denied: git.git_push (no one can be asked here). allow it with --allow git.git_push`."""
+        """Return `denied: git.git_push (no one can be asked here). allow it with --allow git.git_push`."""
         hint = f". allow it with {self.flag}" if self.flag else ""
         return f"denied: {self.label} ({self.reason}){hint}"
 
@@ -98,7 +98,7 @@ def label_of(tool: ToolDefinition | None, name: str = "", limit: int = 140) -> s
 
 
 def allow_flag(tool: ToolDefinition) -> str:
-    """The flag that allows just this, fit to be pasted into a shell: `?` is what cannot be; "" if it is too long."""
+    """Return the flag that allows just this, safe for a shell: `?` replaces unsafe characters; "" if too long."""
     own = tool.key.own_name
     named = rule_of(tool).removesuffix(own) + escape(own)
     shown = "".join(char if visible(char, "") == char else "?" for char in named)
@@ -149,11 +149,11 @@ class Rules:
         return permits(rule, tool, self.servers)
 
     def denied_by(self, tool: ToolDefinition) -> str | None:
-        """The rule of `--deny` that names this."""
+        """Return the rule of `--deny` that names this."""
         return next((rule for rule in self.deny if forbids(rule, tool)), None)
 
     def without_effect(self, asked: Iterable[ToolDefinition]) -> list[str]:
-        """The rules that name nothing of all that can be asked for.
+        """Return the rules that name nothing of all that can be asked for.
 
         A resource need not be listed: for it will do that its server has some.
         """
@@ -205,7 +205,7 @@ class Approvals:
         return self._judge(tool) != "run"
 
     async def decide(self, request: PendingCall) -> CallAnswer:
-        """The answer to one call, as `ApprovalPolicy(decide=...)` wants it."""
+        """Return the answer to one call, as `ApprovalPolicy(decide=...)` wants it."""
         tool = self._called.get((request.server, request.tool, _digest(request.arguments)))
         verdict = self._judge(tool) if tool is not None else "ask"
         if verdict == "run":  # said "always" while this one waited

@@ -75,7 +75,7 @@ class Asking:
 
 
 async def ask_about_call(asking: Asking, request: PendingCall, label: str, tool: ToolDefinition | None) -> Reply:
-    """Draws the box and takes the answer, maybe with other arguments."""
+    """Draw the box and return the answer, possibly with other arguments."""
     arguments, console = request.arguments, asking.console
 
     def draw(limit: int | None = MAX_ROWS) -> None:
@@ -193,7 +193,7 @@ async def read_answer(question: str, default: str, keyboard: Input | None = None
 
 
 async def read_above_output(question: str, default: str) -> str:
-    """The same in a chat: what is printed meanwhile appears above the question."""
+    """Return one line from the terminal in a chat, where other output appears above the question."""
     from prompt_toolkit.patch_stdout import patch_stdout
 
     from mcpagent.cli.screen.input import keyboard_input
@@ -203,7 +203,7 @@ async def read_above_output(question: str, default: str) -> str:
 
 
 def forget_typed_ahead() -> None:
-    """Drops what was typed before the question could be seen: it cannot be the answer."""
+    """Drop keys typed before the question was visible: they cannot be the answer."""
     from prompt_toolkit.input import create_input
     from prompt_toolkit.input.typeahead import clear_typeahead
 

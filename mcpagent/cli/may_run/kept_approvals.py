@@ -50,7 +50,7 @@ class Yes:
 
     @property
     def label(self) -> str:
-        """`git.push`, `@git:URI`, or `git.*`: as `--allow` would be given it."""
+        """The approval in the syntax of `--allow`: `git.push`, `@git:URI`, or `git.*`."""
         match self.what:
             case "reads" | "server":
                 return f"{self.name}.*"
@@ -72,7 +72,7 @@ class Yes:
 
 
 def definition_hash(tool: ToolDefinition) -> str:
-    """SHA-256 over all that a person or a model is shown of a tool."""
+    """Return a SHA-256 over everything that a user or a model sees of a tool."""
     shown = [tool.key.name, tool.title, tool.description, tool.parameters, tool.read_only]
     text = json.dumps(shown, sort_keys=True, separators=(",", ":"), default=str)
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
@@ -126,7 +126,7 @@ class KeptApprovals:
         return sorted(self._always, key=lambda yes: (yes.label, yes.what, yes.server, yes.definition))
 
     def forget(self, glob: str) -> list[Yes]:
-        """Takes back, also in this session, all whose label or server's name the pattern covers; gives those kept."""
+        """Revoke all whose label or server matches, also in this session; return the permanent ones."""
         gone = [yes for yes in self.all() if _is_meant(glob, yes)]
         self._session = {yes for yes in self._session if not _is_meant(glob, yes)}
         if gone:
@@ -179,7 +179,7 @@ def approval_lines(kept: Iterable[Yes]) -> list[Text]:
 
 
 def list_approvals(options: Options) -> ExitCode:
-    """`mcpagent approvals list`."""
+    """Run `mcpagent approvals list`."""
     kept = KeptApprovals.of_user(options.environ).all()
     lines = approval_lines(kept) or [Text("nothing is allowed for good")]
     open_terminal(options.color).report(options, [{"approval": yes.label, "what": yes.what} for yes in kept], *lines)
@@ -187,7 +187,7 @@ def list_approvals(options: Options) -> ExitCode:
 
 
 def forget_approvals(pattern: str, options: Options) -> ExitCode:
-    """`mcpagent approvals forget`. Raises `InputError` for a pattern that covers nothing."""
+    """Run `mcpagent approvals forget`. Raises `InputError` for a pattern that matches nothing."""
     kept = KeptApprovals.of_user(options.environ)
     gone = kept.forget(pattern)
     if not gone:

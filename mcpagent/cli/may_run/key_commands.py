@@ -46,7 +46,7 @@ def set_key(
 
 
 def refuse_value(name: str) -> NoReturn:
-    """Raises `InputError` for a key that was given as an argument, and does not repeat it."""
+    """Raise `InputError` for a key that was given as an argument, and do not repeat it."""
     shown = safe_line(name.partition("=")[0], 60)
     raise InputError(
         "a key on the command line stays in the shell's history and can be seen by others; type it unseen, or pipe it "
@@ -76,7 +76,7 @@ def keep_secret(
 
 
 def place_of_secret(kept: Kept) -> str:
-    """`the system keyring`, or the file and why it is one."""
+    """Return `the system keyring`, or the file and the reason for it."""
     if kept.place == "keyring":
         return "the system keyring"
     file = short_path(str(kept.path), Path("/nowhere"))
@@ -119,7 +119,7 @@ def _read(name: str, stdin: TextIO | None, hidden: ReadHidden) -> str:
 
 
 def list_keys(options: Options, *, store: SecretStore | None = None) -> ExitCode:
-    """`mcpagent keys list`: names and places, no values."""
+    """Run `mcpagent keys list`: names and locations, no values."""
     kept = (store or key_store(options.environ)).list()
     days = [time.strftime("%Y-%m-%d", time.localtime(key.saved)) for key in kept]
     lines = table(
@@ -132,7 +132,7 @@ def list_keys(options: Options, *, store: SecretStore | None = None) -> ExitCode
 
 
 def remove_key(name: str, options: Options, *, store: SecretStore | None = None) -> ExitCode:
-    """`mcpagent keys remove`. Raises `InputError` for a key that is not set."""
+    """Run `mcpagent keys remove`. Raises `InputError` for a key that is not set."""
     keys = store or key_store(options.environ)
     name = key_name(name)
     if keys.remove(name) is None:

@@ -124,7 +124,7 @@ def _files(found: Sequence[Description], folder: Path) -> str:
 
 
 def _refusal(found: Sequence[Description], folder: Path) -> str:
-    """`2 servers of .mcp.json are not trusted, so not started: git, docs. allow it: ...`."""
+    """Return `2 servers of .mcp.json are not trusted, so not started: git, docs. allow it: ...`."""
     names = ", ".join(safe_line(item.name, 64) for item in found[:5])
     more = f" and {len(found) - 5} more" if len(found) > 5 else ""
     verb = "is" if len(found) == 1 else "are"

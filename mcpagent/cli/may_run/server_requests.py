@@ -219,7 +219,7 @@ class ServerRequests:
 
 
 def sampling_request(params: dict[str, Any]) -> ModelRequest:
-    """A server's `sampling/createMessage` as a request: its texts only, without tools, bounded in length."""
+    """Return a server's `sampling/createMessage` as a request: its texts only, without tools, bounded in length."""
     messages: list[Message] = []
     for item in params.get("messages", ()):
         content = item.get("content")
@@ -239,7 +239,7 @@ def sampling_request(params: dict[str, Any]) -> ModelRequest:
 
 
 def _words_of(block: dict[str, Any]) -> str:
-    """A block's text, or what was left out: the model must not answer as if nothing else had been sent."""
+    """Return a block's text, or what was left out: the model must not answer as if nothing else had been sent."""
     kind = str(block.get("type", "text"))
     return str(block.get("text", "")) if kind == "text" else f"[{safe_line(kind, 20)} left out: only text is passed on]"
 

@@ -357,7 +357,7 @@ async def known_tools(options: Options, terminal: Terminal) -> AsyncIterator[Age
 
 
 def require_a_server(agent: Agent) -> None:
-    """Raises `ServerError` if servers are configured and none works: the answer would be made up."""
+    """Raise `ServerError` if servers are configured and none works: the answer would be invented."""
     states = agent.servers
     if states and all(status.state == "failed" for status in states.values()):
         which = "the only server" if len(states) == 1 else f"all {len(states)} servers"

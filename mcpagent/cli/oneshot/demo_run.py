@@ -27,7 +27,7 @@ PRICED = ("anthropic", "claude-sonnet-5-5")
 
 
 def run_demo(options: Options, terminal: Terminal) -> ExitCode:
-    """Holds the conversation. `--model` puts a real model in the place of the offline one."""
+    """Run the conversation. `--model` replaces the offline model by a real one."""
     return run_to_end(_converse(options, terminal))
 
 
@@ -100,7 +100,7 @@ def _summary(events: list[Event], *, timed: bool) -> list[Text]:
 
 
 def _priced(tokens: int) -> str:
-    """`  $0.013`, or nothing if the price is not known."""
+    """Return `  $0.013`, or "" if the price is not known."""
     from mcpagent.models.prices import dollars_for
 
     dollars = dollars_for(Usage(input_tokens=tokens, requests=1), *PRICED, "")

@@ -68,7 +68,7 @@ _STOPPED: Mapping[str, str] = {
 
 
 def stopped_line(finished: RunFinished) -> str:
-    """Why there is no answer, or not the whole one; "" if there is."""
+    """Return why there is no answer, or an incomplete one; "" if it is complete."""
     limit = finished.limit
     if limit is None or finished.pending:
         return _STOPPED.get(finished.stop, "")
@@ -79,7 +79,7 @@ def stopped_line(finished: RunFinished) -> str:
 
 
 def ask_once(options: Options, prompt: str, terminal: Terminal, *, model: Model | None = None) -> ExitCode:
-    """Asks and writes the answer in the format asked for. `model` is used instead of the named one."""
+    """Ask and write the answer in the requested format. `model` replaces the configured one."""
     run = _OneShot(options, prompt, terminal, model)
     try:
         return run_to_end(run.answer())
@@ -109,7 +109,7 @@ class _OneShot:
         self.changed: set[tuple[str | None, str]] = set()
 
     async def answer(self) -> ExitCode:
-        """The run within `--timeout`."""
+        """Run within `--timeout`."""
         async with within(self.options.timeout):
             return await self._run()
 

@@ -59,7 +59,7 @@ class JsonReport:
         self._tokens: Callable[[Iterable[str]], int] = lambda _names: 0
 
     def ask(self, agent: Agent, prompt: str) -> None:
-        """Writes the question; before the first one `init`, and what happened before that was known."""
+        """Write the question; before the first one, `init` and the events that preceded it."""
         if not self._started:
             self._started = True
             self._look_at(agent)
@@ -75,7 +75,7 @@ class JsonReport:
         self._stream({"type": "message", "role": "user", "content": prompt})
 
     def __call__(self, event: Event) -> None:
-        """Follows the run; what comes before its first question waits for it."""
+        """Follow the run; events before its first question are written with it."""
         match event:
             case TextDelta(text=text):
                 self._words.append(text)
@@ -91,7 +91,7 @@ class JsonReport:
             self._waiting += documents
 
     def finish(self, agent: Agent, finished: RunFinished, denials: Sequence[Denial] = ()) -> None:
-        """Writes the result of a run that gave an answer; `structured` is the document it holds, if one was wanted."""
+        """Write the result of a run with an answer; `structured` is its document, if one was requested."""
         self._look_at(agent)
         self._write_result(
             {
@@ -109,7 +109,7 @@ class JsonReport:
         )
 
     def fail(self, error: BaseException, agent: Agent | None = None, denials: Sequence[Denial] = ()) -> None:
-        """Writes the result of a run that gave none."""
+        """Write the result of a run without an answer."""
         message, code = _ENDED.get(type(error)) or str(error), code_of_error(error)
         document: Document = {
             "type": "result",
@@ -124,7 +124,7 @@ class JsonReport:
         self._write_result(document)
 
     def _look_at(self, agent: Agent) -> None:
-        """Keeps what can be asked only while the agent is open."""
+        """Store the data that are available only while the agent is open."""
         self._tokens = agent._runtime.tools.tokens
         servers = {
             name: {
@@ -269,7 +269,7 @@ def _provider_document(event: ProviderCallStarted | ProviderCallFinished) -> Doc
 
 
 def _sources(citations: Sequence[Citation]) -> Document:
-    """The sources that an answer names, if it names any."""
+    """Return the sources that an answer names, if it names any."""
     return {"citations": [asdict(one) for one in citations]} if citations else {}
 
 

@@ -96,7 +96,7 @@ def _file_text(path: Path) -> str:
 
 
 def answer_schema(path: Path) -> dict[str, Any]:
-    """The JSON Schema in a file, for answers to fit. References are looked up inside of it only, never on a network.
+    """Return the JSON Schema in a file, for answers. References are resolved only inside it, never on a network.
 
     Raises `ConfigError` for a file that is no JSON Schema.
     """

@@ -58,7 +58,7 @@ class Field:
         return looks_secret(f"{self.name} {self.rule.get('title', '')} {self.rule.get('description', '')}")
 
     def title(self) -> str:
-        """`city - Where to (text, 3 to 20 characters)`, in one printable line."""
+        """Return `city - Where to (text, 3 to 20 characters)`, in one printable line."""
         name = safe_line(str(self.rule.get("title") or self.name), MAX_TITLE)
         about = safe_line(str(self.rule.get("description") or ""), MAX_ABOUT)
         takes = ", ".join((self._takes(), *(() if self.required else ("may be left empty",))))
@@ -81,7 +81,7 @@ class Field:
         return safe_line(str(value), 200) if isinstance(value, str | int | float) else ""
 
     def value(self, typed: str) -> Any:
-        """The value that was typed, None for a field that was left empty. Raises `UnfitError`."""
+        """Return the value that was typed, None for a field that was left empty. Raises `UnfitError`."""
         text = typed.strip()
         if not text:
             if self.required:
@@ -187,7 +187,7 @@ def _field(name: str, rule: Any, required: bool) -> Field:
 
 
 def _whole(field: Field) -> Field:
-    """The field, if all of it can be shown. Raises `UnfitError`."""
+    """Return the field, if all of it can be shown. Raises `UnfitError`."""
     shown = f'field "{safe_line(field.name, 40)}"'
     if len(str(field.rule.get("title") or field.name)) > MAX_TITLE:
         raise UnfitError(f"{shown} has a name of more than {MAX_TITLE} characters")

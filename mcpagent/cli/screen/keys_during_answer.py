@@ -16,7 +16,7 @@ MAX_TYPED_BEFORE = 65_536
 
 @contextlib.contextmanager
 def on_interrupt(act: Callable[[], None]) -> Iterator[None]:
-    """Ctrl-C calls `act` in the event loop instead of raising `KeyboardInterrupt`."""
+    """Call `act` in the event loop on Ctrl-C, instead of raising `KeyboardInterrupt`."""
     loop = asyncio.get_running_loop()
 
     def handle(_signal: int, _frame: FrameType | None) -> None:
@@ -63,7 +63,10 @@ def typing_ahead() -> Iterator[None]:
 
 
 def _keep_typed_before(descriptor: int) -> None:
-    """Gives the first input line what was typed before we were up: the terminal made Enter a line feed then."""
+    """Pass keys typed before the start to the first input line.
+
+    The terminal turned Enter into a line feed then.
+    """
     from prompt_toolkit.input import create_input
     from prompt_toolkit.input.typeahead import store_typeahead
     from prompt_toolkit.input.vt100_parser import Vt100Parser
@@ -85,7 +88,7 @@ def _keep_typed_before(descriptor: int) -> None:
 
 @contextlib.contextmanager
 def usual_terminal() -> Iterator[None]:
-    """Lines and echo as a program expects them that gets the terminal for a while."""
+    """Restore line mode and echo during the block, for a program that uses the terminal."""
     if sys.platform == "win32" or not sys.stdin.isatty():
         yield
         return

@@ -44,7 +44,7 @@ SOURCES = 8
 
 
 def event_lines(event: Event, calls: int, glyphs: Glyphs, width: int) -> list[Text]:
-    """The lines of an event that is reported once and leaves nothing to follow; `calls` were made until now."""
+    """Return the lines of an event that is reported once and leaves nothing to follow; `calls` were made until now."""
     room = min(width, MAX_WIDTH)
     match event:
         case ToolsSearched():
@@ -74,7 +74,7 @@ def behind_bar(words: str, glyphs: Glyphs, width: int) -> list[Text]:
 
 
 def notice_line(event: Notice, glyphs: Glyphs) -> Text:
-    """A warning in its colour, a hint dimmed."""
+    """Return a warning in its colour, a hint dimmed."""
     line = warning_line(event.text, glyphs, 300)
     return line if event.level == "warning" else Text(line.plain, "dim")
 
@@ -125,7 +125,7 @@ def tool_line(event: ToolCallFinished, glyphs: Glyphs, width: int, indent: str =
 
 
 def provider_call_words(call: ProviderCall) -> str:
-    """`web search: "rain in Paris"`, `linear.list_issues: team=A`: what the provider runs."""
+    """Return `web search: "rain in Paris"`, `linear.list_issues: team=A`: the call that the provider runs."""
     name = safe_line(f"{call.server}.{call.name}" if call.server else call.name.replace("_", " "), 80)
     only = next(iter(call.input.values())) if len(call.input) == 1 else None
     said = json.dumps(safe_line(only, MAX_VALUE), ensure_ascii=False) if isinstance(only, str) else ""
@@ -142,7 +142,7 @@ def provider_call_line(event: ProviderCallFinished, glyphs: Glyphs, width: int) 
 
 
 def source_lines(citations: Sequence[Citation], glyphs: Glyphs, width: int) -> list[Text]:
-    """The sources under an answer that names them, a line each; of many the first ones."""
+    """Return the sources under an answer that names them, a line each; of many the first ones."""
     room = max(min(width, MAX_WIDTH) - 6, 20)
     lines = [Text("sources", "dim")] if citations else []
     for number, one in enumerate(citations[:SOURCES], 1):
@@ -154,7 +154,7 @@ def source_lines(citations: Sequence[Citation], glyphs: Glyphs, width: int) -> l
 
 
 def unfolded_lines(event: ToolCallFinished, back: int, of: int) -> list[Text]:
-    """The call that is `back` calls before the end of the last `of`, 1 being the last one."""
+    """Return the call that is `back` calls before the end of the last `of`, 1 being the last one."""
     result = event.result
     where = "the last call" if back == 1 else f"call {back} from the end, of {of}"
     how = (result.error or "").replace("_", " ") or f"{len(result.text):,} characters"
@@ -172,7 +172,7 @@ def unfolded_lines(event: ToolCallFinished, back: int, of: int) -> list[Text]:
 
 
 def search_lines(event: ToolsSearched, glyphs: Glyphs, width: int) -> list[Text]:
-    """The search on a line of its own, and under it what it showed the model."""
+    """Return the search on a line of its own, and under it what it showed the model."""
     few = f"{len(event.matches)} weak of" if event.matches else "none of"
     found = f"{event.found} of {event.known}" if event.found else f"{few} {event.known}"
     left = Text.assemble((glyphs.search, "tool"), " search ", (f'"{safe_line(event.query, 80)}"', "user"))
@@ -187,7 +187,7 @@ def search_lines(event: ToolsSearched, glyphs: Glyphs, width: int) -> list[Text]
 
 
 def progress_words(event: ToolProgress) -> str:
-    """`index_files: reading (3 of 10)`."""
+    """Return `index_files: reading (3 of 10)`."""
     done = f"{event.progress:g} of {event.total:g}" if event.total is not None else f"{event.progress:g}"
     return safe_line(f"{event.tool}: {event.message} ({done})" if event.message else f"{event.tool}: {done}")
 
@@ -251,17 +251,17 @@ def server_failed_lines(
 
 
 def reason(server: str, text: str) -> str:
-    """Why a server failed, for a line that has its name already."""
+    """Return why a server failed, for a line that already has its name."""
     return safe_line(text, 400).removeprefix(f'server "{server}" ')
 
 
 def short_arguments(arguments: Mapping[str, Any]) -> str:
-    """`city=Tokyo days=3 units="metric or not"`: values cut, strings quoted only if they need it."""
+    """Return `city=Tokyo days=3 units="metric or not"`: values cut, strings quoted only if needed."""
     return " ".join(f"{safe_line(str(key), 40)}={_short_value(value)}" for key, value in arguments.items())
 
 
 def names_line(names: Iterable[str], width: int, glyphs: Glyphs) -> str:
-    """The names with commas; those that do not fit are counted."""
+    """Return the names with commas; those that do not fit are counted."""
     kept: list[str] = []
     rest = [safe_line(name, 64) for name in names]
     used = 0
@@ -280,7 +280,7 @@ def _short_value(value: Any) -> str:
 
 
 def _spread(left: Text, right: str, glyphs: Glyphs, width: int) -> Text:
-    """Left and right on one line; what does not fit is cut from the left's end."""
+    """Return left and right text on one line; the left one is cut if both do not fit."""
     width = min(width, MAX_WIDTH)
     room = max(width - cell_len(right) - 2, 10)
     if cell_len(left.plain) > room:
@@ -293,7 +293,7 @@ def _spread(left: Text, right: str, glyphs: Glyphs, width: int) -> Text:
 
 
 def column(text: str, width: int) -> str:
-    """The text in exactly so many terminal columns."""
+    """Return the text in exactly so many terminal columns."""
     return set_cell_size(text, width)
 
 

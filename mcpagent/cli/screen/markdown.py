@@ -29,7 +29,7 @@ class BlockSplitter:
         self._after_empty = False
 
     def feed(self, text: str) -> list[str]:
-        """The blocks that this piece of text finishes."""
+        """Return the blocks that this piece of text finishes."""
         *lines, self._partial = (self._partial + text).split("\n")
         return [block for line in lines if (block := self._take(line))]
 
@@ -72,7 +72,7 @@ class BlockSplitter:
 
 
 def print_block(console: Console, block: str) -> None:
-    """Prints one block and an empty line. Addresses stay visible; code has no frame and no padding, to be copied."""
+    """Print one block and an empty line. Addresses stay visible; code has no frame and no padding, for copying."""
     markdown = _markdown_class()(safe_text(block), hyperlinks=False, code_theme="ansi_dark")
     lines: list[Text] = []
     for segments in console.render_lines(markdown, pad=False):

@@ -94,7 +94,7 @@ class Activity:
         self._live.start()
 
     def hide(self) -> None:
-        """Takes the line away until `show` is called again."""
+        """Hide the line until `show` is called again."""
         self._wanted = False
         self._take_away()
 
@@ -114,7 +114,7 @@ class Activity:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Takes the line away while something else is printed or asked."""
+        """Hide the line during the block, for other output or a question."""
         self._take_away()
         self._pauses += 1
         try:
@@ -157,11 +157,11 @@ class RunningCalls:
         self._group: set[str] = set()
 
     def start(self, event: ToolCallStarted) -> None:
-        """A call that runs from now on."""
+        """Add a call that runs from now on."""
         self._running[event.call.id] = event, safe_line(event.call.name, 64)
 
     def progress(self, event: ToolProgress) -> None:
-        """A server reports by its own name for the tool; the offered one ends with it."""
+        """Record progress, which a server reports by its own name for the tool; the offered name ends with it."""
         for call_id, (started, _) in self._running.items():
             name = started.call.name
             if started.server == event.server and (name == event.tool or name.endswith(f"_{event.tool}")):
@@ -182,7 +182,7 @@ class RunningCalls:
 
     @property
     def label(self) -> str:
-        """`index: reading (3 of 10), fetch, 2 more`; empty if nothing runs."""
+        """The running calls, `index: reading (3 of 10), fetch, 2 more`; "" if none runs."""
         labels = [label for _, label in self._running.values()]
         more = f", {len(labels) - SHOWN} more" if len(labels) > SHOWN else ""
         return ", ".join(labels[:SHOWN]) + more
@@ -236,7 +236,7 @@ class TurnView:
                 self._show_step(event)
 
     def note(self, line: Text) -> None:
-        """Prints one more line among the steps."""
+        """Print one more line among the steps."""
         self._settle(None)
         self._print(line)
 
@@ -248,7 +248,7 @@ class TurnView:
             yield
 
     def close(self) -> None:
-        """Prints what is still held back and takes the moving line away; to be called however the turn ends."""
+        """Print held text and remove the moving line; call it however the turn ends."""
         self._settle(None)
         self._show_words(self._blocks.finish())
         self._activity.hide()
@@ -273,7 +273,7 @@ class TurnView:
         self._show_running()
 
     def _print_inner(self, event: ToolCallFinished) -> None:
-        """A call that a program made, above the line of that program."""
+        """Print a call that a program made, above the line of that program."""
         self._inner[event.parent] += 1
         if self._inner[event.parent] <= SHOWN_INNER:
             self._print_call(event, f"  {self._glyphs.branch} ")
@@ -341,6 +341,6 @@ class TurnView:
 def print_failed_server(
     console: Console, event: ServerFailed, servers: Iterable[ServerConfig], glyphs: Glyphs, *, in_chat: bool = False
 ) -> None:
-    """The failure block on a terminal, two lines elsewhere; `in_chat` names the command that tries it again."""
+    """Print the failure block on a terminal, two lines elsewhere; `in_chat` adds the command that retries it."""
     config = next((server for server in servers if server.name == event.server), None)
     put(console, *server_failed_lines(event, config, glyphs, short=not console.is_terminal, in_chat=in_chat))

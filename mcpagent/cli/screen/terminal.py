@@ -95,21 +95,21 @@ class Terminal:
             put(self.out, *lines)
 
     def done(self, text: str) -> None:
-        """`✓ text` on stdout."""
+        """Print `✓ text` on stdout."""
         put(self.out, Text.assemble((self.glyphs.ok, "ok"), f" {text}"))
 
     def warn(self, *texts: str) -> None:
-        """`! text` on stderr, one line each."""
+        """Print `! text` on stderr, one line each."""
         put(self.err, *(warning_line(text, self.glyphs) for text in texts))
 
 
 def warning_line(text: str, glyphs: Glyphs, limit: int = 600) -> Text:
-    """`! text`, printable and in one line."""
+    """Return `! text`, printable and in one line."""
     return Text(f"{glyphs.warning} {safe_line(text, limit)}", "warning")
 
 
 def open_terminal(color: ColorMode, environ: Mapping[str, str] = os.environ) -> Terminal:
-    """The consoles of this process."""
+    """Return the consoles of this process."""
     for stream in (sys.stdout, sys.stderr):
         # A character the locale cannot write becomes "?", never a traceback.
         if stream is not None and hasattr(stream, "reconfigure"):
@@ -165,18 +165,18 @@ def _wrapped(line: Text | str, console: Console) -> Text:
 
 
 def silent_console() -> Console:
-    """A console that prints nothing."""
+    """Return a console that prints nothing."""
     return Console(quiet=True, force_terminal=False, force_interactive=False)
 
 
 class _PipeConsole(Console):
     def on_broken_pipe(self) -> None:
-        """Lets the error reach the top, where it becomes an exit code; rich would exit with 1 here."""
+        """Let the error reach the top, where it becomes an exit code; rich would exit with 1 here."""
         raise BrokenPipeError
 
 
 def wants_color(is_terminal: bool, color: ColorMode, environ: Mapping[str, str]) -> bool:
-    """`--color`, then NO_COLOR, then FORCE_COLOR, then what the stream is."""
+    """Return whether to use colour: by `--color`, then NO_COLOR, then FORCE_COLOR, then the stream."""
     if color != "auto":
         return color == "always"
     if environ.get("NO_COLOR"):
@@ -214,7 +214,7 @@ def write_out(text: str) -> None:
 
 
 def write_json(document: Any, indent: int | None = 2) -> None:
-    """The document and the end of its line."""
+    """Write the document and a line end."""
     write_out(portable_json(document, indent) + "\n")
 
 

@@ -100,7 +100,7 @@ async def _log_in(
 
 
 def _show_page(url: str, config: ServerConfig, terminal: Terminal, browser: OpenBrowser | None) -> None:
-    """Prints the page's address whole and unbroken, and opens it if there is a browser."""
+    """Print the page's address whole and unbroken, and open it if there is a browser."""
     address = "".join(safe_text(url).split())
     host = safe_line(urlsplit(address).hostname or "", 80)
     put(terminal.err, f"sign in to {safe_line(config.name, 64)} at {host}:")
@@ -114,7 +114,7 @@ def _show_page(url: str, config: ServerConfig, terminal: Terminal, browser: Open
 
 
 async def _take_pasted(page: LoopbackPage, terminal: Terminal) -> None:
-    """Takes lines from stdin until one is the address that the browser ended at."""
+    """Read lines from stdin until one is the browser's final address."""
     async for line in _lines():
         problem = page.take(line) if line.strip() else ""
         if problem is None:
@@ -154,7 +154,7 @@ async def _lines() -> AsyncIterator[str]:
 
 
 def log_out(name: str, options: Options) -> ExitCode:
-    """Signs out of a server: a configured one by its name, any by its address."""
+    """Sign out of a server: a configured one by its name, any by its address."""
     from mcpagent.mcp.auth.sign_in_flow import sign_out
 
     terminal = open_terminal(options.color)
@@ -175,7 +175,7 @@ def log_out(name: str, options: Options) -> ExitCode:
 
 
 def remote_server(name: str, configuration: Configuration) -> ServerConfig:
-    """The configured server of this name. Raises `InputError` for one that is not there or is no remote one."""
+    """Return the configured server of this name. Raises `InputError` for one that is not there or is no remote one."""
     shown = safe_line(name, 64)
     for server in configuration.servers.servers:
         if server.name == name and server.url:

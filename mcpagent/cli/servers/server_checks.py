@@ -151,7 +151,7 @@ _IMAGE_FLAGS = frozenset({"--rm", "--init", "--interactive", "--tty", "--privile
 
 
 def poisoned_warnings(tools: Iterable[ToolDefinition]) -> list[str]:
-    """Tools whose texts look as if they were to steer the model and not to describe; to be read by a person."""
+    """Return warnings about tools whose texts seem to steer the model instead of describing, for a user's review."""
     found: list[str] = []
     tools = tuple(tools)
     own = {tool.original_name or tool.name for tool in tools}
@@ -172,7 +172,7 @@ def poisoned_warnings(tools: Iterable[ToolDefinition]) -> list[str]:
 
 
 def unusable_output_schemas(schemas: Mapping[str, Any]) -> list[str]:
-    """Promises about results that cannot be held against them."""
+    """Return warnings about output schemas that cannot be checked."""
     found: list[str] = []
     for name, schema in schemas.items():
         try:

@@ -35,7 +35,7 @@ ReportProbe: TypeAlias = Callable[[Probe], None]
 
 
 def list_servers(options: Options) -> ExitCode:
-    """`mcpagent mcp list`: starts none."""
+    """Run `mcpagent mcp list`; starts no server."""
     terminal = open_terminal(options.color)
     configuration = load_configuration(options)
     waiting = waiting_servers(configuration, options)
@@ -86,7 +86,7 @@ def _configured_lines(
 
 
 def run_server_test(options: Options, name: str | None) -> ExitCode:
-    """Tries every server, or the named one. Exit code 5 if one failed."""
+    """Test every server, or the named one. Exit code 5 if one failed."""
     terminal = open_terminal(options.color)
     configuration = untrusted_apart(options, terminal)
     if name is not None:
@@ -137,7 +137,7 @@ def probe_servers(
 
 
 def _only(configuration: Configuration, name: str) -> Configuration:
-    """The configuration with this server alone. Raises `InputError`."""
+    """Return the configuration with this server alone. Raises `InputError`."""
     servers = tuple(server for server in configuration.servers.servers if server.name == name)
     problems = tuple(problem for problem in configuration.servers.problems if problem.name == name)
     if not (servers or problems):
@@ -149,7 +149,7 @@ def _only(configuration: Configuration, name: str) -> Configuration:
 
 
 def probe_lines(found: Probe, options: Options, terminal: Terminal) -> Iterator[Text]:
-    """A head line, a line for each stage, and what to do."""
+    """Yield a head line, a line for each stage, and what to do."""
 
     def labelled(label: str, text: str, style: str = "dim") -> Text:
         return Text(f"    {label:<{LABEL_WIDTH}} {text}", style)
@@ -179,7 +179,7 @@ def probe_lines(found: Probe, options: Options, terminal: Terminal) -> Iterator[
 
 
 def probe_totals(probes: Sequence[Probe], end: str) -> str:
-    """`2 of 3 usable. 14 tools, 2,310 tokens`, with `end` after the first part."""
+    """Return `2 of 3 usable. 14 tools, 2,310 tokens`, with `end` after the first part."""
     usable = sum(1 for found in probes if found.ok)
     tools, tokens = sum(found.tools for found in probes), sum(found.tokens for found in probes)
     return f"{usable} of {len(probes)} usable{end} {counted(tools, 'tool')}, {tokens:,} tokens"
@@ -215,7 +215,7 @@ FileState: TypeAlias = tuple[int, int]
 
 
 def last_lines(path: Path, count: int, end: int | None = None) -> list[str]:
-    """The last lines up to this place of the file, of the one before it too if they are too few; printable."""
+    """Return the last lines up to this place of the file, of the one before it too if they are too few; printable."""
     kept = _tail(path, end)
     if len(kept) < count:
         kept = [*_tail(path.with_name(f"{path.name}.1")), *kept]

@@ -29,7 +29,7 @@ from mcpagent.text.safe_text import safe_line
 
 
 def list_sessions(options: Options, words: str, limit: int, *, here: bool) -> ExitCode:
-    """`mcpagent sessions list`."""
+    """Run `mcpagent sessions list`."""
     terminal, store = open_terminal(options.color), store_of(options)
     found: list[SessionInfo] = []
     if is_begun(options):
@@ -68,7 +68,7 @@ def the_one(options: Options, store: Sessions, wanted: str, terminal: Terminal) 
 
 
 def show_session(options: Options, wanted: str) -> ExitCode:
-    """`mcpagent sessions show`."""
+    """Run `mcpagent sessions show`."""
     terminal, store = open_terminal(options.color), store_of(options)
     info = the_one(options, store, wanted, terminal)
     kept = store.read(info.id)
@@ -108,7 +108,7 @@ def _said(kept: KeptSession, terminal: Terminal) -> list[Text]:
 
 
 def search_sessions(options: Options, words: str, limit: int) -> ExitCode:
-    """`mcpagent sessions search`."""
+    """Run `mcpagent sessions search`."""
     terminal, store = open_terminal(options.color), store_of(options)
     found = store.search(words, limit) if is_begun(options) else []
     documents = [
@@ -124,7 +124,7 @@ def search_sessions(options: Options, words: str, limit: int) -> ExitCode:
 
 
 def check_store(options: Options) -> ExitCode:
-    """`mcpagent sessions doctor`."""
+    """Run `mcpagent sessions doctor`."""
     terminal, store = open_terminal(options.color), store_of(options)
     where = safe_line(where_shown(options), 200)
     count, large, wrong = 0, (0, 0), list[str]()

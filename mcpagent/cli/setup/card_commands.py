@@ -61,7 +61,7 @@ def _documents(path: Path, options: Options) -> Iterator[dict[str, Any]]:
 
 
 def show_card(path: Path, options: Options) -> ExitCode:
-    """Prints the card as it would be written."""
+    """Print the card in its file format."""
     card = card_at(path)
     if options.output == "json":
         write_json({**card_data(card), "instruction": card.instruction})

@@ -32,7 +32,7 @@ def script_of(shell: Shell) -> str:
 
 
 def print_script(shell: Shell) -> ExitCode:
-    """The script on stdout, to be evaluated or kept by the shell."""
+    """Print the script, to be evaluated or stored by the shell."""
     sys.stdout.write(script_of(shell))
     return ExitCode.OK
 
@@ -63,7 +63,7 @@ def print_candidates(request: Sequence[str], command: Any) -> ExitCode:
 
 
 def split_line(line: str) -> list[str]:
-    """The words behind the command, the last one open: empty after a space, its quote maybe not closed yet."""
+    """Return the words behind the command, the last one open: empty after a space, its quote maybe not closed yet."""
     for closing in ("", "'", '"'):
         try:
             words = shlex.split(line + closing)
@@ -170,7 +170,7 @@ def _place(words: Sequence[str], command: Any) -> _Place:
 
 
 def _taking_a_value(word: str, leaf: Any, command: Any) -> Any:
-    """The option of this name, if a value comes after it: the command's own, else the first that has it."""
+    """Return the option of this name, if a value comes after it: the command's own, else the first that has it."""
     every = (param for _, other in leaves(command) for param in options_in(other))
     option = next((param for param in (*options_in(leaf), *every) if word in param.opts), None)
     return option if option is not None and not option.is_flag else None

@@ -77,7 +77,7 @@ def _values_in_force(
 
 
 def _shown(name: str, value: Any) -> Any:
-    """An option's value as it may be shown: a model's name can hold headers, a database's address a password."""
+    """Return an option's value as it may be shown: a model's name can hold headers, a database's address a password."""
     from mcpagent.models.model_names import shown_spec
 
     if not isinstance(value, str):

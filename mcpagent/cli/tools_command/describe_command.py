@@ -69,7 +69,7 @@ async def _describe(options: Options, servers: Sequence[str], *, yes: bool, agai
 
 
 def _tools_of(agent: Agent, servers: Sequence[str]) -> list[ToolDefinition]:
-    """The tools of these servers, of all without a name. Raises `InputError` for a server that is not there."""
+    """Return the tools of these servers, of all without a name. Raises `InputError` for a server that is not there."""
     known = {tool.server for tool in agent.known_tools.values()}
     if missing := [name for name in servers if name not in known]:
         there = listed(sorted(name for name in known if name))

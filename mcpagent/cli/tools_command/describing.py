@@ -45,7 +45,7 @@ def describing_request(tools: Sequence[ToolDefinition]) -> ModelRequest:
 
 
 def requests_in(answer: str, tools: Sequence[ToolDefinition]) -> list[tuple[str, ...]]:
-    """The requests for each of the tools that a model was asked about; none for those that it left out."""
+    """Return the requests for each of the tools that a model was asked about; none for those that it left out."""
     held = _object_in(answer)
     return [_usable(held.get(str(place))) for place in range(1, len(tools) + 1)]
 

@@ -35,7 +35,7 @@ class ToolFinding:
 
 
 async def lint(agent: Agent) -> list[ToolFinding]:
-    """Findings by tool name, in the catalogue's order of names."""
+    """Return findings by tool name, in the catalogue's order of names."""
     tools = [agent.known_tools[name] for name in sorted(agent.known_tools)]
     findings = [finding for tool in tools for finding in _about_definition(tool)]
     findings += _twins(tools)
@@ -92,13 +92,13 @@ class Evaluated:
     instead: tuple[str, ...]
 
     def recall(self, within: int) -> float:
-        """The share of the wanted tools among so many first ones."""
+        """Return the share of the wanted tools among so many first ones."""
         found = sum(1 for place in self.places.values() if place is not None and place <= within)
         return found / len(self.places)
 
 
 def read_questions(path: Path, agent: Agent) -> list[tuple[str, list[str]]]:
-    """The queries of a JSON list or JSON lines, each with the offered names of the tools that it should find.
+    """Return the queries of a JSON list or JSON lines, each with the offered names of the tools that it should find.
 
     An entry is `{"query": "...", "tools": ["server.tool", ...]}`.
 

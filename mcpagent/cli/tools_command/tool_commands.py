@@ -55,7 +55,7 @@ Given = ParamSpec("Given")
 def _with_tools(
     work: Callable[Concatenate[Agent, Terminal, Options, Given], Awaitable[ExitCode]],
 ) -> Callable[Concatenate[Options, Given], ExitCode]:
-    """The command, run with the servers' tools; only what failed is reported besides."""
+    """Return the command, run with the servers' tools; besides its output, only failures are reported."""
 
     @wraps(work)
     def command(options: Options, /, *given: Given.args, **named: Given.kwargs) -> ExitCode:
@@ -71,7 +71,7 @@ def _with_tools(
 
 @_with_tools
 async def list_tools(agent: Agent, terminal: Terminal, options: Options, words: str) -> ExitCode:
-    """`mcpagent tools list`. Exit code 1: none has these words."""
+    """Run `mcpagent tools list`. Exit code 1: no tool has these words."""
     tools = tools_with_words(agent.known_tools, words)
     total = agent._runtime.tools.tokens(tool.name for tool in tools)
     summary = f"{counted(len(tools), 'tool')}, {counted(total, 'token')} when all are offered"
@@ -82,7 +82,7 @@ async def list_tools(agent: Agent, terminal: Terminal, options: Options, words: 
 
 @_with_tools
 async def show_tool(agent: Agent, terminal: Terminal, options: Options, name: str) -> ExitCode:
-    """`mcpagent tools show`. Raises `InputError` for a tool that is not there."""
+    """Run `mcpagent tools show`. Raises `InputError` for an unknown tool."""
     tool = tool_named(agent, name).definition
     terminal.report(options, tool_document(tool), *detail_lines(tool, terminal.out.width, terminal.glyphs))
     return ExitCode.OK
@@ -92,7 +92,7 @@ async def show_tool(agent: Agent, terminal: Terminal, options: Options, name: st
 async def search_tools(
     agent: Agent, terminal: Terminal, options: Options, query: str, limit: int | None, *, explain: bool
 ) -> ExitCode:
-    """`mcpagent tools search`. Exit code 1: nothing found."""
+    """Run `mcpagent tools search`. Exit code 1: nothing found."""
     result = await agent.search(query, limit)
     known = len(agent.known_tools)
     ages = [status.age_seconds for status in agent.servers.values() if status.state == "cached"]
@@ -180,7 +180,7 @@ async def call_tool(
 
 
 def _write_content(output: ToolOutput, terminal: Terminal) -> None:
-    """The texts made safe on a terminal; into a pipe as a model gets them, so that no control reaches what reads it."""
+    """Write the texts, safe on a terminal, and into a pipe as a model receives them, without control characters."""
     texts = [part.text for part in output.content if isinstance(part, Text)]
     text = "\n".join(texts)
     if output.error is not None:
@@ -228,7 +228,7 @@ async def evaluate_search(
 
 
 def tool_named(agent: Agent, name: str) -> Tool:
-    """The tool that a person means. Raises `InputError` with near names."""
+    """Return the tool that a person means. Raises `InputError` with near names."""
     tool = meant_tool(agent, name)
     if tool is None:
         raise InputError(unknown_tool(agent, name))
@@ -259,7 +259,7 @@ def _search_document(result: SearchResult, known: int) -> dict[str, Any]:
 
 
 def read_arguments(words: Sequence[str], parameters: Mapping[str, Any], whole: str | None = None) -> dict[str, Any]:
-    """The arguments; `whole` is a JSON object that the words are added to.
+    """Return the arguments; `whole` is a JSON object that the words are added to.
 
     `name=value` is text, or a number or a truth value if the tool's schema knows nothing else for that name;
     `name:=value` is JSON. Raises `InputError`.

@@ -27,7 +27,7 @@ MIN_WORDS_WIDTH = 12
 
 
 def tools_with_words(tools: Mapping[str, ToolDefinition], words: str) -> list[ToolDefinition]:
-    """The tools that have every word in name, server or description, by server and name."""
+    """Return the tools that have every word in name, server or description, by server and name."""
     wanted = words.lower().split()
 
     def has_all(tool: ToolDefinition) -> bool:
@@ -60,7 +60,7 @@ def list_lines(
 
 
 def detail_lines(tool: ToolDefinition, width: int, glyphs: Glyphs) -> list[Text]:
-    """Everything about one tool."""
+    """Return all lines about one tool."""
     origin = f"server {safe_line(tool.server, 64)}" if tool.server else "local function"
     if tool.server and tool.original_name not in ("", tool.name):
         origin += f" (there: {safe_line(tool.original_name, 64)})"
@@ -120,7 +120,10 @@ def search_report(
 
 
 def catalogue_line(tools: Mapping[str, ToolDefinition], ages: Sequence[float]) -> str:
-    """`527 tools, 69 servers, cached 3 h ago`; `ages` are those of the lists that come from earlier, in seconds."""
+    """Return `527 tools, 69 servers, cached 3 h ago`.
+
+    `ages` are those of cached lists, in seconds.
+    """
     servers = len({tool.server for tool in tools.values() if tool.server})
     parts = [counted(len(tools), "tool"), counted(servers, "server")]
     return ", ".join([*parts, f"cached {age(max(ages))} ago"] if ages else parts)
@@ -154,7 +157,7 @@ def _no_match(result: SearchResult) -> str:
 
 
 def _score(score: float) -> str:
-    """Fused scores are at most about 2, those of words alone reach 30 and more, names 1,000."""
+    """Format a score: fused scores are at most about 2, BM25 scores reach 30 and more, names 1,000."""
     if score < 10:
         return f"{score:>5.2f}"
     if score < 1000:
@@ -163,7 +166,7 @@ def _score(score: float) -> str:
 
 
 def because(match: Match) -> str:
-    """`train(name,param) ticket(param)`, the weightiest word first."""
+    """Return `train(name,param) ticket(param)`, the word with most weight first."""
     fields: dict[str, list[str]] = {}
     for found in match.reasons:
         fields.setdefault(found.word, []).append(found.field)
@@ -184,7 +187,7 @@ def tool_document(tool: ToolDefinition) -> dict[str, Any]:
 
 
 def meant_tool(agent: Agent, name: str) -> Tool | None:
-    """The tool of this name, or of `server.tool` as people write it."""
+    """Return the tool of this name, or of `server.tool` as people write it."""
     return agent._runtime.tools.find(name) or agent._runtime.tools.find(name.replace(".", "__", 1))
 
 

@@ -63,7 +63,7 @@ class Desk:
     kept: list[Words | Image] = field(default_factory=list["Words | Image"])
 
     def say(self, *lines: Text | str) -> None:
-        """Lines on the terminal."""
+        """Print lines on the terminal."""
         put(self.terminal.out, *lines)
 
     def warn(self, line: str) -> None:
@@ -81,6 +81,6 @@ class Desk:
 
 
 def is_command(line: str) -> bool:
-    """`/word`; a path such as /etc/hosts is part of a question."""
+    """Return whether the line is a `/word`; a path such as /etc/hosts is part of a question."""
     word = line.strip().partition(" ")[0]
     return word.startswith("/") and "/" not in word[1:] and "\n" not in word and len(word) > 1

@@ -57,7 +57,7 @@ _SECTIONS: Mapping[Client, str] = {"vscode": "servers", "codex": "mcp_servers", 
 
 
 def client_files(environ: Mapping[str, str], folder: Path, platform: str = sys.platform) -> list[ClientFile]:
-    """The files that exist: the user's of each client, then those of the project from its top down to `folder`."""
+    """Return the existing files: the user's of each client, then the project's from its top down to `folder`."""
     folders = _folders(environ, platform)
     found = [ClientFile(client, path) for client, base, name in _OF_USER for path in sorted(folders[base].glob(name))]
     for above in project_folders(folder):

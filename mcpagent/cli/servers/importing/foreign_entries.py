@@ -188,7 +188,7 @@ def _without_literal_secrets(
 
 
 def moved_workspace(entry: dict[str, Any], inner: PurePath) -> dict[str, Any]:
-    """The entry for a file of a folder further up, from where `inner` is the way to the folder it was written for."""
+    """Return the entry for a file in a higher folder; `inner` is the path from there to the original folder."""
     if inner == PurePath():
         return entry
     place = f"${{workspaceFolder}}/{inner.as_posix()}"
@@ -203,7 +203,7 @@ _GOOSE_OWN = frozenset({"builtin", "platform", "frontend", "inline_python"})
 
 
 def _prepared(client: Client, entry: dict[str, Any], notes: list[str]) -> dict[str, Any]:
-    """The entry with what only this client has written in the way that all share."""
+    """Return the entry with what only this client has written in the way that all share."""
     match client:
         case "codex":
             return _of_codex(entry, notes)
@@ -247,7 +247,7 @@ def _codex_variables(listed: Any, notes: list[str]) -> list[str]:
 
 
 def _of_goose(entry: dict[str, Any], notes: list[str]) -> dict[str, Any]:
-    """Secrets of goose are in a keyring of its own, and named by `env_keys`."""
+    """Convert an entry of goose, whose secrets are in its own keyring, named by `env_keys`."""
     rest = {key: value for key, value in entry.items() if key not in ("uri", "envs", "env_keys", "available_tools")}
     keys = entry.get("env_keys")
     names = [name for name in keys if isinstance(name, str)] if isinstance(keys, list) else []
@@ -274,7 +274,7 @@ _ANY_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}|\$([A-Za-z_][A-Za-z0
 
 
 def _take_timeout(client: Client, timeout: Any, known: dict[str, Any], notes: list[str]) -> None:
-    """The bare key `timeout` as the seconds of a call."""
+    """Convert the bare key `timeout` to the seconds of a call."""
     if not _is_number(timeout):
         return
     # If the client does not say: nobody waits 1000 seconds, nor 999 milliseconds.
@@ -286,7 +286,7 @@ def _take_timeout(client: Client, timeout: Any, known: dict[str, Any], notes: li
 
 
 def _texts(value: Any) -> Any:
-    """Numbers and truth values in a list or an object as texts; what is null is not there."""
+    """Return numbers and truth values in a list or an object as texts, without null values."""
 
     def text(item: Any) -> Any:
         if isinstance(item, bool):
@@ -303,14 +303,14 @@ def _is_number(value: Any) -> bool:
 
 
 def _in_workspace(place: str) -> str:
-    """A path that starts where the client was started, as one that starts at the project."""
+    """Return a path that starts where the client was started, as one that starts at the project."""
     if PurePath(place).is_absolute() or place.startswith(("$", "~")) or place[1:2] == ":":
         return place
     return f"${{workspaceFolder}}/{place.removeprefix('./')}"
 
 
 def _with_our_variables(entry: dict[str, Any], client: Client, inputs: Inputs, notes: list[str]) -> dict[str, Any]:
-    """References in our form: `$VAR` of Gemini, `${input:id}` of VS Code."""
+    """Convert references to mcpagent's form: `$VAR` of Gemini, `${input:id}` of VS Code."""
 
     def changed(text: str) -> str:
         if client == "gemini":
@@ -333,7 +333,7 @@ def _with_our_variables(entry: dict[str, Any], client: Client, inputs: Inputs, n
 
 
 def _with_texts(entry: Mapping[str, Any], change: Callable[[str], str]) -> dict[str, Any]:
-    """A copy with every text in it changed."""
+    """Return a copy with every text in it changed."""
     return {key: redacted(value, change) for key, value in entry.items()}
 
 

@@ -97,7 +97,7 @@ def import_servers(
 
 
 def clients_named(text: str) -> list[Client]:
-    """The clients of `--from a,b`. Raises `InputError`."""
+    """Return the clients of `--from a,b`. Raises `InputError`."""
     names, known = [name.strip().lower() for name in text.split(",") if name.strip()], get_args(Client)
     for name in names:
         if name not in known:
@@ -129,7 +129,7 @@ def servers_elsewhere(options: Options) -> dict[Client, int]:
 def _merged(
     options: Options, file: ServerFile, files: Sequence[ClientFile], manner: Manner
 ) -> tuple[ServerFile, list[Imported]]:
-    """The file with the servers of all others, and what came of each of these."""
+    """Return the file with the servers of all others, and what came of each of these."""
     outcomes: list[Imported] = []
     for source in files:
         outcome = Imported(source)
@@ -154,7 +154,7 @@ def _merged(
 
 
 def _with_one(file: ServerFile, name: str, taken: Taken, outcome: Imported, manner: Manner) -> ServerFile:
-    """The file with this server too, if it is a new one."""
+    """Return the file with this server too, if it is a new one."""
     assert taken.entry is not None
     shown, there = safe_line(name, 64), file.entries.get(name)
     plan = manner.plan(name, taken.entry)
@@ -184,7 +184,7 @@ def _with_one(file: ServerFile, name: str, taken: Taken, outcome: Imported, mann
 
 
 def _diff(before: ServerFile, after: ServerFile, label: str, secrets: Sequence[str]) -> str:
-    """A unified diff without secrets; empty if nothing changes."""
+    """Return a unified diff without secrets; empty if nothing changes."""
     redact = redactor([*secrets, *_secret_values(before), *_secret_values(after)])
     old = before.text if before.path.exists() else ""
     if old == after.text:
