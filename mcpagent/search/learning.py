@@ -48,7 +48,7 @@ HALF_LIFE_SECONDS = 90 * 24 * 3600.0
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """How often a tool was added and called successfully after a query; `last_seconds` is Unix time."""
+    """Counts of the successful adds and calls of a tool after a query; `last_seconds` is Unix time."""
 
     query: str
     tool: ToolKey
