@@ -69,9 +69,9 @@ class LargeResults:
 
         `force` makes room in a conversation: a result of any size and tool is reduced to one or two lines, and an
         offloaded one to its first line. The same object is returned if that would not be shorter, so a second call
-        changes nothing. ID, name, error and seconds stay, so calls and results stay paired; `ToolResult.set_aside` has
-        the original size. Afterwards, call `offer_readers(run.tools)` once, before the next request. Nothing is lost:
-        the output is stored before this returns, and `open` and the readers return all of it.
+        changes nothing. ID, name, error and seconds stay, so calls and results stay paired; `ToolResult.set_aside`
+        describes the original. Afterwards, call `offer_readers(run.tools)` once, before the next request. Nothing is
+        lost: the output is stored before this returns, and `open` and the readers return all of it.
         """
         if result.set_aside is not None:
             return _first_line(result) if force else result

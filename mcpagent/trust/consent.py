@@ -54,7 +54,7 @@ def without_a_yes(found: Iterable[Description], store: TrustStore) -> list[Descr
 
 
 def consent_to(found: Sequence[Description], store: TrustStore, ask: AskTrust | None) -> Consent:
-    """Ask for consent that is not stored, and store an "always". `ask` None: no one can be asked, all are refused."""
+    """Ask for consent that is not stored, and store an "always". `ask` None: no one can be asked, these are refused."""
     asked = without_a_yes(found, store)
     answer = ask(asked) if asked and ask is not None else "no"
     problems = [f"{item.name}: {item.why_not_kept}; the answer holds for this time" for item in asked]
