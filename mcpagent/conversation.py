@@ -59,7 +59,7 @@ def fold_discovery(messages: Iterable[Message], start: Discovery | None = None) 
 
 
 def _folded(parts: Iterable[Part], before: Discovery) -> Discovery:
-    """What is known of tools after these parts; the same value if they say nothing."""
+    """Apply the tool changes in `parts` to `before` and return the new `Discovery`, or `before` if there are none."""
     telling = [part for part in parts if isinstance(part, ToolsShown | ToolsChanged | Compacted)]
     if not telling:
         return before
@@ -379,7 +379,7 @@ class Conversation:
 
     @property
     def announced(self) -> tuple[Part, ...]:
-        """What waits for its place in the history."""
+        """The message parts that are not yet in the history; `deliver` appends them."""
         return tuple(self._announced)
 
     @property

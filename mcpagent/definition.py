@@ -16,7 +16,7 @@ from mcpagent.messages import Image, Spent, Text
 from mcpagent.models.base import Model, ModelSettings
 from mcpagent.models.provider_run.provider_tools import ProviderTool
 from mcpagent.python.argument_checks import expect, expect_fields
-from mcpagent.run import TOOL_TIMEOUT_SECONDS, RunContext, Watch
+from mcpagent.run import TOOL_TIMEOUT_SECONDS, Middleware, Observe, Pipeline, RunContext
 from mcpagent.tool_search.catalog import Catalogs
 from mcpagent.tool_search.search_options import ToolSearch
 from mcpagent.tools import Tool
@@ -91,12 +91,13 @@ class RunOptions:
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """What an agent is made of. A wrapper, such as a `Recorder`, is a function from one definition to another.
+    """The components of an agent. A wrapper, such as a `Recorder`, is a function from one definition to another.
 
-    `resolve` makes the model of a choice. `bind` has the last word on the tools of a session's own, such as
-    `search_tools`. `provider_tools` are run by the model's provider. `hears` are told every event, before the agent's
-    listener. `watch` begins to stand beside a run, and beside those of agents that it calls.
-    With `code_mode` the model calls tools in programs.
+    `resolve` turns a model choice into a `Model`. `bind` can replace the tools that a session makes itself, such as
+    `search_tools`. The model's provider runs the `provider_tools`. The callbacks in `hears` receive every event before
+    the agent's listener. `middleware` follows the agent's own in the pipeline. `observe` makes the middleware that
+    observes a run, such as its trace; an agent that is called as a tool uses its caller's, unless it has its own. With
+    `code_mode` the model calls tools from programs that it writes.
     """
 
     instructions: Instructions
@@ -108,7 +109,8 @@ class Definition:
     bind: Callable[[Sequence[Tool]], Sequence[Tool]] = tuple
     provider_tools: tuple[ProviderTool, ...] = ()
     hears: tuple[Emit, ...] = ()
-    watch: Watch | None = None
+    observe: Observe | None = None
+    middleware: tuple[Middleware, ...] = ()
     code_mode: CodeMode | None = None
 
     def telling(self, last: Emit) -> Emit:
@@ -155,6 +157,11 @@ class Owner(Protocol):
     @property
     def definition(self) -> Definition:
         """What the agent is made of."""
+        ...
+
+    @property
+    def pipeline(self) -> Pipeline:
+        """The middleware that every run of the agent passes through."""
         ...
 
     @property

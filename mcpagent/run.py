@@ -3,36 +3,33 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import (
-    AbstractContextManager,
-    AsyncExitStack,
-    ExitStack,
-    asynccontextmanager,
-    contextmanager,
-    nullcontext,
-)
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeAlias, cast
+from functools import partial
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, cast
 
 from mcpagent.approval import CallAnswer, OnApproval, PendingCall
 from mcpagent.conversation import Conversation
-from mcpagent.errors import AgentStateError, LimitError, OutputProblem
-from mcpagent.events import LIMIT_STOPS, Emit, Event, LimitReached, Notice, RunFinished, StopReason, guarded, ignore
+from mcpagent.errors import AgentStateError, OutputProblem
+from mcpagent.events import Emit, Event, LimitReached, Notice, RunFinished, StopReason, guarded, ignore
 from mcpagent.large_results.setting_aside import LargeResults
+from mcpagent.limits.model_hints import NO_HINTS, ModelHints
+from mcpagent.limits.repeats import Repeats
 from mcpagent.limits.run_clock import RunClock
-from mcpagent.limits.run_limits import FIRM, NO_LIMITS, LimitKind, Limits, LimitScope, UsedUp, used_up
-from mcpagent.messages import Citation, Message, Spent, ToolCall, Usage
-from mcpagent.models.base import Model, ModelRequest, ModelResponse, ModelSettings
+from mcpagent.limits.run_limits import NO_LIMITS, Limits
+from mcpagent.messages import Citation, Message, Spent, Usage
+from mcpagent.models.base import Model, ModelRequest, ModelResponse, ModelSettings, RequestUnderWay
 from mcpagent.models.provider_run.provider_tools import ProviderTool
 from mcpagent.python.left_behind import LEFT_AFTER_SECONDS, end_or_leave
+from mcpagent.run_parts import CallBatch, CallState, CallTally, StepState
 from mcpagent.text.safe_text import safe_line
 from mcpagent.tool_context import StateChannel, ToolContext
 from mcpagent.tool_search.catalog import Catalog, Listing
 from mcpagent.tool_search.search_options import ToolSearch
 from mcpagent.tool_search.session_tools import SessionTools
-from mcpagent.tools import Tool
 from mcpagent.window.how_far import Compaction
 
 if TYPE_CHECKING:
@@ -89,7 +86,7 @@ class Tally:
     `waited_seconds`: for servers that were connecting, with what agents waited that it called. `is_over`: it has come
     to an end of its own, with an answer or with calls that wait (`pending`); `finished` is that end. `earlier` is what
     was taken for the same question by a process that ended, which counts for the limits. `clock` has the seconds.
-    `reached` is the limit that ends it.
+    `reached` is the limit that ends it. `repeats` follows its calls. `trace` names its trace for a later run.
     """
 
     spent: Spent = field(default_factory=Spent)
@@ -101,6 +98,8 @@ class Tally:
     earlier: Spent = field(default_factory=Spent)
     clock: RunClock = field(default_factory=RunClock)
     reached: LimitReached | None = None
+    repeats: Repeats = field(default_factory=Repeats)
+    trace: str = ""
 
     @property
     def taken(self) -> Spent:
@@ -118,27 +117,12 @@ class Tally:
         return self.earlier, self.spent, Spent(seconds=self.clock.seconds)
 
 
-@dataclass(slots=True)
-class CallTally:
-    """The amounts that the agents and requests of one call have used."""
-
-    spent: Spent = field(default_factory=Spent)
-
-
 @dataclass(frozen=True, slots=True)
 class SessionBudget:
     """What a session may take, and what its runs took before this one."""
 
     limits: Limits = NO_LIMITS
     before: Spent = field(default_factory=Spent)
-
-
-class LimitStopError(LimitError):
-    """Ends a run from within; `converse` makes its result of it."""
-
-    def __init__(self, reached: LimitReached) -> None:
-        super().__init__(reached.text, stop=LIMIT_STOPS[reached.limit])
-        self.reached = reached
 
 
 class NoModel:
@@ -154,47 +138,113 @@ class NoModel:
         """Nothing to give back."""
 
 
-def _take(response: object) -> None:
-    """For an answer that nobody wants."""
+class Middleware:
+    """One item of the pipeline: context managers around the parts of a run. This one adds nothing.
 
-
-class RunWatch:
-    """What stands beside one run, such as its trace: it hears the run's events, and is around what takes time.
-
-    Nothing of it may raise, but for what is raised inside of what it is around. This one does nothing.
+    Each is entered before the part and left after it, in the order of the list. A middleware that sets a response or
+    an output keeps the ones behind it, and the part itself, from being entered. One that raises `Stop` ends the run.
     """
 
-    trace: str = ""
-    """What a later run names as the one that it goes on with, as a text that can be kept."""
+    def around_run(self, run: AgentRun) -> AbstractAsyncContextManager[None]:
+        """Surround the run, the writing of its end included."""
+        raise NotImplementedError
+
+    def around_turns(self, run: AgentRun) -> AbstractAsyncContextManager[None]:
+        """Surround all turns; what ended them is not known yet."""
+        raise NotImplementedError
+
+    def around_step(self, run: AgentRun, step: StepState) -> AbstractAsyncContextManager[None]:
+        """Surround one request to the model, with all its retries."""
+        raise NotImplementedError
+
+    def around_calls(self, run: AgentRun, batch: CallBatch) -> AbstractAsyncContextManager[None]:
+        """Surround the calls of one model message, until their results are in the conversation."""
+        raise NotImplementedError
+
+    def around_call(self, run: AgentRun, call: CallState) -> AbstractAsyncContextManager[None]:
+        """Surround one call with the decision whether it runs; calls of programs too."""
+        raise NotImplementedError
+
+    def around_question(self, run: AgentRun, call: CallState) -> AbstractAsyncContextManager[None]:
+        """Surround the wait for a person who decides on a call."""
+        raise NotImplementedError
+
+    def around_execution(self, run: AgentRun, call: CallState) -> AbstractAsyncContextManager[None]:
+        """Surround the work of a call that runs."""
+        raise NotImplementedError
+
+
+class RunObserver(Middleware):
+    """Middleware of one run that also gets the run's events, before any other listener."""
 
     def hear(self, event: Event) -> None:
-        """Something happened in the run; not in those of agents that it calls."""
-
-    def running(self) -> AbstractContextManager[None]:
-        """Around all of it, in the task that does it, its last event included."""
-        return nullcontext()
-
-    def asking(self, request: ModelRequest, model: Model) -> AbstractContextManager[Callable[[ModelResponse], None]]:  # noqa: ARG002
-        """Around one request to the model, with all that is tried for it; it is to be given the answer."""
-        return nullcontext(_take)
-
-    def deciding(self, call: ToolCall) -> AbstractContextManager[None]:  # noqa: ARG002
-        """Around the wait for whoever decides on a call."""
-        return nullcontext()
-
-    def calling(self, call: ToolCall, tool: Tool) -> AbstractContextManager[None]:  # noqa: ARG002
-        """Around what a call runs; its result is an event."""
-        return nullcontext()
-
-    def requested(self, call_id: str, method: str, request_id: str, code: int | None) -> None:
-        """A call asked a server by a method of MCP; `code` is that of the error it answered with."""
-
-    def nested(self, run: AgentRun, earlier: str) -> RunWatch:  # noqa: ARG002
-        """For the run of an agent that is called here, and that nobody else watches."""
-        return self
+        """Take an event of the run, not those of agents that it calls."""
 
 
-UNWATCHED = RunWatch()
+_Around: TypeAlias = AbstractAsyncContextManager[None]
+
+
+class Pipeline:
+    """An ordered list of middleware.
+
+    Each attribute enters the context managers of that name of all items that have one. Once one of them settles the
+    step or call, the following ones are not entered.
+    """
+
+    def __init__(self, items: Sequence[Middleware] = ()) -> None:
+        self.items = tuple(items)
+        self.around_run: Callable[[AgentRun], _Around] = partial(_entered, self._hooks("around_run"))
+        self.around_turns: Callable[[AgentRun], _Around] = partial(_entered, self._hooks("around_turns"))
+        self.around_calls: Callable[[AgentRun, CallBatch], _Around] = partial(_entered, self._hooks("around_calls"))
+        self.around_step: Callable[[AgentRun, StepState], _Around] = partial(_settling, self._hooks("around_step"))
+        self.around_call: Callable[[AgentRun, CallState], _Around] = partial(_settling, self._hooks("around_call"))
+        self.around_question: Callable[[AgentRun, CallState], _Around] = partial(
+            _settling, self._hooks("around_question")
+        )
+        self.around_execution: Callable[[AgentRun, CallState], _Around] = partial(
+            _settling, self._hooks("around_execution")
+        )
+
+    def _hooks(self, name: str) -> tuple[Callable[..., _Around], ...]:
+        plain = getattr(Middleware, name)
+        return tuple(getattr(item, name) for item in self.items if getattr(type(item), name) is not plain)
+
+
+@asynccontextmanager
+async def _entered(hooks: Sequence[Callable[..., _Around]], *about: Any) -> AsyncIterator[None]:
+    async with AsyncExitStack() as entered:
+        for hook in hooks:
+            await entered.enter_async_context(hook(*about))
+        yield
+
+
+@asynccontextmanager
+async def _settling(
+    hooks: Sequence[Callable[..., _Around]], run: AgentRun, state: StepState | CallState
+) -> AsyncIterator[None]:
+    async with AsyncExitStack() as entered:
+        for hook in hooks:
+            if state.is_settled:
+                break
+            await entered.enter_async_context(hook(run, state))
+        yield
+
+
+class _NoPipeline(Pipeline):
+    """The pipeline of a context that no agent runs in. Raises `AgentStateError`: without one, nothing is permitted."""
+
+    def _hooks(self, name: str) -> tuple[Callable[..., _Around], ...]:  # noqa: ARG002
+        return (_raise_no_agent,)
+
+
+def _raise_no_agent(*_about: Any) -> _Around:
+    raise AgentStateError("no agent is running here")
+
+
+NO_PIPELINE = _NoPipeline()
+
+Observe: TypeAlias = "Callable[[AgentRun, str], RunObserver | None]"
+"""Makes the middleware that observes one run. The text is the `Tally.trace` of the run that it continues, or ""."""
 
 TOOL_TIMEOUT_SECONDS = 300.0
 """The limit of a call whose tool and options name none."""
@@ -248,11 +298,12 @@ class AgentRun:
 
     `refresh` updates the tools before each request. `answers` holds the answers to open calls by call ID. `parent` is
     the run whose call this run answers, as the tool `label`: its limits hold for both, and so does `budget`, the budget
-    of its session. `asking` is locked while a person is asked: one question at a time. `is_small`: the model is a small
-    one. `keep` stores new entries before the next step if sessions are stored, and raises `SessionStoreError` if it
+    of its session. `asking` is locked while a person is asked: one question at a time. `hints` are the policy for its
+    model. `keep` stores new entries before the next step if sessions are stored, and raises `SessionStoreError` if it
     fails. `begins_at` is the position of the run's first message: the prompt, or an announcement before the prompt.
     `provider_tools` are run by the model's provider. `of_call` counts the spending of agents within one call; it is
-    None outside of a call. `limits` are those of this run. `large` stores large results. `watch` observes the run.
+    None outside of a call. `limits` are those of this run. `large` stores large results. `pipeline` surrounds the parts
+    of the run; `observe` also makes the middleware of agents that are called in it and have none of their own.
     """
 
     context: RunContext[Any]
@@ -273,28 +324,29 @@ class AgentRun:
     tally: Tally = field(default_factory=Tally, repr=False, compare=False)
     budget: SessionBudget = field(default_factory=SessionBudget, repr=False)
     state: StateChannel = field(default_factory=lambda: StateChannel(ToolContext()), repr=False, compare=False)
-    is_small: bool = field(default=False, repr=False)
+    hints: ModelHints = field(default=NO_HINTS, repr=False)
     provider_tools: tuple[ProviderTool, ...] = field(default=(), repr=False)
     large: LargeResults = field(default_factory=LargeResults, repr=False, compare=False)
     asking: asyncio.Lock = field(default_factory=asyncio.Lock, repr=False, compare=False)
     of_call: CallTally | None = field(default=None, repr=False, compare=False)
     limits: Limits = field(default_factory=Limits, repr=False)
-    watch: RunWatch = field(default=UNWATCHED, repr=False, compare=False)
+    pipeline: Pipeline = field(default=NO_PIPELINE, repr=False, compare=False)
+    observe: Observe | None = field(default=None, repr=False, compare=False)
 
-    def for_call(self, call_id: str, tool_name: str, *, approved: bool = False) -> AgentRun:
-        """Return the run as one call sees it."""
+    def for_call(self, call_id: str, tool_name: str, tally: CallTally, *, approved: bool = False) -> AgentRun:
+        """Return the run as one call sees it; the tally counts what the call uses."""
         context = replace(self.context, call_id=call_id, tool_name=tool_name, approved=approved)
-        return replace(self, context=context, of_call=CallTally())
+        return replace(self, context=context, of_call=tally)
 
-    def watched_by(self, watch: RunWatch) -> AgentRun:
-        """Return the run with this watch, which hears each event first."""
-        heard, emit = guarded(watch.hear), self.emit
+    def heard_by(self, listener: Emit) -> AgentRun:
+        """Return the run with a listener that gets each event first."""
+        hear, emit = guarded(listener), self.emit
 
-        def tell(event: Event) -> None:
-            heard(event)
+        def report(event: Event) -> None:
+            hear(event)
             emit(event)
 
-        return replace(self, context=replace(self.context, emit=tell), watch=watch, emit=tell)
+        return replace(self, context=replace(self.context, emit=report), emit=report)
 
     @contextmanager
     def entered(self) -> Iterator[None]:
@@ -304,8 +356,6 @@ class AgentRun:
             yield
         finally:
             _CURRENT.reset(token)
-
-    # -- limits -------------------------------------------------------------------------------------------------------
 
     @property
     def lineage(self) -> Iterator[AgentRun]:
@@ -336,78 +386,30 @@ class AgentRun:
                 run.of_call.spent += spent
             run = run.parent
 
-    def count_turn(self) -> None:
-        """Counts a request that is about to be made; raises `LimitStopError` when a limit does not allow it."""
-        self.check_limits()
-        self.tally.turns += 1
-        self.count(Spent(turns=1))
-
-    def check_limits(self) -> None:
-        """Raises `LimitStopError` when tokens, dollars or seconds are used up, here or for whoever called this."""
-        if (reached := self._reaches(FIRM)) is not None:
-            raise LimitStopError(reached)
-
-    def must_answer(self) -> LimitReached | None:
-        """The limit that ends the run, after one more answer of its model; None: it may go on.
-
-        Raises `LimitStopError` when the model may not even be asked for that.
-        """
-        self.check_limits()
-        reached = self.tally.reached or self._reaches(("turns",))
-        if reached is not None and not self.tally.earlier.turns + self.tally.spent.turns:
-            raise LimitStopError(reached)
-        return reached
-
-    def refuses_call(self, *, is_own: bool) -> LimitReached | None:
-        """The limit that does not allow another call of a tool; an `is_own` one of the runtime's does not count."""
-        return self._reaches(FIRM if is_own else ("tool_calls", *FIRM))
-
-    def _reaches(self, kinds: Sequence[LimitKind]) -> LimitReached | None:
-        """The limit of these kinds that is used up, here or in a run that this one is part of; that is told once."""
-        run: AgentRun | None = self
-        while run is not None:
-            so_far = run.tally.amounts
-            if used := used_up(run.limits, so_far, kinds):
-                return self._tell(used, "run" if run is self else "caller")
-            budget = run.budget
-            if budget.limits is not NO_LIMITS and (used := used_up(budget.limits, (*so_far, budget.before), kinds)):
-                return self._tell(used, "session" if run is self else "caller")
-            run = run.parent
-        return None
-
-    def _tell(self, used: UsedUp, scope: LimitScope) -> LimitReached:
-        reached = LimitReached(used.kind, used.most, used.used, scope)
-        if self.tally.reached is None:
-            self.tally.reached = reached
-            self.emit(reached)
-        return reached
-
-    async def end_request(self, working: asyncio.Future[ModelResponse]) -> NoReturn:
-        """Ends a request to the model that was cancelled, as `end_or_leave` does; raises `CancelledError` anyway."""
-        left = f"{safe_line(self.model.name, 80)} does not end when it is cancelled; its request is left"
-        await end_or_leave(working, self.left_after, lambda: self.emit(Notice(left, "warning")))
-        raise asyncio.CancelledError
-
     @asynccontextmanager
-    async def within_limits(self) -> AsyncIterator[None]:
-        """Ends what stands in it when the run may go on no longer, which `tally.reached` says then."""
-        clock, earlier, session = self.tally.clock, self.tally.earlier.seconds, self.budget
-        offered: tuple[tuple[LimitScope, float | None, float], ...] = (
-            ("run", self.limits.seconds, earlier),
-            ("session", session.limits.seconds, earlier + session.before.seconds),
-        )
-        ends = sorted((most - before, scope, most) for scope, most, before in offered if most is not None)
-        try:
-            async with clock.limited(ends[0][0] if ends else None):
-                yield
-        except LimitStopError:
-            if self.tally.reached is None:
-                raise
-        except TimeoutError:
-            if not clock.is_up:
-                raise
-            left, scope, most = ends[0]
-            self._tell(UsedUp("seconds", most, most - left + clock.seconds), scope)
+    async def sending(
+        self, step: StepState, emit: Emit, sent_tokens: Callable[[], int] | None = None
+    ) -> AsyncIterator[RequestUnderWay]:
+        """Await the `task` that the body begins, and give its response to the step. One that is cut off is counted too.
+
+        `emit` gets the events of the answer. `sent_tokens` estimates the tokens of the request.
+        """
+        request, offer = step.prepared()
+        step.begun, started = time.time(), time.monotonic()
+        step.under_way = RequestUnderWay(self.model, request, emit, self.count, sent_tokens)
+        with step.under_way as under_way:
+            yield under_way
+            task = under_way.task
+            assert task is not None
+            try:
+                await asyncio.wait({task})
+            except asyncio.CancelledError:
+                left = f"{safe_line(self.model.name, 80)} does not end when it is cancelled; its request is left"
+                await end_or_leave(task, self.left_after, lambda: self.emit(Notice(left, "warning")))
+                raise asyncio.CancelledError from None
+            saved = offer.known_tokens - offer.offered_tokens
+            step.settle(under_way.answered(task.result(), offered=offer.offered_tokens, saved=saved))
+        step.seconds = time.monotonic() - started
 
     @contextmanager
     def asking_a_person(self) -> Iterator[None]:
@@ -416,10 +418,6 @@ class AgentRun:
             for run in self.lineage:
                 clocks.enter_context(run.tally.clock.standing())
             yield
-
-
-Watch: TypeAlias = Callable[[AgentRun, str], RunWatch]
-"""What begins to watch a run; the text is the `trace` of the run that it goes on with, "" if there is none."""
 
 
 _CURRENT: ContextVar[AgentRun | None] = ContextVar("mcpagent_run_context", default=None)

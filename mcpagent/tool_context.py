@@ -115,7 +115,7 @@ class ToolContext:
 
     @property
     def namespaces(self) -> list[str]:
-        """In the order they were registered."""
+        """The names of the registered namespaces, in the order of their registration."""
         return list(self._namespaces)
 
     def clear_namespace(self, namespace: str) -> None:

@@ -21,7 +21,7 @@ from mcpagent.run import RunContext
 from mcpagent.toolsets.composition import dynamic, filtered
 from tests.many_tools import Many, many_tools
 from tests.reference_work import reference_seconds
-from tests.test_loop_cost import Counted
+from tests.runtime.test_loop_cost import Counted
 
 
 async def test_a_session_a_rewind_another_model_and_a_call_of_an_agent_cost_little_over_1220_tools() -> None:

@@ -18,9 +18,11 @@ from mcpagent.code_mode.program_source import Program
 from mcpagent.code_mode.results import exception_of, shape_of, value_text
 from mcpagent.code_mode.sandbox import AskedCall, Ended, Failed, Sandbox, Step, Waiting
 from mcpagent.conversation import INNER, CallProgress
-from mcpagent.execution import is_written, run_inner_call, waiting_call
+from mcpagent.execution import run_inner_call
 from mcpagent.mcp.transports.beside_loop import beside_loop, is_large
 from mcpagent.messages import BinaryBlock, Text, ToolCall, ToolKey, ToolResult, ToolsChanged, ToolsShown
+from mcpagent.middleware.call_permissions import waiting_call
+from mcpagent.middleware.journal import is_written
 from mcpagent.run import AgentRun, nothing_to_keep
 from mcpagent.text.safe_text import safe_line
 from mcpagent.tool_search.session_tools import SessionTools
@@ -219,8 +221,11 @@ async def _made(job: Job, asked: AskedCall) -> _Answer:
         return exception_of(arguments, "invalid_arguments")
     shown = f"{asked.path}({safe_line(asked.arguments, _MAX_SHOWN)})"
     sent = CallProgress(cause=cause, shown=shown)
-    output = await run_inner_call(ToolCall(call_id, function.tool.name, arguments), function.tool, job.run, sent)
-    return output.pending[0] if output.pending else await _given(job, call_id, function.tool, output, sent)
+    made = await run_inner_call(ToolCall(call_id, function.tool.name, arguments), function.tool, job.run, sent)
+    if made.pending:
+        return made.pending[0]
+    assert made.output is not None
+    return await _given(job, call_id, function.tool, made.output, sent)
 
 
 def _cause(asked: AskedCall, key: ToolKey | None) -> str:

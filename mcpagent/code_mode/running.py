@@ -23,9 +23,9 @@ from mcpagent.code_mode.program_source import (
 from mcpagent.code_mode.sandbox import Sandbox, Waiting
 from mcpagent.code_mode.type_checks import Problem
 from mcpagent.errors import ConfigError
-from mcpagent.execution import is_gone_on_with
 from mcpagent.mcp.transports.beside_loop import beside_loop
 from mcpagent.messages import Text
+from mcpagent.middleware.reporting import is_answered_inside
 from mcpagent.run import active_run, nothing_to_keep
 from mcpagent.tool_search.session_tools import SessionTools
 from mcpagent.tools import ToolOutput
@@ -47,7 +47,7 @@ async def run_code(session: SessionTools, memory: Memory, options: CodeMode, arg
         return ToolOutput((Text(ended.text),), ended.error)
     is_ours = underway is not None and (underway.call_id, underway.place, underway.source) == (*this, program.source)
     if not is_ours:
-        has_begun = has_journaled_calls(run) or is_gone_on_with(run.context.call_id, run)
+        has_begun = has_journaled_calls(run) or is_answered_inside(run.context.call_id, run)
         if has_begun or run.context.call_id in (run.answers or ()):
             return cut_off(run)
         if underway is not None and any(call.id == underway.call_id for call in run.conversation.open_calls):

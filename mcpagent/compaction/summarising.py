@@ -22,10 +22,11 @@ from mcpagent.events import (
     ToolsSearched,
 )
 from mcpagent.messages import Image, Message, Text, ToolCall, ToolResult, Usage, user_message
-from mcpagent.models.base import ModelRequest, ModelResponse, RequestUnderWay
+from mcpagent.models.base import ModelRequest, ModelResponse
 from mcpagent.models.model_settings import ModelSettings
 from mcpagent.prompt.builder import piece_words, summary_note
 from mcpagent.run import AgentRun
+from mcpagent.run_parts import StepState, ToolOffer
 from mcpagent.text.for_model import for_model
 from mcpagent.text.safe_text import safe_line
 from mcpagent.window.estimates import json_sent, text_tokens
@@ -139,20 +140,17 @@ def _bounded(request: ModelRequest, most: int) -> ModelRequest:
 
 
 async def _ask(request: ModelRequest, run: AgentRun) -> ModelResponse:
-    """As a request of the run, which its limits count; nothing of it is shown as an answer."""
-    run.check_limits()
+    """Send a request of the run, which its limits count. The answer is not reported as one of the run."""
     request = replace(request, purpose="summary")
-    under_way = RequestUnderWay(run.model, request, _beside_the_answer(run.emit), run.count)
-    with run.watch.asking(request, run.model) as answered, under_way:
-        working = asyncio.ensure_future(run.model.respond(request, under_way))
-        try:
-            await asyncio.wait({working})
-        except asyncio.CancelledError:
-            await run.end_request(working)
-        offered = sum(run.tools.tokens([tool.name]) for tool in request.tools)
-        response = under_way.answered(working.result(), offered=offered)
-        answered(response)
-    return response
+    tokens = sum(run.tools.tokens([tool.name]) for tool in request.tools)
+    offer = ToolOffer(offered_tokens=tokens, known_tokens=tokens)
+    step = StepState(lambda: (request, offer), is_summary=True)
+    async with run.pipeline.around_step(run, step):
+        if not step.is_settled:
+            async with run.sending(step, _beside_the_answer(run.emit)) as under_way:
+                under_way.task = asyncio.ensure_future(run.model.respond(request, under_way))
+    assert step.response is not None
+    return step.response
 
 
 def _beside_the_answer(emit: Emit) -> Emit:

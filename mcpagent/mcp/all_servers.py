@@ -161,6 +161,8 @@ class McpServers:
         that long for an attempt to connect, later questions do not wait for that attempt. `report` receives the servers
         waited for. Lists that are being read again are waited for as in a call.
         """
+        if not self._links:
+            return 0.0
         left = None if limit is None else max(limit - spent, 0.0)
         if left == 0 or not (self._awaited(limit) or self._reading):  # a timer would hold the run until it is over
             return 0.0

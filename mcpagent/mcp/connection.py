@@ -49,6 +49,7 @@ from mcpagent.mcp.transports.server_log import ServerLog, log_path
 from mcpagent.mcp.transports.sse import sse_streams
 from mcpagent.mcp.transports.stdio import StdioTransport
 from mcpagent.run import current_run
+from mcpagent.run_parts import ServerRequest
 from mcpagent.text.safe_text import safe_line
 
 if TYPE_CHECKING:
@@ -362,7 +363,7 @@ class McpConnection:
             try:
                 async with attempt.timeout:
                     yield attempt
-                _tell_watch(phase, attempt)
+                _note_request(phase, attempt)
                 return
             except TimeoutError:
                 failure: Exception = CallTimeoutError(
@@ -379,7 +380,7 @@ class McpConnection:
                 failure = self._explained(error, phase, self._outcome_of(attempt))
                 if is_end_of_session(error):
                     self._stop.set()  # whoever tries again needs another connection
-        _tell_watch(phase, attempt, failure)
+        _note_request(phase, attempt, failure)
         if isinstance(failure, CallTimeoutError) and is_vital and not self._attempts:
             self._check = self._start(self._check_alive())
         raise failure from None
@@ -462,8 +463,9 @@ def ways_to(config: ServerConfig, era: Era) -> list[Way]:
     return {"auto": [http, sse], "sse": [sse]}.get(config.transport, [http])
 
 
-def _tell_watch(phase: str, attempt: Attempt, failure: Exception | None = None) -> None:
-    """Report to the run that made this request its ID, and the code of a refusal."""
-    if attempt.sent_id is not None and (run := current_run()) is not None:
+def _note_request(phase: str, attempt: Attempt, failure: Exception | None = None) -> None:
+    """Note the request, with the code of a refusal, for the call that it is made for."""
+    run = current_run()
+    if attempt.sent_id is not None and run is not None and run.of_call is not None:
         code = failure.code if isinstance(failure, RefusedError) else None
-        run.watch.requested(run.context.call_id, phase.partition(" ")[0], str(attempt.sent_id), code)
+        run.of_call.request = ServerRequest(phase.partition(" ")[0], str(attempt.sent_id), code)

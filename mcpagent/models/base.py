@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -193,25 +194,27 @@ class RequestUnderWay:
     ) -> None:
         self._model, self._request, self._emit, self._count = model, request, emit, count
         self._sent = sent or partial(request_tokens, request)
-        self._pieces: list[str] = []
+        self.task: asyncio.Future[ModelResponse] | None = None
+        """The task that waits for the response."""
+        self.deltas: list[TextDelta | ThinkingDelta] = []
+        """The pieces of the answer so far, without those of an attempt that was given up."""
         self._paid: list[str] = []
         self._is_over = False
 
     def __call__(self, event: Event) -> None:
         if self._is_over:  # it was left
             return
-        if isinstance(event, TextDelta):
-            self._pieces.append(event.text)
-        elif isinstance(event, AnswerRestarted):
-            self._pieces.clear()
-        if isinstance(event, TextDelta | ThinkingDelta):
+        if isinstance(event, AnswerRestarted):
+            self.deltas.clear()
+        elif isinstance(event, TextDelta | ThinkingDelta):
+            self.deltas.append(event)
             self._paid.append(event.text)
         self._emit(event)
 
     @property
     def heard(self) -> str:
-        """The text so far."""
-        return "".join(self._pieces)
+        """The text of the answer so far."""
+        return "".join(delta.text for delta in self.deltas if isinstance(delta, TextDelta))
 
     def answered(self, response: ModelResponse, *, offered: int = 0, saved: int = 0) -> ModelResponse:
         """Count and return the answer, with the `definition_tokens` that were `offered` for it, and `saved`.

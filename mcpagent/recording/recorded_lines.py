@@ -37,7 +37,6 @@ from mcpagent.messages import (
 )
 from mcpagent.models.base import ModelRequest, ModelResponse, RequestPurpose, ToolLimits
 from mcpagent.models.provider_run.provider_tools import as_data, provider_tools_of
-from mcpagent.run import AgentRun
 from mcpagent.text.for_model import for_model
 from mcpagent.text.safe_text import safe_line
 from mcpagent.text.secret_shapes import Redact, redacted, without_shapes
@@ -376,13 +375,9 @@ def digest_of(data: Any) -> str:
     return hashlib.sha256(json.dumps(data, sort_keys=True, default=str).encode()).hexdigest()
 
 
-def arguments_digest(run: AgentRun, arguments: Document, redact: Redact) -> str:
-    """Return a digest of the arguments of a call as the model gave them: a person may have approved others.
-
-    A call that a program makes is in no message: its arguments are those it runs with.
-    """
-    asked = next((one.arguments for one in run.conversation.open_calls if one.id == run.context.call_id), arguments)
-    return digest_of(redacted(asked, redact))
+def arguments_digest(arguments: Document, redact: Redact) -> str:
+    """Return a digest of the arguments of a call as the model, or a program, gave them."""
+    return digest_of(redacted(arguments, redact))
 
 
 def message_digest(message: Message) -> str:

@@ -9,8 +9,8 @@ import os
 import stat
 import sys
 import time
-from collections.abc import Iterable, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path
@@ -19,23 +19,19 @@ from typing import Any, TextIO
 from mcpagent.definition import Definition
 from mcpagent.errors import ConfigError, CredentialsError, ModelError
 from mcpagent.events import (
-    AnswerRestarted,
     CustomEvent,
     Emit,
     Event,
     Notice,
-    RequestSent,
     RunFinished,
     TextDelta,
     ThinkingDelta,
     ToolProgress,
     ToolsSearched,
 )
-from mcpagent.messages import Message, Spent, ToolDefinition, ToolResult, json_copy
+from mcpagent.messages import Message, Spent, ToolDefinition, ToolResult
 from mcpagent.models.base import (
     Model,
-    ModelRequest,
-    ModelResponse,
     ModelSettings,
     WrappedModel,
     is_small,
@@ -43,7 +39,6 @@ from mcpagent.models.base import (
     search_problem,
     tool_limits,
 )
-from mcpagent.models.output_ways.asked_output import told_form
 from mcpagent.python.argument_checks import checked
 from mcpagent.recording.recorded_lines import (
     CallLine,
@@ -60,12 +55,12 @@ from mcpagent.recording.recorded_lines import (
     start_line,
     tools_line,
 )
-from mcpagent.run import AgentRun, active_run, current_run
+from mcpagent.run import AgentRun, Middleware, current_run
+from mcpagent.run_parts import CallState, StepState
 from mcpagent.text.known_secrets import known_values
 from mcpagent.text.safe_text import safe_line
 from mcpagent.text.secret_shapes import Redact, redactor, secrets_in, without_shapes
 from mcpagent.tool_search.catalog import Listing
-from mcpagent.tools import Tool, ToolOutput
 from mcpagent.toolsets.sources import AgentSources, OnChange, WrappedSources
 
 logger = logging.getLogger("mcpagent")
@@ -74,7 +69,7 @@ MAX_PROGRESS = 100
 """The last progress notifications of one call that are written."""
 
 
-class Recorder:
+class Recorder(Middleware):
     """`RunOptions(wrappers=[Recorder("run.jsonl")])`: writes the requests, the answers and the results of calls.
 
     The file is new, and readable by its user only. Secrets are replaced: values of environment variables with such
@@ -100,7 +95,6 @@ class Recorder:
         self._listings: dict[str, int] = {}
         self._current = 0
         self._runs: dict[str, int] = {}
-        self._offers: dict[str, RequestSent] = {}
         self._progress: dict[tuple[str, str], list[ToolProgress]] = {}
 
     @checked()
@@ -117,15 +111,15 @@ class Recorder:
             definition,
             resolve=lambda choice: self.recorded(definition.resolve(choice), definition),
             sources=_RecordedSources(definition.sources, self),
-            bind=lambda tools: [self.recorded_tool(tool) for tool in definition.bind(tools)],
             hears=(*definition.hears, self._hear),
+            middleware=(*definition.middleware, self),
         )
 
     def recorded(self, model: Model, definition: Definition | None = None) -> Model:
-        """Return the model with its requests and answers in runs recorded.
+        """Return a model that records what it can do; its requests are recorded by the pipeline.
 
-        The file begins now, or with the agent if that is not open yet. Raises `ConfigError` if the file cannot be
-        written, or is another agent's.
+        Opens the file now, or when the agent starts if it has not started yet. Raises `ConfigError` if the file cannot
+        be written, or if this recorder already belongs to another agent.
         """
         if self._definition is not None and self._definition is not definition:
             shown = safe_line(str(self.path), 120)
@@ -191,52 +185,62 @@ class Recorder:
                 progress = self._progress.setdefault((event.server, event.tool), [])
                 progress.append(event)
                 del progress[:-MAX_PROGRESS]
-            case RequestSent():
-                self._offers[active_run().context.run_id] = event
             case RunFinished(pending=pending):
                 for call in pending:
                     self.write("waiting", WaitingLine(call.call_id, call.tool, call.kind))
             case _:
                 pass
 
-    def recorded_tool(self, tool: Tool) -> Tool:
-        """Return the tool with the results of its calls recorded."""
-        definition = tool.definition
+    # -- middleware ----------------------------------------------------------------------------------------
 
-        async def run(arguments: dict[str, Any]) -> ToolOutput:
-            made_in, made, started = active_run(), json_copy(arguments), time.monotonic()
-            call = made_in.context
-            digest = arguments_digest(made_in, arguments, self.redact)
-            output = await tool.run(arguments)
+    @asynccontextmanager
+    async def around_step(self, run: AgentRun, step: StepState) -> AsyncIterator[None]:
+        """Record a request, and its answer or failure."""
+        number, started = self._request(run, step), time.monotonic()
+        try:
+            yield
+        except (ModelError, CredentialsError) as error:
+            self.write("failure", failure_line(number, error, round(time.monotonic() - started, 3)))
+            raise
+        if step.response is not None:
+            deltas = step.under_way.deltas if step.under_way is not None else ()
             seconds = round(time.monotonic() - started, 3)
-            spent = made_in.of_call.spent if made_in.of_call is not None else Spent()
-            line = CallLine(
-                ToolResult(call.call_id, call.tool_name, output.content, output.error, seconds),
-                definition.key,
-                digest,
-                made,
-                definition.server,
-                changes=output.changes,
-                progress=tuple(self._progress.pop((definition.server or "", definition.original_name), ())),
-                events=tuple(it for it in output.events if isinstance(it, CustomEvent | ToolsSearched)),
-                blocks=output.blocks,
-                waits=output.pending,
-                agents=spent if spent != Spent() else None,
-                run=self._run_number(made_in),
-            )
-            self.write("call", line)
-            return output
+            self.write("response", ResponseLine(number, step.response, self.whole_deltas(deltas), seconds))
 
-        return replace(tool, run=run)
+    @asynccontextmanager
+    async def around_execution(self, run: AgentRun, call: CallState) -> AsyncIterator[None]:
+        """Record a call with the output of its tool."""
+        started = time.monotonic()
+        digest = arguments_digest(call.call.arguments, self.redact)
+        yield
+        output, tool = call.output, call.tool
+        if output is None or tool is None:
+            return
+        definition, seconds, spent = tool.definition, round(time.monotonic() - started, 3), call.tally.spent
+        line = CallLine(
+            ToolResult(call.call.id, tool.name, output.content, output.error, seconds),
+            definition.key,
+            digest,
+            call.arguments,
+            definition.server,
+            changes=output.changes,
+            progress=tuple(self._progress.pop((definition.server or "", definition.original_name), ())),
+            events=tuple(it for it in output.events if isinstance(it, CustomEvent | ToolsSearched)),
+            blocks=output.blocks,
+            waits=output.pending,
+            agents=spent if spent != Spent() else None,
+            run=self._run_number(run),
+        )
+        self.write("call", line)
 
     # -- lines ----------------------------------------------------------------------------------------------
 
-    def request(self, request: ModelRequest) -> int:
+    def _request(self, run: AgentRun, step: StepState) -> int:
         """Write a request, its messages as those it has more than the last one, and return its number.
 
         If they are new, the tools that its session can have and the question of its run come first.
         """
-        run = active_run()
+        request, offer = step.prepared()
         listing = self._written_listing(run.tools.listing)
         is_new = run.context.run_id not in self._runs
         number = self._run_number(run)
@@ -247,7 +251,7 @@ class Recorder:
         kept = sum(takewhile(bool, same))
         self._last = request.messages
         line = replace(request_line(request, self._requests, kept), run=number, listing=listing)
-        if (offer := self._offers.pop(run.context.run_id, None)) is not None:
+        if not step.is_summary:
             line = replace(line, known_tools=offer.known_tools, saved_tokens=offer.saved_tokens)
         self.write("request", line)
         return self._requests
@@ -310,10 +314,10 @@ class Recorder:
 
 
 class _RecordedSources(WrappedSources):
-    """Records the tools of the sources."""
+    """Begins and ends the recording with the sources."""
 
     def __init__(self, sources: AgentSources, recorder: Recorder) -> None:
-        super().__init__(sources, recorder.recorded_tool)
+        super().__init__(sources)
         self.path = recorder.path
         self.secrets: list[str] = []
         self._recorder = recorder
@@ -328,7 +332,7 @@ class _RecordedSources(WrappedSources):
 
 
 class _RecordedModel(WrappedModel):
-    """Records the requests to the model, and its answers."""
+    """Records what the model can do."""
 
     def __init__(self, model: Model, recorder: Recorder) -> None:
         super().__init__(model)
@@ -346,29 +350,6 @@ class _RecordedModel(WrappedModel):
 
     def takes_output(self) -> bool:
         return True
-
-    async def respond(self, request: ModelRequest, emit: Emit) -> ModelResponse:
-        if current_run() is None:  # outside of all conversations
-            return await self.inside.respond(told_form(self.inside, request), emit)
-        recorder = self._recorder
-        number, started = recorder.request(request), time.monotonic()
-        deltas: list[TextDelta | ThinkingDelta] = []
-
-        def listen(event: Event) -> None:
-            if isinstance(event, AnswerRestarted):
-                deltas.clear()
-            elif isinstance(event, TextDelta | ThinkingDelta):
-                deltas.append(event)
-            emit(event)
-
-        try:
-            response = await self.inside.respond(told_form(self.inside, request), listen)
-        except (ModelError, CredentialsError) as error:
-            recorder.write("failure", failure_line(number, error, round(time.monotonic() - started, 3)))
-            raise
-        seconds = round(time.monotonic() - started, 3)
-        recorder.write("response", ResponseLine(number, response, recorder.whole_deltas(deltas), seconds))
-        return response
 
 
 def opened_alone(path: Path, how: int) -> int:

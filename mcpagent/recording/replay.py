@@ -124,7 +124,9 @@ class _Contents:
     def result_of(self, run: AgentRun, tool: ToolDefinition, arguments: Document) -> CallLine | None:
         """Take the result of a call that was recorded with these arguments; None if there is no such call."""
         call = run.context
-        digest, by_id = arguments_digest(run, arguments, without_shapes), (call.call_id, call.tool_name)
+        asked = (one.arguments for one in run.conversation.open_calls if one.id == call.call_id)
+        digest = arguments_digest(next(asked, arguments), without_shapes)  # a person may have approved others
+        by_id = (call.call_id, call.tool_name)
         found = self.calls.get((call.call_id, tool.key, digest)) or self.without_tool.get(by_id)
         if found:
             return found.popleft()

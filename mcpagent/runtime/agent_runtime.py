@@ -21,8 +21,8 @@ from mcpagent.definition import Definition, ModelChoice
 from mcpagent.errors import AgentStateError, ConfigError, InputError, SessionBusyError
 from mcpagent.events import Emit, Event, Notice, SubagentEvent, ignore
 from mcpagent.limits.run_limits import Limits
-from mcpagent.loop import converse
 from mcpagent.messages import Image, Message, Spent, Text
+from mcpagent.middleware import PIPELINE
 from mcpagent.models.base import Model, ModelRequest, ModelResponse, RequestUnderWay, look_up
 from mcpagent.models.model_names import shown_spec
 from mcpagent.models.output_ways.asked_output import told_form
@@ -32,7 +32,8 @@ from mcpagent.output.output_spec import OutputSpec
 from mcpagent.python.argument_checks import checked, expect
 from mcpagent.python.event_loops import BackgroundLoop, done_elsewhere, in_own_loop, running_loop
 from mcpagent.questions.given import Given
-from mcpagent.run import AgentRun, RunContext, current_run, outside_of_runs
+from mcpagent.run import AgentRun, Pipeline, RunContext, current_run, outside_of_runs
+from mcpagent.runtime.loop import converse
 from mcpagent.runtime.session_runtime import SessionRuntime
 from mcpagent.sessions.kept import KeptSession
 from mcpagent.sessions.store import Sessions, usable_id, written
@@ -84,6 +85,7 @@ class AgentRuntime:
         self.mcp_config = mcp_config
         self.on_approval = rules.decide
         self.store = store
+        self.pipeline = Pipeline((*PIPELINE, *definition.middleware))
         self.model_choice = model
         self.from_toolsets: tuple[Tool, ...] = ()
         self.spent = Spent()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 import time
 import weakref
@@ -21,19 +22,20 @@ from mcpagent.code_mode.program_tools import program_tools
 from mcpagent.compaction.compacting import compact_now, sent_now
 from mcpagent.conversation import INNER, Conversation
 from mcpagent.definition import Owner
-from mcpagent.errors import AgentStateError, InputError
+from mcpagent.errors import AgentStateError, InputError, LimitError
 from mcpagent.events import (
+    LIMIT_STOPS,
     ConversationCompacted,
     Emit,
     Event,
     RunFinished,
     guarded,
 )
-from mcpagent.execution import waiting_calls
 from mcpagent.large_results.setting_aside import LargeResults
+from mcpagent.limits.model_hints import NO_HINTS, SMALL_MODEL_HINTS
 from mcpagent.limits.run_limits import Limits
-from mcpagent.loop import converse
 from mcpagent.messages import Message, Spent, Step, Text, ToolCall, ToolDefinition
+from mcpagent.middleware.call_permissions import waiting_calls
 from mcpagent.models.base import is_small as known_as_small
 from mcpagent.models.base import runs_provider_tools, search_cost, search_problem, tool_limits
 from mcpagent.models.provider_run.provider_tools import ProviderTool
@@ -54,7 +56,7 @@ from mcpagent.questions.ways_to_ask import WaysToAsk
 from mcpagent.run import (
     AgentRun,
     Deps,
-    LimitStopError,
+    Pipeline,
     RunContext,
     RunResult,
     SessionBudget,
@@ -62,6 +64,8 @@ from mcpagent.run import (
     current_run,
     nothing_to_keep,
 )
+from mcpagent.run_parts import Stop
+from mcpagent.runtime.loop import converse
 from mcpagent.sessions.export.transcript import is_news
 from mcpagent.sessions.keeping import Keeper, kept_as, restored
 from mcpagent.sessions.kept import KeptSession, SessionInfo
@@ -74,7 +78,6 @@ from mcpagent.tool_context import StateChannel, ToolContext
 from mcpagent.tool_search.announcing import announce
 from mcpagent.tool_search.as_begun import listing_as_begun, told_last
 from mcpagent.tool_search.catalog import Catalog, Listing, Naming
-from mcpagent.tool_search.noted_uses import note_uses
 from mcpagent.tool_search.search_options import ToolSearch
 from mcpagent.tool_search.search_tools import tool_search_tools
 from mcpagent.tool_search.session_tools import SessionTools
@@ -285,13 +288,14 @@ class SessionRuntime(WaysToAsk[Deps]):
         try:
             with self._running(Given({})) as run:
                 run.tally.is_over, run.tally.pending = True, pending
-                with run.entered(), run.watch.running():
-                    made = None
-                    async with run.within_limits():
+                made = None
+                with run.entered(), contextlib.suppress(Stop):
+                    async with run.pipeline.around_run(run), run.pipeline.around_turns(run):
                         await run.refresh()
                         made = await compact_now(run, keep)
-                if made is None and run.tally.reached is not None:
-                    raise LimitStopError(run.tally.reached)
+                reached = run.tally.reached
+                if made is None and reached is not None:
+                    raise LimitError(reached.text, stop=LIMIT_STOPS[reached.limit])
                 return made
         finally:
             if self._unfinished is None and unfinished is not None:
@@ -376,12 +380,13 @@ class SessionRuntime(WaysToAsk[Deps]):
             parent=parent,
             label=label,
             state=StateChannel(context),
-            is_small=self._is_small,
+            hints=SMALL_MODEL_HINTS if self._is_small else NO_HINTS,
+            pipeline=self._owner.pipeline,
             provider_tools=self._provider_tools(),
             large=self._large,
             asking=parent.asking if parent is not None else asyncio.Lock(),
         )
-        run = self._watched(run, goes_on=given is not None)
+        run = self._observed(run, is_continued=given is not None)
         self._run, self._task, self._ended, self._is_closed = run, asyncio.current_task(), asyncio.Event(), False
         ended, earlier = self._ended, len(conversation)
         failure: Exception | None = None
@@ -397,14 +402,13 @@ class SessionRuntime(WaysToAsk[Deps]):
             raise AgentStateError("the agent was closed while it answered") from None
         finally:
             ended.set()
-            self._trace = run.watch.trace or self._trace
+            self._trace = run.tally.trace or self._trace
             if self._run is run:
                 self._run = None
             self._owner.count(run.tally.taken)
             if failure is not None:
                 self._fail_durable(failure)
             self._account(run, earlier)
-            note_uses(conversation, earlier, self._tools.options, run.emit)
 
     def _account(self, run: AgentRun, earlier: int) -> None:
         """Counts what a run took that began behind so many messages, and notes what is left to do of it."""
@@ -443,11 +447,16 @@ class SessionRuntime(WaysToAsk[Deps]):
         self._shelf = KeptOutputs(self._store, self.id) if self._store is not None else None
         return LargeResults(self._shelf, definition.options.large_result_tokens, definition.bind)
 
-    def _watched(self, run: AgentRun, *, goes_on: bool) -> AgentRun:
-        """The run with what stands beside it: the agent's own, or that of the agent which calls it."""
-        earlier = self._trace if goes_on else ""
-        watch = self._owner.definition.watch or (run.parent.watch.nested if run.parent is not None else None)
-        return run.watched_by(watch(run, earlier)) if watch is not None else run
+    def _observed(self, run: AgentRun, *, is_continued: bool) -> AgentRun:
+        """Return the run with the middleware that observes it: the agent's own, or that of the agent that calls it."""
+        observe, earlier = self._owner.definition.observe, self._trace if is_continued else ""
+        if observe is None and run.parent is not None:
+            observe, earlier = run.parent.observe, ""
+        observer = observe(run, earlier) if observe is not None else None
+        if observer is None:
+            return run
+        run = run.heard_by(observer.hear)
+        return replace(run, observe=observe, pipeline=Pipeline((*run.pipeline.items, observer)))
 
     def _provider_tools(self) -> tuple[ProviderTool, ...]:
         """Those of the agent, if its model has a provider that could run any."""
@@ -918,7 +927,7 @@ class SessionRuntime(WaysToAsk[Deps]):
             state=self.tool_context.dump_namespaces(),
             durable=durable,
             ended=ended,
-            trace=(run.watch.trace if run is not None else "") or self._trace,
+            trace=(run.tally.trace if run is not None else "") or self._trace,
             output=spec_to_json(wanted) if wanted is not None else None,
             programs=self._memory.to_json(self.id) if self._owner.definition.code_mode is not None else {},
             windows={**conversation.windows},

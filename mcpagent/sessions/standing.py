@@ -109,7 +109,7 @@ class UnfinishedRun:
 
 @dataclass(frozen=True, slots=True)
 class Announced:
-    """What waits for its place in the history; whether the last message is a prompt without an answer."""
+    """Message parts that are not yet in the history, and whether the last message is a prompt without an answer."""
 
     parts: tuple[Part, ...] = ()
     unanswered_prompt: bool = False
@@ -283,7 +283,7 @@ def _beginning_from_json(data: Any) -> Beginning:
 
 
 def _spent_to_json(spent: Spent) -> dict[str, Any]:
-    """Return the fields, without a deep copy as `asdict` makes one: this is written with each call."""
+    """Return the spending as JSON data. `asdict` would make a deep copy, and this runs with every call."""
     usage = {name: getattr(spent.usage, name) for name in _USAGE_FIELDS}
     return {name: getattr(spent, name) for name in _SPENT_FIELDS} | {"usage": usage}
 

@@ -116,7 +116,10 @@ def _function_call(function: Callable[..., Any], model: type[BaseModel], takes_c
 
 
 def _in_thread(call: Callable[[], Any]) -> tuple[Any, ToolOutput | None]:
-    """What the call gave, and that as content, as reading it may take long; no content if it has to be awaited."""
+    """Run the call in a worker thread and convert its result there, because the conversion may be slow.
+
+    Return the value and its `ToolOutput`, which is None if the value is awaitable or an async iterator.
+    """
     value = call()
     is_async = inspect.isawaitable(value) or isinstance(value, AsyncIterator)
     return value, None if is_async else tool_output(value)

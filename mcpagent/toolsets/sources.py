@@ -327,28 +327,10 @@ class ToolSources:
 
 
 class WrappedSources:
-    """The sources with `wrap` around each of their tools; the same listing for the same one inside."""
+    """The sources of another class, with some of their methods replaced."""
 
-    def __init__(self, inside: AgentSources, wrap: Callable[[Tool], Tool]) -> None:
+    def __init__(self, inside: AgentSources) -> None:
         self.inside = inside
-        self._wrap = wrap
-        self._wrapped_listings: dict[int, tuple[Listing, Listing]] = {}
-        self._wrapped_tools: dict[int, tuple[Tool, Tool]] = {}
-
-    def listing(self, from_toolsets: tuple[Tool, ...]) -> Listing:
-        """What there is inside, each tool wrapped once."""
-        live = self.inside.listing(from_toolsets)
-        held = self._wrapped_listings.get(id(live))
-        if held is None:
-            held = (live, replace(live, tools=tuple(map(self._wrapped, live.tools))))
-            self._wrapped_listings[id(live)] = held
-        return held[1]
-
-    def _wrapped(self, tool: Tool) -> Tool:
-        held = self._wrapped_tools.get(id(tool))
-        if held is None:
-            held = self._wrapped_tools[id(tool)] = (tool, self._wrap(tool))
-        return held[1]
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inside, name)

@@ -14,10 +14,11 @@ from urllib.parse import urlsplit
 
 from mcpagent.config import ServerConfig
 from mcpagent.errors import ModelError
-from mcpagent.events import ConversationCompacted, RequestSent, ToolsSearched
+from mcpagent.events import ConversationCompacted, ToolsSearched
 from mcpagent.messages import Spent, ToolResult, Usage
 from mcpagent.models.base import Model, ModelResponse, ResponseStop
 from mcpagent.models.model_settings import ModelSettings
+from mcpagent.run_parts import ToolOffer
 from mcpagent.text.safe_text import safe_line
 from mcpagent.tools import Tool
 
@@ -89,15 +90,15 @@ def settings_attributes(settings: ModelSettings) -> dict[str, AttributeValue]:
     )
 
 
-def offer_attributes(sent: RequestSent) -> dict[str, AttributeValue]:
+def offer_attributes(turn: int, names: tuple[str, ...], offer: ToolOffer) -> dict[str, AttributeValue]:
     """Return the tools that a request offers; tokens are estimates of their definitions."""
     return {
-        "mcpagent.turn": sent.turn,
-        "mcpagent.tools.offered": sent.offered,
-        "mcpagent.tools.offered_count": len(sent.offered),
-        "mcpagent.tools.offered_tokens": sent.offered_tokens,
-        "mcpagent.tools.known_count": sent.known_tools,
-        "mcpagent.tools.saved_tokens": sent.saved_tokens,
+        "mcpagent.turn": turn,
+        "mcpagent.tools.offered": names,
+        "mcpagent.tools.offered_count": len(names),
+        "mcpagent.tools.offered_tokens": offer.offered_tokens,
+        "mcpagent.tools.known_count": offer.known_tools,
+        "mcpagent.tools.saved_tokens": offer.saved_tokens,
     }
 
 

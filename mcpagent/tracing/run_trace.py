@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager, suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol
 
 from mcpagent.conversation import INNER
 from mcpagent.events import (
@@ -17,7 +17,6 @@ from mcpagent.events import (
     ProviderCall,
     ProviderCallFinished,
     ProviderCallStarted,
-    RequestSent,
     RunFinished,
     TextDelta,
     ThinkingDelta,
@@ -26,8 +25,9 @@ from mcpagent.events import (
     ToolsSearched,
 )
 from mcpagent.messages import ToolCall
-from mcpagent.models.base import Model, ModelRequest, ModelResponse
-from mcpagent.run import AgentRun, RunWatch
+from mcpagent.models.base import Model, ModelResponse
+from mcpagent.run import AgentRun, RunObserver
+from mcpagent.run_parts import CallState, CallTally, ServerRequest, StepState
 from mcpagent.text.safe_text import safe_line
 from mcpagent.tools import Tool
 from mcpagent.tracing.content import SpanContent
@@ -54,28 +54,24 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("mcpagent")
 
-_T = TypeVar("_T")
 
-
-class _Harmless(AbstractContextManager[_T], Generic[_T]):
+class _Harmless(AbstractAsyncContextManager[None]):
     """Logs the mistakes of the context manager inside: a run does not fail because it is traced."""
 
-    def __init__(self, make: Callable[[], AbstractContextManager[_T]], otherwise: _T) -> None:
+    def __init__(self, make: Callable[[], AbstractContextManager[None]]) -> None:
         self._make = make
-        self._otherwise = otherwise
-        self._inside: AbstractContextManager[_T] | None = None
+        self._inside: AbstractContextManager[None] | None = None
 
-    def __enter__(self) -> _T:
+    async def __aenter__(self) -> None:
         try:
             inside = self._make()
-            entered = inside.__enter__()
+            inside.__enter__()
         except Exception:
             logger.exception("tracing failed at the beginning of a step")
-            return self._otherwise
+            return
         self._inside = inside
-        return entered
 
-    def __exit__(
+    async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._inside is None:
@@ -85,10 +81,6 @@ class _Harmless(AbstractContextManager[_T], Generic[_T]):
         except BaseException as own:
             if own is not error:
                 logger.exception("tracing failed at the end of a step")
-
-
-def _nothing(response: ModelResponse) -> None:
-    """Take the answer to a request that is not traced."""
 
 
 class Tracer(Protocol):
@@ -103,7 +95,7 @@ class Tracer(Protocol):
         ...
 
 
-class RunTrace(RunWatch):
+class RunTrace(RunObserver):
     """Makes the spans of one run. `earlier` are links to the run that it continues."""
 
     def __init__(self, tracer: Tracer, run: AgentRun, earlier: tuple[SpanContext, ...] = ()) -> None:
@@ -113,7 +105,6 @@ class RunTrace(RunWatch):
         self._context = run
         self._earlier = earlier
         self._conversation_id = safe_line(run.context.thread_id, 200)
-        self._offer: Attributes = {}
         self._run: OpenSpan | None = None
         self._request: OpenSpan | None = None
         self._calls: dict[str, OpenSpan] = {}
@@ -122,15 +113,11 @@ class RunTrace(RunWatch):
         self._found: dict[str, tuple[int, SpanContext]] = {}
         """By tool: its rank in the last search that had it, and the span of that search."""
 
-    def nested(self, run: AgentRun, earlier: str) -> RunWatch:  # noqa: ARG002 - it begins with this call
-        """Trace an agent that is called here, below the call."""
-        return RunTrace(self._tracer, run)
-
     # -- around the steps ---------------------------------------------------------------------------------------------
 
-    def running(self) -> AbstractContextManager[None]:
+    def around_run(self, run: AgentRun) -> AbstractAsyncContextManager[None]:  # noqa: ARG002 - it is of one run
         """Make the run the current span."""
-        return _Harmless(self._running, None)
+        return _Harmless(self._running)
 
     @contextmanager
     def _running(self) -> Iterator[None]:
@@ -147,30 +134,35 @@ class RunTrace(RunWatch):
         if content is not None:
             attributes["gen_ai.input.messages"] = content.messages(run.conversation.messages[-1:])
         span = self._spans.begin(f"invoke_agent {name}".strip(), attributes, links=self._earlier)
-        self._run, self.trace = span, trace_parent(span.ids)
+        self._run, run.tally.trace = span, trace_parent(span.ids)
         try:
             with self._failing(span), current(span):
                 yield
         finally:
             for call in self._calls.values():  # cancelled ones have no result
                 self._spans.finish(call)
+            if run.tally.finished is not None:
+                self._take_end(span, run.tally.finished)
             span.late |= spent_attributes(run.tally.spent) | {"mcpagent.turns": run.tally.turns}
             self._spans.finish(span)
 
-    def asking(self, request: ModelRequest, model: Model) -> AbstractContextManager[Callable[[ModelResponse], None]]:
+    def around_step(self, run: AgentRun, step: StepState) -> AbstractAsyncContextManager[None]:
         """Trace one request, with all its retries."""
-        return _Harmless(lambda: self._asking(request, model), _nothing)
+        return _Harmless(lambda: self._asking(run.model, run.tally.turns + 1, step))
 
     @contextmanager
-    def _asking(self, request: ModelRequest, model: Model) -> Iterator[Callable[[ModelResponse], None]]:
-        content = self._content
+    def _asking(self, model: Model, turn: int, step: StepState) -> Iterator[None]:
+        content, (request, offer) = self._content, step.prepared()
+        about: Attributes = {"mcpagent.purpose": "summary"}
+        if not step.is_summary:
+            about = offer_attributes(turn, tuple(tool.name for tool in request.tools), offer)
         attributes: dict[str, AttributeValue] = {
             "gen_ai.operation.name": "chat",
             **model_attributes(model),
             "gen_ai.conversation.id": self._conversation_id,
             "gen_ai.request.stream": True,
             **settings_attributes(request.settings),
-            **({"mcpagent.purpose": "summary"} if request.purpose == "summary" else self._offer),
+            **about,
         }
         if content is not None:
             attributes["gen_ai.input.messages"] = content.messages(request.messages)
@@ -178,18 +170,11 @@ class RunTrace(RunWatch):
             attributes["gen_ai.tool.definitions"] = content.tools(request.tools)
         self._request = span = self._begin(f"chat {attributes['gen_ai.request.model']}", attributes, kind="client")
 
-        def answered(response: ModelResponse) -> None:
-            try:  # a model of a caller may return anything
-                span.late |= response_attributes(response)
-                if content is not None:
-                    reason = FINISHED[response.stop]
-                    span.late["gen_ai.output.messages"] = content.messages((response.message,), reason)
-            except Exception:
-                logger.exception("tracing failed at an answer")
-
         try:
             with self._failing(span), current(span):
-                yield answered
+                yield
+            if step.response is not None:
+                self._take_response(span, step.response)
         finally:
             for call in self._provider_calls.values():
                 call.error = span.error
@@ -198,9 +183,15 @@ class RunTrace(RunWatch):
             self._request = None
             self._spans.finish(span)
 
-    def deciding(self, call: ToolCall) -> AbstractContextManager[None]:
+    def _take_response(self, span: OpenSpan, response: ModelResponse) -> None:
+        span.late |= response_attributes(response)
+        if self._content is not None:
+            reason = FINISHED[response.stop]
+            span.late["gen_ai.output.messages"] = self._content.messages((response.message,), reason)
+
+    def around_question(self, run: AgentRun, call: CallState) -> AbstractAsyncContextManager[None]:  # noqa: ARG002
         """Trace the wait for an approval, which is not in the time of the call."""
-        return _Harmless(lambda: self._deciding(call), None)
+        return _Harmless(lambda: self._deciding(call.call))
 
     @contextmanager
     def _deciding(self, call: ToolCall) -> Iterator[None]:
@@ -213,12 +204,14 @@ class RunTrace(RunWatch):
         finally:
             self._spans.finish(span)
 
-    def calling(self, call: ToolCall, tool: Tool) -> AbstractContextManager[None]:
+    def around_execution(self, run: AgentRun, call: CallState) -> AbstractAsyncContextManager[None]:  # noqa: ARG002
         """Trace the work of a call; the event of its result ends the span."""
-        return _Harmless(lambda: self._calling(call, tool), None)
+        assert call.tool is not None
+        tool = call.tool
+        return _Harmless(lambda: self._calling(call.call, tool, call.tally))
 
     @contextmanager
-    def _calling(self, call: ToolCall, tool: Tool) -> Iterator[None]:
+    def _calling(self, call: ToolCall, tool: Tool, tally: CallTally) -> Iterator[None]:
         attributes: dict[str, AttributeValue] = {}
         with suppress(Exception):  # code of the tool names the thing that it asks for
             attributes |= asked_attributes(tool, call.arguments)
@@ -239,6 +232,8 @@ class RunTrace(RunWatch):
             with self._failing(span), current(span):
                 yield
         finally:
+            if tally.request is not None:
+                self._take_request(span, tally.request)
             span.stop()
 
     @contextmanager
@@ -269,15 +264,12 @@ class RunTrace(RunWatch):
         """Return the call whose program makes this one; None for a call of the model."""
         return self._calls.get(call.id.rpartition(INNER)[0])
 
-    def requested(self, call_id: str, method: str, request_id: str, code: int | None) -> None:
-        """Note the MCP request of a call; the last one counts."""
-        span = self._calls.get(call_id)
-        if span is None or span.attributes.get("mcp.method.name") != method:
-            return
-        span.late["jsonrpc.request.id"] = safe_line(request_id, 80)
-        span.late.pop("rpc.response.status_code", None)
-        if code is not None:
-            span.late["rpc.response.status_code"] = str(code)
+    def _take_request(self, span: OpenSpan, request: ServerRequest) -> None:
+        """Note the last MCP request of a call."""
+        if span.attributes.get("mcp.method.name") == request.method:
+            span.late["jsonrpc.request.id"] = safe_line(request.id, 80)
+            if request.code is not None:
+                span.late["rpc.response.status_code"] = str(request.code)
 
     # -- events -------------------------------------------------------------------------------------------------------
 
@@ -290,9 +282,6 @@ class RunTrace(RunWatch):
     def _happened(self, name: str, attributes: Attributes) -> None:
         if (span := self._request or self._run) is not None:
             self._spans.happened(span, name, attributes)
-
-    def _take_offer(self, event: RequestSent) -> None:
-        self._offer = offer_attributes(event)
 
     def _take_loaded(self, event: ToolsLoaded) -> None:
         self._happened("mcpagent.tools.loaded", {"mcpagent.tools": event.names, "mcpagent.tokens": event.tokens})
@@ -347,19 +336,17 @@ class RunTrace(RunWatch):
         self._found |= {name: (rank, span.ids) for rank, name in enumerate(event.matches, 1)}
         self._spans.finish(span)
 
-    def _take_end(self, event: RunFinished) -> None:
-        assert self._run is not None
-        self._run.late["mcpagent.stop"] = event.stop
+    def _take_end(self, span: OpenSpan, event: RunFinished) -> None:
+        span.late["mcpagent.stop"] = event.stop
         if event.pending:
-            self._run.late["mcpagent.pending"] = tuple(safe_line(call.tool, 80) for call in event.pending)
+            span.late["mcpagent.pending"] = tuple(safe_line(call.tool, 80) for call in event.pending)
         if self._content is not None:
-            self._run.late["gen_ai.output.messages"] = self._content.answer(event.answer)
+            span.late["gen_ai.output.messages"] = self._content.answer(event.answer)
 
 
 _TAKES: Mapping[type, Callable[[RunTrace, Any], None]] = {
     TextDelta: RunTrace._take_delta,
     ThinkingDelta: RunTrace._take_delta,
-    RequestSent: RunTrace._take_offer,
     ToolCallFinished: RunTrace._take_result,
     ToolsSearched: RunTrace._take_search,
     ToolsLoaded: RunTrace._take_loaded,
@@ -368,6 +355,5 @@ _TAKES: Mapping[type, Callable[[RunTrace, Any], None]] = {
     AnswerRestarted: RunTrace._take_restart,
     ConversationCompacted: RunTrace._take_compacted,
     Notice: RunTrace._take_notice,
-    RunFinished: RunTrace._take_end,
 }
 """The method that takes each event; all others change no span."""

@@ -17,7 +17,7 @@ from mcpagent.definition import Definition
 from mcpagent.errors import ConfigError
 from mcpagent.events import Emit, Event, ServerConnected, ServerConnecting, ServerFailed, guarded
 from mcpagent.python.argument_checks import expect
-from mcpagent.run import UNWATCHED, AgentRun, RunWatch
+from mcpagent.run import AgentRun
 from mcpagent.text.known_secrets import without_secrets
 from mcpagent.text.safe_text import safe_line
 from mcpagent.text.secret_shapes import redactor, secrets_in
@@ -105,7 +105,7 @@ class Tracing:
             definition,
             sources=_TracedSources(definition.sources, agent),
             hears=(*definition.hears, guarded(agent.hear)),
-            watch=agent.watch,
+            observe=agent.observe,
         )
 
     def hide(self, secrets: Sequence[str]) -> None:
@@ -134,13 +134,13 @@ class _TracedAgent:
         self._sources = sources
         self._connecting: dict[str, OpenSpan] = {}
 
-    def watch(self, run: AgentRun, earlier: str) -> RunWatch:
+    def observe(self, run: AgentRun, earlier: str) -> RunTrace | None:
         """Begin the trace of a run."""
         try:
-            return RunTrace(self, run, link_to(earlier)) if self.spans.is_on else UNWATCHED
+            return RunTrace(self, run, link_to(earlier)) if self.spans.is_on else None
         except Exception:
             logger.exception("tracing failed at the beginning of a run")
-            return UNWATCHED
+            return None
 
     def server_attributes(self, server: str) -> Attributes:
         """Return how a server is reached, as far as it is known."""
@@ -193,7 +193,7 @@ class _TracedSources(WrappedSources):
     """The sources, with traces that begin before them and end after them."""
 
     def __init__(self, sources: AgentSources, agent: _TracedAgent) -> None:
-        super().__init__(sources, lambda tool: tool)
+        super().__init__(sources)
         self.secrets: list[str] = []
         self._agent = agent
 

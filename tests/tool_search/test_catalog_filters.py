@@ -16,7 +16,7 @@ from mcpagent.run import RunContext
 from mcpagent.tools import Tool
 from mcpagent.toolsets.composition import combined, dynamic, filtered, prepared
 from tests.many_tools import Many, many_tools
-from tests.test_loop_cost import Counted, conversation
+from tests.runtime.test_loop_cost import Counted, conversation
 
 MANY = 1_220
 

@@ -30,9 +30,9 @@ from mcpagent.toolsets.composition import (
 )
 from mcpagent.toolsets.functions import FunctionToolset
 from mcpagent.toolsets.listed_tools import listed_place
+from tests.runtime.test_loop_cost import Counted
 from tests.scenes import CountedTools, call, offered, results
 from tests.tables import each_row
-from tests.test_loop_cost import Counted
 
 
 class Lamp:

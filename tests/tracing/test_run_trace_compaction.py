@@ -31,7 +31,8 @@ async def test_requests_for_summaries_are_spans_and_what_was_said_is_in_none() -
     assert len(chats) == len(model.requests)
     summaries = [span for span in chats if (span.attributes or {}).get("mcpagent.purpose") == "summary"]
     assert summaries
-    assert all("mcpagent.turn" in (span.attributes or {}) for span in chats if span not in summaries)
+    turns = [(span.attributes or {})["mcpagent.turn"] for span in chats if span not in summaries]
+    assert turns[:3] == [1, 2, 1], "each question takes two turns"
     told = [event for span in traced.spans for event in span.events if event.name == "mcpagent.compacted"]
     assert len(told) >= len(summaries)
     sizes = [dict(event.attributes or {}) for event in told]

@@ -24,7 +24,7 @@ from mcpagent.models.scripted import ScriptedModel
 from tests.scenes import call
 from tests.tables import each_row
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "mcpagent"
 
 MOST = {"HTTP": 4, "Python tool": 5, "MCP server": 8}

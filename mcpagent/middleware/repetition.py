@@ -1,0 +1,37 @@
+"""A model that repeats its calls, or whose calls keep failing, is told so; then it has to answer."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from mcpagent.limits.repeats import Repeats
+from mcpagent.run import AgentRun, Middleware
+from mcpagent.run_parts import CallBatch, Stop
+
+_NOT_RUN = "This call was not run: an answer without further calls was asked for."
+
+
+class Repetition(Middleware):
+    """Count the calls of a run that are like earlier ones, and stop a run that goes on with them."""
+
+    @asynccontextmanager
+    async def around_run(self, run: AgentRun) -> AsyncIterator[None]:
+        """Begin with the calls that another process made for the same prompt."""
+        run.tally.repeats = Repeats(run.hints.repeats_allowed)
+        if len(run.conversation) > run.begins_at + 1:
+            run.tally.repeats.count_all(run.conversation.messages[run.begins_at :])
+        yield
+
+    @asynccontextmanager
+    async def around_calls(self, run: AgentRun, batch: CallBatch) -> AsyncIterator[None]:
+        """Refuse calls that repeat what the model was told not to repeat; count all others."""
+        repeats = run.tally.repeats
+        if not batch.is_resumed and repeats.goes_on_with(batch.calls):
+            run.conversation.close_open_calls(_NOT_RUN)
+            raise Stop("repeated_calls", final_note=repeats.reason)
+        yield
+        if not batch.is_resumed and len(batch.results) == len(batch.calls):
+            words = repeats.count(batch.calls, batch.results)
+            if words:
+                run.conversation.announce(words)
