@@ -1,4 +1,4 @@
-"""The `mcpagent` command. Importing this loads next to nothing: `main` decides how much is needed."""
+"""The `mcpagent` command. Importing this loads next to nothing: `main` decides which modules are needed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mcpagent.cli.help import TOP_LEVEL_HELP
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Runs the command line and exits the process with one of `ExitCode`."""
+    """Run the command line and exit the process with one of `ExitCode`."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     if arguments in (["--version"], ["-V"]):
         from mcpagent import __version__

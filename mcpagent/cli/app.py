@@ -1,4 +1,4 @@
-"""The command line as a whole: which command runs, its help page, its exit code, what is said when it fails."""
+"""The command line as a whole: select the command, its help page and exit code, and report its failure."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def worker(
 
 
 def _require_one_source(options: opt.Options) -> None:
-    """Raises `InputError` for a replay in a conversation that is kept, which neither could go on with."""
+    """Raise `InputError` for a replay in a stored conversation, because neither could continue with it."""
     kept = {"--session": options.session, "--resume": options.resume, "--continue": options.continue_last or None}
     named = next((name for name, value in kept.items() if value is not None), None)
     if options.replay is not None and named is not None:
@@ -112,7 +112,10 @@ def _require_one_source(options: opt.Options) -> None:
 
 
 def _naming_the_session(options: opt.Options) -> opt.Options:
-    """`--resume` where nobody can choose: the session that it names. Raises `InputError`, under a list, for several."""
+    """Return the options with the session of `--resume`, for runs without a user who can choose.
+
+    Raises `InputError`, after a list on stderr, if several sessions match.
+    """
     if options.resume is None:
         return options
     from mcpagent.cli.frame.kept_sessions import store_of
@@ -124,7 +127,7 @@ def _naming_the_session(options: opt.Options) -> opt.Options:
 
 
 def _answer(options: opt.Options, prompt: str, files: Sequence[Path]) -> int:
-    """One answer to the question, the files and what is piped in."""
+    """Answer the question, together with the files and the piped text."""
     from mcpagent.cli.oneshot.headless import ask_once
     from mcpagent.cli.oneshot.prompts import joined_prompt, piped_text
     from mcpagent.cli.screen.terminal import open_terminal
@@ -165,7 +168,7 @@ app.command()(completion)
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Runs one command line and gives its exit code; whatever goes wrong has been said in one line on stderr."""
+    """Run one command line and return its exit code; every failure has been reported in one line on stderr."""
     debug = "--debug" in arguments or os.environ.get("MCPAGENT_DEBUG", "") not in ("", "0", "false")
     _set_up_logging(debug=debug)
     try:
@@ -184,7 +187,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def command_line() -> Any:
-    """The whole command as typer's own object, for whoever writes documentation from it."""
+    """Return the whole command as typer's object, for generating documentation."""
     return typer.main.get_command(app)
 
 
@@ -209,7 +212,7 @@ def _dispatch(arguments: Sequence[str]) -> int:
 
 
 def _close_own_folders() -> None:
-    """What was once made with a careless umask lets nobody else write approvals, keys or caches."""
+    """Remove other users' write permission from mcpagent's folders, for folders made with a loose umask."""
     from mcpagent.config.file_changes import close_to_others
     from mcpagent.config.user_folders import own_folders
 
@@ -219,7 +222,7 @@ def _close_own_folders() -> None:
 
 
 def _defaults(command: Any, routed: Sequence[str]) -> dict[str, Any]:
-    """What `config.toml` says. Commands that show or edit those files work without, and report what is wrong."""
+    """Return the defaults of `config.toml`. Commands about those files run without them, and report errors."""
     from mcpagent.cli.frame.settings import default_map, read_settings, settable
 
     is_about_files = routed[:1] and routed[0] in ("config", "doctor", "completion")
@@ -262,7 +265,7 @@ def _grammar(command: Any) -> Grammar:
 
 
 def _alone(group: Any) -> str:
-    """What a group does without a subcommand: it shows what it is about, or how it is used."""
+    """Return the subcommand that a group runs without one: `list` or `show`, else `--help`."""
     names = [name for name in ("list", "show") if name in group.commands]
     return next((name for name in names if not any(item.required for item in group.commands[name].params)), "--help")
 
@@ -308,7 +311,7 @@ def _end_of_pipe() -> int:
 
 
 def _end_of_output() -> None:
-    """What is still buffered must not raise again when the interpreter ends."""
+    """Discard buffered output, so that it does not raise again when the interpreter ends."""
     if sys.stdout is not None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 

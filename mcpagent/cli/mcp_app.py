@@ -1,4 +1,4 @@
-"""`mcpagent mcp`: commands and their options. Each only gathers values; what it does is loaded when it runs."""
+"""`mcpagent mcp`: its commands and their options. Each only collects values; its implementation is loaded on demand."""
 
 from __future__ import annotations
 

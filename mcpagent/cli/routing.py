@@ -1,4 +1,4 @@
-"""From what was typed to a command: `mcpagent`, `mcpagent -p "..."` and `mcpagent "a question"` name none."""
+"""Route arguments to a command: `mcpagent`, `mcpagent -p "..."` and `mcpagent "a question"` name none."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ ALSO_TYPED: Mapping[str, str] = {word: meant for meant, words in _TRIED.items() 
 
 
 class UnknownCommandError(Exception):
-    """A single word that is no command; the text is one line with what may have been meant."""
+    """Raised for a single word that is no command; the message is one line with suggestions."""
 
 
 @dataclass(frozen=True, slots=True)
 class Grammar:
     """The commands, all options, and those that take the next word as their value.
 
-    `groups` are the commands with subcommands, each with what it does alone: a subcommand, or `--help`. `may_be_bare`
-    are those of the options whose value may be left out, each with its long name.
+    `groups` are the commands with subcommands, each with its default: a subcommand, or `--help`. `may_be_bare` are the
+    options whose value is optional, each with its long name.
     """
 
     commands: Collection[str]
@@ -51,10 +51,10 @@ class Grammar:
 
 
 def route(arguments: Sequence[str], grammar: Grammar) -> list[str]:
-    """The arguments with the command in front: options may stand before it.
+    """Return the arguments with the command first: options may precede it.
 
-    A text with white space, or any with -p, is a question. Raises `UnknownCommandError` for another word that is no
-    command, so that a typo is never sent to a model.
+    A text with white space, or any text with -p, is a question. Raises `UnknownCommandError` for another word that is
+    no command, so that a typo is never sent to a model.
     """
     arguments = _with_values(arguments, grammar.may_be_bare)
     first, flags = _read(arguments, grammar.value_options)
@@ -80,7 +80,7 @@ def route(arguments: Sequence[str], grammar: Grammar) -> list[str]:
 
 
 def _with_values(arguments: Sequence[str], may_be_bare: Mapping[str, str]) -> list[str]:
-    """`--resume` without a value as `--resume=`."""
+    """Return `--resume` without a value as `--resume=`."""
     end = arguments.index("--") if "--" in arguments else len(arguments)
     following = [*arguments[1:end], "-"]
     bare = {place for place, after in enumerate(following[:end]) if after.startswith("-")}
@@ -93,14 +93,14 @@ _PRINT = {"-p", "--print"}
 
 
 def _in_group(group: str, alone: str, before: list[str], after: list[str]) -> list[str]:
-    """`mcpagent tools` alone lists; options that stood before belong to the subcommand."""
+    """Return the arguments of a group's command: `mcpagent tools` alone lists; options follow the subcommand."""
     if after and (not after[0].startswith("-") or after[0] in ("-h", "--help")):
         return [group, after[0], *before, *after[1:]]
     return [group, alone, *before, *after]
 
 
 def _read(arguments: Sequence[str], value_options: Collection[str]) -> tuple[int | None, set[str]]:
-    """The place of the first word that is no option, if there is one, and the options before it."""
+    """Return the place of the first word that is no option, if there is one, and the options before it."""
     found: set[str] = set()
     place = 0
     while place < len(arguments):
@@ -116,7 +116,7 @@ def _read(arguments: Sequence[str], value_options: Collection[str]) -> tuple[int
 
 
 def _options_in(word: str, value_options: Collection[str]) -> tuple[set[str], bool]:
-    """The options of `--model`, `--model=x` or `-qm`, and whether the next word is a value: `--model x`, `-qm x`."""
+    """Return the options of `--model`, `--model=x` or `-qm`, and whether a value follows: `--model x`, `-qm x`."""
     if word.startswith("--"):
         return {word.partition("=")[0]}, word in value_options
     names: set[str] = set()

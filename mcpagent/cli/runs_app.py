@@ -1,4 +1,4 @@
-"""`mcpagent runs`: commands and their options; what they do is loaded when one runs."""
+"""`mcpagent runs`: its commands and their options; the implementation is loaded on demand."""
 
 from __future__ import annotations
 

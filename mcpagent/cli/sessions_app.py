@@ -1,4 +1,4 @@
-"""`mcpagent sessions`: commands and their options; what they do is loaded when one runs."""
+"""`mcpagent sessions`: its commands and their options; the implementation is loaded on demand."""
 
 from __future__ import annotations
 

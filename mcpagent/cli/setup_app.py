@@ -1,4 +1,4 @@
-"""`mcpagent doctor|config|keys|approvals|cards|completion`: their options; what they do is loaded when one runs."""
+"""`mcpagent doctor|config|keys|approvals|cards|completion`: their options; the implementation is loaded on demand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""`mcpagent tools`: commands and their options. Each only gathers values; what it does is loaded when it runs."""
+"""`mcpagent tools`: its commands and their options.
+
+Each only collects values; its implementation is loaded on demand.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`mcpagent trace`: steps of runs, for people; what it does is loaded when it runs."""
+"""`mcpagent trace`: show the steps of runs; the implementation is loaded on demand."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Server configuration: the `mcpServers` JSON that MCP clients share, read into values.
+"""Read server configuration: the `mcpServers` JSON that MCP clients share.
 
-One broken server is a `ServerProblem` and the others go on; a mistake in the file itself is a `ConfigError` that names
-file, line and column and the fix. Nothing here starts a program or opens a connection.
+A single broken server becomes a `ServerProblem`, and the other servers still load. A mistake in the file itself raises
+a `ConfigError` with file, line, column and the fix. No function here starts a program or opens a connection.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The spellings of one address: all that lead to the same place, by the URL standard (WHATWG) or as servers read it."""
+"""List the equivalent spellings of an address, by the URL standard (WHATWG) or by the habits of servers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MOST_TIMES_ENCODED = 8
 
 
 def percent_decoded(text: str) -> list[str]:
-    """The text, and what it is with one level of percent encoding after the other taken off."""
+    """Return the text, followed by its forms with one more level of percent encoding removed each."""
     seen = [text]
     while len(seen) <= _MOST_TIMES_ENCODED and (plain := unquote(seen[-1])) != seen[-1]:
         seen.append(plain)
@@ -25,8 +25,11 @@ def percent_decoded(text: str) -> list[str]:
 
 
 def spellings(uri: str) -> Iterator[str]:
-    """The address as others write it too: `file:///./a`, `file:/a`, `file://localhost/a`, `http://me@host:80/a#b`,
-    `http:\\\\host\\a`, its host in the letters of a language and as in DNS, with and without the usual port."""
+    """Yield the other spellings of the address.
+
+    Examples: `file:///./a`, `file:/a`, `file://localhost/a`, `http://me@host:80/a#b`, `http:\\\\host\\a`, its host in
+    the letters of a language and as in DNS, with and without the usual port.
+    """
     scheme, colon, rest = uri.translate(_DROPPED).partition(":")
     if not colon:
         return
@@ -60,7 +63,7 @@ def spellings(uri: str) -> Iterator[str]:
 
 
 def _split(host: str) -> tuple[str, str]:
-    """A host in lower case without its last full stop, and the port without zeros in front, "" for none."""
+    """Return a host in lower case without its last full stop, and the port without zeros in front, "" for none."""
     name, colon, port = host.rpartition(":")
     if not colon or not (port.isdecimal() or not port):
         name, port = host, ""

@@ -1,4 +1,4 @@
-"""Files that somebody else may have put there, read without waiting and without end: regular ones, up to a limit."""
+"""Read files that other users may have created: without blocking, regular files only, up to a size limit."""
 
 from __future__ import annotations
 
@@ -19,11 +19,14 @@ MAX_OWN_BYTES = 200_000_000
 
 
 class LargerError(OSError):
-    """A file is larger than what is read of it."""
+    """Raised if a file exceeds the size limit."""
 
 
 def open_regular(path: Path | str) -> BinaryIO:
-    """The file, to be read. Raises `OSError`, also for a folder, a device, a pipe: those may never end, or hang."""
+    """Open the file for reading.
+
+    Raises `OSError`, also for a folder, a device or a pipe, which may never end, or block.
+    """
     # Looked at before it is opened too: opening a device or a pipe may already do something.
     _check(os.stat(path).st_mode, path)
     handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
@@ -43,15 +46,15 @@ def _check(mode: int, path: Path | str) -> None:
 
 
 def read_bounded(path: Path | str, limit: int = MAX_FILE_BYTES) -> bytes:
-    """The content of a regular file. Raises `LargerError` for more than `limit` bytes, else `OSError`."""
+    """Return the content of a regular file. Raises `LargerError` for more than `limit` bytes, else `OSError`."""
     with open_regular(path) as file:
         return _all_of(file, path, limit)
 
 
 def open_given(path: Path | str) -> BinaryIO:
-    """A file that the user names for one command: a regular one, or what a shell has opened for it (`<(command)`).
+    """Open a file that the user names for one command: a regular one, or one that a shell has opened (`<(command)`).
 
-    Raises `OSError` for what would be waited for, as for a pipe that nobody writes into.
+    Raises `OSError` for files that would block, such as a pipe without a writer.
     """
     return open(path, "rb") if str(path).startswith(_OPENED) else open_regular(path)
 
@@ -60,7 +63,7 @@ _OPENED = ("/dev/fd/", "/dev/stdin", "/proc/self/fd/")
 
 
 def read_own(path: Path | str) -> bytes:
-    """The content of a file that we keep for this user: of state, data or cache.
+    """Return the content of a file that we keep for this user: of state, data or cache.
 
     Raises `OSError` for one that is not the user's (`is_nobody_elses`), that is no regular file, or too large.
     """
@@ -70,7 +73,10 @@ def read_own(path: Path | str) -> bytes:
 
 
 def map_own(path: Path | str) -> memoryview:
-    """The same, in memory that processes share: what is not looked at is not read. For files that are only replaced."""
+    """Map the content of a file of this user into shared memory; unused pages are not read.
+
+    Only for files that are replaced as a whole.
+    """
     with open_regular(path) as file:
         found = os.fstat(file.fileno())
         _check_owner(found, path)
@@ -80,7 +86,7 @@ def map_own(path: Path | str) -> memoryview:
 
 
 def check_own(path: Path | str) -> None:
-    """For a file that somebody else opens for us. Raises `OSError` for what `read_own` would not read."""
+    """Check a file that another library will open. Raises `OSError` if `read_own` would not read it."""
     if os.path.lexists(path):
         found = os.stat(path)
         _check(found.st_mode, path)
@@ -88,9 +94,9 @@ def check_own(path: Path | str) -> None:
 
 
 def is_nobody_elses(path: Path | str) -> bool:
-    """Whether only this user, or the system's administrator, can have written the file; so too if there is none.
+    """Return whether only this user or the system's administrator can have written the file; True if it is missing.
 
-    A folder into which others could write, if only for a while, may hold what they left there.
+    A folder that others could write to, if only for a while, may hold files that they left there.
     """
     try:
         return _is_users(os.stat(path), path)

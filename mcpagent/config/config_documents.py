@@ -1,4 +1,4 @@
-"""One configuration file: its parsed content, and the place of each value for errors."""
+"""A configuration file: its parsed content, and the position of each value for errors."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from mcpagent.text.safe_text import safe_line
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """Parsed JSON with the offset of each value, so that an error can say line and column.
+    """Parsed JSON with the offset of each value, so that an error can report line and column.
 
-    `runs_in` is the folder that its servers are started in unless they say another; "" is the current one.
+    `runs_in` is the default folder that its servers are started in; "" is the current one.
     """
 
     label: str
@@ -30,7 +30,7 @@ class Document:
     runs_in: str = ""
 
     def place(self, path: ValuePath, *, column: bool = True) -> str:
-        """`file:line:column` of the value, or of the nearest one around it; the label alone for what was no text."""
+        """Return `file:line:column` of the value or its nearest container; only the label if there is no text."""
         offset = next(
             (self.offsets[path[:end]] for end in range(len(path), -1, -1) if path[:end] in self.offsets), None
         )
@@ -41,18 +41,18 @@ class Document:
         return f"{self.label}:{line}:{at}" if column else f"{self.label}:{line}"
 
     def error(self, path: ValuePath, what: str) -> ConfigError:
-        """To be raised: `file:line:column: path.of.the.value: what`."""
+        """Return the error to raise: `file:line:column: path.of.the.value: what`."""
         dotted = ".".join(safe_line(str(step), 60) for step in path)
         return ConfigError(f"{self.place(path)}: {dotted}{': ' if dotted else ''}{what}")
 
 
 def read_document(path: Path) -> Document:
-    """Reads and parses a JSON file. Raises `ConfigError` with file, line and column."""
+    """Read and parse a JSON file. Raises `ConfigError` with file, line and column."""
     return parse_document(str(path), read_bytes(path), path.absolute().parent)
 
 
 def read_bytes(path: Path, limit: int = MAX_FILE_BYTES) -> bytes:
-    """The content of a configuration file. Raises `ConfigError` for what cannot be one."""
+    """Return the content of a configuration file. Raises `ConfigError` for what cannot be one."""
     label = str(path)
     try:
         return read_bounded(path, limit)
@@ -79,7 +79,7 @@ def _near_file(path: Path) -> str:
 
 
 def parse_document(label: str, raw: bytes, folder: Path) -> Document:
-    """JSON in UTF-8 (UTF-16 with a byte order mark), with comments and trailing commas. Raises `ConfigError`."""
+    """Parse JSON in UTF-8 (UTF-16 with a byte order mark), with comments and trailing commas. Raises `ConfigError`."""
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -106,7 +106,10 @@ def parse_document(label: str, raw: bytes, folder: Path) -> Document:
 
 
 def no_json(label: str, error: json.JSONDecodeError, text: str = "") -> str:
-    """`label:line:column: what is wrong in: the line`; the line is that of `text` if what was parsed was made of it."""
+    """Return `label:line:column: what is wrong in: the line`.
+
+    The line comes from `text`, if the parsed text was derived from it.
+    """
     place = f"{label}:{error.lineno}:{error.colno}"
     if not error.doc[error.pos :].strip():
         return f"{place}: it ends in the middle of its JSON; write the rest, and close each {{ and ["
@@ -119,12 +122,12 @@ INSIDE_A_PROJECT = (".vscode", ".cursor", ".gemini")
 
 
 def own_workspace(folder: Path) -> Path:
-    """The folder that a file belongs to: of one in `.vscode` and its like, the folder above."""
+    """Return the folder that a file belongs to: of one in `.vscode` and its like, the folder above."""
     return folder.parent if folder.name in INSIDE_A_PROJECT else folder
 
 
 def _refuse_repeated_keys(document: Document, spans: Iterable[Span]) -> None:
-    """What stands there twice is read by one program this way, by another that way, and by a person as either."""
+    """Raise `ConfigError` for a repeated key: programs and readers disagree about which value counts."""
     seen: set[ValuePath] = set()
     repeated: list[tuple[ValuePath, int]] = []
     for path, key in ((span.path, span.key) for span in spans):
@@ -170,7 +173,7 @@ def entry_values(
 
 
 def kind_of(value: Any) -> str:
-    """What JSON calls a value of this kind, for an error line: "a list", "an object"."""
+    """Return JSON's name for the type of a value, for an error line: "a list", "an object"."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -180,7 +183,7 @@ def kind_of(value: Any) -> str:
 
 
 def shown_value(value: Any) -> str:
-    """The value for an error line; of a string only the beginning: it may be a secret."""
+    """Return the value for an error line; of a string only the beginning: it may be a secret."""
     if isinstance(value, str):
         return f'"{safe_line(value, 30)}"'
     if isinstance(value, list | tuple | dict) or value is None:

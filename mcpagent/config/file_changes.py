@@ -1,4 +1,4 @@
-"""Changing files so that no reader and no crash finds half of one, and no other process changes it at the same time."""
+"""Change files atomically: no reader and no crash sees half a file, and no other process changes it meanwhile."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LOOK_SECONDS = 0.05
 
 
 def make_private(folder: Path) -> None:
-    """Makes the folder, and what is missing above it, for this user only, whatever the umask. Raises `OSError`."""
+    """Create the folder and its missing parents for this user only, with any umask. Raises `OSError`."""
     missing: list[Path] = []
     while not folder.exists():
         missing.append(folder)
@@ -37,7 +37,7 @@ def make_private(folder: Path) -> None:
 
 
 def close_to_others(folder: Path) -> None:
-    """Takes it back from others who may write into it, as an old umask or a careless command let them."""
+    """Remove other users' write permission, which an old umask or a careless command granted."""
     with contextlib.suppress(OSError):
         found = folder.lstat()
         open_to = found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
@@ -46,17 +46,17 @@ def close_to_others(folder: Path) -> None:
 
 
 def write_whole(path: Path, content: str | bytes, *, is_cache: bool = False) -> None:
-    """Puts `content` (text as UTF-8, line ends as they are) in the place of the file in one step, for its user only.
+    """Replace the file by `content` (text as UTF-8, line ends unchanged) in one step, readable by its user only.
 
-    The file is one of ours, in a folder of ours. It is on the disk when this returns, if it is no cache, which can be
-    made again. Raises `OSError`; what was there stays then.
+    Use it for mcpagent's own files in its own folders. Unless `is_cache`, the content is on the disk when this returns;
+    a cache can be recreated. Raises `OSError`; the previous content stays then.
     """
     make_private(path.parent)
     _replace(path, content, 0o600, waits=not is_cache)
 
 
 def write_beside(path: Path, text: str) -> Path:
-    """Writes a new file for its user only: of this name, or of the next that is free; gives the path that it has.
+    """Write a new file for its user only, with this name or the next free one; return its path.
 
     Nothing is overwritten, and no link is followed. Raises `OSError`.
     """
@@ -94,7 +94,7 @@ def _replace(path: Path, content: str | bytes, mode: int, *, waits: bool = True)
 
 
 def _sync_folder(folder: Path) -> None:
-    """Has the new name of a file in it outlive a loss of power, on systems that need that said."""
+    """Flush the folder, so that a file's new name survives a loss of power, on systems that need it."""
     if sys.platform == "win32":
         return
     with contextlib.suppress(OSError):  # some file systems know no such thing
@@ -106,7 +106,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 def _sweep(folder: Path) -> None:
-    """Removes what writers that were killed an hour ago or earlier left behind."""
+    """Remove the leftovers of writers that were killed at least an hour ago."""
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
             if entry.name.startswith(_NEW) and entry.is_file(follow_symlinks=False):
@@ -116,7 +116,7 @@ def _sweep(folder: Path) -> None:
 
 
 def is_writable(path: Path) -> bool:
-    """Whether the file is the user's and can be written; a missing one is made, for this user only."""
+    """Return whether the user owns the file and can write it; create a missing one for this user only."""
     try:
         make_private(path.parent)
         check_own(path)
@@ -128,10 +128,10 @@ def is_writable(path: Path) -> bool:
 
 
 def write_text(path: Path, text: str, *, new_mode: int = 0o600) -> None:
-    """Replaces the file's content in one step; its mode stays, a symbolic link is followed, a byte order mark is kept.
+    """Replace the file's content in one step; keep its mode and byte order mark, and follow a symbolic link.
 
-    A new file gets `new_mode`, missing folders are made for this user only. It is on the disk when this returns.
-    Raises `ConfigError`.
+    A new file gets `new_mode`; missing folders are created for this user only. The content is on the disk when this
+    returns. Raises `ConfigError`.
     """
     try:
         target = path.resolve()
@@ -148,10 +148,10 @@ def write_text(path: Path, text: str, *, new_mode: int = 0o600) -> None:
 
 @contextlib.contextmanager
 def alone_with(path: Path, *, wait_seconds: float = 10.0) -> Iterator[None]:
-    """Inside, no other process that asks for the same changes files of that folder, so what is read is what is changed.
+    """Lock the folder of a file, so that no other process with this lock changes its files between read and write.
 
-    Nothing is left behind. If the system has no such lock, or the folder cannot be made, nothing is held. Raises
-    `ConfigError` if another process has held it for too long.
+    No lock file remains. If the system has no such lock, or the folder cannot be created, nothing is locked. Raises
+    `ConfigError` if another process holds the lock for too long.
     """
     if sys.platform == "win32":
         yield
@@ -169,7 +169,7 @@ def alone_with(path: Path, *, wait_seconds: float = 10.0) -> Iterator[None]:
 
 
 def _locked(handle: int, wait_seconds: float) -> bool:
-    """Whether the lock was there to be had in time."""
+    """Return whether the lock was acquired in time."""
     import fcntl
 
     until = time.monotonic() + wait_seconds

@@ -1,4 +1,4 @@
-"""JSON as people write it: comments and trailing commas, where in the text each value stands, and changes to it."""
+"""Read and edit JSON with comments and trailing commas, and locate each value in the text."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ValuePath: TypeAlias = tuple[str | int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Where a value is in its text: `start` to `end`, and `key`, where its key begins (`start` for a list's item)."""
+    """The position of a value: `start` to `end`, and `key`, the start of its key (`start` for a list's item)."""
 
     path: ValuePath
     key: int
@@ -32,7 +32,7 @@ _NOT_A_LINE_END = re.compile(r"[^\n]")
 
 
 def blank_comments(text: str) -> str:
-    """The text with comments turned into spaces, so that offsets and lines stay."""
+    """Return the text with comments turned into spaces, so that offsets and lines stay."""
 
     def blank(match: re.Match[str]) -> str:
         found = match.group()
@@ -42,7 +42,7 @@ def blank_comments(text: str) -> str:
 
 
 def blank_extras(text: str) -> str:
-    """The text with comments and trailing commas turned into spaces: plain JSON of the same length."""
+    """Return the text with comments and trailing commas turned into spaces: plain JSON of the same length."""
     return _TRAILING_COMMA.sub(lambda match: " " if match[1] else match.group(), blank_comments(text))
 
 
@@ -64,7 +64,7 @@ class _Open:
 
 
 def value_spans(text: str) -> Iterator[Span]:
-    """Every value of a valid JSON text, inner ones first; a repeated key comes repeatedly."""
+    """Yield every value of a valid JSON text, inner values first; a repeated key is yielded repeatedly."""
     open_values: list[_Open] = []
     expect_key = False
     for match in _LEXEME.finditer(text):
@@ -98,9 +98,10 @@ MAX_INLINE = 88
 
 
 def with_value(text: str, path: tuple[str, ...], value: Any) -> str:
-    """The text with this value at the path; objects on the way are made if they are missing.
+    """Return the text with this value at the path; create missing objects on the way.
 
-    The text is valid JSON with comments, its top an object. A value on the way that is no object is a `ValueError`.
+    The text is valid JSON with comments, and its top value is an object. Raises `ValueError` if a value on the way is
+    no object.
     """
     spans = _spans(text)
     for depth in range(len(path), -1, -1):
@@ -119,7 +120,7 @@ def with_value(text: str, path: tuple[str, ...], value: Any) -> str:
 
 
 def without_value(text: str, path: tuple[str, ...]) -> str:
-    """The text without the member at the path; comments outside of it stay. Nothing there: the same text."""
+    """Return the text without the member at the path; comments outside of it stay. Nothing there: the same text."""
     while (span := _spans(text).get(path)) is not None:
         text = _without(text, span)
     return text
@@ -157,7 +158,7 @@ def _with_first_member(text: str, holder: Span, outer: str, key: str, value: Any
 
 
 def _end_of_line(text: str, plain: str, place: int, limit: int) -> int | None:
-    """The end of the line that `place` is on, past comments; None if something else than comments follows on it."""
+    """Return the end of the line of `place`, past comments; None if another text than comments follows on it."""
     ends = dict(comments(text))
     while place < limit:
         if text[place] == "\n":
@@ -188,13 +189,13 @@ def _without(text: str, span: Span) -> str:
 
 
 def _after_spaces(text: str, place: int) -> int:
-    """Past the spaces before what follows on the same line; this place if nothing does."""
+    """Return the index after spaces before the next text on the same line; this index if no text follows."""
     after = place + len(text[place:]) - len(text[place:].lstrip(" \t"))
     return place if text[after] in "\r\n" else after
 
 
 def _without_blank_line(text: str, place: int) -> str:
-    """Takes the line away that nothing is left on."""
+    """Remove the line at this offset if it is blank."""
     begin = text.rfind("\n", 0, place) + 1
     stop = text.find("\n", place)
     if begin == 0 or stop < 0:
@@ -207,14 +208,14 @@ def _without_blank_line(text: str, place: int) -> str:
 
 
 def _indent_of_line(text: str, place: int) -> str:
-    """The white space that the line begins with."""
+    """Return the white space that the line begins with."""
     begin = text.rfind("\n", 0, place) + 1
     found = re.match(r"[ \t]*", text[begin:place])
     return found.group() if found else ""
 
 
 def _unit(text: str) -> str:
-    """One step of indentation: the smallest that the text has."""
+    """Return one step of indentation: the smallest in the text."""
     steps = [found for found in re.findall(r"^([ \t]+)\"", text, re.MULTILINE) if found]
     return min(steps, key=len) if steps else "  "
 
@@ -238,7 +239,7 @@ def _member(key: str, value: Any, indent: str, text: str) -> str:
 
 
 def _fitting(value: Any, indent: str, before: int, text: str) -> str:
-    """The value on one line if it fits behind so many columns, else an object's members each on one of their own."""
+    """Return the value on one line if it fits after so many columns, else each member of an object on one line."""
     inline = _inline(value)
     is_object = isinstance(value, Mapping) and bool(value)
     is_flat = is_object and not any(isinstance(item, Mapping) for item in value.values())

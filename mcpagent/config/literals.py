@@ -1,4 +1,4 @@
-"""Secrets that are written out in a server's entry instead of a reference."""
+"""Find secrets that a server's entry contains literally instead of by reference."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _HARMLESS_HEADERS = frozenset({"accept", "content-type", "user-agent", "x-mcp-to
 
 @dataclass(frozen=True, slots=True)
 class LiteralSecret:
-    """A value that looks like a secret: `path` of keys in the entry, and the variable's name that fits it.
+    """A value that looks like a secret: its `path` of keys in the entry, and a fitting name for a variable.
 
-    `before` is how the value begins that is not secret: `Bearer `, `--token=`.
+    `before` is the beginning of the value that is not secret: `Bearer `, `--token=`.
     """
 
     path: tuple[str | int, ...]
@@ -38,12 +38,12 @@ class LiteralSecret:
 
 
 def literal_secrets(entry: Mapping[str, Any]) -> list[LiteralSecret]:
-    """The secrets in an entry as it is written; a reference such as `${TOKEN}` is none."""
+    """Return the literal secrets in an entry as written; a reference such as `${TOKEN}` is none."""
     return list(_secrets(entry))
 
 
 def is_literal_secret(name: str, value: str) -> bool:
-    """Whether a value under this name looks like a secret."""
+    """Return whether a value under this name looks like a secret."""
     rest = _REFERENCE.sub("", value).strip()
     if rest.lower() in ("", "bearer", "basic", "token"):
         return False
@@ -53,7 +53,7 @@ def is_literal_secret(name: str, value: str) -> bool:
 
 
 def _is_a_place(value: str) -> bool:
-    """A path, an address or a number, such as TOKEN_FILE and KEY_LIMIT have."""
+    """Return whether the value is a path, an address or a number, as of TOKEN_FILE and KEY_LIMIT."""
     return value.startswith(("/", "~", "./", "http://", "https://")) or (value.isdecimal() and len(value) < 8)
 
 
@@ -115,12 +115,12 @@ def _is_secret_url(url: str) -> bool:
 
 
 def holds_a_reference(text: str) -> bool:
-    """Whether a variable stands in the text, such as `${TOKEN}`."""
+    """Return whether the text contains a variable, such as `${TOKEN}`."""
     return _REFERENCE.search(text) is not None
 
 
 def variable_name(text: str) -> str:
-    """The text as the name of an environment variable."""
+    """Return the text as the name of an environment variable."""
     name = re.sub(r"[^A-Za-z0-9]+", "_", text).strip("_").upper()
     return name if name and not name[0].isdigit() else f"KEY_{name}".rstrip("_")
 

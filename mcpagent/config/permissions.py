@@ -1,4 +1,4 @@
-"""What a configuration says about who may do what: approval by pattern, and whether a server's hints are believed."""
+"""Read permissions from a configuration: approval by pattern, and trust in a server's hints."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _STRICTNESS: Mapping[Approval, int] = {"allow": 0, "ask": 1, "deny": 2}
 
 
 def approval_for(rules: Iterable[tuple[str, Approval]], tool: ToolDefinition) -> Approval | None:
-    """What the most specific pattern that fits this says: with most letters, of equal ones the strictest.
+    """Return the approval of the most specific matching pattern: the one with most letters, the strictest if equal.
 
-    So `{"*": "allow", "delete_*": "ask"}` asks about `delete_all`, in whatever order it is written. The patterns are
-    those of `rule_names`.
+    So `{"*": "allow", "delete_*": "ask"}` asks about `delete_all`, in any order. For the syntax of patterns, see
+    `rule_names`.
     """
     covering = [(glob, approval) for glob, approval in rules if is_about(glob, approval, tool)]
     specific = max(covering, key=lambda rule: (_letters(rule[0]), _STRICTNESS[rule[1]]), default=None)
@@ -31,17 +31,17 @@ def approval_for(rules: Iterable[tuple[str, Approval]], tool: ToolDefinition) ->
 
 
 def _letters(glob: str) -> int:
-    """How many letters a pattern names; `[...]` is one of several."""
+    """Count the letters that a pattern requires; `[...]` counts as one."""
     return sum(char not in "*?[]!" for char in _CHOICE.sub("", glob))
 
 
 def is_about(glob: str, approval: Approval, tool: ToolDefinition) -> bool:
-    """Whether a pattern of a server's `approval` fits a tool, prompt or resource of that server."""
+    """Return whether a pattern of a server's `approval` matches a tool, prompt or resource of that server."""
     return permits_of_server(glob, tool) if approval == "allow" else forbids_of_server(glob, tool)
 
 
 def strictest(server: ServerConfig, other: ServerConfig) -> ServerConfig:
-    """The server with what is permitted to both and denied to either: a tool says the name of its server, no more."""
+    """Return the server with permissions that both have and denials of either: a tool only knows its server's name."""
     if server == other:
         return server
     both = {*server.approval} & {*other.approval}
@@ -51,13 +51,13 @@ def strictest(server: ServerConfig, other: ServerConfig) -> ServerConfig:
 
 
 def without_own_permissions(server: ServerConfig) -> ServerConfig:
-    """The server as a project's file may describe it: it may be stricter than the rest, but not vouch for itself."""
+    """Return the server as a project's file may describe it: it may be stricter, but not grant itself trust."""
     kept = tuple(rule for rule in server.approval if rule[1] != "allow")
     return replace(server, approval=kept, trust_hints=False)
 
 
 def vouches_for_itself(entry: Mapping[str, Any]) -> bool:
-    """Whether an entry as written asks for what only its user can give: calls that run unasked, or belief."""
+    """Return whether an entry as written grants itself unasked calls or trust, which only its user may grant."""
     approval = entry.get("approval")
     said = approval.values() if isinstance(approval, Mapping) else [approval]
     allows = any(isinstance(word, str) and APPROVALS.get(word) == "allow" for word in said)

@@ -1,7 +1,7 @@
-"""What a rule names: `git.push` a tool, `/git:review` a prompt, `@git:file:///notes` a resource, `git.*` all of `git`.
+"""Match rules: `git.push` is a tool, `/git:review` a prompt, `@git:file:///notes` a resource, `git.*` all of `git`.
 
-Prompts and resources are written as a person types them in a chat. Behind the server's name may stand a pattern. A rule
-that permits fits that server and that name exactly; one that denies or asks also fits what could pass for the name.
+Prompts and resources are written as a user types them in a chat. A pattern may follow the server's name. A rule that
+permits matches exactly that server and name; a rule that denies or asks also matches names that could pass for it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _MOST_READINGS = 64
 
 
 def rule_of(tool: ToolDefinition) -> str:
-    """The source and what is asked of it, as a rule without patterns names it; without a source ID the name alone."""
+    """Return the rule without patterns that names this tool, prompt or resource; the name alone without a source."""
     key = tool.key
     if tool.kind == "tool" or key.source is None:
         return key.label
@@ -35,10 +35,10 @@ def rule_of(tool: ToolDefinition) -> str:
 
 
 def permits(rule: str, tool: ToolDefinition, servers: Collection[str] = ()) -> bool:
-    """Whether a rule that lets things run names this. `servers` are all there are: a rule names one of them.
+    """Return whether a rule that permits matches this. `servers` are all servers; a rule names one of them.
 
-    The server's name stands in it in full, or `*` for all: `git.evil.x` is of the server `git.evil` if there is one.
-    The name that the model calls will do if it names the server too (`git__push`).
+    The rule contains the server's full name, or `*` for all servers: `git.evil.x` belongs to the server `git.evil` if
+    it exists. The name that the model calls is also accepted if it contains the server's (`git__push`).
     """
     if rule == "*":
         return True
@@ -59,9 +59,9 @@ _JOINTS = str.maketrans("", "", "_-")
 
 
 def forbids(rule: str, tool: ToolDefinition) -> bool:
-    """Whether a rule that denies names this, or what could pass for it: in other letters, with something invisible.
+    """Return whether a rule that denies matches this, or a name that could pass for it by case or invisible characters.
 
-    A rule without a server is for each server that has such a name, and for the name that the model calls.
+    A rule without a server applies to the name on every server, and to the name that the model calls.
     """
     if rule == "*":
         return True
@@ -79,13 +79,13 @@ def forbids(rule: str, tool: ToolDefinition) -> bool:
 
 
 def permits_of_server(pattern: str, tool: ToolDefinition) -> bool:
-    """The same for a pattern where the server is known: `push`, `/review`, `@file:///*`, `*` for all."""
+    """Return `permits` for a pattern whose server is known: `push`, `/review`, `@file:///*`, `*` for all."""
     kind = _KINDS.get(pattern[:1], "tool")
     return _permits(kind, pattern.removeprefix(SIGNS[kind]), tool)
 
 
 def forbids_of_server(pattern: str, tool: ToolDefinition) -> bool:
-    """As `forbids`, where the server is known."""
+    """Return `forbids` for a pattern whose server is known."""
     kind = _KINDS.get(pattern[:1], "tool")
     names = _could_be(tool.key.name)
     bare = pattern.removeprefix(SIGNS[kind]) if kind == tool.kind else pattern
@@ -93,12 +93,12 @@ def forbids_of_server(pattern: str, tool: ToolDefinition) -> bool:
 
 
 def resource_servers(rule: str) -> set[str]:
-    """The servers that a rule about resources may name: what it names there need not be listed."""
+    """Return the servers that a rule about resources may name: what it names there need not be listed."""
     return {server for server, kind, _ in _readings(rule) if kind == "resource"}
 
 
 def _readings(rule: str) -> Iterator[tuple[str, RequestKind, str]]:
-    """Each server that a rule may name, with what of it: names of servers and of tools may have any characters."""
+    """Yield each server that a rule may name, with kind and pattern: server and tool names may have any characters."""
     places = (place for place, char in enumerate(rule) if char == "." or (char == ":" and rule[0] in _KINDS))
     for place in islice(places, _MOST_READINGS):
         if rule[place] == ".":
@@ -121,13 +121,13 @@ def _is_exactly(pattern: str, name: str) -> bool:
 
 
 def _leads_out(uri: str) -> bool:
-    """Whether there is a step up in it, out of every folder that a pattern names, or what one could be made of."""
+    """Return whether the URI contains a step up, out of every folder that a pattern names, in any encoding."""
     forms = percent_decoded(uri)
     return any(".." in _folded(form) for form in forms) or unquote(forms[-1]) != forms[-1]
 
 
 def _could_be(name: str) -> set[str]:
-    """All that the name could be read as, as it is and folded."""
+    """Return all possible readings of the name, unchanged and folded."""
     plain = set(percent_decoded(name))
     if ":" in name:
         plain |= {form for one in list(plain) for form in spellings(one)}
@@ -136,13 +136,13 @@ def _could_be(name: str) -> set[str]:
 
 
 def _is_among(pattern: str, forms: Collection[str]) -> bool:
-    """Whether it fits one of them as it is written, `[!A-Z]*`, or folded as they are."""
+    """Return whether the pattern matches one of the forms, as written (`[!A-Z]*`) or folded."""
     wanted = _folded(pattern)
     return any(form == wanted or fits(form, wanted) or fits(form, pattern) for form in forms)
 
 
 def _folded(text: str) -> str:
-    """The text in one of the spellings that look the same, without what nobody sees."""
+    """Return one canonical spelling for texts that look the same, without invisible characters."""
     if text.isascii() and text.isprintable():
         return text.lower().replace(" ", "")
     # Without its marks first: to put many of them in order takes time with their square.

@@ -1,7 +1,7 @@
-"""Secrets by name: in the system keyring if there is one, else in files that only their user can read.
+"""Store secrets by name: in the system keyring if there is one, else in files that only their user can read.
 
-A keyring cannot be listed and takes time to load, so each secret also has a small file: it says that the keyring has
-the value, or holds the value itself. What has no file costs one look for it, and no keyring is loaded.
+A keyring cannot be listed and takes time to load. Therefore each secret also has a small file, which has the value
+itself or refers to the keyring. A secret without a file costs one file lookup, and no keyring is loaded.
 """
 
 from __future__ import annotations
@@ -37,26 +37,26 @@ _NAME = re.compile(r"[A-Za-z0-9_.@:/-]{1,100}")
 
 
 class Backend(Protocol):
-    """A system keyring, as the `keyring` library gives it."""
+    """A system keyring, with the interface of the `keyring` library."""
 
     def get_password(self, service: str, username: str) -> str | None:
-        """The secret; None if there is none."""
+        """Return the secret, or None."""
 
     def set_password(self, service: str, username: str, password: str) -> None:
-        """Keeps the secret, in the place of one that was there."""
+        """Store the secret, replacing an earlier one."""
 
     def delete_password(self, service: str, username: str) -> None:
-        """Forgets the secret; it must be there."""
+        """Delete the secret; it must exist."""
 
 
 class KeyringError(Exception):
-    """The keyring cannot be used; the text says why, as the end of a sentence."""
+    """Raised if the keyring cannot be used; the message is the reason, written as the end of a sentence."""
 
 
 class BoundedKeyring:
-    """A keyring that is loaded when first used and waited for `seconds` at most; one that was silent is asked no more.
+    """A keyring that is loaded on first use and waited for at most `seconds`; after a timeout it is not used again.
 
-    `load` gives None if there is no keyring.
+    `load` returns None if there is no keyring.
     """
 
     def __init__(self, load: Callable[[], Backend | None], seconds: float = KEYRING_SECONDS) -> None:
@@ -66,7 +66,7 @@ class BoundedKeyring:
         self._backend: Backend | None = None
 
     def use(self, act: Callable[[Backend], Found]) -> Found:
-        """What `act` gives. Raises `KeyringError`."""
+        """Return the result of `act`. Raises `KeyringError`."""
         if self._trouble:
             raise KeyringError(self._trouble)
         answer: Future[Found] = Future()
@@ -115,13 +115,13 @@ def _load_backend() -> Backend | None:
 
 @cache
 def system_keyring() -> BoundedKeyring:
-    """The one of this process, as one that was silent is to be asked no more by anybody."""
+    """Return the keyring of this process, shared so that after a timeout no code uses it again."""
     return BoundedKeyring(_load_backend)
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """Where a secret is. `reason` says why it is in a file, None for one in the keyring or read from the list."""
+    """The location of a secret. `reason`: why it is in a file; None if it is in the keyring or comes from `list`."""
 
     name: str
     place: Literal["keyring", "file"]
@@ -131,7 +131,7 @@ class Kept:
 
 
 class SecretStore:
-    """Secrets of one kind, one file each in `folder`; `service` is what they are called in the keyring."""
+    """Secrets of one kind, one file each in `folder`; `service` is their service name in the keyring."""
 
     def __init__(self, folder: Path, service: str = SERVICE, *, keyring: BoundedKeyring | None = None) -> None:
         self._folder = folder
@@ -139,18 +139,18 @@ class SecretStore:
         self._keyring = keyring
 
     def get(self, name: str) -> str | None:
-        """The secret, None if it was never set here. Raises `CredentialsError` if the keyring fails."""
+        """Return the secret, None if it was never set here. Raises `CredentialsError` if the keyring fails."""
         entry = self._read(self._path(name))
         if entry is None:
             return None
         return str(entry["value"]) if "value" in entry else self._from_keyring(name)
 
     def find(self, name: str) -> str | None:
-        """The same, also for one that another program put into the keyring."""
+        """Return the secret as `get` does, also one that another program stored in the keyring."""
         return found if (found := self.get(name)) is not None else self._from_keyring(name, quiet=True)
 
     def set(self, name: str, value: str) -> Kept:
-        """Keeps it, in the keyring or else in a file. Raises `ConfigError` if neither can be written."""
+        """Store it, in the keyring or else in a file. Raises `ConfigError` if neither is writable."""
         path, saved = self._path(name), time.time()
         try:
             self._ring.use(lambda backend: backend.set_password(self._service, name, value))
@@ -161,7 +161,7 @@ class SecretStore:
         return Kept(name, "keyring", path, saved)
 
     def remove(self, name: str) -> Kept | None:
-        """Forgets it, and gives where it was; None if it was not there. Raises `CredentialsError`, see `get`."""
+        """Delete it, and return its location; None if it was missing. Raises `CredentialsError`, see `get`."""
         path = self._path(name)
         entry = self._read(path)
         if entry is None:
@@ -174,7 +174,7 @@ class SecretStore:
         return kept
 
     def list(self) -> list[Kept]:
-        """What was set here, by name; no value is read."""
+        """Return the stored secrets by name; no value is read."""
         found = [(path, self._read(path)) for path in self._folder.glob("*.json")]
         return sorted((_kept(path, entry) for path, entry in found if entry is not None), key=lambda kept: kept.name)
 
@@ -207,7 +207,7 @@ class SecretStore:
         return self._folder / f"{shown}-{hashlib.sha256(name.encode('utf-8', 'replace')).hexdigest()[:12]}.json"
 
     def _read(self, path: Path) -> dict[str, Any] | None:
-        """The file's content; None if there is none or it is broken."""
+        """Return the file's content; None if it is missing or broken."""
         try:
             entry = json.loads(read_own(path))
         except (OSError, ValueError, RecursionError):
@@ -227,22 +227,22 @@ def _kept(path: Path, entry: Mapping[str, Any]) -> Kept:
 
 
 def key_store(environ: Mapping[str, str], *, keyring: BoundedKeyring | None = None) -> SecretStore:
-    """The keys that the user sets: `mcpagent keys set NAME`."""
+    """Return the keys that the user sets: `mcpagent keys set NAME`."""
     return SecretStore(user_data_folder(environ) / "keys", keyring=keyring)
 
 
 def token_store(environ: Mapping[str, str], *, keyring: BoundedKeyring | None = None) -> SecretStore:
-    """What signing in to servers brought."""
+    """Return the store of the tokens from sign-ins to servers."""
     return SecretStore(user_data_folder(environ) / "tokens", f"{SERVICE} sign-in", keyring=keyring)
 
 
 def is_key_name(name: str) -> bool:
-    """Whether a key can have this name, also between the braces of `${keyring:name}`."""
+    """Return whether a key can have this name, also between the braces of `${keyring:name}`."""
     return _NAME.fullmatch(name) is not None
 
 
 class EnvironmentWithKeys(Mapping[str, str]):
-    """An environment; if it lacks a name, or has it blank, the key that was set under that name is taken."""
+    """An environment that falls back to the stored key for a name that is missing or blank."""
 
     def __init__(self, environ: Mapping[str, str], keys: SecretStore) -> None:
         self.environ = environ
@@ -250,7 +250,7 @@ class EnvironmentWithKeys(Mapping[str, str]):
         self._read: dict[str, str | None] = {}
 
     def secret(self, name: str) -> str | None:
-        """What `${keyring:name}` stands for."""
+        """Return the value of `${keyring:name}`."""
         value = self._keys.find(name) if is_key_name(name) else None
         if value is not None:
             hide(value)
@@ -277,7 +277,7 @@ class EnvironmentWithKeys(Mapping[str, str]):
 
 
 def with_stored_keys(environ: Mapping[str, str], *, keyring: BoundedKeyring | None = None) -> EnvironmentWithKeys:
-    """The environment and the keys set for it; a keyring is read only for a name that is asked for and was set."""
+    """Return the environment with stored keys; the keyring is read only for a requested name that has a stored key."""
     if isinstance(environ, EnvironmentWithKeys):
         return environ
     return EnvironmentWithKeys(environ, key_store(environ, keyring=keyring))

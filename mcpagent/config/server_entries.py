@@ -1,4 +1,4 @@
-"""One server's entry, read into a `ServerConfig`."""
+"""Read one server's entry into a `ServerConfig`."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ MAX_MESSAGE_BYTES = 1024**3
 def read_server(
     name: str, entry: dict[str, Any], path: ValuePath, document: Document, variables: Variables
 ) -> ServerConfig:
-    """The entry as a value, its variables expanded; of a disabled one only what needs none.
+    """Return the entry as a value with its variables expanded; for a disabled one, only the parts without variables.
 
-    Raises `UnusableError` for what others with the same file need not have, such as a variable, and `ConfigError` for
-    a mistake in the file.
+    Raises `UnusableError` for a problem that other users of the file need not have, such as a missing variable, and
+    `ConfigError` for a mistake in the file.
     """
     values, places = entry_values(entry, path, document, KEY_OF_SPELLING)
     _refuse_two_timeouts(values, places, document)
@@ -84,7 +84,7 @@ def read_server(
 
 
 def _refuse_two_timeouts(values: Mapping[str, Any], places: Mapping[str, ValuePath], document: Document) -> None:
-    """Raises `ConfigError` for two timeouts: "timeout" is a separate key because its unit is guessed."""
+    """Raise `ConfigError` for two timeouts: "timeout" is a separate key because its unit is guessed."""
     both = [key for key in values if key in ("timeout", "timeout_seconds")]
     if len(both) > 1:
         first, second = (places[key] for key in both)
@@ -96,7 +96,7 @@ def _refuse_two_timeouts(values: Mapping[str, Any], places: Mapping[str, ValuePa
 class _Kind:
     """A kind of value: its name in an error line, its types, and the kind of the items of a list or an object.
 
-    `bounds` are those of a number, `choices` the words that a text may be before variables are expanded (none: any).
+    `bounds` are those of a number. `choices` are the allowed texts before variables are expanded (empty: any).
     """
 
     words: str
@@ -165,7 +165,7 @@ _FOLDERS = ("cwd", "env_file", "private_key_file", "token_file")
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    """Reads the typed values of one server's entry, expanding variables in every string."""
+    """Read the typed values of one server's entry, and expand variables in every string."""
 
     document: Document
     variables: Variables
@@ -174,12 +174,12 @@ class _Reader:
     kinds: Mapping[str, _Kind]
 
     def read(self, *keys: str) -> dict[str, Any]:
-        """The values of these keys, without those that are missing or empty texts."""
+        """Return the values of these keys, without those that are missing or empty texts."""
         found = {key: self.value(key) for key in keys if key in self.values}
         return {key: value for key, value in found.items() if value != ""}
 
     def value(self, key: str, default: Any = "") -> Any:
-        """The value of a key, as `ServerConfig` has it. Raises `ConfigError` for one of another kind."""
+        """Return the value of a key, as `ServerConfig` has it. Raises `ConfigError` for one of another kind."""
         if key not in self.values:
             return default
         place, kind = self.places[key], self.kinds[key]
@@ -194,7 +194,7 @@ class _Reader:
         return value
 
     def checked(self, value: Any, kind: _Kind, place: ValuePath) -> Any:
-        """The value with its variables expanded; a list becomes a tuple."""
+        """Return the value with its variables expanded; a list becomes a tuple."""
         if not kind.fits(value):
             is_plain = kind is _TEXT and isinstance(value, bool | int | float)
             quoted = f' (write "{str(value).lower()}")' if is_plain else ""
@@ -215,7 +215,7 @@ class _Reader:
         return {str(name): self.checked(item, kind.inner, (*place, name)) for name, item in value.items()}
 
     def environment(self) -> dict[str, str]:
-        """The variables that are set for the server; those of its `.env` file are overridden.
+        """Return the variables that are set for the server; those of its `.env` file are overridden.
 
         Raises `UnusableError` for a file that cannot be read: others who use the same configuration have it.
         """
@@ -257,7 +257,7 @@ class _Reader:
         return name
 
     def sign_in(self, *, is_command: bool) -> tuple[SignInConfig, str]:
-        """How to sign in, and an `Authorization` header for what is written as a token itself."""
+        """Return the sign-in settings, and an `Authorization` header if the entry contains a token itself."""
         value = self.value("sign_in", default=True)
         if isinstance(value, bool):  # others write true for a person's sign-in
             return SignInConfig(), ""
@@ -289,7 +289,7 @@ class _Reader:
 
 
 def _checked_url(url: str, path: ValuePath, document: Document) -> tuple[str, str]:
-    """The URL without credentials, and an Authorization header value for those it had."""
+    """Return the URL without credentials, and an Authorization header value for those it had."""
     try:
         parts = urlsplit(url)
         port = parts.port

@@ -1,4 +1,4 @@
-"""Where servers come from: a file, its content, values, or the files that are found from a folder up.
+"""Load servers from a file, its content, values, or the files found from a folder upward.
 
 Each server is checked, and one that cannot be used does not stop the others.
 """
@@ -39,12 +39,12 @@ def load_servers(
     workspace: Path | None = None,
     secret: SecretLookup | None = None,
 ) -> ServersConfig:
-    """The servers of a file, of its parsed content, or given as values.
+    """Load the servers of a file, of its parsed content, or of a list of values.
 
-    Variables are expanded from `environ` (default: the process's). For parsed content, `label` names it in errors and
-    `folder` is what its relative paths start from (default: the current one). `workspace` is what `${workspaceFolder}`
-    stands for (default: the file's folder).
-    `secret` looks up `${keyring:name}`; without it the keys set by `mcpagent keys set` are meant, if `environ` is left
+    Variables are expanded from `environ` (default: the process's). For parsed content, `label` names it in errors, and
+    its relative paths start from `folder` (default: the current one). `workspace` is the value of `${workspaceFolder}`
+    (default: the file's folder).
+    `secret` looks up `${keyring:name}`. Without it, the keys set by `mcpagent keys set` are used if `environ` is left
     out or has them (`with_stored_keys`). Disabled servers are listed with `disabled` True. Raises `ConfigError`.
     """
     expect(label, source, (str, Path, Mapping, list, tuple), "a file, a dict, or a list of ServerConfig")
@@ -77,10 +77,10 @@ def _with_keys(
 
 
 def load_found_servers(start: Path, environ: Mapping[str, str]) -> ServersConfig:
-    """The servers of all files `find_config_files` names; the later file wins by server name.
+    """Load the servers of all files from `find_config_files`; the later file wins by server name.
 
-    What a project's file says in its own favour (`approval` "allow", `trust`) does not count. In the user's file
-    `${workspaceFolder}` is the project's top.
+    Permissions that a project's file grants itself (`approval` "allow", `trust`) do not count. In the user's file,
+    `${workspaceFolder}` is the top folder of the project.
     """
     found: list[ServersConfig] = []
     for path in find_config_files(start, environ):
@@ -94,7 +94,7 @@ def load_found_servers(start: Path, environ: Mapping[str, str]) -> ServersConfig
 
 
 def merged_servers(sources: Sequence[ServersConfig]) -> ServersConfig:
-    """One configuration of several; the later one wins by server name."""
+    """Merge several configurations into one; the later one wins by server name."""
     merged: dict[str, ServerConfig | ServerProblem] = {}
     for source in sources:
         merged |= {server.name: server for server in source.servers}
@@ -107,14 +107,14 @@ def merged_servers(sources: Sequence[ServersConfig]) -> ServersConfig:
 
 
 def load_named_servers(path: Path, environ: Mapping[str, str]) -> ServersConfig:
-    """The servers of a file that somebody named; unless it stands in the user's own folders it needs their yes."""
+    """Load the servers of a file that the user named; unless it is in the user's own folders, it needs consent."""
     loaded = load_servers(path, environ=environ)
     scope: Scope = "user" if is_users_own(Path(path).expanduser(), environ) else "given"
     return replace(loaded, servers=tuple(replace(server, scope=scope) for server in loaded.servers))
 
 
 def find_config_files(start: Path, environ: Mapping[str, str]) -> list[Path]:
-    """The configuration files that exist, in reading order.
+    """Return the configuration files that exist, in reading order.
 
     First the user's `mcp.json`, then from the project's top (the folder with `.git`) down to `start` each `.mcp.json`,
     or `mcp_servers.json` if that is absent. Without a `.git` above, only `start` itself is looked at.
@@ -127,12 +127,12 @@ def find_config_files(start: Path, environ: Mapping[str, str]) -> list[Path]:
 
 
 def _is_there(path: Path) -> bool:
-    """Whether something has that name; what is no file that can be read is told when it is read, not passed over."""
+    """Return whether the name exists and is no folder; an unreadable file is reported later, not skipped."""
     return os.path.lexists(path) and not path.is_dir()
 
 
 def read_servers(document: Document, variables: Variables) -> ServersConfig:
-    """The servers of one document; those that cannot be used are its problems. Raises `ConfigError` for the others."""
+    """Return the servers of one document, and unusable ones as its problems. Raises `ConfigError` for other errors."""
     root, entries = server_entries(document)
     if len(entries) > MAX_SERVERS:
         raise document.error(root, f"{len(entries)} servers; the limit is {MAX_SERVERS}")
@@ -152,7 +152,7 @@ def read_servers(document: Document, variables: Variables) -> ServersConfig:
 
 
 def server_entries(document: Document) -> tuple[ValuePath, dict[str, Any]]:
-    """The entries of the servers by name as they are written, and the path of what holds them. Raises `ConfigError`."""
+    """Return the path of the object that contains the servers, and its entries as written. Raises `ConfigError`."""
     data = document.data
     if not isinstance(data, Mapping):
         raise document.error((), f'expected an object with "mcpServers", got {kind_of(data)}')

@@ -1,4 +1,4 @@
-"""What stands in a server's entry under `sign_in`: its keys, and what of it fits together."""
+"""Define the keys of `sign_in` in a server's entry, and check that their values fit together."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def folded(name: str) -> str:
 
 
 def sign_in_problem(config: SignInConfig) -> str:
-    """What is missing or too much in it, with the fix; "" if it can be used."""
+    """Return the missing or superfluous setting, with the fix; "" if there is none."""
     return next((problem for is_so, problem in (*_combinations(config), *_addresses(config)) if is_so), "")
 
 

@@ -1,4 +1,4 @@
-"""The keys of a server's entry under the names that MCP clients give them."""
+"""The keys of a server's entry, in the spellings of the MCP clients."""
 
 from __future__ import annotations
 

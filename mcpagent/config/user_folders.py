@@ -1,4 +1,4 @@
-"""Where mcpagent keeps what is the user's: one rule for configuration, state, data and cache; and what a project is."""
+"""Locate the user's folders for configuration, state, data and cache, and the folder of a project."""
 
 from __future__ import annotations
 
@@ -19,39 +19,39 @@ _XDG = {
 
 
 def user_config_folder(environ: Mapping[str, str]) -> Path:
-    """`mcp.json` and `config.toml`: what the user writes."""
+    """Return the folder of `mcp.json` and `config.toml`, which the user writes."""
     return _folder("config", environ)
 
 
 def user_data_folder(environ: Mapping[str, str]) -> Path:
-    """What must not be lost, such as conversations."""
+    """Return the folder for data that must not be lost, such as conversations."""
     return _folder("data", environ)
 
 
 def state_folder(environ: Mapping[str, str]) -> Path:
-    """What was remembered on the way: history, approvals, trust, logs."""
+    """Return the folder for state: history, approvals, trust, logs."""
     return _folder("state", environ)
 
 
 def cache_folder(environ: Mapping[str, str]) -> Path:
-    """What can be made again."""
+    """Return the folder for data that can be recreated."""
     return _folder("cache", environ)
 
 
 def own_folders(environ: Mapping[str, str]) -> list[Path]:
-    """All of these."""
+    """Return all four folders."""
     return [_folder(kind, environ) for kind in _XDG]
 
 
 def is_users_own(path: str | Path, environ: Mapping[str, str]) -> bool:
-    """Whether a file stands in the user's own folders and nobody else can have put it there."""
+    """Return whether a file is in the user's own folders and no other user can have put it there."""
     folder = Path(path).absolute().parent.resolve()
     owns = (user_config_folder(environ).resolve(), user_data_folder(environ).resolve())
     return is_nobody_elses(path) and any(folder.is_relative_to(own) for own in owns)
 
 
 def _folder(kind: str, environ: Mapping[str, str]) -> Path:
-    """`$MCPAGENT_HOME/<kind>`, else the platform's place for mcpagent (on Linux as XDG says)."""
+    """Return `$MCPAGENT_HOME/<kind>`, else the platform's folder for mcpagent (on Linux by the XDG specification)."""
     if home := environ.get("MCPAGENT_HOME"):
         return Path(home).expanduser() / kind
     if sys.platform in ("win32", "darwin"):
@@ -66,7 +66,7 @@ def _folder(kind: str, environ: Mapping[str, str]) -> Path:
 
 
 def _home(environ: Mapping[str, str]) -> Path:
-    """The user's; a relative one would make the files of any folder the user's own."""
+    """Return the user's home; a relative one would make the files of any folder the user's own."""
     home = environ.get("HOME") or ""
     if home.startswith("/"):
         return Path(home)
@@ -76,7 +76,7 @@ def _home(environ: Mapping[str, str]) -> Path:
 
 
 def project_folders(start: Path) -> list[Path]:
-    """The project's folders from its top, the one with `.git`, down to `start`; without a `.git` only `start`."""
+    """Return the project's folders from its top, the one with `.git`, to `start`; without a `.git` only `start`."""
     start = start.absolute()
     upward = [start, *start.parents]
     top = next((index for index, folder in enumerate(upward) if (folder / ".git").exists()), 0)

@@ -1,4 +1,4 @@
-"""Configured servers as values."""
+"""The values of configured servers."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ Grant: TypeAlias = Literal["authorization_code", "client_credentials", "jwt-bear
 
 @dataclass(frozen=True, slots=True)
 class SignInConfig:
-    """How to sign in to one remote server. Empty: a person does, as a client that registers itself.
+    """Settings for the sign-in to one remote server. Empty: a user signs in, and the client registers itself.
 
-    `client_id` is a client that was registered beforehand, with what it proves itself by: `client_secret`, or
-    `private_key` (PEM) and the `algorithm` it signs with ("": by the kind of key). `token` is what somebody else says
-    of us, as a JWT, and `token_file` a file that has it, read anew each time: with "jwt-bearer" it is exchanged for the
-    server's token (a workload's identity); with "client_credentials" it stands for the secret. With
-    `idp_token_endpoint` it is the identity token of a person there, which that identity provider exchanges for an
-    assertion to the server's authorization server (enterprise-managed authorization), asked as `idp_client_id`.
-    `issuer` is the one authorization server that gets any of this, whatever the server names. `client_metadata_url` is
-    an https address of a client metadata document: servers that know such documents take it for our client id.
-    `callback_port` is the port of 127.0.0.1 that a person's sign-in comes back to (0: any). `proof_of_possession`:
-    tokens are bound to a key of ours (DPoP, RFC 9449); None: where the authorization server gives such ones.
+    `client_id` is a client that was registered beforehand. It authenticates with `client_secret`, or with `private_key`
+    (PEM) and the `algorithm` that it signs with ("": by the kind of key). `token` is a JWT that another issuer signed
+    for this client, and `token_file` a file with one, read again each time. With "jwt-bearer" it is exchanged for the
+    server's token (a workload's identity); with "client_credentials" it replaces the secret. With `idp_token_endpoint`
+    it is the identity token of a user there. That identity provider, addressed as `idp_client_id`, exchanges it for an
+    assertion to the server's authorization server (enterprise-managed authorization). `issuer` is the only
+    authorization server that receives any of this, whatever the server names. `client_metadata_url` is the https
+    address of a client metadata document; servers that support such documents use it as the client ID. `callback_port`
+    is the port of 127.0.0.1 that a user's sign-in returns to (0: any). `proof_of_possession`: tokens are bound to a key
+    of this client (DPoP, RFC 9449); None: if the authorization server issues such tokens.
     """
 
     grant: Grant = "authorization_code"
@@ -73,30 +73,30 @@ class SignInConfig:
 
     @property
     def is_unattended(self) -> bool:
-        """Whether nobody has to sign in."""
+        """True if the sign-in needs no user."""
         return self.grant != "authorization_code"
 
 
 @dataclass(frozen=True, slots=True)
 class ServerConfig:
-    """One MCP server, variables already expanded.
+    """An MCP server, variables already expanded.
 
-    Seconds: `connect_timeout_seconds` bounds start, handshake and listing; `timeout_seconds` is how long a call may
-    stay silent (progress starts it again); `total_timeout_seconds` bounds a call whatever it reports. `enabled_tools`,
-    `disabled_tools` and `always_load` are globs over the server's own tool names. `defer_loading`: whether its tools
-    are hidden until they are found (True), never (False), only those named and no other, or as the agent's tool
-    search says (None). `source` is "file:line", and `scope` says whose file that is. `written` is the entry as it
-    stands there, variables not expanded; `told` has for each text with a secret of the user's what may be shown of it.
-    `vouched` is the digest of what somebody said yes to (`mcpagent.trust.descriptions`): nothing else is started.
+    Seconds: `connect_timeout_seconds` bounds start, handshake and listing. `timeout_seconds` is how long a call may
+    stay silent (progress restarts it). `total_timeout_seconds` bounds a call regardless of progress. `enabled_tools`,
+    `disabled_tools` and `always_load` are globs over the server's own tool names. `defer_loading`: hide its tools until
+    they are found (True), never (False), hide only the named tools (a list), or follow the agent's tool search (None).
+    `source` is "file:line", and `scope` is the owner of that file. `written` is the entry as written, variables not
+    expanded. `told` maps each text that contains a secret of the user to a text that may be shown. `vouched` is the
+    digest of the approved description (`mcpagent.trust.descriptions`); only a server with this digest is started.
 
-    `eager`: a server whose lists are kept on disk is started in the background, not by its first call.
-    `safe_to_repeat` are globs of tools that do no harm when they run twice; with `trust_hints` those count too of which
-    the server says so, and its word that a tool only reads is believed. `approval`: (glob of tools, what becomes of
-    their calls), see `mcpagent.config.permissions`. `max_message_bytes` bounds one message. A result of more than
-    `large_result_tokens` (estimated) is set aside: of all its tools, or by globs of them; 0: never, None: the agent's
-    own limit. `log_level` None: what the
-    server chooses. `elicitation`: it may ask the person at the terminal something; `sampling`: it may have our model
-    answer; `roots`: the folders it gets to know of, absolute. `sign_in`: how we sign in to a remote one.
+    `eager`: a server with cached lists is started in the background, not by its first call. `safe_to_repeat` are globs
+    of tools that may run twice. With `trust_hints`, mcpagent also believes the server's hints about tools that may be
+    repeated or only read. `approval` is a list of (glob of tools, approval of their calls), see
+    `mcpagent.config.permissions`. `max_message_bytes` bounds one message. `large_result_tokens` is the threshold
+    (estimated) above which a result is offloaded: for all tools, or by globs; 0 is never, None is the agent's own
+    threshold. `log_level` None: the server's choice. `elicitation`: the server may ask the user questions. `sampling`:
+    the server may request answers of the agent's model. `roots`: the absolute folders that the server is told.
+    `sign_in`: the sign-in to a remote server.
     """
 
     name: str
@@ -157,7 +157,7 @@ McpServer: TypeAlias = ServerConfig
 
 @dataclass(frozen=True, slots=True)
 class ServerProblem:
-    """A configured server that cannot be used; `reason` is one line with the place and the fix."""
+    """A configured server that cannot be used; `reason` is one line with the position and the fix."""
 
     name: str
     reason: str
@@ -165,7 +165,7 @@ class ServerProblem:
 
 @dataclass(frozen=True, slots=True)
 class ServersConfig:
-    """The servers to start, those that cannot be, and the files they came from (in reading order)."""
+    """The servers to start, the unusable servers, and the files they came from (in reading order)."""
 
     servers: tuple[ServerConfig, ...] = ()
     problems: tuple[ServerProblem, ...] = ()
@@ -176,5 +176,5 @@ ServersSource: TypeAlias = str | Path | Mapping[str, Any] | Sequence[ServerConfi
 
 
 def tool_prefix(server_name: str) -> str:
-    """The server's name with each character that a tool name cannot have as "_"."""
+    """Return the server's name with each character that a tool name cannot have as "_"."""
     return re.sub(r"[^A-Za-z0-9_-]", "_", server_name)

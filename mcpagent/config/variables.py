@@ -1,4 +1,4 @@
-"""`${VAR}` and its relatives in the strings of a configuration, and `.env` files, which hold such variables."""
+"""Expand `${VAR}` and its variants in the strings of a configuration, and read variables from `.env` files."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SecretLookup: TypeAlias = Callable[[str], str | None]
 
 
 class UnusableError(Exception):
-    """What keeps one server, and only that one, from being used; `path` is its place in the document."""
+    """Raised if one server cannot be used; others still can. `path` is its position in the document."""
 
     def __init__(self, path: ValuePath, what: str) -> None:
         super().__init__(what)
@@ -32,10 +32,11 @@ class UnusableError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Variables:
-    """What variables stand for. `folder` is the file's; `secret` looks up `${keyring:name}`.
+    """The values of variables. `folder` is the file's folder; `secret` looks up `${keyring:name}`.
 
-    `workspace` is what `${workspaceFolder}` stands for; without it the folder that the file belongs to. `told` gets,
-    for each text with a secret in it, the same with the reference in the secret's place: what may be shown of it.
+    `workspace` is the value of `${workspaceFolder}`; without it, the folder that the file belongs to. Expansion adds to
+    `told` each text with a secret in it, mapped to a text that may be shown: it has the reference instead of the
+    secret.
     """
 
     environ: Mapping[str, str]
@@ -46,11 +47,11 @@ class Variables:
 
     @property
     def workspace_folder(self) -> Path:
-        """What `${workspaceFolder}` stands for: of a file in `.vscode` and its like, the folder above."""
+        """The value of `${workspaceFolder}`; for a file in `.vscode` or a similar folder, the parent folder."""
         return self.workspace if self.workspace is not None else own_workspace(self.folder)
 
     def place(self, name: str) -> str | None:
-        """What a variable of editors stands for that names a place; None for one that is none of these."""
+        """Return the value of an editor's variable for a location; None for other names."""
         match name:
             case "workspaceFolder" | "workspaceRoot":
                 return str(self.workspace_folder)
@@ -74,7 +75,7 @@ _VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def expand(text: str, place: ValuePath, variables: Variables) -> str:
-    """The text with its variables replaced; what they give is not read again. Raises `UnusableError`.
+    """Return the text with its variables replaced; what they give is not read again. Raises `UnusableError`.
 
     `${VAR}`, `${VAR:-default}`, `${env:VAR}`, `${keyring:name}`, `${workspaceFolder}`, `${workspaceFolderBasename}`,
     `${userHome}`, `${pathSeparator}`, `${/}`; `${MCPAGENT_PYTHON}` is the Python that runs this, unless it is set.
@@ -116,7 +117,7 @@ def _value_of(match: re.Match[str], place: ValuePath, variables: Variables) -> s
 
 
 def _is_secret(inside: str, variables: Variables) -> bool:
-    """Whether what stands for a reference is a secret of the user's, and not the default that the file gives."""
+    """Return whether the value of a reference is a secret of the user, and not the default in the file."""
     if inside.startswith("keyring:"):
         return True
     name = inside.removeprefix("env:").partition(":-")[0]
@@ -135,7 +136,7 @@ def _secret(name: str, place: ValuePath, lookup: SecretLookup | None) -> str:
 
 
 def read_env_file(path: Path) -> dict[str, str]:
-    """The variables, the later one of a name; references in their values stay as they are.
+    """Return the variables of the file, the last one of each name; references in values are not expanded.
 
     Raises `ConfigError` with file and line.
     """

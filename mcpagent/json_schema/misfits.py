@@ -1,4 +1,4 @@
-"""What does not fit in a value, and the words for it."""
+"""Validation errors of a value, and their messages."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _WEAK = ("anyOf", "oneOf")
 
 
 class Misfit(NamedTuple):
-    """One thing that does not fit. `path` leads to it within the value; `words` has a `{}` for each of `shown`.
+    """A validation error. `path` leads to it within the value; `words` has a `{}` for each entry of `shown`.
 
-    `branches` are what does not fit each of the schemas of which one would do. `right_type`: the schema that says so
-    is at least for values of this type.
+    `branches` are the errors of each schema of an `anyOf` or `oneOf`. `right_type`: the schema that reports the error
+    accepts the type of this value.
     """
 
     words: str
@@ -31,26 +31,26 @@ class Misfit(NamedTuple):
     branches: tuple[Misfit, ...] = ()
 
     def below(self, step: str | int) -> Misfit:
-        """The same, seen from what holds the value under this name or number."""
+        """Return the same error, with its path starting at the container that has the value under `step`."""
         return self._replace(path=(step, *self.path))
 
     def text(self) -> str:
-        """The words for the most telling part, without the place."""
+        """Return the words for the most telling part, without the place."""
         last = len(self.shown) - 1 if self.words.endswith("{}") else None
         rooms = [_LAST_ROOM if place == last else _ROOM for place in range(len(self.shown))]
         return safe_line(self.words.format(*map(shown, self.shown, rooms)), _ROOM + _LAST_ROOM)
 
 
 class LeftOver(NamedTuple):
-    """Names or items that nothing allows, shown as `'a', 'b' were`."""
+    """Names or items that no keyword allows, shown as `'a', 'b' were`."""
 
     items: Sequence[Any]
 
 
 def telling(misfit: Misfit) -> Misfit:
-    """What stands deepest in the one branch that seems meant; the misfit itself if no branch does.
+    """Return the deepest error of the most relevant branch; the error itself if no branch is the most relevant.
 
-    A branch seems meant whose schema is for values of this type, or that fitted so far that something below is wrong.
+    A branch is relevant if its schema accepts the type of this value, or if the value fits it except for a deeper part.
     """
     path = misfit.path
     while misfit.branches:
@@ -67,7 +67,7 @@ def _relevance(misfit: Misfit) -> tuple[Any, ...]:
 
 
 def shown(value: Any, room: int) -> str:
-    """The value as Python writes it, cut where it gets long; what is cut off is never looked at."""
+    """Return the value as Python writes it, cut where it gets long; what is cut off is never looked at."""
     if isinstance(value, LeftOver):
         return f"{_cut(_joined(value.items, room), room)} {'was' if len(value.items) == 1 else 'were'}"
     return _cut(_shown(value, room), room)

@@ -1,4 +1,4 @@
-"""The schemas within a schema: the target of a reference, and each schema rewritten. Accepts schemas of any shape."""
+"""Find the schemas within a schema: reference targets and rewritten subschemas. Accepts schemas of any shape."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A value against a schema: each schema meets each part of the value once, and every step is counted."""
+"""Check a value against a schema: each schema meets each part of the value once, and every step is counted."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ MAX_MISFITS = 5
 
 @dataclass(frozen=True, slots=True)
 class CheckLimits:
-    """What one check may take.
+    """The limits of one check.
 
-    `steps` are keywords looked at and entries gone through, about a microsecond each. `pattern_seconds` of CPU time are
-    for all patterns together; one that would need more says nothing, or with `ends_at_patterns` ends the check.
+    `steps`: keywords evaluated and entries visited, about a microsecond each. `pattern_seconds`: CPU time of all
+    patterns together. A pattern that would need more time reports nothing, or, with `ends_at_patterns`, ends the check.
     """
 
     steps: int
@@ -52,7 +52,7 @@ _PYTHON_TYPES: Mapping[str, type | tuple[type, ...]] = {
 
 
 def is_of_type(value: Any, types: Any) -> bool:
-    """Whether the value is of the type, or of one in the list. 1.0 is an integer, true is no number."""
+    """Return whether the value has the type, or one in the list. 1.0 is an integer, true is no number."""
     for name in types if isinstance(types, list) else [types]:
         if isinstance(value, bool):
             if name == "boolean":
@@ -65,11 +65,11 @@ def is_of_type(value: Any, types: Any) -> bool:
 
 
 class TooLongError(UncheckedError):
-    """The check takes more than its limits give it."""
+    """Raised if a check exceeds its limits."""
 
 
 class Check:
-    """One value being checked. Whatever cannot be said within the limits raises `UncheckedError`."""
+    """The check of one value. Its methods raise `UncheckedError` if they cannot decide within the limits."""
 
     def __init__(self, schema: Schema, keywords: Mapping[str, Judge], limits: CheckLimits = IN_ALL) -> None:
         self._schema = schema
@@ -83,13 +83,13 @@ class Check:
         self._patience: Patience | None = None
 
     def spend(self, steps: int) -> None:
-        """Counts steps before they are taken."""
+        """Count steps before they are taken. Raises `TooLongError` beyond the limit."""
         self._left -= steps
         if self._left < 0:
             raise TooLongError(f"checking takes more than {self._limits.steps:,} steps")
 
     def misfits(self, schema: Any, value: Any) -> tuple[Misfit, ...]:
-        """What in the value does not fit the schema, the first few; what is known already costs nothing."""
+        """Return the first few errors of the value against the schema; a known answer costs no steps."""
         if isinstance(schema, bool):
             return () if schema else (Misfit("False schema does not allow {}", (value,)),)
         key = (id(schema), id(value))
@@ -107,11 +107,11 @@ class Check:
         return found
 
     def fits(self, schema: Any, value: Any) -> bool:
-        """Whether nothing in the value is against the schema."""
+        """Return whether the value has no error against the schema."""
         return not self.misfits(schema, value)
 
     def target(self, reference: str) -> Any:
-        """The schema that the reference means."""
+        """Return the schema that the reference means."""
         return self._schema.targets[reference]
 
     def _judged(self, schema: dict[str, Any], value: Any) -> list[Misfit]:
@@ -134,7 +134,7 @@ class Check:
         return found
 
     def matches(self, pattern: str, text: str) -> bool | None:
-        """Whether the pattern matches anywhere in the text; None if that cannot be said."""
+        """Return whether the pattern matches anywhere in the text; None if the limits do not allow a decision."""
         self.spend(1 + len(text) // 100)
         if self._patience is None:
             compiled("")  # loads the engine
@@ -149,17 +149,17 @@ class Check:
         return None
 
     def is_one_of(self, value: Any, allowed: list[Any]) -> bool:
-        """Whether the value is in the list as JSON compares: 1 is 1.0 and not true."""
+        """Return whether the list has the value, as JSON compares: 1 is 1.0 and not true."""
         if id(allowed) not in self._allowed:
             self._allowed[id(allowed)] = frozenset(self.comparable(one) for one in allowed)
         return self.comparable(value) in self._allowed[id(allowed)]
 
     def comparable(self, value: Any, depth: int = 0) -> Any:
-        """Something hashable that is equal for equal JSON values alone.
+        """Return a hashable value that is equal only for equal JSON values.
 
-        All but lists and objects as texts: others choose values, and can find many numbers that have one hash (-1 and
-        -2 in any list, or any number and itself plus 2**61 - 1), which makes a set of them take quadratic time. Hashes
-        of texts are salted.
+        Scalars become texts, because third parties choose the values: they could choose many numbers with one hash (-1
+        and -2 in any list, or any number and itself plus 2**61 - 1), and a set of these takes quadratic time. Hashes of
+        texts are salted.
         """
         self.spend(1)
         if depth > MAX_NESTING:

@@ -1,4 +1,4 @@
-"""What of a value a schema speaks about, which `unevaluatedItems` and `unevaluatedProperties` leave alone."""
+"""Compute the evaluated parts of a value, which `unevaluatedItems` and `unevaluatedProperties` skip."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mcpagent.json_schema.schema_form import REFERENCES
 
 
 def evaluated_beside(check: Check, schema: dict[str, Any], value: Any) -> frozenset[str | int]:
-    """The names or numbers in the value that the schema speaks about, but for its `unevaluated` keyword."""
+    """Return the names or numbers in the value that the schema speaks about, but for its `unevaluated` keyword."""
     key = (id(schema), id(value))
     if key not in check.evaluated:
         check.evaluated[key] = frozenset()  # for a schema that comes back to itself
@@ -32,7 +32,7 @@ def _evaluated_by(check: Check, schema: Any, value: Any) -> frozenset[str | int]
 
 
 def _spoken_of(check: Check, schema: dict[str, Any], value: Any) -> Iterator[str | int]:
-    """The names or numbers in the value that the schema's own keywords speak about."""
+    """Yield the names or numbers in the value that the schema's own keywords speak about."""
     if isinstance(value, dict):
         patterns = schema.get("patternProperties") or {}
         if schema.get("additionalProperties") is not None:
@@ -51,7 +51,7 @@ def _spoken_of(check: Check, schema: dict[str, Any], value: Any) -> Iterator[str
 
 
 def _applied(check: Check, schema: dict[str, Any], value: Any) -> Iterator[Any]:
-    """The schemas within this one that hold for the same value."""
+    """Yield the schemas within this one that hold for the same value."""
     for keyword in REFERENCES:
         if schema.get(keyword) is not None:
             yield check.target(schema[keyword])

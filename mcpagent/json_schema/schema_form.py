@@ -1,6 +1,6 @@
-"""Whether a JSON Schema is one, and where its references lead, looked at once before values are checked against it.
+"""Check that a JSON Schema is valid, and resolve its references, once before values are checked against it.
 
-Drafts 4 to 2020-12 are read as one language, since servers seldom name theirs and most of it means the same in all.
+Drafts 4 to 2020-12 are read as one language: servers seldom name the draft, and most keywords mean the same in all.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _OLD_DRAFTS = ("draft-03", "draft-04", "draft-06", "draft-07")
 
 
 class UncheckedError(Exception):
-    """The schema cannot be used, or not for this value, which is therefore not checked; the text says why."""
+    """Raised if a schema cannot be used, at all or for this value. The value stays unchecked; the message says why."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Schema:
-    """A schema of the right form. `targets` has, by reference, what it refers to; `refers_alone` see `_OLD_DRAFTS`."""
+    """A schema of valid form. `targets` maps each reference to its target; `refers_alone`: see `_OLD_DRAFTS`."""
 
     root: Any
     targets: Mapping[str, Any]
@@ -37,7 +37,7 @@ class Schema:
 
 
 class _Same:
-    """A schema as a cache key: that very object, which is held so that no other gets its id."""
+    """A cache key for one schema object, compared by identity; it references the object so that its id stays unique."""
 
     def __init__(self, schema: Any) -> None:
         self.schema = schema
@@ -50,7 +50,7 @@ class _Same:
 
 
 def usable(schema: Any) -> Schema:
-    """The schema, ready for use; it must not be changed afterwards. Raises `UncheckedError`."""
+    """Return the schema, ready for use; it must not be changed afterwards. Raises `UncheckedError`."""
     found = _usable(_Same(schema))
     if isinstance(found, str):
         raise UncheckedError(found)
@@ -124,7 +124,7 @@ FORMS: Mapping[str, Callable[[Any], bool]] = {
 
 
 class _FormReader:
-    """Goes through all schemas that a value can be checked against, in steps that are counted."""
+    """Visit all schemas that a value can be checked against, and count the steps."""
 
     def __init__(self, root: Any) -> None:
         self.root = root
@@ -152,7 +152,7 @@ class _FormReader:
         return Schema(self.root, self.targets, self.refers_alone)
 
     def _parts(self, schema: dict[str, Any]) -> Iterator[Any]:
-        """The schemas that one names. A keyword with null, as some servers write what is not there, is none."""
+        """Yield the subschemas of a schema. A keyword with null counts as absent: some servers write it like that."""
         self._spend(len(schema) // 10)
         for keyword, rule in schema.items():
             form = FORMS.get(keyword)
@@ -177,7 +177,7 @@ class _FormReader:
             raise UncheckedError(f"it has more than {MAX_PARTS:,} parts")
 
     def _target(self, keyword: str, reference: str) -> Any:
-        """What the reference means within this schema. Raises `UncheckedError` if it leads out of it or to nothing."""
+        """Return the target of a reference. Raises `UncheckedError` if it leads out of the schema or to nothing."""
         if reference not in self.targets:
             self._spend(1 + len(reference) // 20)
             self.targets[reference] = self._resolved(keyword, reference)
@@ -203,7 +203,7 @@ class _FormReader:
         return found
 
     def _all_anchors(self) -> dict[str, Any]:
-        """Everything in the document that has a name, by a reference to it."""
+        """Return all named parts of the document by reference."""
         if self._anchors is None:
             self._anchors = {}
             waiting = [self.root]

@@ -1,4 +1,4 @@
-"""The keywords of JSON Schema, drafts 4 to 2020-12. Notes such as `format` and `contentEncoding` are not checked."""
+"""The keywords of JSON Schema, drafts 4 to 2020-12. Annotations such as `format` are not checked."""
 
 from __future__ import annotations
 
@@ -75,7 +75,10 @@ _MOST_BITS = 10_000
 
 
 def _number(breaks: Callable[[Any, Any], bool], words: str, other: str = "") -> Judge:
-    """`other`: in draft 4, the keyword that says true if the number itself does not fit either."""
+    """Return the check of a numeric limit.
+
+    `other`: the draft 4 keyword that, if true, excludes the limit itself.
+    """
 
     def judge(check: Check, rule: Any, schema: dict[str, Any], value: Any) -> Found:
         if isinstance(value, bool) or not isinstance(value, int | float) or isinstance(rule, bool):
@@ -233,7 +236,7 @@ def _pattern_properties(check: Check, rule: dict[str, Any], schema: dict[str, An
 
 
 def _additional(check: Check, schema: dict[str, Any], value: dict[str, Any]) -> Iterator[str]:
-    """The names that neither `properties` nor `patternProperties` say anything about."""
+    """Yield the names that neither `properties` nor `patternProperties` covers."""
     known = schema.get("properties") or {}
     patterns = schema.get("patternProperties") or {}
     check.spend(len(value))
@@ -263,7 +266,7 @@ def _property_names(check: Check, rule: Any, schema: dict[str, Any], value: Any)
 
 
 def _dependent(check: Check, rule: dict[str, Any], schema: dict[str, Any], value: Any) -> Found:
-    """`dependentRequired`, `dependentSchemas` and `dependencies`, which is both."""
+    """Check `dependentRequired`, `dependentSchemas` and `dependencies`, which combines both."""
     if not isinstance(value, dict):
         return
     check.spend(len(rule))

@@ -1,7 +1,8 @@
-"""JSONPath as PyPI `python-jsonpath` reads it, followed here: within a bound of time, and with patterns that have one.
+"""Evaluate the JSONPath of PyPI `python-jsonpath` within a time limit, and with patterns that have one.
 
-The library keeps a path and an object for each value that it comes to, never looks at a clock, and runs a pattern with
-Python's own `re`. What a path means is its own: how it is written, and how values are compared (RFC 9535, strictly).
+The library stores a path and an object for each value that it visits, never checks a clock, and runs a pattern with
+Python's own `re`. mcpagent keeps the library's semantics: its syntax, and its comparison of values (RFC 9535,
+strictly).
 """
 
 from __future__ import annotations
@@ -47,11 +48,11 @@ _BUDGET = "budget"
 
 
 class TimeUpError(Exception):
-    """A query has had its time."""
+    """Raised when a query has used up its time."""
 
 
 class Budget:
-    """CPU time of one query, in this thread; asked at each value that it comes to."""
+    """The CPU time of one query in this thread, checked at each value that it visits."""
 
     __slots__ = ("_end", "_left", "patience")
 
@@ -61,7 +62,7 @@ class Budget:
         self.patience = Patience(seconds)
 
     def step(self) -> None:
-        """One value more. Raises `TimeUpError`."""
+        """Count one visited value. Raises `TimeUpError`."""
         self._left -= 1
         if not self._left:
             self._left = _LOOK
@@ -70,7 +71,7 @@ class Budget:
 
 
 class _Reached:
-    """A value as the library's comparisons and functions look at it."""
+    """A value in the form that the library's comparisons and functions expect."""
 
     __slots__ = ("obj",)
 
@@ -79,7 +80,7 @@ class _Reached:
 
 
 class BoundedPath(JSONPath):
-    """A path of RFC 9535 that stops when its time is over."""
+    """An RFC 9535 path that stops when its time is used up."""
 
     def __init__(self, env: JSONPathEnvironment, segments: Iterable[JSONPathSegment]) -> None:
         super().__init__(env=env, segments=segments)
@@ -89,19 +90,19 @@ class BoundedPath(JSONPath):
                     _bind(selector.expression)
 
     def values(self, root: Any, budget: Budget) -> Iterator[Any]:
-        """What it leads to, one after the other. Raises `TimeUpError`, and `JSONPathError` of the library."""
+        """Yield the values that the path selects. Raises `TimeUpError`, and the library's `JSONPathError`."""
         values: Iterator[Any] = iter((root,))
         for segment in self.segments:
             values = _selected(values, segment, root, budget)
         return values
 
     def finditer(self, data: Any, *, filter_context: Any = None) -> Any:
-        """What a query inside of a filter leads to."""
+        """Yield the values that a query inside a filter selects."""
         return map(_Reached, self.values(data, filter_context[_BUDGET]))
 
 
 def _bind(expression: BaseExpression) -> None:
-    """Makes the queries inside of a filter bounded ones."""
+    """Replace the queries inside a filter by bounded ones."""
     waiting = [expression]
     while waiting:
         inner = waiting.pop()
@@ -156,7 +157,7 @@ def _children(value: Any) -> Iterable[Any]:
 
 
 def _and_below(value: Any, budget: Budget) -> Iterator[Any]:
-    """The value and all that it holds, each before what is in it."""
+    """Yield the value and all that it holds, each before what is in it."""
     waiting = [iter((value,))]
     while waiting:
         for node in waiting[-1]:
@@ -178,7 +179,7 @@ _NOTHING = NodeList()
 
 
 def _test(expression: BaseExpression, env: JSONPathEnvironment) -> _Test:
-    """The filter as a function; comparisons of members with values, which most are, without the library's objects."""
+    """Return the filter as a function; most, comparisons of members with values, need no library objects."""
     while isinstance(expression, FilterExpression):
         expression = expression.expression
     if isinstance(expression, InfixExpression):
@@ -200,7 +201,7 @@ def _test(expression: BaseExpression, env: JSONPathEnvironment) -> _Test:
 
 
 def _operand(expression: BaseExpression) -> Callable[[Any], Any] | None:
-    """What a side of a comparison is for an item: a value that is written there, or a member of the item."""
+    """Return a function from an item to one side of a comparison: a literal, or a member of the item."""
     if isinstance(expression, StringLiteral | IntegerLiteral | FloatLiteral | BooleanLiteral):
         value = expression.value
         return lambda _item: value
@@ -224,7 +225,7 @@ def _operand(expression: BaseExpression) -> Callable[[Any], Any] | None:
 
 
 class _Fits(FilterFunction):
-    """`match` and `search` of RFC 9535, with patterns as others' are run."""
+    """`match` and `search` of RFC 9535, with the time limit for third-party patterns."""
 
     arg_types = [ExpressionType.VALUE, ExpressionType.VALUE]  # noqa: RUF012 - as the library has them
     return_type = ExpressionType.LOGICAL
@@ -233,7 +234,7 @@ class _Fits(FilterFunction):
         self._whole = whole
 
     def __call__(self, text: object, pattern: object) -> bool:
-        """Whether it does. Raises `PatternError` for a pattern that is none, or takes too long."""
+        """Return whether the text matches. Raises `PatternError` for an invalid pattern, or one that takes too long."""
         if not isinstance(text, str) or not isinstance(pattern, str):
             return False
         runnable = compiled(rf"\A(?:{pattern})\Z" if self._whole else pattern)
@@ -246,10 +247,10 @@ _NOW = threading.local()
 
 
 class _Paths(JSONPathEnvironment):
-    """Those of RFC 9535, and no other function than it has."""
+    """The JSONPath environment of RFC 9535, with only its own functions."""
 
     def setup_function_extensions(self) -> None:
-        """Its own three functions, and ours that run a pattern."""
+        """Register the standard's functions; `match` and `search` run patterns within the time limit."""
         super().setup_function_extensions()
         for name in {*self.function_extensions} - {"length", "count", "value"}:
             del self.function_extensions[name]
@@ -261,7 +262,7 @@ _PATHS = _Paths(strict=True)
 
 @lru_cache(maxsize=64)
 def compiled_path(path: str) -> BoundedPath:
-    """The path, ready to be followed. Raises `JSONPathError` for one that is none."""
+    """Compile a path. Raises `JSONPathError` if it is invalid."""
     read = _PATHS.compile(path)
     assert isinstance(read, JSONPath)  # strict ones are never compound
     return BoundedPath(_PATHS, read.segments)

@@ -1,4 +1,4 @@
-"""What a text is, JSON or a table or neither, as data that can be queried, and in a few words for a model."""
+"""Parse a text as JSON or a table if it is one, for queries, and describe its shape to a model in a few words."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _MAX_FIRST = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Data:
-    """A text as it was read: `value` is what can be queried, None if it is no data, or too much; `why` says which."""
+    """A parsed text. `value` is the data to query, None if there is none or too much; `why` has the reason."""
 
     kind: Kind
     value: Any = field(default=None, repr=False)
@@ -39,7 +39,7 @@ class Data:
 
 
 def read_data(text: str) -> Data:
-    """What the text is. Never raises: what cannot be read is text."""
+    """Detect the format of the text and parse it. Never raises: unreadable data counts as text."""
     begins = text[:_MAX_FIRST].lstrip("\ufeff \t\r\n")
     if begins[:1] in ("{", "["):
         return _json(text, begins)
@@ -65,7 +65,7 @@ def _json(text: str, begins: str) -> Data:
 
 
 def _parsed(text: str) -> Any:
-    """By the quickest reader that is there; it nests no deeper than 200. Raises `ValueError`."""
+    """Parse JSON with the fastest parser available, nested at most 200 levels. Raises `ValueError`."""
     from pydantic_core import from_json
 
     try:
@@ -75,7 +75,7 @@ def _parsed(text: str) -> Any:
 
 
 def _lines_read(text: str) -> list[Any]:
-    """One value a line. Raises `ValueError` with the line's number."""
+    """Parse one JSON value per line. Raises `ValueError` with the line's number."""
     lines = [line for line in text.lstrip("\ufeff").split("\n") if line.strip()]
     try:
         # As one text: so many small ones take three times as long.
@@ -94,7 +94,7 @@ def _is_json(text: str) -> bool:
 
 
 def _table_kind(begins: str, *, is_whole: bool) -> Literal["CSV", "TSV"] | None:
-    """Whether the first lines all have the same fields, and two or more of them."""
+    """Return "CSV" or "TSV" if the first lines all have the same number of fields, at least two; else None."""
     lines = begins.splitlines()[: _FIRST_LINES + 1]
     lines = lines if is_whole or len(lines) <= _FIRST_LINES else lines[:-1]
     if len(lines) < 3 or any(len(line) > 10_000 for line in lines):
@@ -131,7 +131,7 @@ def _table(text: str, kind: Literal["CSV", "TSV"]) -> Data:
 
 
 def _name_columns(names: list[str], row: list[str]) -> None:
-    """Adds names for the columns that have none yet: their own, else, or if another one has it, a number."""
+    """Add names for columns without one: the cell's text, or a number if that is empty or taken."""
     known = set(names)
     for place, name in enumerate(row[len(names) :], len(names) + 1):
         name = name.strip()
@@ -140,7 +140,7 @@ def _name_columns(names: list[str], row: list[str]) -> None:
 
 
 def _lines(text: str) -> Iterator[str]:
-    """Its lines with their ends, one at a time."""
+    """Yield the lines with their ends."""
     start = 0
     while start < len(text):
         end = text.find("\n", start) + 1 or len(text)
@@ -152,7 +152,7 @@ def _lines(text: str) -> Iterator[str]:
 
 
 def shape_in_words(data: Data) -> str:
-    """What is in it, with counts: `array of 80,000 objects {"id": integer, "tags": array of strings}`."""
+    """Describe the data with counts: `array of 80,000 objects {"id": integer, "tags": array of strings}`."""
     if data.value is None:
         return ""
     rows = data.value if data.kind in ("CSV", "TSV") else None
@@ -168,7 +168,7 @@ def shape_in_words(data: Data) -> str:
 
 
 def _words(values: Iterable[Any], levels: int, *, counted: bool = False) -> str:
-    """What these values, which stand in the same place, are."""
+    """Describe the types of values that occur at the same position."""
     by_type: dict[str, list[Any]] = {}
     for value in values:
         by_type.setdefault(_type_name(value), []).append(value)
@@ -202,7 +202,7 @@ def _objects(values: Sequence[Mapping[str, Any]], levels: int, *, counted: bool)
 
 
 def _sampled(items: Sequence[Any]) -> list[Any]:
-    """Some of them, from the whole length."""
+    """Return some of the items, spread over the whole list."""
     step = max(len(items) // _SAMPLE, 1)
     return list(islice(items, 0, None, step))[:_SAMPLE] if isinstance(items, list) else []
 

@@ -1,4 +1,4 @@
-"""A result as a whole, with what finds a line in it quickly."""
+"""A whole large result, with an index that finds a line in it quickly."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _BYTES_PER_VALUE = 90
 
 
 def estimated_tokens(content: Iterable[Text | Image]) -> int:
-    """About what a result's content takes of a model's window, without asking anybody."""
+    """Estimate the tokens of a result's content, without a tokenizer."""
     return sum(
         IMAGE_TOKENS if isinstance(part, Image) else -(-len(part.text) // CHARACTERS_PER_TOKEN) for part in content
     )
@@ -28,7 +28,7 @@ def estimated_tokens(content: Iterable[Text | Image]) -> int:
 
 @dataclass(frozen=True)
 class LargeOutput:
-    """What a result said: its texts as one, a line each, its images and its other binary blocks in order."""
+    """The content of a result: its texts joined with line ends, its images, and its other binary blocks in order."""
 
     text: str = field(repr=False)
     images: tuple[Image, ...] = field(default=(), repr=False)
@@ -36,7 +36,7 @@ class LargeOutput:
 
     @classmethod
     def of(cls, content: Iterable[Text | Image], blocks: tuple[BinaryBlock, ...] = ()) -> LargeOutput:
-        """That of a result's content."""
+        """Create the output from a result's content."""
         parts = tuple(content)
         text = "\n".join(part.text for part in parts if isinstance(part, Text))
         return cls(text, tuple(part for part in parts if isinstance(part, Image)), blocks)
@@ -48,25 +48,25 @@ class LargeOutput:
 
     @property
     def size(self) -> int:
-        """Characters, those of images and blocks in Base64 too."""
+        """Number of characters, including images and blocks in Base64."""
         return len(self.text) + sum(len(binary.data) for binary in self.binaries)
 
     @property
     def weight(self) -> int:
-        """About the bytes that it takes now, with what its text was read as."""
+        """Estimated bytes in memory, including the parsed data."""
         data: Data | None = self.__dict__.get("data")
         return self.size + (data.parts * _BYTES_PER_VALUE if data is not None else 0)
 
     @property
     def tokens(self) -> int:
-        """About what it would take of a window."""
+        """Estimated tokens of the whole output."""
         return estimated_tokens((Text(self.text), *self.images))
 
     @cached_property
     def handle(self) -> str:
-        """What names it: made of what it says alone, so the same bytes come of the same run however often it is done.
+        """The output's ID: a hash of its content only, so a repeated run gives the same bytes.
 
-        A result that comes again has the same one, so that a model which repeats itself is still seen to.
+        A repeated result has the same ID, so mcpagent still detects a model that repeats itself.
         """
         digest = hashlib.sha256(self.text.encode(errors="surrogatepass"))
         for binary in self.binaries:
@@ -75,7 +75,7 @@ class LargeOutput:
 
     @cached_property
     def data(self) -> Data:
-        """What the text was read as, once."""
+        """The text, parsed once."""
         if self.text:
             return read_data(self.text)
         return Data("images" if self.images else "binary")
@@ -84,17 +84,17 @@ class LargeOutput:
 
     @cached_property
     def _ends_before(self) -> list[int]:
-        """How many line ends stand before each block: so few figures that 40 million lines cost nothing."""
+        """The number of line ends before each block; few enough that 40 million lines cost little memory."""
         text = self.text
         return [0, *accumulate(text.count("\n", start, start + _BLOCK) for start in range(0, len(text), _BLOCK))]
 
     @property
     def lines(self) -> int:
-        """How many lines the text has; what ends the last one begins no other."""
+        """Number of lines; a line end at the end of the text begins no further line."""
         return self._ends_before[-1] + (not self.text.endswith("\n"))
 
     def line_start(self, line: int) -> int:
-        """Where the line begins; the end of the text for one beyond the last."""
+        """Return the offset at which the line starts; the end of the text for a line after the last."""
         if line <= 1:
             return 0
         wanted = line - 1
@@ -107,6 +107,6 @@ class LargeOutput:
         return place + 1
 
     def line_at(self, place: int) -> int:
-        """The line in which the character at this place stands."""
+        """Return the number of the line that contains the character at this offset."""
         block = min(place // _BLOCK, len(self._ends_before) - 1)
         return self._ends_before[block] + self.text.count("\n", block * _BLOCK, place) + 1

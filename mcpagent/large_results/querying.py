@@ -1,7 +1,7 @@
-"""`query_large_output`: JSONPath over what was read of an output, by PyPI `python-jsonpath`, within a bound of time.
+"""`query_large_output`: run JSONPath on the parsed output, with PyPI `python-jsonpath`, within a time limit.
 
-Of two kept libraries it is the one that can be stopped, and that asks values which are there: `jq` reads the text
-anew for each question, 1.1 s of CPU for 44 MB, and what it does inside of C nobody can end.
+Of two maintained libraries, only this one can be stopped, and it queries parsed values. `jq` parses the text again for
+each query, 1.1 s of CPU for 44 MB, and its C code cannot be interrupted.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _TIME_UP = " so far; the time for one query was over, so be more exact"
 
 
 def query(output: LargeOutput, arguments: Mapping[str, Any]) -> str:
-    """The values that the path leads to. Raises `InputError` for a path that is none, and for what is no data."""
+    """Return the values that the path selects. Raises `InputError` for an invalid path or an output that is no data."""
     data = output.data
     if data.value is None:
         why = data.why or f"it is {data.kind}"
@@ -48,7 +48,7 @@ def query(output: LargeOutput, arguments: Mapping[str, Any]) -> str:
 
 
 def _found(path: str, value: Any, most: int | None) -> tuple[list[Any], str]:
-    """The values, `most` at most, and why these are not all: "more" or "time", "" if they are."""
+    """Return the values, `most` at most, and why these are not all: "more" or "time", "" if they are."""
     from jsonpath import JSONPathError
 
     from mcpagent.large_results.bounded_paths import Budget, TimeUpError, compiled_path
@@ -89,7 +89,7 @@ def _told(found: list[Any], data: Data, offset: int, limit: int, left: str) -> s
 
 
 def _as_line(value: Any) -> str:
-    """As JSON; of a large one its shape."""
+    """Return the value as JSON; the shape of a large one."""
     pieces, length = list[str](), 0
     for piece in json.JSONEncoder(ensure_ascii=False).iterencode(value):
         pieces.append(piece)

@@ -1,4 +1,4 @@
-"""The three tools that read what was set aside: offered once there is something to read, in every mode."""
+"""The three tools that read offloaded outputs, offered in every mode once an output exists."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ QUERY = _definition(
 
 
 def reader_tools(open_output: Open) -> tuple[Tool, ...]:
-    """The readers of one session, in the order they are offered; without a query where its library is missing."""
+    """Return the reader tools of one session, in order; without a query tool if its library is missing."""
     tools = ((READ, read_range), (SEARCH, search), *(((QUERY, query),) if can_query() else ()))
     return tuple(
         Tool(
@@ -96,7 +96,7 @@ def reader_tools(open_output: Open) -> tuple[Tool, ...]:
 
 @cache
 def can_query() -> bool:
-    """Whether the extra `mcpagent[query]` is installed."""
+    """Return whether the extra `mcpagent[query]` is installed."""
     from importlib.util import find_spec
 
     return find_spec("jsonpath") is not None

@@ -1,4 +1,4 @@
-"""`read_large_output`: a range of lines or characters, as much of it as one answer holds."""
+"""`read_large_output`: return a range of lines or characters, up to the size of one answer."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MAX_BYTES, _ROW = 3_000, 16
 
 
 def whole_number(arguments: Mapping[str, Any], name: str) -> int | None:
-    """A whole number as a model gave it, also as a text; None if there is none. Raises `InputError` for others."""
+    """Return a whole number from a model, also from text; None if it is missing. Raises `InputError` otherwise."""
     given = arguments.get(name)
     if given is None or given == "":
         return None
@@ -32,7 +32,7 @@ def whole_number(arguments: Mapping[str, Any], name: str) -> int | None:
 
 
 def read_range(output: LargeOutput, arguments: Mapping[str, Any]) -> str | Image:
-    """The range asked for; without one the first lines. Raises `InputError` for one that is none."""
+    """Return the requested range, by default the first lines. Raises `InputError` for an invalid range."""
     if (number := whole_number(arguments, "image")) is not None:
         return _image(output, number)
     if (number := whole_number(arguments, "block")) is not None:
@@ -53,7 +53,7 @@ def _image(output: LargeOutput, number: int) -> Image:
 
 
 def _block(output: LargeOutput, number: int, arguments: Mapping[str, Any]) -> str:
-    """Bytes of a block as hexadecimal digits and, where they are letters, as such; `start_char` counts bytes."""
+    """Return bytes of a block as hexadecimal digits and, if printable, as letters; `start_char` counts bytes."""
     if not 1 <= number <= len(output.blocks):
         raise InputError(f"block: it has {len(output.blocks)} binary blocks, got {number}")
     data = base64.b64decode(output.blocks[number - 1].data)
@@ -71,7 +71,7 @@ def _block(output: LargeOutput, number: int, arguments: Mapping[str, Any]) -> st
 
 
 def _range(arguments: Mapping[str, Any], what: str, most: int, usual: int) -> tuple[int, int]:
-    """First and last, counted from 1, within what there is; -3 is the third from the end."""
+    """Return first and last, counted from 1, within the output; -3 is the third from the end."""
     first, last = (whole_number(arguments, f"{end}_{what}") for end in ("start", "end"))
     first, last = (most + given + 1 if given is not None and given < 0 else given for given in (first, last))
     if first is None:
@@ -115,5 +115,5 @@ def _characters(output: LargeOutput, arguments: Mapping[str, Any]) -> str:
 
 
 def _answer(told: str, text: str) -> str:
-    """Our words, and those of the output where they cannot pass for ours."""
+    """Return a heading and the output's text, fenced so that it cannot imitate the heading."""
     return fenced(for_model(text.removesuffix("\n")), told)

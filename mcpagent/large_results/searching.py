@@ -1,4 +1,4 @@
-"""`search_large_output`: places that have words near each other, or that a bounded pattern matches."""
+"""`search_large_output`: find positions with words near each other, or matches of a bounded pattern."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _STEP, _OVERLAP = 1_000_000, 2_000
 
 @dataclass(slots=True)
 class _Found:
-    """Places as (start, end), in order; `stopped` is where the search ended before the end of the text."""
+    """Positions as (start, end), in order; `stopped` is the offset at which the search ended early."""
 
     places: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
     stopped: int | None = None
@@ -41,7 +41,7 @@ class _Found:
 
 
 class _Clock:
-    """CPU time of this thread."""
+    """Measure the CPU time of this thread."""
 
     def __init__(self) -> None:
         self._end = time.thread_time() + SECONDS
@@ -52,7 +52,7 @@ class _Clock:
 
 
 def search(output: LargeOutput, arguments: Mapping[str, Any]) -> str:
-    """The places with their lines. Raises `InputError` for a search that cannot be made."""
+    """Return the places with their lines. Raises `InputError` for a search that cannot be made."""
     words, pattern = (str(arguments.get(name) or "").strip() for name in ("words", "pattern"))
     if bool(words) == bool(pattern):
         raise InputError("give words, or a pattern, to search for")
@@ -64,7 +64,7 @@ def search(output: LargeOutput, arguments: Mapping[str, Any]) -> str:
 
 
 def _start(output: LargeOutput, arguments: Mapping[str, Any]) -> int:
-    """Where to begin, by a line or a character."""
+    """Return the offset at which the search starts, given by line or character."""
     line, char = whole_number(arguments, "start_line"), whole_number(arguments, "start_char")
     if line is not None and line > output.lines:
         raise InputError(f"start_line: it has {output.lines:,} lines, got {line:,}")
@@ -106,20 +106,20 @@ def _by_words(output: LargeOutput, words: str, start: int, limit: int) -> _Found
 
 
 def _pieces(text: str, start: int, overlap: int) -> Iterator[tuple[int, str]]:
-    """The text in small letters from here on, in pieces that overlap a little, each where it begins in the text."""
+    """Yield the lower-case text from here on, in slightly overlapping pieces, each with its offset."""
     while start < len(text):
         yield start, _folded(text[start : start + _STEP + overlap])
         start += _STEP
 
 
 def _folded(text: str) -> str:
-    """In small letters, of the same length."""
+    """Return the text in lower case, with the same length."""
     # Of all characters this one alone has two in its place.
     return text.replace("\u0130", "I").lower()
 
 
 def _around(text: str, start: int, end: int) -> tuple[int, int]:
-    """The line of a place, or as much of a long one as stands near it."""
+    """Return the line around a position, or the nearby part of a long line."""
     left, right = text.rfind("\n", max(start - NEAR, 0), start) + 1, text.find("\n", end, end + NEAR)
     return left or max(start - NEAR, 0), right if right >= 0 else min(end + NEAR, len(text))
 
@@ -143,14 +143,14 @@ def _by_pattern(output: LargeOutput, pattern: str, start: int, limit: int) -> _F
 
 
 def _is_cut(text: str, end: int) -> bool:
-    """Whether a piece that ends here ends within a line."""
+    """Return whether a piece that ends here ends within a line."""
     return end < len(text) and text[end - 1] != "\n"
 
 
 def _match_in(
     text: str, pattern: Pattern[str], within: tuple[int, int], limit: int, clock: _Clock, found: _Found
 ) -> None:
-    """Adds what matches there, behind what was found so far."""
+    """Append the matches in this part to the ones found so far."""
     start, end = within
     place = start = max(start, found.places[-1][1] if found.places else 0)
     cut = end if _is_cut(text, end) else -1
@@ -208,7 +208,7 @@ def _summary(output: LargeOutput, found: _Found, asked: str) -> str:
 
 
 def _shown(output: LargeOutput, begin: int, end: int, context: int) -> str:
-    """The place with lines around it; of long lines what stands near."""
+    """Return the match with lines around it; of long lines only the nearby part."""
     line = output.line_at(begin)
     first, last = output.line_start(line), output.line_start(line + 1)
     if last - first > LONG_LINE:

@@ -1,4 +1,4 @@
-"""`LargeResults`: what one session has set aside, and the one function that sets a result aside."""
+"""`LargeResults`: the offloaded outputs of one session, and the function that offloads a result."""
 
 from __future__ import annotations
 
@@ -26,11 +26,10 @@ _T = TypeVar("_T")
 
 
 class LargeResults:
-    """The results that one session keeps beside its conversation; `AgentRun.large`.
+    """The large results that one session stores outside its conversation; `AgentRun.large`.
 
-    `shelf` keeps them whole. `tokens` is the line between small and large where a tool has none of its own; None:
-    the usual one, 0: nothing is set aside by itself. `bind` is what becomes of the runtime's own tools
-    (`Definition.bind`).
+    `shelf` is the output store. `tokens` is the threshold for tools without their own; None is the default, 0 offloads
+    nothing automatically. `bind` transforms the runtime's own tools (`Definition.bind`).
     """
 
     __slots__ = ("_bind", "_readers", "_session", "_shelf", "has_some", "tokens")
@@ -49,7 +48,7 @@ class LargeResults:
 
     @property
     def readers(self) -> Mapping[str, Tool]:
-        """By name, in the order in which they are offered."""
+        """The reader tools by name, in the order in which they are offered."""
         if self._readers is None:
             self._readers = {tool.name: tool for tool in self._bind(reader_tools(self.open))}
         return self._readers
@@ -62,16 +61,17 @@ class LargeResults:
         force: bool = False,
         blocks: tuple[BinaryBlock, ...] = (),
     ) -> ToolResult:
-        """The result as the conversation has it: its short form, if it is large; the very same value if it is not.
+        """Return the result for the conversation: its preview if the result is large, else the same object.
 
-        `tokens` is the tool's own line, None for the session's, 0 for none. What readers gave is not set aside again.
-        With `blocks`, which no content can hold, it is kept too, and says so before all that it said.
+        `tokens` is the tool's own threshold, None for the session's, 0 for none. Results of reader tools are not
+        offloaded again. `blocks` are binary blocks that no content can hold: with them the result is stored, too, and a
+        note about them precedes its text.
 
-        With `force`, for whoever makes room in a conversation: any result, large or not, of whatever tool, in one or
-        two lines; one that is set aside already is cut down to its first line. The same value comes back where that
-        would be no shorter, so doing it twice changes nothing. Id, name, error and seconds stay, so calls and results
-        stay in pairs; `ToolResult.set_aside` says what it was. Afterwards call `offer_readers(run.tools)` once, before
-        the next request. Nothing is lost: it is kept before this returns, and `open` and the readers have all of it.
+        `force` makes room in a conversation: a result of any size and tool is reduced to one or two lines, and an
+        offloaded one to its first line. The same object is returned if that would not be shorter, so a second call
+        changes nothing. ID, name, error and seconds stay, so calls and results stay paired; `ToolResult.set_aside`
+        describes the original. Afterwards, call `offer_readers(run.tools)` once, before the next request. Nothing is
+        lost: the output is stored before this returns, and `open` and the readers return all of it.
         """
         if result.set_aside is not None:
             return _first_line(result) if force else result
@@ -104,19 +104,19 @@ class LargeResults:
         return replace(result, content=short, set_aside=KeptAside(output.handle, *about))
 
     async def open(self, handle: str) -> LargeOutput | None:
-        """What was set aside under this handle in this session; None if nothing is kept."""
+        """Return the output with this ID in this session; None if it is not stored."""
         output = _OPENED.get(self._session, handle)
         if output is None and (output := await self._shelf.get(handle)) is not None:
             _OPENED.put(self._session, handle, output)
         return output
 
     def begin(self, tools: SessionTools) -> None:
-        """Takes what the history of these tools says that was set aside in it."""
+        """Register the outputs that the history of these tools has already offloaded."""
         self.has_some = bool(set_aside_in(tools.conversation.messages))
         tools.later = self.readers if self.has_some else {}
 
     def offer_readers(self, tools: SessionTools) -> None:
-        """Brings the readers into the conversation once there is something to read, behind all other tools."""
+        """Add the reader tools to the conversation once an output exists, after all other tools."""
         if not self.has_some:
             return
         tools.later = self.readers
@@ -131,7 +131,7 @@ class LargeResults:
 
 
 def set_aside_in(messages: Iterable[Message]) -> list[ToolResult]:
-    """The results that stand in a history in their short form."""
+    """Return the results that a history contains as previews."""
     return [result for message in messages for result in message.tool_results if result.set_aside is not None]
 
 

@@ -1,4 +1,4 @@
-"""Where outputs are kept whole: in memory here; `sessions/kept_outputs.py` does it in a store of sessions."""
+"""Stores for whole outputs: in memory here; `sessions/kept_outputs.py` has one in a session store."""
 
 from __future__ import annotations
 
@@ -20,53 +20,55 @@ MOST_OPENED = 512 * 1024 * 1024
 
 
 class Shelf(Protocol):
-    """Keeps the outputs of one session."""
+    """A store for the outputs of one session."""
 
     def clean(self, text: str) -> str:
-        """The text as it may be kept."""
+        """Return the text in the form that may be stored."""
         ...
 
     async def put(self, output: LargeOutput, tool: str) -> None:
-        """Keeps it; one that is there already stays as long as a new one would. Raises nothing for a store's trouble:
-        whoever writes next is told of that."""
+        """Store the output; storing an existing one renews its lifetime.
+
+        Raises nothing if the store fails: the next writer to the store reports the failure.
+        """
         ...
 
     async def get(self, handle: str) -> LargeOutput | None:
-        """What was kept; None if nothing was in this session, or not any more."""
+        """Return the output; None if this session never stored it, or it has expired."""
         ...
 
 
 class MemoryShelf:
-    """In memory of the session, up to a bound."""
+    """A store in the session's memory, up to a size limit."""
 
     def __init__(self, most: int = MOST_IN_MEMORY) -> None:
         self._most = most
         self._kept: OrderedDict[str, LargeOutput] = OrderedDict()
 
     def clean(self, text: str) -> str:
-        """Without secrets, as a store has it, so that a run says the same with one and without."""
+        """Redact secrets as a persistent store does, so that a run gives the same text with and without one."""
         return without_shapes_in_steps(value_redactor({*secrets_in(os.environ), *known_values()})(text))
 
     async def put(self, output: LargeOutput, tool: str) -> None:  # noqa: ARG002 - as every shelf
-        """Forgets the oldest beyond the bound."""
+        """Store the output; drop the oldest beyond the size limit."""
         self._kept[output.handle] = output
         self._kept.move_to_end(output.handle)
         while len(self._kept) > 1 and sum(kept.size for kept in self._kept.values()) > self._most:
             self._kept.popitem(last=False)
 
     async def get(self, handle: str) -> LargeOutput | None:
-        """What was kept."""
+        """Return the stored output."""
         return self._kept.get(handle)
 
 
 class OpenedFor:
-    """A session by which what is open for it is told from that of others; with it all of that is closed."""
+    """A key that identifies a session in `Opened`; when it is collected, the session's outputs are closed."""
 
     __slots__ = ("__weakref__",)
 
 
 class Opened:
-    """Outputs as readers need them, with what was read of their text; those used last, so nothing is read twice."""
+    """A cache of recently used outputs with their parsed data, so that readers parse nothing twice."""
 
     def __init__(self, most: int = MOST_OPENED) -> None:
         self._most = most
@@ -75,7 +77,7 @@ class Opened:
         self._sessions: set[int] = set()
 
     def get(self, session: OpenedFor, handle: str) -> LargeOutput | None:
-        """That of this session."""
+        """Return this session's output."""
         with self._lock:
             found = self._open.get((id(session), handle))
             if found is not None:
@@ -83,7 +85,7 @@ class Opened:
         return found
 
     def put(self, session: OpenedFor, handle: str, output: LargeOutput) -> None:
-        """Closes those that were not used for longest, if they are too much together."""
+        """Add an output; close the least recently used ones beyond the size limit."""
         key = id(session)
         with self._lock:
             if key not in self._sessions:

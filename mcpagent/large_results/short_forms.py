@@ -1,4 +1,4 @@
-"""What a conversation has of a result that is kept beside it: what it is, how it begins and ends, how to read it."""
+"""Write the preview of an offloaded result: its description, its beginning and end, and how to read it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BRIEF_HEAD = 160
 
 
 def short_form(output: LargeOutput) -> str:
-    """In some hundred tokens. Words of the result stand between fences that they cannot close."""
+    """Return a preview of some hundred tokens. Text of the result is between fences that it cannot close."""
     if len(output.text) <= HEAD + TAIL:
         shown = [fenced(output.text, "Its text")] if output.text.strip() else []
     else:
@@ -26,12 +26,12 @@ def short_form(output: LargeOutput) -> str:
 
 
 def kept_form(output: LargeOutput) -> str:
-    """What is said before a result that is not large, of which binary blocks are kept."""
+    """Return the note that precedes a small result whose binary blocks are stored."""
     return f"[Set aside as {output.handle}: {'; '.join(_binaries(output))}]\n{_how_to_read(output)}"
 
 
 def brief_form(output: LargeOutput) -> str:
-    """In one or two lines."""
+    """Return a preview of one or two lines."""
     begins = line_for_model(output.text[: 4 * BRIEF_HEAD], BRIEF_HEAD)
     if not begins:
         return _first_line(output)
@@ -44,7 +44,7 @@ def _first_line(output: LargeOutput) -> str:
 
 
 def _described(output: LargeOutput) -> str:
-    """Kind, shape and size."""
+    """Return kind, shape and size."""
     parts: list[str] = []
     if output.text:
         shape = shape_in_words(output.data)
@@ -73,7 +73,7 @@ def _how_to_read(output: LargeOutput) -> str:
 
 
 def head(text: str, limit: int) -> str:
-    """Its beginning, up to the end of a line if there is one near."""
+    """Return the beginning of the text, up to a line end if one is near."""
     cut = text[:limit]
     end = cut.rfind("\n")
     return for_model(cut[:end] if end > limit // 2 else cut)

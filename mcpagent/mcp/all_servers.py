@@ -1,4 +1,4 @@
-"""All MCP servers of one agent: connected at once, the slow ones later, the broken ones named."""
+"""All MCP servers of one agent: they connect concurrently, slow ones join later, and failed ones are reported."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ MOST_STARTS = 3
 
 
 def joins_later(server: str) -> Notice:
-    """What is told when the start has waited long enough for a server."""
+    """Return the notice that the start no longer waits for a server."""
     return Notice(f'server "{server}" is still connecting; its tools join when it is ready', "warning")
 
 
 class McpServers:
-    """The servers of a configuration that are enabled and wanted, as links sorted by name.
+    """The enabled and selected servers of a configuration, as links sorted by name.
 
-    Servers that cannot even be tried (an unset variable, say) have a status that says why. `on_late` is called for each
-    server that connects after `open` has returned, `on_lost` for each that fails after it, `on_changed` for each whose
-    tools are no longer what they were.
+    Servers that cannot even be tried (because of an unset variable, for example) have a status with the reason.
+    `on_late` is called for each server that connects after `open` has returned, `on_lost` for each that fails after it,
+    and `on_changed` for each whose tools changed.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class McpServers:
 
     @property
     def toolsets(self) -> list[ServerLink]:
-        """Those whose tools are known, connected or not."""
+        """The servers whose tools are known, connected or not."""
         return [link for link in self._links.values() if link.is_known]
 
     @property
@@ -88,17 +88,17 @@ class McpServers:
         return [link.life for link in self._links.values()]
 
     def all_tools(self) -> list[Tool]:
-        """What those listed, in the order of their names."""
+        """Return the tools that the servers listed, in the order of the servers' names."""
         return [tool for link in self.toolsets for tool in link.bound_tools()]
 
     @property
     def statuses(self) -> dict[str, ServerStatus]:
-        """Each server by name, also those that failed or cannot be tried."""
+        """The status of each server by name, including failed and unusable ones."""
         return {name: link.status for name, link in self._links.items()} | self._unusable
 
     @property
     def configs(self) -> dict[str, ServerConfig]:
-        """Those that can be tried, by name, as they are configured."""
+        """The configurations of the servers that can be tried, by name."""
         return {name: link.config for name, link in self._links.items()}
 
     @property
@@ -109,7 +109,7 @@ class McpServers:
 
     @property
     def unavailable(self) -> dict[str, str]:
-        """Why the tools of each server that cannot be used now cannot, in one line."""
+        """The reason why each unusable server's tools are unavailable, in one line."""
         if not self._links and not self._unusable:
             return {}
         waited = self.connecting
@@ -122,11 +122,11 @@ class McpServers:
     # --- all servers: started and ended ---
 
     async def open(self, startup_seconds: float | None) -> None:
-        """Connects all at once and returns when each is ready or has failed, or after `startup_seconds`.
+        """Connect all servers concurrently; return when each is ready or has failed, or after `startup_seconds`.
 
-        Servers that need longer go on in the background, which is reported unless nobody waits (0), and so do those
-        that are tried again. A `required` one is always waited for; if it fails, its `ServerError` is raised. Every
-        single wait is bounded by the server's own `connect_timeout_seconds`.
+        Slower servers continue in the background, which is reported unless `startup_seconds` is 0, and so do retries. A
+        `required` server is always waited for; if it fails, its `ServerError` is raised. Every single wait is bounded
+        by the server's own `connect_timeout_seconds`.
         """
         for status in self._unusable.values():
             self._emit(ServerFailed(status.name, status.reason))
@@ -155,11 +155,11 @@ class McpServers:
         spent: float = 0.0,
         enough: Callable[[], bool] = lambda: False,
     ) -> float:
-        """Waits until the tools of no server are awaited any more, or it is `enough`; says how many seconds that took.
+        """Wait until no server is connecting any more, or it is `enough`; return the seconds that it took.
 
-        A question waits for `limit` seconds in all, of which `spent` are over. An attempt to connect that one question
-        has waited for so long is not waited for again. The servers that are waited for are reported. Lists that are
-        being read again are waited for as a call does.
+        A question waits for `limit` seconds in total, of which `spent` are already used. If one question has waited
+        that long for an attempt to connect, later questions do not wait for that attempt. `report` receives the servers
+        waited for. Lists that are being read again are waited for as in a call.
         """
         if not self._links:
             return 0.0
@@ -193,12 +193,12 @@ class McpServers:
         return [link for link in self._links.values() if link.is_reading]
 
     def has_waited(self, seconds: float) -> None:
-        """What is connecting now was waited for so long already, at the start: it is part of the only question."""
+        """Count a wait at the start towards the first question, for servers that are still connecting."""
         for name in self.connecting:
             self._count_wait(name, self._links[name].since, seconds)
 
     def _awaited(self, limit: float | None) -> tuple[str, ...]:
-        """Those that are connecting and that no question has waited for so long in vain."""
+        """Return the connecting servers for which no question has waited that long in vain."""
         waits = {name: (self._links[name].since, self._waits.get(name, (0.0, 0.0))) for name in self.connecting}
         return tuple(
             name
@@ -211,9 +211,9 @@ class McpServers:
         self._waits[name] = (attempt, max(seconds, waited) if before == attempt else seconds)
 
     async def _start(self, link: ServerLink, first_try: asyncio.Event) -> ServerError | None:
-        """Enters a link, and says why that failed.
+        """Enter a link; return the error if that failed.
 
-        A server whose process ends while it starts is tried again, while the others are used already.
+        A server whose process ends while it starts is tried again; the other servers are usable meanwhile.
         """
         name = link.config.name
         for _ in range(MOST_STARTS):
@@ -241,7 +241,7 @@ class McpServers:
             await asyncio.gather(start, return_exceptions=True)
 
     async def close(self) -> None:
-        """Ends every connection and process, also of servers that are still connecting."""
+        """End every connection and process, also of servers that are still connecting."""
         try:
             await asyncio.gather(*(self._stop_starting(name) for name in self._starts))
         finally:  # also if whoever waits for it is cancelled
@@ -260,7 +260,7 @@ class McpServers:
         return {link.config.name: link.lists.resources for link in self.toolsets if link.lists.resources}
 
     async def get_prompt(self, server: str, name: str, arguments: Mapping[str, str]) -> ToolOutput:
-        """One prompt, filled in. Raises `InputError` if there is no such server, prompt, or argument."""
+        """Return one filled prompt. Raises `InputError` for an unknown server, prompt, or argument."""
         link = self._known(server, "prompts")
         prompts = {item.name: item for item in reversed(link.lists.prompts)}
         if (prompt := prompts.get(name)) is None:
@@ -278,15 +278,15 @@ class McpServers:
         return await offers.get_prompt(link, name, arguments)
 
     async def read_resource(self, server: str, uri: str) -> ToolOutput:
-        """What is behind a URI, also one that was not listed. Raises `InputError` if there is no such server."""
+        """Return the content of a URI, also of an unlisted one. Raises `InputError` for an unknown server."""
         return await offers.get_resource(self._known(server, "resources"), uri)
 
     async def complete(
         self, server: str, name: str, argument: str, value: str, known: Mapping[str, str] | None = None
     ) -> tuple[str, ...]:
-        """What the server proposes for an argument of a prompt (`name`) or of a template (its URI) that begins so.
+        """Return the server's completions of a prefix, for an argument of a prompt (`name`) or of a template (its URI).
 
-        `known` are arguments given already. Nothing if the server proposes nothing, or is not known.
+        `known` are the arguments already entered. Empty if the server has no completions, or is not known.
         """
         link = self._links.get(server)
         if link is None or not link.is_known:
@@ -297,26 +297,26 @@ class McpServers:
         return () if of is None else await offers.complete(link, of, argument, value, known)
 
     async def set_roots(self, server: str, folders: Sequence[str | Path]) -> None:
-        """The folders that a server may know, instead of those before; it is notified that they changed.
+        """Replace the folders that a server may know; the server is notified of the change.
 
         Raises `InputError` or `ServerError`.
         """
         await self._configured(server).set_roots(folders)
 
     async def subscribe(self, server: str, uri: str) -> None:
-        """From now on `ResourceUpdated` is emitted when the resource changes. Raises `InputError` or `ServerError`."""
+        """Emit `ResourceUpdated` from now on when the resource changes. Raises `InputError` or `ServerError`."""
         await self._known(server, "resources").subscription(uri, wanted=True)
 
     async def unsubscribe(self, server: str, uri: str) -> None:
-        """Takes a subscription back. Raises `InputError` or `ServerError`."""
+        """Cancel a subscription. Raises `InputError` or `ServerError`."""
         await self._known(server, "resources").subscription(uri, wanted=False)
 
     def log(self, server: str) -> tuple[ServerLogged, ...]:
-        """The last messages that a server sent about its own work. Raises `InputError`."""
+        """Return the last messages that a server sent about its own work. Raises `InputError`."""
         return self._configured(server).log
 
     async def restart(self, server: str) -> None:
-        """Ends the server, if it runs, and starts it anew. Raises `InputError` or `ServerError`."""
+        """Stop the server if it runs, and start it again. Raises `InputError` or `ServerError`."""
         link = self._configured(server)
         await self._stop_starting(server)
         was_known = link.is_known
@@ -325,7 +325,7 @@ class McpServers:
             self._on_late(link)
 
     async def turn_off(self, server: str) -> None:
-        """Ends the server and withdraws its tools until it is restarted. Raises `InputError`."""
+        """Stop the server and withdraw its tools until it is restarted. Raises `InputError`."""
         link = self._configured(server)
         before = [tool.definition for tool in link.bound_tools()] if link.is_known else []
         await self._stop_starting(server)
@@ -356,7 +356,7 @@ def _near(name: str, known: Iterable[str]) -> str:
 
 
 async def _first_of(waits: Sequence[Coroutine[None, None, None]]) -> None:
-    """Waits for one of them; the others are ended."""
+    """Wait for the first of these; cancel the others."""
     tasks = [asyncio.ensure_future(wait) for wait in waits]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

@@ -1,7 +1,6 @@
-"""The attempts at requests over one connection that are under way: how long each may take, what was sent and came.
+"""Attempts at requests that are in progress on one connection: their time limits, sent IDs and results.
 
-Silence ends a request early; progress and each piece of the answer start that limit anew, and the total holds whatever
-happens.
+Silence ends a request early. Progress and each piece of the answer restart that limit; the total limit always holds.
 """
 
 from __future__ import annotations
@@ -23,14 +22,14 @@ Progress: TypeAlias = Callable[[float, float | None, str], None]
 
 
 class RawResult(RootModel[dict[str, Any]]):
-    """A result as it came, for `ClientSession.send_request`: the SDK's models drop fields."""
+    """A raw result for `ClientSession.send_request`, because the SDK's models drop fields."""
 
 
 class Attempt:
-    """One attempt at a request, with all that is sent for it; `timeout` is to be entered around it.
+    """An attempt at a request, with all messages sent for it; enter `timeout` around it.
 
-    `sent_id` is the id of what was sent for it last, None before that. `has_begun`: its server carries it out already,
-    whatever becomes of what is sent for it from now on. `silent_from` is when something of its answer came last.
+    `sent_id` is the ID of the last request sent for it, None before that. `has_begun`: its server already executes it,
+    whatever happens to later messages. `silent_from` is the time of the last piece of its answer.
     """
 
     def __init__(self, limits: RequestLimits, on_progress: Progress | None, *, is_paused: bool) -> None:
@@ -48,26 +47,26 @@ class Attempt:
 
     @property
     def is_total_over(self) -> bool:
-        """Whether all of its time is over; otherwise it ran out of time by the server's silence."""
+        """True if the total time is used up; otherwise it ran out of time because of the server's silence."""
         return self._loop.time() >= self._end
 
     async def heard(self, progress: float, total: float | None, message: str | None) -> None:
-        """The server has reported progress, as the SDK's `ProgressFnT`: it is not silent."""
+        """Process a progress report of the server, as the SDK's `ProgressFnT`: it is not silent."""
         self.restart_silence()
         if self._on_progress is not None:
             self._on_progress(progress, total, message or "")
 
     def pause(self, is_paused: bool) -> None:
-        """Whether the server's silence does not count from now on."""
+        """Pause or resume the limit on the server's silence."""
         self._is_paused = is_paused
         self.restart_silence()
 
     def take(self, result: dict[str, Any]) -> None:
-        """Keeps a result, which the SDK gets a stand-in for."""
+        """Store a result; the SDK receives a placeholder instead."""
         self._result = result
 
     def whole(self, result: dict[str, Any]) -> dict[str, Any]:
-        """The result that the SDK gave, or the one that was kept and that it gave a stand-in for."""
+        """Return the result from the SDK, or the stored one if that was a placeholder."""
         kept, self._result = self._result, None
         return result if kept is None else kept
 
@@ -75,7 +74,7 @@ class Attempt:
         return self._end if self._is_paused else min(self._end, self._loop.time() + self._idle)
 
     def restart_silence(self) -> None:
-        """Something of its answer has come."""
+        """Restart the silence limit: a piece of the answer has arrived."""
         self.silent_from = self._loop.time()
         if not self.timeout.expired():
             self.timeout.reschedule(self._due())
@@ -85,7 +84,7 @@ _current: ContextVar[Attempt | None] = ContextVar("mcp_attempt", default=None)
 
 
 class Attempts:
-    """All attempts over one connection that are under way."""
+    """All attempts in progress on one connection."""
 
     def __init__(self) -> None:
         self._open: set[Attempt] = set()
@@ -97,7 +96,7 @@ class Attempts:
 
     @contextmanager
     def opened(self, limits: RequestLimits, on_progress: Progress | None) -> Iterator[Attempt]:
-        """A new one, from now until it is left: what this task sends meanwhile is sent for it."""
+        """Open an attempt; messages that this task sends inside the block belong to it."""
         attempt = Attempt(limits, on_progress, is_paused=self._asking > 0)
         before = _current.set(attempt)
         self._open.add(attempt)
@@ -109,7 +108,7 @@ class Attempts:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """While somebody here is asked by the server its silence is ours, and runs take no time; the totals go on."""
+        """Pause silence limits and run time while the user answers a server's question; total limits continue."""
         runs = {id(run): run for attempt in self._open if (run := attempt.run) is not None}
         self._asking += 1
         self._pause(True)
@@ -123,9 +122,10 @@ class Attempts:
             self._pause(self._asking > 0)
 
     def heard(self, *, is_answer: bool, request_id: RequestId | None = None) -> None:
-        """Bytes have come; those of an answer mean that one is not silent which waits for it, or all if no id is known.
+        """Note received bytes.
 
-        What else comes is no sign of an answer, but no silence either.
+        Those of an answer restart the silence limit of its request, or of all requests if no ID is known. Other bytes
+        are no sign of an answer, but no silence either.
         """
         self._heard_at = asyncio.get_running_loop().time()
         for attempt in self._open if is_answer else ():
@@ -133,7 +133,7 @@ class Attempts:
                 attempt.restart_silence()
 
     def was_silent(self, attempt: Attempt) -> bool:
-        """Whether nothing at all has come since something of this one's answer did."""
+        """Return whether no message at all arrived since the last piece of this attempt's answer."""
         return self._heard_at <= attempt.silent_from
 
     def _pause(self, is_paused: bool) -> None:
@@ -141,12 +141,12 @@ class Attempts:
             attempt.pause(is_paused)
 
     def sent(self, request_id: RequestId) -> None:
-        """A message with this id is on its way, by the task that calls this."""
+        """Note that the calling task sends a message with this ID."""
         if (attempt := self._mine()) is not None:
             attempt.sent_id = request_id
 
     def takes(self, result: dict[str, Any]) -> bool:
-        """Whether the attempt of the task that calls this keeps the result, so that it need not go through the SDK."""
+        """Return whether the calling task's attempt stores the result, so that it can bypass the SDK."""
         attempt = self._mine()
         if attempt is not None:
             attempt.take(result)

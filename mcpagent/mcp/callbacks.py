@@ -1,4 +1,4 @@
-"""The user's handlers as the SDK's client wants them: for what a server asks, by itself or before it goes on."""
+"""Adapt the user's handlers to the SDK's client, for questions that a server asks unprompted or within a call."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ USER_REJECTED = -1
 def callbacks(
     server: str, handlers: Handlers, redact: Redactor, asking: Callable[[], AbstractContextManager[None]] = nullcontext
 ) -> dict[str, Any]:
-    """The SDK client's callback arguments; a missing one keeps the capability from being advertised.
+    """Return the SDK client's callback arguments; a missing one keeps the capability from being advertised.
 
-    `redact` takes the server's secrets out of what it asks; `asking` is entered while somebody here is asked.
+    `redact` removes the server's secrets from its questions; `asking` is entered while a handler runs.
     """
     made = _Callbacks(server, handlers, redact, asking)
     wanted = {
@@ -46,7 +46,7 @@ def callbacks(
 
 @dataclass(eq=False)
 class _Callbacks:
-    """The handlers in the SDK's terms, so many times a minute and no more."""
+    """The handlers with the SDK's interface, limited to a number of calls per minute."""
 
     server: str
     handlers: Handlers
@@ -106,7 +106,7 @@ class _Callbacks:
 
 
 def _with_defaults(content: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
-    """What was given, and the schema's defaults for what was not (SEP-1034). None: it was left empty on purpose."""
+    """Return the content with the schema's defaults for missing fields (SEP-1034). None: deliberately empty."""
     defaults = {
         name: rule["default"]
         for name, rule in properties_of(schema).items()
@@ -121,7 +121,7 @@ def _with_defaults(content: dict[str, Any], schema: dict[str, Any]) -> dict[str,
 async def with_input(
     session: ClientSession, request: types.Request[Any, Any], result: dict[str, Any], allowed: Collection[str]
 ) -> types.Request[Any, Any]:
-    """The request to send next, after one whose `result` asks for input. Raises as `answers_to` does."""
+    """Return the request to send next, after one whose `result` asks for input. Raises as `answers_to` does."""
     wanted = types.InputRequiredResult.model_validate(result, by_name=False)
     responses = await answers_to(session, wanted, allowed)
     if not responses:
@@ -135,7 +135,7 @@ async def with_input(
 async def answers_to(
     session: ClientSession, wanted: types.InputRequiredResult, allowed: Collection[str]
 ) -> types.InputResponses:
-    """What our handlers answer, one question after the other.
+    """Return the handlers' answers, one question after the other.
 
     Raises `MCPError` for a question whose method is not `allowed`, or that a handler refuses.
     """

@@ -1,7 +1,7 @@
-"""One session with one MCP server, opened, kept and closed by a task of its own.
+"""A session with one MCP server, opened, held and closed by a dedicated task.
 
-The SDK's scopes must be left in the task that entered them, and what goes wrong inside cancels that task. So the owner
-task holds them, callers only await tasks, and whatever the SDK raises reaches them as a `ServerError`.
+The SDK's scopes must be left in the task that entered them, and failures inside cancel that task. Therefore the owner
+task holds them, callers only await tasks, and exceptions of the SDK reach callers as a `ServerError`.
 """
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ _PING_SECONDS = 1.8
 class McpConnection:
     """A connection to one server; used once, from `open` to `close`.
 
-    `report` gets what the server says unasked, redacted; it may be called at any time. `handlers` say what the server
-    may ask of us, `auth` signs in to a remote one, `log_folder` is where what it writes is kept.
+    `report` receives the server's notifications, redacted, at any time. `handlers` define what the server may ask,
+    `auth` authenticates with a remote one, and `log_folder` is the folder for its output.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class McpConnection:
     # --- life ---
 
     async def open(self) -> None:
-        """Connects. Raises `ServerError` at the latest after `connect_timeout_seconds`."""
+        """Connect. Raises `ServerError` at the latest after `connect_timeout_seconds`."""
         ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._owner = asyncio.create_task(self._own(ready), name=f"mcp-{self.config.name}")
         try:
@@ -134,7 +134,7 @@ class McpConnection:
         )
 
     async def close(self) -> None:
-        """Ends the session and the process. Never raises, and returns within `shutdown_seconds` and a little."""
+        """End the session and the process. Never raises, and returns within `shutdown_seconds` and a little."""
         self._is_closing = True
         if self._owner is None:
             return
@@ -157,17 +157,17 @@ class McpConnection:
 
     @property
     def usable(self) -> bool:
-        """Whether requests can be sent: it is open and has not ended."""
+        """True if requests can be sent: it is open and has not ended."""
         return self._session is not None and not self._stop.is_set()
 
     @property
     def end_reason(self) -> str:
-        """How the connection ended, for one that did."""
+        """The reason why the connection ended."""
         return self._explain.end_reason
 
     @property
     def spawn_seconds(self) -> float:
-        """What starting the process took; 0.0 if there is none."""
+        """Seconds that starting the process took; 0.0 without a process."""
         return 0.0 if self._stdio is None else self._stdio.spawn_seconds
 
     @property
@@ -179,11 +179,11 @@ class McpConnection:
 
     @property
     def is_modern(self) -> bool:
-        """Whether it speaks the protocol of 2026-07-28 or later. Raises `LostError`."""
+        """True if it uses the protocol of 2026-07-28 or later. Raises `LostError`."""
         return self.session.protocol_version in MODERN_PROTOCOL_VERSIONS
 
     async def _own(self, ready: asyncio.Future[None]) -> None:
-        """The owner: tries each way to reach the server, then keeps the session until it is to stop or ends."""
+        """Own the connection: try each way to reach the server, then hold the session until it is to stop or ends."""
         failure: ServerError | None = None
         try:
             for way in ways_to(self.config, self.era):
@@ -241,7 +241,7 @@ class McpConnection:
         return self._stdio
 
     async def _settle_in(self, session: ClientSession) -> None:
-        """What a server is told once it is connected; one that refuses is used all the same."""
+        """Send settings to a server after connecting; a refusal does not make it unusable."""
         if self.is_modern:
             self._listen_anew(session)
         elif (level := self.config.log_level) is not None and (can := session.server_capabilities) and can.logging:
@@ -252,7 +252,7 @@ class McpConnection:
                 self.warn(f"does not take the log level: {safe_line(str(error))}")
 
     def _start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """Something in the background, which ends with the connection."""
+        """Start work in the background that ends with the connection."""
         job = asyncio.create_task(work, name=f"mcp-job-{self.config.name}")
         self._jobs.add(job)
         job.add_done_callback(self._jobs.discard)
@@ -261,25 +261,25 @@ class McpConnection:
     # --- what passes on the wire (relay.Observer) ---
 
     def report(self, news: ServerNews) -> None:
-        """Passes on what the server says, without its secrets."""
+        """Pass on a notification of the server, without its secrets."""
         news = replace(news, text=self._redact(news.text))
         if news.kind == "log" and self._log is not None:
             self._log.note(f"[{news.level}] {news.text}")
         self._report(news)
 
     def warn(self, text: str) -> None:
-        """Reports an oddity of the server."""
+        """Report an oddity of the server."""
         self.report(ServerNews("warning", text))
 
     def junk(self, text: str) -> None:
-        """Keeps what is no message for the errors that it explains; the first is a warning too."""
+        """Store invalid output for later errors that it explains; the first one is also a warning."""
         self._explain.last_junk = text
         if not self._has_junk:
             self._has_junk = True
             self.warn(f"writes to stdout what is not MCP, first: {text}")
 
     def ended(self) -> None:
-        """The connection is not usable any more: its owner leaves it."""
+        """Mark the connection as unusable: its owner leaves it."""
         self._stop.set()
 
     # --- requests ---
@@ -294,11 +294,11 @@ class McpConnection:
         may_be_task: bool = False,
         is_vital: bool = True,
     ) -> dict[str, Any]:
-        """Sends one request and gives its raw result.
+        """Send one request and return its raw result.
 
-        A tool call that `may_be_task` is asked for as a task if the server takes them. If no answer comes to one that
-        `is_vital`, it is seen whether the server still lives. Raises `REQUEST_FAILURES`: `RefusedError` (the server's
-        own error), `CallTimeoutError`, `TaskError`, or `LostError`; cancelling it notifies the server.
+        With `may_be_task`, a tool call is requested as a task if the server supports tasks. If a request that
+        `is_vital` gets no answer, the server is checked for life. Raises `REQUEST_FAILURES`: `RefusedError` (the
+        server's own error), `CallTimeoutError`, `TaskError`, or `LostError`; cancelling it notifies the server.
         """
         phase = f'{request.method} "{safe_line(target, 60)}"' if target else str(request.method)
         async with self._attempt(phase, limits, on_progress, is_vital=is_vital) as attempt:
@@ -319,13 +319,13 @@ class McpConnection:
             raise MCPError(code=INVALID_ANSWER, message=f"asks for input more than {MAX_INPUT_ROUNDS} times")
 
     async def list_tools_page(self, cursor: str | None, limits: RequestLimits) -> types.ListToolsResult:
-        """One page of `tools/list`, through the SDK so that it learns what it needs for later calls."""
+        """Return one page of `tools/list`, through the SDK so that it has the data for later calls."""
         params = types.PaginatedRequestParams(cursor=cursor) if cursor is not None else None
         async with self._attempt("tools/list", limits):
             return await self.session.list_tools(params=params)
 
     async def subscription(self, uri: str, *, wanted: bool) -> None:
-        """Has each change of a resource reported from now on, or no longer. Raises as `request` does."""
+        """Start or stop reporting changes of a resource. Raises as `request` does."""
         if wanted:
             self._subscribed[uri] = None
         else:
@@ -340,7 +340,7 @@ class McpConnection:
         await self.request(request, target=uri, limits=self._connect_limits)
 
     async def notify_roots_changed(self) -> None:
-        """Notifies a server of before 2026 that `roots/list` would give something else now. Raises `LostError`."""
+        """Notify a server of before 2026 that the result of `roots/list` changed. Raises `LostError`."""
         await self.session.send_notification(types.RootsListChangedNotification())
 
     def _listen_anew(self, session: ClientSession) -> None:
@@ -352,7 +352,7 @@ class McpConnection:
     async def _attempt(
         self, phase: str, limits: RequestLimits, on_progress: Progress | None = None, *, is_vital: bool = True
     ) -> AsyncIterator[Attempt]:
-        """One request within its limits: whatever goes wrong meanwhile is raised as an error of ours, in words."""
+        """Run one request within its limits; every failure is raised as one of mcpagent's errors, with a message."""
         if self._check is not None:
             await asyncio.wait({self._check})
         if not self.usable:
@@ -386,7 +386,7 @@ class McpConnection:
         raise failure from None
 
     def _outcome_of(self, attempt: Attempt) -> Outcome:
-        """What became of a request on a connection that ended."""
+        """Return the outcome of a request on a connection that ended."""
         sent_id, stdio = attempt.sent_id, self._stdio
         was_read = attempt.has_begun or stdio is None or stdio.has_read(sent_id)
         return outcome_of(End(self._way, is_sent=attempt.has_begun or sent_id is not None, was_read=was_read))[0]
@@ -407,7 +407,7 @@ class McpConnection:
         return RequestLimits(self.config.connect_timeout_seconds, self.config.connect_timeout_seconds)
 
     async def _check_alive(self) -> None:
-        """After a call went unanswered: a server that does not answer a ping either is given up."""
+        """Ping a server after an unanswered call; give it up if the ping is not answered either."""
         try:
             session = self.session
             async with asyncio.timeout(_PING_SECONDS):
@@ -435,15 +435,16 @@ def _is_cancelled() -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """A transport, and the era of the protocol that the server is greeted in."""
+    """A transport, and the protocol version with which the server is greeted."""
 
     transport: TransportName
     era: Era
 
     def may_fix(self, failure: ServerError) -> bool:
-        """Whether this way may work after the one before it failed so.
+        """Return whether this transport and version may work after the previous ones failed like this.
 
-        A process may have died of the probe, if it read it; a server may have changed its era; a URL may speak SSE.
+        A process may have died of the probe, if it read it; a server may have changed its protocol version; a URL may
+        use SSE.
         """
         if self.transport != "stdio":
             return isinstance(failure, LostError) and failure.http_status in _OTHER_TRANSPORT_STATUSES
@@ -453,7 +454,7 @@ class Way:
 
 
 def ways_to(config: ServerConfig, era: Era) -> list[Way]:
-    """At least one; `era` is the one that the server is known to speak, "auto" if that is not known."""
+    """Return the combinations to try, at least one; `era` is the server's known protocol, "auto" if unknown."""
     if config.command:
         local = [Way("stdio", "auto"), Way("stdio", "legacy")]
         return local if era == "auto" else local[::-1]

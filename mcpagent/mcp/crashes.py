@@ -1,4 +1,4 @@
-"""When a server that keeps dying may be started again."""
+"""Decide when a server that crashes repeatedly may be restarted."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ _LONGEST_DELAY_SECONDS = 4.0
 class CrashLog:
     """The crashes of one server within the last minute; times are seconds of one monotonic clock.
 
-    The first crash costs no wait, each further one doubles it; a start that fails always costs one. After
-    `MOST_CRASHES` nothing is started for `OPEN_SECONDS`; then one start is tried, and a crash of that one closes the
-    way again.
+    The first crash causes no delay, each further one doubles it; a failed start always causes one. After
+    `MOST_CRASHES`, no start is allowed for `OPEN_SECONDS`; then one start is tried, and its crash blocks starts again.
     """
 
     def __init__(self) -> None:
@@ -25,36 +24,36 @@ class CrashLog:
         self.last_reason = ""
 
     def add_failed_start(self, now: float, reason: str) -> None:
-        """A start that did not come as far as to be used; `reason` is the end of a sentence."""
+        """Count a start that failed before the server was usable; `reason` is the end of a sentence."""
         self._failed_starts += 1
         self.add(now, reason)
 
     def has_started(self) -> None:
-        """A start worked, so the next that fails is the first again."""
+        """Note a successful start, so the next failure counts as the first again."""
         self._failed_starts = 0
 
     def add(self, now: float, reason: str) -> None:
-        """A server that was used has ended."""
+        """Count the end of a server that was in use."""
         self._times.append(now)
         self.last_reason = reason
 
     def count(self, now: float) -> int:
-        """Those within the last `WINDOW_SECONDS`, at most `MOST_CRASHES`."""
+        """Return the number of crashes within the last `WINDOW_SECONDS`, at most `MOST_CRASHES`."""
         return sum(now - time < WINDOW_SECONDS for time in self._times)
 
     def blocked_seconds(self, now: float) -> float:
-        """How long no start may be tried; 0 if one may."""
+        """Return the seconds until a start is allowed; 0 if it is."""
         if self.count(now) < MOST_CRASHES:
             return 0.0
         return max(0.0, self._times[-1] + OPEN_SECONDS - now)
 
     def refusal(self, now: float) -> str:
-        """Why no start may be tried now, as the end of a sentence; "" if one may."""
+        """Return why no start is allowed now, as the end of a sentence; "" if one is."""
         blocked = self.blocked_seconds(now)
         what = f"died {self.count(now)} times within a minute ({self.last_reason})"
         return f"{what}; tried again in {blocked:.0f} s" if blocked else ""
 
     def delay_seconds(self, now: float) -> float:
-        """How long to wait before the next start."""
+        """Return the delay in seconds before the next start."""
         doublings = max(self.count(now) - 2, min(self._failed_starts, self.count(now)) - 1)
         return 0.0 if doublings < 0 else min(_LONGEST_DELAY_SECONDS, _FIRST_DELAY_SECONDS * 2**doublings)

@@ -1,4 +1,4 @@
-"""The start of a session, in which the era of 2026-07-28 and later differs from the one before."""
+"""Start a session, which differs between protocol versions before and since 2026-07-28."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ from mcpagent.config import Era
 
 
 async def agree_on_era(session: ClientSession, era: Era) -> None:
-    """Has a session agree with its server on a version of the protocol.
+    """Agree with the server on a version of the protocol.
 
-    It asks by `server/discover` unless the era is known to be the earlier one; what is no sign of the later one, an
-    error included, leads to `initialize`. Raises `MCPError` if they have no version in common, and as that does.
+    It sends `server/discover` unless the server is known to use the earlier protocol. Any answer that is no sign of the
+    later protocol, including errors, leads to `initialize`. Raises `MCPError` as that does, and if there is no common
+    version.
     """
     version, asked = LATEST_MODERN_VERSION, 0
     while era == "auto" and asked < 2:
@@ -50,8 +51,11 @@ async def agree_on_era(session: ClientSession, era: Era) -> None:
 
 
 async def ask_for_news(session: ClientSession, uris: Sequence[str]) -> None:
-    """Asks a server of the later era to notify us of changes to its lists and to these resources, until it is
-    cancelled; one of the earlier era does for its lists unasked. What changes is seen by the relay as it passes."""
+    """Subscribe to changes of the server's lists and of these resources, until cancelled.
+
+    Only the later protocol needs this; in the earlier one, the server sends changes of lists unrequested. The
+    dispatcher observes the notifications.
+    """
     can = session.server_capabilities or types.ServerCapabilities()
     tools, prompts, resources = (bool(kind and kind.list_changed) for kind in (can.tools, can.prompts, can.resources))
     if not (tools or prompts or resources or uris):
@@ -70,7 +74,7 @@ async def ask_for_news(session: ClientSession, uris: Sequence[str]) -> None:
 
 
 def _discovered(raw: dict[str, Any]) -> types.DiscoverResult | None:
-    """What a server says of itself, if it names a version of the later era that we speak."""
+    """Return the server's discovery result if it names a supported version of the later protocol, else None."""
     try:
         found = types.DiscoverResult.model_validate(raw)
     except ValidationError:
@@ -79,7 +83,7 @@ def _discovered(raw: dict[str, Any]) -> types.DiscoverResult | None:
 
 
 def _named(error: MCPError) -> list[str]:
-    """The versions by which a server says that it does not speak ours."""
+    """Return the versions that the server supports, from its error about an unsupported version."""
     if error.code != UNSUPPORTED_PROTOCOL_VERSION:
         return []
     try:
@@ -89,5 +93,5 @@ def _named(error: MCPError) -> list[str]:
 
 
 def _common(versions: list[str]) -> str:
-    """The newest of the later era that we speak too; empty if there is none."""
+    """Return the newest common version of the later protocol; "" if there is none."""
     return next((version for version in reversed(MODERN_PROTOCOL_VERSIONS) if version in versions), "")

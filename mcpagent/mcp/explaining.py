@@ -1,4 +1,4 @@
-"""What went wrong on a connection, said as one error: server, phase, cause, exit code, last words, what to do."""
+"""Describe a failed connection as one error: server, phase, cause, exit code, last output, and the fix."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _NODE_ERROR = re.compile(r"(?:Uncaught )?[A-Za-z]{0,40}(?:Error|Exception)\b")
 
 
 class Explainer:
-    """Turns what the SDK raises into errors of ours; `stdio` is the process that the connection is to, if it is one."""
+    """Converts exceptions of the SDK to mcpagent's errors; `stdio` is the connection's process, if it has one."""
 
     def __init__(self, server: str, redact: Redactor) -> None:
         self._server = server
@@ -53,24 +53,24 @@ class Explainer:
 
     @property
     def end(self) -> ProcessEnd | None:
-        """How its process ended; None if it lives or there is none."""
+        """The end of the process; None if it is alive or there is none."""
         return None if self.stdio is None else self.stdio.died
 
     @property
     def last_words(self) -> tuple[str, ...]:
-        """The last lines on its standard error that say something."""
+        """The last informative lines of its standard error."""
         return () if self.stdio is None else telling_lines(self.stdio.stderr_lines(40))[-_KEPT_WORDS:]
 
     @property
     def heard(self) -> str:
-        """What the server wrote instead of an answer."""
+        """The text that the server wrote instead of an answer."""
         if not self.last_junk:
             return ""
         return f"; it wrote: {self._redact(safe_line(self.last_junk, 80))}"
 
     @property
     def end_reason(self) -> str:
-        """How the connection ended, for one that did."""
+        """The reason why the connection ended."""
         return str(self.end or self._flood or "closed the connection") + after_colon(self.last_words)
 
     @property
@@ -80,8 +80,11 @@ class Explainer:
     def explained(
         self, error: BaseException, phase: str, outcome: Outcome, *, is_open: bool, is_usable: bool
     ) -> Exception:
-        """`outcome`: of the request, if the connection ended; `is_open`: the handshake was done; `is_usable`: and the
-        connection has not ended since."""
+        """Return the exception as one of mcpagent's errors.
+
+        `outcome`: of the request, if the connection ended. `is_open`: the handshake was done. `is_usable`: and the
+        connection has not ended since.
+        """
         error = root_cause(error)
         if isinstance(error, ServerError | RefusedError):
             return error
@@ -106,7 +109,7 @@ class Explainer:
         return RefusedError(error.code, self._redact(error.message[:_LONGEST_MESSAGE]), error.error.data)
 
     def lost(self, phase: str, outcome: Outcome) -> LostError:
-        """The connection's end as an error: how the process ended and what it said last, if there is one."""
+        """Return the connection's end as an error: the process's exit and last output, if it has a process."""
         end, tail = self.end, self.last_words
         what = str(end or self._flood or "closed the connection")
         error = LostError(
@@ -120,12 +123,12 @@ class Explainer:
         return error
 
     def error(self, what: str, phase: str, tail: tuple[str, ...] = ()) -> ServerError:
-        """An error of this server, redacted; `what` is the end of a sentence, `tail` what it last said."""
+        """Return an error of this server, redacted; `what` is the end of a sentence, `tail` what it last said."""
         text = self._redact(f'server "{self._server}" {what}')
         return ServerError(text, server=self._server, phase=phase, stderr_tail=tail)
 
     def timeout_text(self, phase: str, limits: RequestLimits, *, was_total: bool, was_silent: bool) -> str:
-        """What to say of a request that ran out of time: of all of it, by silence, or while other things came."""
+        """Return the text for a timeout: the total limit, silence, or messages other than the answer."""
         if was_total:
             what, key = f"did not finish {phase} within {limits.total:g} s", "total_timeout_seconds"
         elif was_silent:
@@ -148,17 +151,17 @@ class Explainer:
 
 
 def is_end_of_session(error: BaseException) -> bool:
-    """Whether the SDK says so, which it does before the wire shows it; of one broken event stream it says more."""
+    """Return whether the SDK reports the end, which it does before the wire; its text is longer for a broken stream."""
     return isinstance(error, MCPError) and error.code == CONNECTION_CLOSED and error.message == _CLOSED_TEXTS[0]
 
 
 def after_colon(tail: tuple[str, ...]) -> str:
-    """The most telling of some last words, to be put behind an error."""
+    """Return the most telling of some last words, to be put behind an error."""
     return f": {telling_line(tail)}" if tail else ""
 
 
 def root_cause(error: BaseException) -> BaseException:
-    """The most telling exception of a group: our own, then the SDK's, then whatever came first."""
+    """Return the most informative exception of a group: mcpagent's own, then the SDK's, then the first."""
     if not isinstance(error, BaseExceptionGroup):
         return error
     causes = [root_cause(part) for part in error.exceptions]
@@ -170,12 +173,12 @@ def root_cause(error: BaseException) -> BaseException:
 
 
 def telling_lines(lines: Sequence[str]) -> tuple[str, ...]:
-    """Those that say something about the failure; all if none does."""
+    """Return the lines that are informative about the failure; all if none is."""
     return tuple(line for line in lines if not _CHATTER.match(line)) or tuple(lines)
 
 
 def telling_line(lines: Sequence[str]) -> str:
-    """The line that says most; "" if there is none."""
+    """Return the most informative line; "" if there is none."""
     if not lines:
         return ""
     if (found := next((match for line in lines if (match := _NPM.match(line))), None)) is not None:

@@ -1,4 +1,4 @@
-"""What a server may ask of us, if the user allows it: input from a person, an answer of our model, our folders."""
+"""Handlers for a server's questions, if the user allows them: user input, a model's answer, and folders."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ Visit: TypeAlias = Callable[[str, str, str], Awaitable[bool]]
 
 
 class DismissedError(Exception):
-    """Raised by a handler: the person takes the question away without an answer."""
+    """Raised by a handler if the user dismisses the question without an answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
-    """A model's answer for a server, with the name of the model that gave it."""
+    """A model's answer for a server, with the model's name."""
 
     text: str
     model: str
@@ -34,9 +34,9 @@ Sample: TypeAlias = Callable[[str, dict[str, Any]], Awaitable[str | Sampled]]
 
 @dataclass(frozen=True, slots=True)
 class Handlers:
-    """The handlers that are allowed; what is None is refused, an address without `visit` declined.
+    """The allowed handlers; a missing one means refusal, and without `visit` addresses are declined.
 
-    `roots` are file URIs of folders a server may know, or give them when it asks.
+    `roots` are file URIs of folders that a server may know, or a function that returns them on demand.
     """
 
     elicit: Elicit | None = None
@@ -48,11 +48,11 @@ class Handlers:
         expect_fields(self)
 
     def root_uris(self) -> Sequence[str]:
-        """The folders as they are now."""
+        """Return the current folders."""
         return self.roots() if callable(self.roots) else self.roots
 
     def methods(self) -> frozenset[str]:
-        """The server requests these answer."""
+        """Return the server requests these answer."""
         named = {
             "elicitation/create": self.elicit is not None,
             "sampling/createMessage": self.sample is not None,
@@ -62,5 +62,5 @@ class Handlers:
 
 
 def folder_uris(folders: Sequence[str | Path]) -> tuple[str, ...]:
-    """As `Handlers.roots` has them; relative ones from the current folder."""
+    """Return folders as URIs for `Handlers.roots`; relative ones start from the current folder."""
     return tuple(Path(folder).expanduser().absolute().as_uri() for folder in folders)

@@ -1,15 +1,15 @@
-"""The life of one MCP server, and its tools: a state machine with one lock; the connection has one owner task.
+"""The life cycle of one MCP server, and its tools: a state machine with one lock; one task owns the connection.
 
-    closed ----enter, the cache knows its lists----> cached
+    closed ----enter, the cache has its lists------> cached
     closed, cached, failed -------needed-----------> connecting
     connecting ----session open, lists read--------> ready
-    connecting ----anything went wrong-------------> failed
-    connecting ----nobody waits any more-----------> what it was
+    connecting ----any failure---------------------> failed
+    connecting ----no caller waits any more--------> the previous state
     ready ---------its connection ended------------> ready: the next call opens another, or it is failed
     any -----------close---------------------------> closed
 
-The state is a value (`Life`) that is replaced, never changed, and only by the methods under "life". What opens a
-connection holds the lock. `close` alone does not wait for it: it ends what is being opened.
+The state is a value (`Life`) that is replaced, never changed, and only by the methods under "life". Methods that open a
+connection hold the lock. Only `close` does not wait for it: it ends a connection that is being opened.
 """
 
 from __future__ import annotations
@@ -72,16 +72,17 @@ OutputOf: TypeAlias = Callable[[dict[str, Any]], ToolOutput]
 
 
 class ServerLink:
-    """One MCP server as a toolset: its tools, prompts and resources; entered once, from any task, and left from any.
+    """An MCP server as a toolset: its tools, prompts and resources; entered once, from any task, and left from any.
 
-    Entering raises `ServerError` if the server cannot be used. Later failures never raise: a call that fails gives an
-    output that says so, and the next call finds a new connection. `environ` is what the child may inherit from.
+    Entering raises `ServerError` if the server cannot be used. Later failures never raise: a failed call returns an
+    output with the error, and the next call opens a new connection. `environ` is the environment that the child may
+    inherit from.
 
-    With a `cache` that knows the server, entering reads the lists from there and the server is started by its first
-    call, or in the background if `eager`. `on_tools_changed` is called when its tools are no longer what they were:
-    `tools()` then gives the new ones. `handlers` say what the server may ask of us; `auth` signs in to a remote one.
-    With `pins` a tool that changed since it was first used is called only if `allow_change` says so. `log_folder` is
-    where its standard error goes (`server_log.log_path`).
+    With a `cache` that has the server, entering reads the lists from there, and the first call starts the server, or a
+    background task if `eager`. `on_tools_changed` is called when its tools changed; `tools()` then returns the new
+    ones. `handlers` define what the server may ask; `auth` authenticates with a remote one. With `pins`, a tool that
+    changed since its first use is called only if `allow_change` permits it. `log_folder` is the folder for its standard
+    error (`server_log.log_path`).
     """
 
     def __init__(
@@ -126,37 +127,37 @@ class ServerLink:
 
     @property
     def status(self) -> ServerStatus:
-        """Where its life is, as a value to show."""
+        """The state of its life cycle, as a value to show."""
         return self._life.status(self.config.name, self._news.warnings)
 
     @property
     def life(self) -> Life:
-        """The state and what is known in it: the same value until one of them changes."""
+        """The state with its data: the same object until one of them changes."""
         return self._life
 
     @property
     def is_known(self) -> bool:
-        """Whether its tools can be used: it is not closed, and has listed them, now or in an earlier process."""
+        """True if its tools can be used: it is not closed, and listed them now or in an earlier process."""
         return self._life.state != "closed" and self._life.taken > 0
 
     @property
     def since(self) -> float:
-        """When it began to connect last, in monotonic seconds: which attempt this is."""
+        """The time when it last began to connect, in monotonic seconds; it identifies the attempt."""
         return self._life.since
 
     @property
     def is_reading(self) -> bool:
-        """Whether lists that are said to have changed are being read again."""
+        """True if lists that were announced as changed are being read again."""
         return self._refreshing is not None and not self._refreshing.done() and self._refreshed != self._announced
 
     async def settled(self) -> None:
-        """Waits until nobody is opening a connection; the state then says what came of it."""
+        """Wait until no connection is being opened; the state then has the outcome."""
         async with self._lock:
             return
 
     @property
     def lists(self) -> ServerLists:
-        """What it listed last."""
+        """The lists that it sent last."""
         return self._life.known.lists
 
     @property
@@ -165,11 +166,11 @@ class ServerLink:
         return self._news.log
 
     async def tools(self) -> list[Tool]:
-        """`bound_tools`, as every toolset has it."""
+        """Return `bound_tools`, for the interface of toolsets."""
         return self.bound_tools()
 
     def bound_tools(self) -> list[Tool]:
-        """The server's tools by their own names, in its order; the same values until the server's list changes."""
+        """Return the server's tools by their own names, in its order; the same objects until its list changes."""
         return list(self._life.tools)
 
     # --- life: nothing else replaces `_life` ---
@@ -198,9 +199,9 @@ class ServerLink:
         self._news.close()
 
     async def restart(self) -> None:
-        """Ends the connection, if there is one, and opens a new one; what the server lists is read again.
+        """Close the connection, if there is one, open a new one, and read the server's lists again.
 
-        Raises `ServerError`. Crashes before are forgotten, so nothing holds the start back.
+        Raises `ServerError`. Earlier crashes are forgotten, so they do not delay the start.
         """
         async with self._lock:
             await self._drop(self._life.connection)
@@ -212,7 +213,7 @@ class ServerLink:
             await self._open()
 
     async def connected(self, *, is_entering: bool = False) -> McpConnection:
-        """The connection that there is, or a new one: one caller opens it, the others wait. Raises `ServerError`."""
+        """Return the current connection, or a new one: one caller opens it, the others wait. Raises `ServerError`."""
         async with self._lock:
             if (connection := self._life.connection) is not None:
                 if connection.usable:
@@ -230,15 +231,15 @@ class ServerLink:
             return await self._open()
 
     async def _drop(self, connection: McpConnection | None) -> None:
-        """Closes a connection, unless another one has taken its place since."""
+        """Close a connection, unless another one has replaced it."""
         if connection is not None and connection is self._life.connection:
             self._life = replace(self._life, connection=None)
             await connection.close()
 
     async def _open(self) -> McpConnection:
-        """A new connection; the lists are read too, unless the server was ready before: then they are soon.
+        """Open a new connection; read the lists, or schedule that if the server was ready before.
 
-        Raises `ServerError`. Whatever goes wrong, also by a mistake of ours, is one server's failure.
+        Raises `ServerError`. Any failure, even a bug of mcpagent, is limited to this server.
         """
         before, started = self._life, time.monotonic()
         is_ready = before.state == "ready"
@@ -287,7 +288,7 @@ class ServerLink:
             self._emit(ServerFailed(self.config.name, str(failure), failure.stderr_tail))
 
     def _take(self, known: CachedServer, tools: tuple[Tool, ...], **changes: Any) -> None:
-        """What the server lists now: kept for the next start, and reported if it is not as it was."""
+        """Store the server's current lists for the next start, and report a change."""
         before = self._life
         after = replace(before, known=known, taken=time.monotonic(), tools=tools, **changes)
         if after.definitions == before.definitions and known.lists.output_schemas == before.known.lists.output_schemas:
@@ -342,7 +343,7 @@ class ServerLink:
         self._news.report(news)
 
     def _refresh_soon(self) -> None:
-        """Has the lists read once more, in the background."""
+        """Read the lists again in the background."""
         if self._life.state != "closed" and (self._refreshing is None or self._refreshing.done()):
             self._refreshing = asyncio.create_task(self._refresh(), name=f"mcp-refresh-{self.config.name}")
 
@@ -362,21 +363,21 @@ class ServerLink:
             is_over = announced == self._announced
 
     async def lists_settled(self) -> None:
-        """Waits a little for lists that were said to have changed."""
+        """Wait briefly for lists that were announced as changed."""
         for _ in range(_STEPS_BESIDE if self.config.url else 0):
             await asyncio.sleep(0)
         if self._refreshing is not None and self.is_reading:
             await asyncio.wait({self._refreshing}, timeout=SETTLE_SECONDS)
 
     def _forget_cached(self) -> None:
-        """The next start asks the server."""
+        """Delete the cached lists, so that the next start asks the server."""
         if self._cache is not None:
             self._cache.drop(self.config)
 
     # --- calls ---
 
     async def call(self, definition: ToolDefinition, arguments: dict[str, Any]) -> ToolOutput:
-        """Calls one of the server's tools: what every bound tool runs."""
+        """Call one of the server's tools; every bound tool runs this."""
         await imported("mcp_types")
         import mcp_types as types
 
@@ -407,9 +408,9 @@ class ServerLink:
         is_repeatable: bool = True,
         may_be_task: bool = False,
     ) -> ToolOutput:
-        """Sends one request; gives its result as output, without our secrets, or an output that says what went wrong.
+        """Send one request; return its redacted result as output, or an output with the error.
 
-        It is sent a second time only if it is known not to have run, or does no harm when it runs twice.
+        The request is repeated once if it is known not to have run, or may run twice.
         """
         for attempt in (1, 2):
             connection: McpConnection | None = None
@@ -431,7 +432,7 @@ class ServerLink:
         return await beside_loop(lambda: self._redact.output(output_of(result).for_model()), is_much=is_large(result))
 
     async def _fixed_after(self, error: RequestFailure, connection: McpConnection | None) -> bool:
-        """Does what a failure shows to be needed, and says whether the request is known not to have run."""
+        """Repair the connection after a failure; return whether the request is known not to have run."""
         if isinstance(error, RefusedError | LostError):
             self._forget_cached()
         if isinstance(error, RefusedError):
@@ -457,9 +458,9 @@ class ServerLink:
         return ToolOutput.of_text(refusal, error="denied") if refusal else None
 
     async def subscription(self, uri: str, *, wanted: bool) -> None:
-        """From now on an event says when this resource changes, also over restarts of the server; or no longer.
+        """Emit an event when this resource changes, also across restarts of the server, or stop doing so.
 
-        Raises `ServerError` if the server does not do that.
+        Raises `ServerError` if the server does not support it.
         """
         connection = await self.connected()
         try:
@@ -473,7 +474,7 @@ class ServerLink:
             self._subscribed.pop(uri, None)
 
     async def _subscribe_again(self, connection: McpConnection) -> None:
-        """What was subscribed to, over a new connection; one that is refused is a warning."""
+        """Renew the subscriptions on a new connection; a refused one causes a warning."""
         for uri in self._subscribed:
             try:
                 await connection.subscription(uri, wanted=True)
@@ -481,9 +482,10 @@ class ServerLink:
                 self._news.warn(f"took no new subscription to {safe_line(uri, 200)}: {error}")
 
     async def set_roots(self, folders: Sequence[str | Path]) -> None:
-        """From now on the server may know these folders, and is notified that they changed if it runs.
+        """Set the folders that the server may know, and notify it if it runs.
 
-        One that was told of none before is ended, and started by the next call: what a client can is said at the start.
+        A server that started without folders is stopped, and restarted by the next call, because capabilities are
+        declared at the start.
         """
         had, self._roots = self._roots, folder_uris(folders)
         connection = self._life.connection

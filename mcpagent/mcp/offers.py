@@ -1,4 +1,4 @@
-"""What a server offers besides tools, asked for over its link: prompts, resources, and values for their arguments."""
+"""Request a server's prompts, resources, and completions of arguments, over its link."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MAX_VALUES = 100
 
 
 async def get_prompt(link: ServerLink, name: str, arguments: Mapping[str, str]) -> ToolOutput:
-    """One prompt, filled with `arguments`; an output that says so if that fails."""
+    """Return one prompt, filled with `arguments`; an output with the error if that fails."""
     await imported("mcp_types")
     import mcp_types as types
 
@@ -28,7 +28,7 @@ async def get_prompt(link: ServerLink, name: str, arguments: Mapping[str, str]) 
 
 
 async def get_resource(link: ServerLink, uri: str) -> ToolOutput:
-    """The content behind a URI, also one that was not listed; an output that says so if that fails."""
+    """Return the content of a URI, also of an unlisted one; an output with the error if that fails."""
     await imported("mcp_types")
     import mcp_types as types
 
@@ -41,7 +41,7 @@ async def get_resource(link: ServerLink, uri: str) -> ToolOutput:
 async def complete(
     link: ServerLink, of: PromptInfo | ResourceInfo, argument: str, value: str, known: Mapping[str, str] | None = None
 ) -> tuple[str, ...]:
-    """The values that the server proposes for an argument of a prompt or of a template which begins so.
+    """Return the values that the server proposes for an argument of a prompt or of a template which begins so.
 
     `known` are the arguments given already. Nothing if the server has no proposals, or fails.
     """
@@ -67,7 +67,7 @@ async def complete(
 
 
 def _values(result: dict[str, Any]) -> tuple[str, ...]:
-    """The proposed values that can be shown as they are."""
+    """Return the proposed values that can be shown unchanged."""
     completion = result.get("completion")
     values = completion.get("values") if isinstance(completion, dict) else None
     shown = [value for value in values if isinstance(value, str)] if isinstance(values, list) else []

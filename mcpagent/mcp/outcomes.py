@@ -1,4 +1,4 @@
-"""What the end of a request says about whether it ran: decided here, for every transport, and nowhere else.
+"""Decide from the end of a request whether it ran, for every transport; no other module decides that.
 
 | outcome | when |
 |---|---|
@@ -54,8 +54,8 @@ _BUSY_WORDS = re.compile(
     r"|slowdown|the|throttled|throttling|too|too_many_requests|try|wait|was|were|you|your|\d+)"
 )
 _FRAME = frozenset(
-    {"404", "400", "429", "body", "center", "code", "detail", "error", "h1", "head", "hr", "html"}
-) | frozenset({"message", "nginx", "page", "status", "title"})
+    "400 404 429 body center code detail error h1 head hr html message nginx page status title".split()  # noqa: SIM905
+)
 """What stands around the words of an error, such as the keys of a JSON object."""
 
 INTERNAL_ERROR = -32603
@@ -72,12 +72,11 @@ _LONGEST_SAID = 300
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """The end of one request as its transport saw it: how far its bytes came, and what came back.
+    """The end of a request as its transport saw it: how far it was sent, and the response.
 
     `status`, `headers` (names in lower case, or HTTP's own mapping) and `body` are those of an HTTP response, None and
-    empty if there is none. `answer` is what the bytes that came back hold for this request, malformed or not.
-    `session` is the id of the session that it was sent in, "" if there is none. `is_modern`: sent in the era of
-    2026-07-28.
+    empty if there is none. `answer` is the answer to this request in the received bytes, malformed or not. `session` is
+    the ID of the session that it was sent in, "" if there is none. `is_modern`: sent with the protocol of 2026-07-28.
     """
 
     transport: TransportName
@@ -93,7 +92,7 @@ class End:
 
 
 def outcome_of(end: End) -> tuple[Outcome, Remedy]:
-    """What the end of a request says, and what it takes before anything is sent again."""
+    """Return the outcome of a request, and the remedy before anything is sent again."""
     if not end.is_sent:
         return "not_sent", ""
     if not end.was_read:
@@ -158,12 +157,12 @@ def _is_header_mismatch(end: End) -> bool:
 
 
 def _error_in(end: End) -> Any:
-    """The error that the server answered with; None if it did not."""
+    """Return the error that the server answered with; None if it did not."""
     return getattr(end.answer, "error", None)
 
 
 def _says_session_is_gone(end: End) -> bool:
-    """Whether this is a server that does not know the session, by its status and by all that it says.
+    """Return whether the server does not know the session, by its status and its whole answer.
 
     The specification has it answer 404, some answer 400. What names no session id may as well be about a session of
     the tool's own, so with 400 it counts only if the server did not even read the request's id.
@@ -185,7 +184,7 @@ def _says_session_is_gone(end: End) -> bool:
 
 
 def _said(end: End) -> str:
-    """All that a server says in a body: of one error the words and the data, else everything."""
+    """Return the whole text of a body: message and data of a single error, else everything."""
     error, body = _error_in(end), end.body.decode("utf-8", "replace")
     try:
         whole = json.loads(body)

@@ -1,7 +1,8 @@
-"""Secrets of a server's configuration taken out of what is shown of it, wherever it is shown.
+"""Redact the secrets of a server's configuration in everything that shows them.
 
-By their value: in results, which go to the model, to files and to the terminal, only whole values are replaced, so that
-nothing else is spoiled. In errors, logs and warnings so is the beginning of one, and what looks like a key.
+Redaction goes by value. In results, which go to the model, to files and to the terminal, only whole values are
+replaced, so that nothing else is damaged. In errors, logs and warnings, the beginning of a value is replaced, too, and
+text with the shape of a key.
 """
 
 from __future__ import annotations
@@ -60,10 +61,10 @@ _QUOTES = re.compile(r""""((?:[^"\\]|\\.)*+)"|'([^']*+)'|\\(["'\\\s$`])""", re.D
 class Redactor:
     """Replaces each secret value of one configuration wherever it appears, also as JSON, in a URL or in base64.
 
-    Secrets are all header values, the values of the environment, of queries and of arguments whose name or look says
-    so, and what stands for a `${NAME}` that names a secret; shorter ones than six characters are left, since replacing
-    them would spoil the text and hide nothing. So are keys from the keyring and tokens of sign-ins, wherever they are
-    used, also those that come later.
+    Secrets are all header values, the values of the environment, of queries and of arguments with a secret name or
+    shape, and the values of `${NAME}` references with secret names. Values shorter than six characters stay: replacing
+    them would damage the text and hide nothing. Keys from the keyring and tokens of sign-ins are secrets everywhere,
+    including those added later.
     """
 
     def __init__(self, config: ServerConfig) -> None:
@@ -73,14 +74,14 @@ class Redactor:
         self._long: list[str] = []
 
     def __call__(self, text: str) -> str:
-        """For what is shown of a server: errors, warnings, its last words."""
+        """Redact text that is shown about a server: errors, warnings, its last output."""
         text = self.result(text)
         for value in self._long:
             text = _without_beginnings(text, value)
         return without_shapes(text)
 
     def result(self, text: str) -> str:
-        """For what a server returns; a text of 50 MB takes a tenth of a second."""
+        """Redact a server's result; a text of 50 MB takes a tenth of a second."""
         if (known := known_values()) is not self._known:
             self._take(known)
         for value in self._values:
@@ -88,7 +89,7 @@ class Redactor:
         return text
 
     def output(self, output: ToolOutput) -> ToolOutput:
-        """For what a model gets of a result: each text in it, and the same as data."""
+        """Redact a result for a model: each text in it, and its structured data."""
         if output.structured is not None and (data := self.json(output.structured)) != output.structured:
             output = replace(output, structured=data)
         clean = {part.text: self.result(part.text) for part in output.content if isinstance(part, Text)}
@@ -98,9 +99,9 @@ class Redactor:
         return replace(output, content=tuple(parts))
 
     def json(self, value: Any) -> Any:
-        """For a JSON value of what a server lists or asks: each text in it, keys too.
+        """Redact a JSON value from a server's lists or questions: each text in it, keys too.
 
-        No two keys become one, and a tool's parameter that is named by plain words keeps its name: it must be callable.
+        Two keys never become one, and a parameter with a plain name keeps it, because it must be callable.
         """
         return self._json(value, 0) if self._own or known_values() else value
 
@@ -135,7 +136,7 @@ class Redactor:
 
 
 def _without_beginnings(text: str, value: str) -> str:
-    """The text without the first eight or more characters of a value."""
+    """Return the text without the first eight or more characters of a value."""
     start = text.find(value[:_LEAST_PREFIX])
     while start >= 0:
         end = start + _LEAST_PREFIX
@@ -161,7 +162,7 @@ def _spellings(value: str) -> Iterator[str]:
 
 
 def secrets_of(config: ServerConfig) -> Iterator[str]:
-    """The values of a server's configuration that must not be shown."""
+    """Yield the values of a server's configuration that must not be shown."""
     for name, value in config.headers.items():
         if name.lower() not in _PLAIN_HEADERS:
             yield value
@@ -183,7 +184,7 @@ def secrets_of(config: ServerConfig) -> Iterator[str]:
 
 
 def words_without_secrets(config: ServerConfig) -> list[str]:
-    """The arguments with what is secret in them left out: they say which server this is, whatever its key is today."""
+    """Return the arguments without secrets; they identify the server, whatever its current key is."""
     hidden = sorted({*_in_words((config.command or "", *config.args))}, key=lambda value: (-len(value), value))
     hidden += [value for whole, shown in config.told.items() for value in _behind_references(whole, shown)]
     words = list(config.args)
@@ -194,7 +195,7 @@ def words_without_secrets(config: ServerConfig) -> list[str]:
 
 
 def address_without_secrets(config: ServerConfig) -> str:
-    """The address likewise."""
+    """Return the server's address without its secrets."""
     url = config.told.get(config.url, config.url)
     for value in sorted({*secrets_of_address(url)}, key=lambda value: (-len(value), value)):
         for spelling in sorted({*_spellings(value)}, key=len, reverse=True) if len(value) >= SHORTEST else ():
@@ -203,9 +204,9 @@ def address_without_secrets(config: ServerConfig) -> str:
 
 
 def _in_words(words: Sequence[str], level: int = 0, depth: int = 0) -> Iterator[str]:
-    """Of arguments and of the words of a command: `--token=x`, `--token x`, `-e TOKEN=x`, an address, a key alone.
+    """Yield the secrets in arguments and commands: `--token=x`, `--token x`, `-e TOKEN=x`, an address, a lone key.
 
-    `level` is how many commands are around them: in a text within a command a plain word is one of a sentence.
+    `level` is the number of enclosing commands: in a text within a command, a plain word belongs to a sentence.
     """
     option, takes_p = "", False
     for word in words:
@@ -221,7 +222,7 @@ def _in_words(words: Sequence[str], level: int = 0, depth: int = 0) -> Iterator[
 
 
 def _in_value(name: str, text: str, level: int = 0, depth: int = 0) -> Iterator[str]:
-    """The secrets in a value that stands under this name: itself, or what an address, a command or data in it have."""
+    """Yield the secrets in a value with this name: the value itself, or those of its address, command or data."""
     named = _NAMED.fullmatch(text)
     if named and name not in _OF_ENVIRONMENT and _is_command(named[1], named[2], named[3]):
         named = None
@@ -248,7 +249,7 @@ def _in_value(name: str, text: str, level: int = 0, depth: int = 0) -> Iterator[
 
 
 def _is_command(name: str, sign: str, value: str) -> bool:
-    """Whether it is an address, or words of which `NAME=x` is the first: of `TOKEN=x serve` only `x` is secret."""
+    """Return whether it is an address, or a command after `NAME=x`: of `TOKEN=x serve`, only `x` is secret."""
     if value.startswith("//") or sign != "=":
         return value.startswith("//")
     return _is_text(_SCHEME.sub("", value)) and (name[0] not in "-/" or re.search(r"\s-", value) is not None)
@@ -270,7 +271,7 @@ def _with_and_without_scheme(value: str) -> Iterator[str]:
 
 
 def _in_named(name: str, sign: str, value: str, level: int, depth: int, *, is_header: bool) -> Iterator[str]:
-    """Of `--name=value` and `Name: value`. What is said after a colon is a secret only if it is one word."""
+    """Yield the secrets of `--name=value` and `Name: value`; after a colon, only a single word is a secret."""
     rest = _SCHEME.sub("", value)
     is_header = is_header or name[:2].lower() in ("x-", "-h")
     if sign.startswith(":") and sign != ":=" and not is_header:
@@ -288,7 +289,7 @@ def _in_named(name: str, sign: str, value: str, level: int, depth: int, *, is_he
 
 
 def _within(text: str, level: int, depth: int) -> Iterator[str]:
-    """Of data and programs, of settings with commas or semicolons between them, of a command for a shell."""
+    """Yield the secrets in data and programs, in settings separated by commas or semicolons, in shell commands."""
     for found in _QUOTED.finditer(text):
         value = found[2] or found[3]
         if sureness(found[1]) > 0 and is_secret_value(found[1], value):
@@ -319,7 +320,7 @@ def _in_command(text: str, level: int, depth: int) -> Iterator[str]:
 
 
 def _behind_references(whole: str, shown: str) -> Iterator[str]:
-    """The values that stand in a text where `${NAME}` stands in what may be shown of it."""
+    """Yield the values in a text at the positions where its redacted form has `${NAME}`."""
     pieces = _REFERENCE.split(shown)
     if found := re.fullmatch("(.*?)".join(map(re.escape, pieces[::2])), whole, re.DOTALL):
         for name, value in zip(pieces[1::2], found.groups(), strict=True):
@@ -330,13 +331,13 @@ def _behind_references(whole: str, shown: str) -> Iterator[str]:
 
 
 def secrets_of_address(url: str) -> Iterator[str]:
-    """The values of a query, and of what stands after `#`, that must not be shown: libraries log addresses whole."""
+    """Yield the secret values of a query and a fragment, because libraries log whole addresses."""
     parts = urlsplit(url)
     yield from _secrets_in((*parse_qsl(parts.query), *parse_qsl(parts.fragment)))
 
 
 def _in_address(address: str) -> Iterator[str]:
-    """Those of its query, its password, and a user's name that is a key."""
+    """Yield the secrets of an address: in its query, its password, and a user name that is a key."""
     yield from _password_in(address)
     with contextlib.suppress(ValueError):
         yield from secrets_of_address(address)
@@ -350,7 +351,7 @@ def _unquoted(found: re.Match[str]) -> str:
 
 
 def _secrets_in(named: Iterable[tuple[str, str]], depth: int = 0) -> Iterator[str]:
-    """Of variables, queries and data, where a password is one whatever it looks like."""
+    """Yield the secrets of variables, queries and data; a password counts whatever its shape."""
     for name, value in named:
         if sureness(name) == 3:
             yield from _with_and_without_scheme(value)
@@ -358,7 +359,7 @@ def _secrets_in(named: Iterable[tuple[str, str]], depth: int = 0) -> Iterator[st
 
 
 def _named_texts(name: str, value: Any) -> Iterator[tuple[str, str]]:
-    """The texts of a JSON value, each with its key."""
+    """Yield the texts of a JSON value, each with its key."""
     if isinstance(value, str):
         yield name, value
     elif isinstance(value, dict | list):
@@ -367,7 +368,7 @@ def _named_texts(name: str, value: Any) -> Iterator[tuple[str, str]]:
 
 
 def _password_in(address: str) -> Iterator[str]:
-    """The password of `scheme://user:password@host`, as it stands there and decoded, and the whole address."""
+    """Yield the password of `scheme://user:password@host`, as written and decoded, and the whole address."""
     try:
         password = urlsplit(address).password
     except ValueError:

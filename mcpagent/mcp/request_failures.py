@@ -1,4 +1,4 @@
-"""How a request to a server can fail, apart from a result that says so: as errors, on the wire, and for a model."""
+"""The failures of a request to a server, apart from error results: as exceptions, on the wire, and for a model."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RequestLimits:
-    """Seconds one request may stay silent and may take at all."""
+    """The maximum seconds of silence and in total for one request."""
 
     idle: float
     total: float
 
 
 class RefusedError(Exception):
-    """The server answered with an error of its own (JSON-RPC `code`, `message`, `data`); the session is fine.
+    """Raised for a server's own error (JSON-RPC `code`, `message`, `data`); the session remains usable.
 
     After an internal error the call may have run.
     """
@@ -41,13 +41,13 @@ class RefusedError(Exception):
 
 
 class CallTimeoutError(Exception):
-    """A request's time ran out; its text is one line, which says that it may have run."""
+    """Raised when a request's time ran out; its one-line text states that the request may have run."""
 
     outcome: Outcome = "unknown"
 
 
 class LostError(ServerError):
-    """The connection failed a request. `remedy`: what it takes before it is sent again."""
+    """Raised if the connection failed a request. `remedy`: the action needed before repeating it."""
 
     outcome: Outcome = "unknown"
     remedy: Remedy = ""
@@ -55,17 +55,17 @@ class LostError(ServerError):
 
 
 class InvalidAnswerError(ServerError):
-    """The server answered something that is no answer; the session goes on."""
+    """Raised for a server's message that is no valid answer; the session continues."""
 
     outcome: Outcome = "unknown"
 
 
 class EraError(ServerError):
-    """The server refuses the protocol era it was greeted in."""
+    """Raised if the server refuses the protocol version it was greeted with."""
 
 
 class TaskError(ServerError):
-    """A call that the server had begun as a task gives no result; the session goes on."""
+    """Raised if a call that the server began as a task has no result; the session continues."""
 
 
 RequestFailure: TypeAlias = RefusedError | CallTimeoutError | ServerError
@@ -106,7 +106,7 @@ def _refusal_text(error: RefusedError) -> str:
 
 
 def mistake_in(error: Exception) -> str:
-    """An exception that nobody thought of, as the end of a sentence about the server that it was met with."""
+    """Return an unexpected exception as the end of a sentence about its server."""
     what = safe_line(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__, 300)
     return f"could not be opened: {what}; this is a mistake of mcpagent or its setup"
 
@@ -121,7 +121,7 @@ _OURS = secrets.token_hex(8)
 
 
 def failed_request(request_id: RequestId, text: str, *, outcome: Outcome, **details: Any) -> JSONRPCError:
-    """The answer to one request. `details` may be the `status` of HTTP, and the `remedy`."""
+    """Return the answer to one request. `details` may be the `status` of HTTP, and the `remedy`."""
     from mcp_types import ErrorData, JSONRPCError
 
     data = {"by": _OURS, "outcome": outcome} | details
@@ -129,6 +129,6 @@ def failed_request(request_id: RequestId, text: str, *, outcome: Outcome, **deta
 
 
 def failure_of(error: ErrorData) -> Mapping[str, Any] | None:
-    """What `failed_request` was given; None for an error that the server made, whatever its code."""
+    """Return the data of `failed_request`; None for the server's own error with any code."""
     is_ours = error.code == REQUEST_FAILED and isinstance(error.data, Mapping) and error.data.get("by") == _OURS
     return error.data if is_ours else None

@@ -1,4 +1,4 @@
-"""What MCP servers return, as content for a model: text as text, images as images, all else described in words."""
+"""Convert results of MCP servers to content for a model: text, images, and descriptions of all else."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ESCAPED = str.maketrans({"<": "%3C", ">": "%3E", " ": "%20"})
 
 
 def output_of_call(result: dict[str, Any]) -> ToolOutput:
-    """A `tools/call` result. Structured content is given as JSON text if there is no text of its own."""
+    """Convert a `tools/call` result. Structured content becomes JSON text if the result has no text."""
     content, blocks = _apart(part for block in result.get("content") or () for part in parts_of_block(block))
     structured = result.get("structuredContent")
     if structured is not None and not any(isinstance(part, Text) and part.text.strip() for part in content):
@@ -31,7 +31,7 @@ def output_of_call(result: dict[str, Any]) -> ToolOutput:
 
 
 def _apart(parts: Iterable[Content]) -> tuple[tuple[Text | Image, ...], tuple[BinaryBlock, ...]]:
-    """What a model is shown, in which the blocks are named, and the blocks."""
+    """Return the parts for a model, which name the binary blocks, and the blocks."""
     shown, blocks = list[Text | Image](), list[BinaryBlock]()
     for part in parts:
         if isinstance(part, BinaryBlock):
@@ -42,12 +42,12 @@ def _apart(parts: Iterable[Content]) -> tuple[tuple[Text | Image, ...], tuple[Bi
 
 
 def says_true(value: Any) -> bool:
-    """Whether a flag is set; some write it as text."""
+    """Return whether a flag is set; some servers write it as text."""
     return value not in (None, "", 0) and str(value).lower() not in ("false", "0", "no")
 
 
 def output_of_prompt(result: dict[str, Any]) -> ToolOutput:
-    """A `prompts/get` result: its messages one after the other, each after its role."""
+    """Return a `prompts/get` result: its messages one after the other, each after its role."""
     parts, blocks = list[Text | Image](), list[BinaryBlock]()
     for message in result.get("messages") or ():
         parts.append(Text(f"[{line_for_model(str(message.get('role')), 20)}]"))
@@ -58,14 +58,14 @@ def output_of_prompt(result: dict[str, Any]) -> ToolOutput:
 
 
 def _said(part: Text | Image) -> Text | Image:
-    """What stands after a role: no words in it can pass for another one."""
+    """Return the content after a role, fenced if it could imitate another role."""
     if isinstance(part, Image):
         return part
     return Text(fenced(for_model(part.text)) if part.text.lstrip().startswith("[") else set_apart(for_model(part.text)))
 
 
 def output_of_resource(result: dict[str, Any]) -> ToolOutput:
-    """A `resources/read` result: the text of its contents; images as images."""
+    """Return a `resources/read` result: the text of its contents; images as images."""
     parts: list[Content] = []
     for item in result.get("contents") or ():
         media_type = str(item.get("mimeType") or "")
@@ -80,7 +80,7 @@ def output_of_resource(result: dict[str, Any]) -> ToolOutput:
 
 
 def parts_of_block(block: Any) -> tuple[Content, ...]:
-    """One MCP content block. Links are named, never fetched."""
+    """Convert one MCP content block. Links are named, never fetched."""
     if not isinstance(block, dict):
         return (Text(json_in_steps(block)),)
     kind = block.get("type")
@@ -118,7 +118,7 @@ def _embedded(resource: dict[str, Any]) -> Content:
 
 
 def _binary(what: str, block: dict[str, Any], data: Any) -> Content:
-    """Data that is no picture: a block, or words for what cannot be read."""
+    """Return data other than images: a block, or a text if it cannot be decoded."""
     address, media_type = (_field(block.get(key), 200) for key in ("uri", "mimeType"))
     plain = "".join(data.split()) if isinstance(data, str) else ""  # some write it in lines
     if isinstance(data, str) and _decoded_size(plain) is not None:
@@ -128,7 +128,7 @@ def _binary(what: str, block: dict[str, Any], data: Any) -> Content:
 
 
 def _described(block: BinaryBlock) -> str:
-    """One line for content that is not shown: what it is, its address, type and size."""
+    """Describe content that is not shown in one line: its kind, address, type and size."""
     what = "audio" if block.media_type.startswith("audio") else "resource"
     details = [detail for detail in (block.address, block.media_type) if detail and detail != what]
     return f"[{what}: {', '.join((*details, f'{_decoded_size(block.data)} bytes'))}; not shown]"
@@ -142,7 +142,7 @@ def _link(block: dict[str, Any]) -> str:
 
 
 def _field(value: Any, limit: int) -> str:
-    """A server's words inside brackets, which they cannot close."""
+    """Return a server's words inside brackets, which they cannot close."""
     return line_for_model(str(value or ""), limit).translate(_ROUND)
 
 
@@ -154,7 +154,7 @@ def _decoded_size(data: str) -> int | None:
 
 
 def _joined(parts: Sequence[Text | Image]) -> tuple[Text | Image, ...]:
-    """Neighbouring texts as one, a line each."""
+    """Merge neighbouring texts, one per line."""
     joined: list[Text | Image] = []
     for part in parts:
         last = joined[-1] if joined else None

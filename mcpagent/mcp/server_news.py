@@ -1,4 +1,4 @@
-"""What a server says unasked: as a value, and passed on at a pace that people and programs can take."""
+"""A server's notifications: as values, and emitted at a rate that users and programs can follow."""
 
 from __future__ import annotations
 
@@ -22,11 +22,10 @@ _MAX_UPDATES = 100
 
 @dataclass(frozen=True, slots=True)
 class ServerNews:
-    """One thing that a server says unasked, or that was noticed about it.
+    """A notification of a server, or an observation about it.
 
-    `text` is the words of a "warning" about an oddity or of a "log" message, the URI of a "resource" that is no longer
-    what it was, or which "list" is not: "tools", "prompts" or "resources". `level` is the server's word for how
-    important a log message is.
+    `text` is the message of a "warning" about an oddity or of a "log" entry, the URI of a changed "resource", or the
+    name of a changed "list": "tools", "prompts" or "resources". `level` is the server's level of a log message.
     """
 
     kind: Literal["warning", "log", "list", "resource"]
@@ -38,9 +37,9 @@ ReportNews: TypeAlias = Callable[[ServerNews], None]
 
 
 class PacedNews:
-    """Emits each warning once, log messages so many a second, the updates of one resource together.
+    """Emits each warning once, a limited number of log messages per second, and updates of one resource together.
 
-    `warnings` and `log` are what was reported last, also what was too much to be emitted.
+    `warnings` and `log` are the latest ones, including those that were not emitted because of the limit.
     """
 
     def __init__(self, server: str, emit: Emit, redact: Callable[[str], str]) -> None:
@@ -54,7 +53,7 @@ class PacedNews:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Printable lines that name the server, in the order in which they came."""
+        """Printable lines that name the server, in order of arrival."""
         return tuple(self._warnings)
 
     @property
@@ -63,7 +62,7 @@ class PacedNews:
         return tuple(self._log)
 
     def report(self, news: ServerNews) -> None:
-        """Takes what a server said. A change of its lists is not for people, and emits nothing."""
+        """Process a notification. A change of the server's lists is not for users, and emits nothing."""
         if news.kind == "warning":
             self.warn(news.text)
         elif news.kind == "log":
@@ -73,14 +72,14 @@ class PacedNews:
             self._updates[news.text] = loop.call_later(UPDATE_SECONDS, self._emit_update, news.text)
 
     def warn(self, text: str) -> None:
-        """Emits an oddity of the server, unless it was reported before, or too many others were."""
+        """Emit an oddity of the server, unless it was reported before, or too many others were."""
         line = f'server "{self._server}": {safe_line(text, 300)}'
         if line not in self._warnings and len(self._warnings) < MAX_WARNINGS:
             self._warnings[line] = None
             self._emit(Notice(line, "warning"))
 
     def progress_of(self, tool: str) -> Callable[[float, float | None, str], None]:
-        """What reports the progress of one call; it emits it not faster than a person reads. The text is redacted."""
+        """Return a function that emits the progress of one call, redacted, at a readable rate."""
         emitted = 0.0
 
         def report(progress: float, total: float | None, message: str) -> None:
@@ -92,7 +91,7 @@ class PacedNews:
         return report
 
     def close(self) -> None:
-        """Drops what was still to be emitted."""
+        """Drop pending events."""
         for timer in self._updates.values():
             timer.cancel()
         self._updates.clear()

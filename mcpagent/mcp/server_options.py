@@ -1,4 +1,4 @@
-"""What all MCP servers of one agent share, and the same as `mcpagent chat` has it."""
+"""The options that all MCP servers of one agent share, and the ones that `mcpagent chat` uses."""
 
 from __future__ import annotations
 
@@ -31,19 +31,20 @@ STALE_SECONDS = 30 * 24 * 3600.0
 
 @dataclass(frozen=True, slots=True)
 class ServerOptions:
-    """What all servers of one agent share; by itself, nothing is kept and nothing is allowed. See also `stored`.
+    """The options that all servers of one agent share; by default, nothing is stored or allowed. See also `stored`.
 
-    `selected_servers` and `selected_tools` (`server:tool`, `server:*`) narrow what is connected and known.
-    `startup_seconds`: how long starting the agent waits for slow servers (None: until each is ready or has failed, 0:
-    not at all); those that need longer join when they are ready. `question_seconds`: how long a question, with all of
-    its searches that find nothing that fits, waits for those that are still connecting (None and 0 as before); the
-    model is told which still are, and the next question does not wait for the same attempt again.
+    `selected_servers` and `selected_tools` (`server:tool`, `server:*`) restrict the servers and tools.
+    `startup_seconds` is how long the start of the agent waits for slow servers (None: until each is ready or has
+    failed, 0: not at all); slower ones join when they are ready. `question_seconds` is how long a question waits for
+    servers that are still connecting, in total, including its searches without a fitting result (None and 0 as above).
+    The model is then informed about the connecting servers, and the next question does not wait for the same attempt
+    again.
 
-    With a `cache`, a known server's lists are read from disk and it is started by its first call, or in the background
-    if `eager` or its own configuration says so. With `pins`, a tool that its server changed since it was first used is
-    called only if `allow_change` says so. `handlers` say what servers may ask of us (nothing without), or what one
-    server may. `auth` gives the authentication for a remote server (`stored_sign_ins`). What servers write to their
-    standard error goes to files in `log_folder` (`mcpagent.mcp.transports.server_log.log_path`).
+    With a `cache`, a known server's lists are read from disk, and it is started by its first call, or in the background
+    if `eager` or its own configuration demands it. With `pins`, a tool that its server changed since its first use is
+    called only if `allow_change` permits it. `handlers` define what servers may ask (nothing without handlers), for all
+    servers or for one. `auth` returns the authentication for a remote server (`stored_sign_ins`). The standard error of
+    servers is written to files in `log_folder` (`mcpagent.mcp.transports.server_log.log_path`).
     """
 
     selected_servers: Sequence[str] | None = None
@@ -74,11 +75,11 @@ class ServerOptions:
 
     @classmethod
     def stored(cls, environ: Mapping[str, str] | None = None, **others: Any) -> ServerOptions:
-        """As `mcpagent chat` has them, in the same folders of the user, so that either knows what the other learned.
+        """Return the options of `mcpagent chat`, with the same folders of the user, so that both share what they learn.
 
-        Lists are read from the cache, and older ones than it likes again in the background; tools are pinned; servers
-        that `mcpagent mcp login` signed in to are, too; what servers write is kept in log files. `environ` says where
-        the folders are (`mcpagent.config.user_folders`), None: this process's. Any option can be given instead:
+        Lists are read from the cache, and old ones again in the background. Tools are pinned, sign-ins of `mcpagent mcp
+        login` are used, and the output of servers is written to log files. `environ` determines the folders
+        (`mcpagent.config.user_folders`), None: this process's. Any option can be overridden:
         `ServerOptions.stored(pins=None)`. Nothing is read or written here.
         """
         expect("environ", environ, (Mapping, NoneType), "a dict or None")
@@ -93,19 +94,19 @@ class ServerOptions:
 
 
 def stored_lists(environ: Mapping[str, str], *, stale_seconds: float = STALE_SECONDS) -> ListCache:
-    """The user's cache of what servers list."""
+    """Return the user's cache of servers' lists."""
     return ListCache(cache_folder(environ) / "catalog", stale_seconds=stale_seconds)
 
 
 def server_log_folder(environ: Mapping[str, str]) -> Path:
-    """The folder of the user's log files of servers (`server_log.log_path`)."""
+    """Return the folder of the user's log files of servers (`server_log.log_path`)."""
     return state_folder(environ) / "logs"
 
 
 def stored_sign_ins(environ: Mapping[str, str] | None = None) -> Authenticate:
-    """For `ServerOptions(auth=...)`: what was signed in to is used and refreshed, no page is ever opened.
+    """Return a function for `ServerOptions(auth=...)` that uses and refreshes stored sign-ins; it never opens a page.
 
-    A server whose configuration has an `Authorization` header is left alone.
+    A server whose configuration has an `Authorization` header gets no other authentication.
     """
     store = token_store(os.environ if environ is None else environ)
 
@@ -120,7 +121,7 @@ def stored_sign_ins(environ: Mapping[str, str] | None = None) -> Authenticate:
 
 
 def unattended_sign_in(config: ServerConfig) -> httpx2.Auth | None:
-    """For an agent without `auth`: what the server's own configuration gives, where nobody has to sign in."""
+    """Return the authentication from the server's configuration for an agent without `auth`, if unattended."""
     if not config.sign_in.is_unattended:
         return None
     from mcpagent.mcp.auth.stored_auth import StoredSignIn

@@ -1,4 +1,4 @@
-"""Where the life of one server is: as the link has it, and as a value to show."""
+"""The state of one server's life cycle: for the link, and as a value to show."""
 
 from __future__ import annotations
 
@@ -18,16 +18,17 @@ ServerState: TypeAlias = Literal["cached", "connecting", "ready", "failed", "clo
 
 
 def still_connecting(failure: str = "") -> str:
-    """What is said of a server that is "connecting", to whoever asks; `failure` is what came of the last attempt."""
+    """Return the text about a connecting server; `failure` is the outcome of the last attempt."""
     return f"it is still connecting again, since {failure}" if failure else "it is still connecting"
 
 
 @dataclass(frozen=True, slots=True)
 class ServerStatus:
-    """`reason` says why it failed, if it is not ready since; `seconds` is what connecting took, or takes so far;
-    `warnings` are printable lines; `age_seconds` is how old the lists of a "cached" one are.
+    """The status of a server.
 
-    `title` and `instructions` are the server's own words, so third-party text.
+    `reason` is the cause of its last failure, unless it became ready since; `seconds` is the duration of connecting, so
+    far or in total; `warnings` are printable lines; `age_seconds` is the age of the lists of a "cached" server. `title`
+    and `instructions` come from the server, so they are third-party text.
     """
 
     name: str
@@ -44,12 +45,12 @@ class ServerStatus:
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """The state, and what is known in it.
+    """The state of a server's life cycle, with its data.
 
-    `known` is what the server listed last, at `taken` (monotonic seconds; 0.0: never), and `tools` those of it that the
-    configuration enables, bound. `reason` says why it failed, also while it is tried again, `seconds` is what
-    connecting took, and `since` (monotonic) when it began. `connection` is the one that is used or being opened; it may
-    have ended.
+    `known` are the server's last lists, from the time `taken` (monotonic seconds; 0.0: never), and `tools` the enabled
+    ones among its tools, bound. `reason` is the cause of a failure, also while connecting is retried; `seconds` is the
+    duration of connecting, and `since` (monotonic) its start. `connection` is the current one or the one being opened;
+    it may have ended.
     """
 
     state: ServerState = "closed"
@@ -63,15 +64,15 @@ class Life:
 
     @property
     def definitions(self) -> list[ToolDefinition]:
-        """Of the enabled tools, in the server's order."""
+        """The definitions of the enabled tools, in the server's order."""
         return [tool.definition for tool in self.tools]
 
     def is_old(self, now: float) -> bool:
-        """Whether the server said that its lists are good for less time than they are known."""
+        """Return whether the lists are older than the server's own time to live."""
         return 0 < self.known.lists.ttl_seconds < now - self.taken
 
     def status(self, name: str, warnings: tuple[str, ...]) -> ServerStatus:
-        """The value to show. Of a server that cannot be used now, what it listed before is not shown."""
+        """Return the value to show. The earlier lists of a server that is unusable now are not shown."""
         is_usable = self.state in ("ready", "cached", "closed")
         known = self.known if is_usable else CachedServer()
         return ServerStatus(

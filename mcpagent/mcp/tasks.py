@@ -1,8 +1,9 @@
-"""Calls that a server carries out as tasks: begun by one request, asked after until they end, then their result.
+"""Calls that a server runs as tasks: started by one request, polled until they end, then their result.
 
-There are two forms. In 2025-11-25 the client asks for a task, which the tool's `execution.taskSupport` allows, and
+There are two forms. In 2025-11-25 the client requests a task, if the tool's `execution.taskSupport` allows it, and
 fetches the result by `tasks/result`. In 2026-07-28 it is the extension `io.modelcontextprotocol/tasks` (SEP-2663): the
-server decides, and result and questions come with `tasks/get`. The SDK has the types of the former and runs neither.
+server decides, and result and questions come with `tasks/get`. The SDK has the types of the former and implements
+neither.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ HANDLE = "mcpagent/task"
 
 
 def marked(result: Raw, request_id: types.RequestId) -> Raw | None:
-    """A `tools/call` answer that is a task's handle, in a form that the SDK takes for a result; None for a result."""
+    """Return a `tools/call` answer that is a task's handle, in the form of a result for the SDK; None for a result."""
     nested, is_extension = result.get("task"), result.get("resultType") == "task"
     if not is_extension and (not isinstance(nested, dict) or "content" in result or "structuredContent" in result):
         return None
@@ -61,16 +62,16 @@ def marked(result: Raw, request_id: types.RequestId) -> Raw | None:
 
 
 def as_task(request: types.CallToolRequest, keep_seconds: float) -> types.CallToolRequest:
-    """The call, to be carried out as a task whose result the server keeps so long."""
+    """Return the call, to be carried out as a task whose result the server keeps so long."""
     task = types.TaskMetadata(ttl=int(keep_seconds * 1000))
     return request.model_copy(update={"params": request.params.model_copy(update={"task": task})})
 
 
 @dataclass(frozen=True, slots=True)
 class TaskState:
-    """One state of a task, from a handle, an answer or a notification. `ttl_seconds` None: kept without end.
+    """A state of a task, from a handle, an answer or a notification. `ttl_seconds` None: no expiry.
 
-    Raises `MCPError` if it is none.
+    Raises `MCPError` if the data are no task.
     """
 
     id: str
@@ -83,7 +84,7 @@ class TaskState:
 
     @classmethod
     def read(cls, raw: Raw) -> TaskState:
-        """From what the server sent. Raises `MCPError` if it is no task."""
+        """Read a task from the server's data. Raises `MCPError` if they are none."""
         task_id, status = raw.get("taskId"), raw.get("status")
         if not isinstance(task_id, str) or not task_id or not isinstance(status, str):
             raise MCPError(code=INVALID_ANSWER, message="it begins a task and gives no id or no status of it")
@@ -103,15 +104,15 @@ class TaskState:
 
     @property
     def look(self) -> tuple[str, str, str]:
-        """What shows that something has happened."""
+        """The fields that show a change of the task."""
         return self.status, self.message, self.updated
 
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """The server `name` that has the task, at the other end of `session`, and who answers it here.
+    """The server `name` that runs the task, at the other end of `session`, and the handlers for its questions.
 
-    `allowed` are the methods that it may ask by.
+    `allowed` are the methods of questions that it may ask.
     """
 
     name: str
@@ -122,22 +123,22 @@ class Peer:
 
     @property
     def version(self) -> str:
-        """Of the protocol that was agreed on."""
+        """The negotiated protocol version."""
         return str(self.session.protocol_version)
 
     async def ask(self, request: types.Request[Any, Any]) -> Raw:
-        """The raw result of a request about the task. Raises `MCPError`."""
+        """Return the raw result of a request about the task. Raises `MCPError`."""
         return (await self.session.send_request(request, RawResult)).root
 
     async def answer(self, questions: Raw) -> types.InputResponses:
-        """The answers to `inputRequests`. Raises `MCPError` if one may not be asked."""
+        """Return the answers to `inputRequests`. Raises `MCPError` if one may not be asked."""
         wanted = {"resultType": "input_required", "inputRequests": questions}
         found = types.InputRequiredResult.model_validate(wanted, by_name=False)
         return await answers_to(self.session, found, self.allowed)
 
 
 def takes_tasks(session: ClientSession) -> bool:
-    """Whether tool calls may be asked for as tasks, which is the 2025-11-25 form; later the server decides."""
+    """Return whether tool calls may be requested as tasks, the 2025-11-25 form; later the server decides."""
     can = session.server_capabilities
     requests = can.tasks.requests if can and can.tasks else None
     is_modern = session.protocol_version in MODERN_PROTOCOL_VERSIONS
@@ -145,9 +146,9 @@ def takes_tasks(session: ClientSession) -> bool:
 
 
 class FollowedTask:
-    """One task, from its handle to its result; `heard` gets each change and of the server's progress reports.
+    """A task, from its handle to its result; `heard` receives each change and progress report.
 
-    `is_over`: it has ended, or its result is there.
+    `is_over`: it has ended, or its result has arrived.
     """
 
     def __init__(self, result: Raw, tool: str, peer: Peer, heard: ProgressFnT) -> None:
@@ -166,7 +167,7 @@ class FollowedTask:
         self.is_over = False
 
     async def hear(self, method: str, params: Mapping[str, Any]) -> bool:
-        """Whether a notification is about this task. Its words count for nothing but a reason to ask at once."""
+        """Return whether a notification concerns this task. Its content only triggers an immediate poll."""
         if method != "notifications/progress":
             is_mine = params.get("taskId") == self._task.id
             if is_mine:
@@ -181,7 +182,7 @@ class FollowedTask:
         return True
 
     async def result(self) -> Raw:
-        """The call's result, repaired. Raises `TaskError`, or `MCPError` as a plain call would."""
+        """Return the call's result, repaired. Raises `TaskError`, or `MCPError` as a plain call would."""
         try:
             if self._is_extension and self._task.status in ENDED:
                 await self._ask_after()  # a handle says how it ended, and has no result
@@ -202,7 +203,7 @@ class FollowedTask:
                 await asyncio.gather(self._fetching, return_exceptions=True)
 
     async def cancel(self) -> None:
-        """Has the server cancel the task, if it takes that. Raises nothing, and ends in `CANCEL_SECONDS`."""
+        """Cancel the task at the server, if supported. Raises nothing, and ends within `CANCEL_SECONDS`."""
         can = self._peer.session.server_capabilities
         if self._peer.version in MODERN_PROTOCOL_VERSIONS or (can and can.tasks and can.tasks.cancel):
             with contextlib.suppress(MCPError, TimeoutError):
@@ -210,7 +211,7 @@ class FollowedTask:
                     await self._peer.ask(_Cancel(params=types.CancelTaskRequestParams(task_id=self._task.id)))
 
     async def _wait(self) -> None:
-        """Until it is time to ask again, the server has news, or the result is there."""
+        """Wait until it is time to poll again, the server sent a notification, or the result arrived."""
         news = asyncio.create_task(self._news.wait())
         awaited: set[asyncio.Task[Any]] = {news} if self._fetching is None else {news, self._fetching}
         seconds = min(self._task.poll_seconds, self._peer.most_poll_seconds)
@@ -224,7 +225,7 @@ class FollowedTask:
             self._news.clear()
 
     async def _ask_after(self) -> None:
-        """The task as it is now. A poll that fails on its way is made again: it changes nothing."""
+        """Fetch the current state of the task. A failed poll is repeated: it changes nothing."""
         for attempt in range(1, MOST_FAILED_POLLS + 1):
             try:
                 raw = await self._peer.ask(_Get(params=types.GetTaskRequestParams(task_id=self._task.id)))
@@ -251,7 +252,7 @@ class FollowedTask:
             raise self._error(f"keeps the task for {ttl:g} s only, and it has not ended")
 
     async def _give_input(self) -> None:
-        """Answers what the server asks for the task; in the earlier form it asks while its result is waited for."""
+        """Answer the server's questions for the task; in the earlier form it asks while its result is awaited."""
         if not self._is_extension:
             if not self._peer.allowed:
                 raise self._error("wants input, and nothing that a server may ask is allowed here")
@@ -300,7 +301,7 @@ class FollowedTask:
 
 
 class FollowedTasks:
-    """All tasks of one connection that are followed."""
+    """All tasks of one connection that are being followed."""
 
     def __init__(self) -> None:
         self._open: set[FollowedTask] = set()
@@ -309,16 +310,17 @@ class FollowedTasks:
         self._cancelling: set[asyncio.Task[None]] = set()
 
     async def hear(self, method: str, params: Mapping[str, Any]) -> bool:
-        """Whether a notification (`NEWS`) is about one of them, as far as is known yet."""
+        """Return whether a notification (`NEWS`) concerns one of the tasks, as far as known yet."""
         is_heard = any([await task.hear(method, params) for task in tuple(self._open)])
         if not is_heard:
             self._early.append((method, params))
         return is_heard
 
     async def result(self, handle: Raw, tool: str, peer: Peer, heard: ProgressFnT) -> Raw:
-        """The result of the call that gave this handle. Raises as `FollowedTask.result` does.
+        """Return the result of the call with this handle. Raises as `FollowedTask.result` does.
 
-        If that ends before the task does, also by being cancelled, the server is asked to cancel it, in the background.
+        If that ends before the task does, also by cancellation, the server is asked to cancel the task in the
+        background.
         """
         task = FollowedTask(handle, tool, peer, heard)
         self._open.add(task)
@@ -334,7 +336,7 @@ class FollowedTasks:
                 cancelling.add_done_callback(self._cancelling.discard)
 
     async def close(self) -> None:
-        """Waits until the server was asked what it was to be asked, for `CANCEL_SECONDS` at most."""
+        """Wait until pending requests to the server were sent, for `CANCEL_SECONDS` at most."""
         if self._cancelling:
             await asyncio.gather(*self._cancelling, return_exceptions=True)
 
@@ -363,6 +365,6 @@ class _Update(types.Request[_UpdateParams, Literal["tasks/update"]]):
 
 
 def _seconds(raw: Raw, *keys: str) -> float | None:
-    """Of the first key there is, in milliseconds; None if it says nothing."""
+    """Return the seconds of the first present key, in milliseconds there; None if it has no positive number."""
     value = number(next((raw[key] for key in keys if key in raw), None))
     return value / 1000 if value is not None and value > 0 else None

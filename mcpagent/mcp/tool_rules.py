@@ -1,4 +1,4 @@
-"""How a server's tools may be called: what its configuration says, and its own word as far as that counts."""
+"""The rules for calls of a server's tools: from its configuration, and from its own hints if they are trusted."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _USUAL_TOTAL_SECONDS = ServerConfig("").total_timeout_seconds
 
 
 def enabled_tools(lists: ServerLists, config: ServerConfig, call: CallTool) -> tuple[Tool, ...]:
-    """The listed tools that the configuration enables, in their order, as a model is shown them, bound to `call`.
+    """Return the tools that the configuration enables, in their order and their form for a model, bound to `call`.
 
-    `call` gets each as it is listed. Whatever the lists come from, a server or a file, this is where tools enter, and
-    whatever that file says, they are this server's.
+    `call` receives each tool as listed. All tools enter here, from a server or a cache file, and always become tools of
+    this server, whatever the file contains.
     """
     seconds, always = longer_seconds(config), config.always_load
     own = config.name
@@ -59,15 +59,15 @@ def _bound(listed: ToolDefinition, shown: ShownTool | None, call: CallTool, **op
 
 
 def longer_seconds(config: ServerConfig) -> float | None:
-    """How long the agent must let a call take, if it may take longer here than anywhere else."""
+    """Return the time limit for the agent's calls, if this server's limit exceeds the usual one; else None."""
     is_longer = config.total_timeout_seconds > _USUAL_TOTAL_SECONDS
     return config.total_timeout_seconds + config.shutdown_seconds if is_longer else None
 
 
 def large_tokens(tool: str, config: ServerConfig) -> int | None:
-    """From how many tokens on a result of this tool is set aside, if the configuration says so.
+    """Return the token threshold above which a result of this tool is offloaded, if configured.
 
-    Of several globs that fit it is the one that names most letters.
+    Of several matching globs, the one with most letters counts.
     """
     limits = config.large_result_tokens
     if not isinstance(limits, Mapping):
@@ -77,12 +77,12 @@ def large_tokens(tool: str, config: ServerConfig) -> int | None:
 
 
 def may_repeat(tool: str, lists: ServerLists, config: ServerConfig) -> bool:
-    """Whether a call may run twice: by the user's own mark; by the server's word only if the user trusts it."""
+    """Return whether a call may run twice: by the user's own setting, or by the server's hint if trusted."""
     return _matches(tool, config.safe_to_repeat) or (config.trust_hints and tool in lists.safe_by_hint)
 
 
 def may_be_task(tool: str, lists: ServerLists, config: ServerConfig, *, is_long: bool) -> bool:
-    """Whether a call is asked for as a task: always if its server wants it so, by choice if calls take long."""
+    """Return whether to request a call as a task: always if its server demands it, optionally for long calls."""
     is_long = is_long or longer_seconds(config) is not None
     return tool in lists.task_only or (is_long and tool in lists.task_able)
 

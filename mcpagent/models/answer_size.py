@@ -1,6 +1,6 @@
-"""How much of an answer is read. A gateway may send without an end, and both SDKs keep all that comes.
+"""Limit the size of an answer, because a gateway may send without an end, and both SDKs store everything.
 
-What is counted are bytes after decompression. It is done where an SDK reads, for its own reading of error bodies too.
+The limits count bytes after decompression. They apply at the SDK's reads, including its own reads of error bodies.
 """
 
 from __future__ import annotations
@@ -33,8 +33,10 @@ _asking: ContextVar[bool] = ContextVar("asking", default=False)
 
 @contextmanager
 def of_bounded_size() -> Iterator[None]:
-    """Around a request: what answers it is bounded, if `bound` was called for the client. Others of a client that is
-    shared are not."""
+    """Bound the answers of a request, for clients prepared by `bound`.
+
+    Other requests of a shared client stay unbounded.
+    """
     token = _asking.set(True)
     try:
         yield
@@ -43,7 +45,7 @@ def of_bounded_size() -> Iterator[None]:
 
 
 def bound(sdk_client: Any) -> None:
-    """Prepares the HTTP client of an SDK's client; once is enough, more does no harm."""
+    """Prepare the HTTP client of an SDK's client; calling this again has no effect."""
     http_client = getattr(sdk_client, "_client", None)  # the SDKs have no public name for it
     hooks = getattr(http_client, "event_hooks", None)
     if http_client is not None and hooks is not None and _bound_answer not in hooks.get("response", ()):
@@ -56,7 +58,10 @@ async def _bound_answer(response: Any) -> None:
 
 
 async def _bounded(response: Any, read: Any, chunk_size: int | None = None) -> AsyncIterator[bytes]:
-    """What `read` gives of the response's body. Raises `AnswerError` where it is too much; an error is cut instead."""
+    """Yield the response's body from `read`.
+
+    Raises `AnswerError` if it is too large; an error's body is cut instead.
+    """
     if response.status_code >= 300:
         left = MOST_OF_AN_ERROR
         async with aclosing(read(chunk_size)) as parts:
@@ -76,7 +81,7 @@ async def _bounded(response: Any, read: Any, chunk_size: int | None = None) -> A
 
 
 class AnswerSize:
-    """Counts what comes of an answer, however it is cut into pieces."""
+    """Count the bytes and lines of an answer, in whatever pieces it arrives."""
 
     def __init__(self, *, is_stream: bool) -> None:
         self._is_stream = is_stream
@@ -84,7 +89,7 @@ class AnswerSize:
         self._end = b""
 
     def add(self, part: bytes) -> str:
-        """What there is too much of with these bytes, in a few words; "" if it is not too much."""
+        """Add bytes; return the exceeded limit in a few words, or ""."""
         self._bytes += len(part)
         self._waiting += len(part)
         if self._is_stream:

@@ -1,4 +1,4 @@
-"""What every model adapter is: `Model.respond(request, emit)`, streaming through `emit`, one answer as its result."""
+"""The interface of model adapters: `Model.respond(request, emit)` streams through `emit` and returns one answer."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ RequestPurpose: TypeAlias = Literal["answer", "summary", "sampling"]
 
 @dataclass(frozen=True, slots=True)
 class OutputFormat:
-    """The form of an answer that is wanted as data: a JSON Schema of an object, and what the form is called.
+    """The format of a structured answer: a JSON Schema of an object, and a name.
 
-    The answer is that object as JSON text, whichever `way` it is asked for: as the provider's own form of an answer,
-    or as the arguments of a tool that is there for nothing else. The adapter decides that.
+    The answer is that object as JSON text, in either `way`: as the provider's native output format, or as the arguments
+    of a tool that only serves to submit the answer. The adapter chooses.
     """
 
     name: str
@@ -38,15 +38,15 @@ class OutputFormat:
 
 @dataclass(frozen=True, slots=True)
 class ModelRequest:
-    """One request, provider-neutral. `tools` are offered in this order; the adapter never reorders them.
+    """A request, provider-neutral. `tools` are offered in this order; the adapter never reorders them.
 
-    `tool_choice` "none" asks for an answer without a call while the offered tools (and so the cached prefix) stay.
-    `deferred_tools` are for the provider's own search, all that it ever had in this conversation, each as it was first
-    given: found ones, and those that are lost, stay among them. They are given only if `search_problem` knows none,
-    and `search_strategy` says how that search ranks, if there is a choice. `provider_tools` are run by the provider;
-    what the model has none of is left out, which is told once. `output` is the form of the answer, None for words; an
-    answer that makes calls need not have it. `purpose` "summary" asks for the summary of a conversation,
-    "sampling" is a request of an MCP server.
+    `tool_choice` "none" requests an answer without a call while the offered tools (and so the cached prefix) stay.
+    `deferred_tools` are for the provider's own search: all tools it ever received in this conversation, each as first
+    sent. Discovered and lost tools stay among them. They are set only if `search_problem` reports no problem, and
+    `search_strategy` is the ranking of that search, if there is a choice. The provider runs `provider_tools`;
+    unsupported ones are left out with one notice. `output` is the format of the answer, None for text; an answer with
+    calls need not have it. `purpose` "summary" requests the summary of a conversation; "sampling" is a request of an
+    MCP server.
     """
 
     system: str
@@ -62,14 +62,13 @@ class ModelRequest:
 
     @property
     def known_tools(self) -> int:
-        """How many different tools it carries."""
+        """Number of different tools in the request."""
         return len({tool.name for tool in (*self.tools, *self.deferred_tools)})
 
 
 @dataclass(frozen=True, slots=True)
 class ModelResponse:
-    """One answer; `message` is what the history keeps. `dollars` is its price (US), None if it is not known, as when
-    it is no number or below 0."""
+    """An answer; the history stores `message`. `dollars` is its price (US), None if unknown, negative or no number."""
 
     message: Message
     usage: Usage
@@ -97,64 +96,64 @@ def _price(value: Any) -> float | None:
 class Model(Protocol):
     """A model that answers requests.
 
-    `respond` emits `TextDelta` and `ThinkingDelta` as they arrive and raises `ModelError` or `CredentialsError`
-    when no usable answer came. A tool call that was cut off is `stop="length"` with `ToolCall.malformed` set.
+    `respond` emits `TextDelta` and `ThinkingDelta` as they arrive, and raises `ModelError` or `CredentialsError` if no
+    usable answer came. A tool call that was cut off has `stop="length"` and `ToolCall.malformed` set.
     """
 
     @property
     def name(self) -> str:
-        """`provider:model`, as a person would type it."""
+        """The name as a user types it, `provider:model`."""
         ...
 
     async def respond(self, request: ModelRequest, emit: Emit) -> ModelResponse:
-        """One answer to the request, whole."""
+        """Return one complete answer to the request."""
         ...
 
     async def aclose(self) -> None:
-        """Give back connections; the model is not used afterwards."""
+        """Release connections; the model is not used afterwards."""
         ...
 
 
 def search_problem(model: Model, strategy: str, deferred: Sequence[ToolDefinition]) -> str:
-    """Why the model's provider cannot search these tools by itself, in a few words; "" if it can.
+    """Return why the model's provider cannot search these tools itself, in a few words; "" if it can.
 
-    A model whose provider can has a method `search_problem(strategy, deferred)`; all others need none.
+    A model whose provider can search implements `search_problem(strategy, deferred)`; the method is optional.
     """
     own = getattr(model, "search_problem", None)
     return str(own(strategy, deferred)) if own is not None else f"{model.name} has no tool search of its own"
 
 
 def search_cost(model: Model) -> float | None:
-    """What a search costs with this model, as the number of cached input tokens that cost the same; None if not known.
+    """Return the cost of a search with this model, in cached input tokens; None if unknown.
 
-    A model that knows has a method `search_cost()`; all others need none.
+    A model can implement it as a method `search_cost()`; the method is optional.
     """
     cost: float | None = getattr(model, "search_cost", lambda: None)()
     return cost
 
 
 def is_small(model: Model, settings: ModelSettings) -> bool:
-    """Whether the agent works as suits a small model: as the settings say, else as the model knows of itself.
+    """Return whether to use the defaults for small models: by the settings, else by the model's own data.
 
-    A model that knows has a method `is_small(settings)`; all others need none.
+    A model can implement it as a method `is_small(settings)`; the method is optional.
     """
     own = getattr(model, "is_small", None)
     return settings.profile == "small" if own is None else bool(own(settings))
 
 
 def runs_provider_tools(model: Model) -> bool:
-    """Whether the model tells itself which `provider_tools` it has not: those do that have a provider.
+    """Return whether the model itself reports unsupported `provider_tools`, as models with a provider do.
 
-    Such a model has a method `runs_provider_tools()`; all others need none, and run none.
+    A model can implement it as a method `runs_provider_tools()`; without it, the model runs none.
     """
     own = getattr(model, "runs_provider_tools", None)
     return own is not None and bool(own())
 
 
 def price_of(model: Model, usage: Usage) -> float | None:
-    """What so many tokens cost (US dollars), None if it is not known.
+    """Return the price of these tokens in US dollars, None if unknown.
 
-    A model that knows has a method `price_of(usage)`; all others need none.
+    A model can implement it as a method `price_of(usage)`; the method is optional.
     """
     own = getattr(model, "price_of", None)
     try:
@@ -174,15 +173,15 @@ def request_tokens(request: ModelRequest) -> int:
 
 
 def untold_tokens(usage: Usage, sent: Callable[[], int], written: Message) -> tuple[int, int]:
-    """Estimates of what the provider did not tell, 0 where it did: of the tokens `sent`, and of the answer."""
+    """Estimate the counts that the provider did not report (0 if it did): tokens `sent`, and tokens of the answer."""
     return 0 if usage.input_tokens else sent(), 0 if usage.output_tokens else message_tokens(written)
 
 
 class RequestUnderWay:
-    """One request to a model: hears what it brings, and counts what it takes, also when it is cut off.
+    """A request to a model: receives its events, and counts its usage, also if it is cut off.
 
-    What the provider does not tell is estimated, and counted apart from what it does. `sent` estimates the tokens of
-    the request, `heard` is the text of the answer that is arriving.
+    Usage that the provider does not report is estimated and counted separately. `sent` estimates the tokens of the
+    request; `heard` is the text of the answer so far.
     """
 
     def __init__(
@@ -218,9 +217,9 @@ class RequestUnderWay:
         return "".join(delta.text for delta in self.deltas if isinstance(delta, TextDelta))
 
     def answered(self, response: ModelResponse, *, offered: int = 0, saved: int = 0) -> ModelResponse:
-        """The answer, which is counted, with the `definition_tokens` that were `offered` for it, and `saved`.
+        """Count and return the answer, with the `definition_tokens` that were `offered` for it, and `saved`.
 
-        Raises `ConfigError` if it is none.
+        Raises `ConfigError` if it is no `ModelResponse`.
         """
         self._is_over = True
         place = f"model {safe_line(self._model.name, 80)}: respond()"
@@ -246,22 +245,22 @@ class RequestUnderWay:
 
 
 class WrappedModel:
-    """A model around another one: what this class does not say itself is as the model inside says it."""
+    """A model around another one; it delegates every method that a subclass does not override."""
 
     def __init__(self, model: Model) -> None:
         self.inside = model
 
     @property
     def name(self) -> str:
-        """That of the model inside."""
+        """The name of the inner model."""
         return self.inside.name
 
     async def respond(self, request: ModelRequest, emit: Emit) -> ModelResponse:
-        """The answer of the model inside."""
+        """Return the answer of the model inside."""
         return await self.inside.respond(request, emit)
 
     async def aclose(self) -> None:
-        """Closes the model inside."""
+        """Close the inner model."""
         await self.inside.aclose()
 
     def __getattr__(self, name: str) -> Any:
@@ -269,9 +268,9 @@ class WrappedModel:
 
 
 async def look_up(model: Model) -> None:
-    """Lets a model find out what its server says of it, before it is asked anything; never raises, never waits long.
+    """Let a model query its server before the first request; never raises, never waits long.
 
-    A model that can has a method `look_up()`; all others need none.
+    A model can implement it as a method `look_up()`; the method is optional.
     """
     if (own := getattr(model, "look_up", None)) is not None:
         await own()
@@ -279,7 +278,7 @@ async def look_up(model: Model) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ToolLimits:
-    """What a model takes: `max_tools` definitions in one request, `window_tokens` of everything. None: not known.
+    """The limits of a model: `max_tools` definitions in one request, `window_tokens` in total. None: unknown.
 
     `joining`: tools may join between two turns, without a call that found them, as cheaply as with one.
     """
@@ -290,9 +289,9 @@ class ToolLimits:
 
 
 def tool_limits(model: Model) -> ToolLimits:
-    """How many tools fit a model, as far as that is known; what is known comes from `capabilities.py`.
+    """Return the model's known limits on tools; `capabilities.py` has the known values.
 
-    A model that knows has a method `tool_limits()`; all others need none.
+    A model can implement it as a method `tool_limits()`; the method is optional.
     """
     limits: ToolLimits = getattr(model, "tool_limits", ToolLimits)()
     return limits

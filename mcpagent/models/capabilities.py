@@ -1,7 +1,7 @@
-"""What each model family can do about tools that appear in the middle of a conversation, and how many tools it takes.
+"""The capabilities of model families: tools that appear in the middle of a conversation, and numbers of tools.
 
-Each row has its source. A model that no row names gets the safe way: newly found tools at the end of `tools`. Every
-adapter takes `capabilities=` to overrule its row.
+Each row has its source. A model without a row gets the safe default: newly found tools at the end of `tools`. Every
+adapter accepts `capabilities=` to override its row.
 """
 
 from __future__ import annotations
@@ -31,11 +31,12 @@ than native calls.
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """`tool_changes`: whether tools can be withdrawn ("by_reference") and redefined ("by_value") inside the history.
+    """The capabilities of a model.
 
-    `allowed_tools`: whether a request can name the tools that may be called, so that one is withdrawn without a trace
-    in the prefix. `searches`: whether the provider can search deferred tools by itself. `source` says where this is
-    known from. `limits` overrule, each one that is given, what is known of the model's address.
+    `tool_changes`: whether tools can be withdrawn ("by_reference") and redefined ("by_value") inside the history.
+    `allowed_tools`: whether a request can list the callable tools, so that one is withdrawn without a change of the
+    prefix. `searches`: whether the provider can search deferred tools itself. `source` is the source of these facts.
+    Each value set in `limits` overrides the known limit of the model's address.
     """
 
     discovery: Discovery = "append"
@@ -47,8 +48,10 @@ class Capabilities:
 
     @property
     def joining(self) -> bool:
-        """Whether a tool that joins by itself keeps the prefix as well as one that was found: not if only the result of
-        a call can refer to it."""
+        """True if a tool that joins by itself keeps the prefix as a discovered one does.
+
+        It does not if only the result of a call can refer to it.
+        """
         return self.discovery != "references" or self.tool_changes != "none"
 
 
@@ -105,7 +108,7 @@ _GPT_4O = re.compile(r"gpt-4o(?:-mini)?(?:-\d{4}-\d{2}-\d{2})?")
 
 
 def known_limits(provider: str, model_name: str, base_url: str) -> ToolLimits:
-    """What the model takes: the number of tools by its address, the window by the table that has the prices too."""
+    """Return the known limits: the number of tools by the address, the window from the price table."""
     if provider in OWN_SERVERS:
         return ToolLimits(_MAX_TOOLS_OF_ONES_OWN, _WINDOW_OF_ONES_OWN.get(provider))
     server = server_of(Origin(provider, address=address_of(base_url), model=model_name))
@@ -113,13 +116,15 @@ def known_limits(provider: str, model_name: str, base_url: str) -> ToolLimits:
 
 
 def anthropic_capabilities(model_name: str) -> Capabilities:
-    """By family and version: `claude-opus-4-8`, with or without a date."""
+    """Return capabilities by family and version: `claude-opus-4-8`, with or without a date."""
     return _looked_up(_ANTHROPIC, _family_and_version(_CLAUDE, model_name))
 
 
 def openai_capabilities(model_name: str) -> Capabilities:
-    """For OpenAI's own Responses endpoint: `gpt-5.4-mini-2026-03-17`, `gpt-4o-mini`; a known model
-    that can do nothing of the kind is given found tools through another one."""
+    """Return capabilities at OpenAI's own Responses endpoint: `gpt-5.4-mini-2026-03-17`, `gpt-4o-mini`.
+
+    A known model without any of them receives found tools through `call_tool`.
+    """
     if _GPT_4O.fullmatch(model_name):
         return _looked_up(_OPENAI, ("gpt-4o", (4, 0)))
     asked = _family_and_version(_GPT, model_name)
@@ -130,8 +135,10 @@ def openai_capabilities(model_name: str) -> Capabilities:
 
 
 def chat_capabilities(to: Origin) -> Capabilities:
-    """For Chat Completions, and Responses elsewhere than at OpenAI, by whether its server keeps what it was sent; at
-    OpenAI and Azure for models that are known."""
+    """Return capabilities for Chat Completions, and for Responses at other servers than OpenAI.
+
+    They depend on whether the server caches sent prefixes; at OpenAI and Azure, the model must be known, too.
+    """
     server = server_of(to)
     is_known = server.dialect != "openai" or profile_of(to) is not UNKNOWN
     return KEEPING if server.caches and is_known else SAFE

@@ -1,6 +1,6 @@
-"""One request on its way: what is sent, what comes, what of it is shown, and whether it is sent again.
+"""A request in progress: its body, the incoming events, the shown deltas, and the decision to retry.
 
-`HttpModel.respond` does the waiting; here everything is decided that needs none.
+`HttpModel.respond` does the waiting; this module makes every decision that needs none.
 """
 
 from __future__ import annotations
@@ -34,32 +34,32 @@ if TYPE_CHECKING:
 
 
 class StreamReader(Protocol):
-    """Puts the events of one stream together; `done` when it knows that nothing more will come."""
+    """Assembles the events of one stream; `done` is True once it knows that no further event comes."""
 
     was_marked: bool
     """Set when the stream said with a mark of its own, no event, that it ended."""
 
     @property
     def done(self) -> bool:
-        """Whether the answer is whole."""
+        """True if the answer is complete."""
         ...
 
     def add(self, event: Mapping[str, Any]) -> Delta | CallDelta | None:
-        """Takes one event; gives what to show of it. Raises `ReportedError` if the event is an error."""
+        """Process one event; return the delta to show. Raises `ReportedError` if the event is an error."""
         ...
 
     def answer(self) -> dict[str, Any]:
-        """The same JSON as without streaming. Raises `AnswerError` if the stream ended before the answer did."""
+        """Return the same JSON as without streaming. Raises `AnswerError` if the stream ended before the answer did."""
         ...
 
 
 def _unheard(delta: CallDelta) -> None:
-    """Arguments of calls are shown when they are whole."""
+    """Ignore a piece of a call's arguments: calls are shown when they are complete."""
 
 
 @dataclass(frozen=True, slots=True)
 class AskedWay:
-    """How a request is asked: as it is written, who hears the answer while it arrives, and how it is understood."""
+    """The form of a request: the request as written, the receiver of its events, and the reader of its answer."""
 
     request: ModelRequest
     listen: Emit
@@ -68,8 +68,10 @@ class AskedWay:
 
 
 class ApiFormat(ABC):
-    """One provider's API, with the model that is asked: functions over JSON data, without I/O. Other servers may speak
-    it too."""
+    """A provider's API with the model to use: functions over JSON data, without I/O.
+
+    Servers of other providers may use the same API.
+    """
 
     provider: str
     model_name: str
@@ -81,61 +83,61 @@ class ApiFormat(ABC):
 
     @abstractmethod
     def request_body(self, request: ModelRequest) -> dict[str, Any]:
-        """The JSON that is sent for it: the same request is always the same bytes."""
+        """Return the JSON that is sent for it: the same request is always the same bytes."""
 
     @abstractmethod
     def _read(self, answer: Mapping[str, Any], request: ModelRequest) -> ModelResponse:
-        """The provider's answer as ours; nothing of it that the provider wants back is lost."""
+        """Return the provider's answer as ours; nothing of it that the provider wants back is lost."""
 
     def read_answer(self, answer: Mapping[str, Any], request: ModelRequest) -> ModelResponse:
-        """The provider's answer as ours, with where it is from and the tools that its own search found."""
+        """Return the provider's answer as ours, with where it is from and the tools that its own search found."""
         response = self._read(answer, request)
         message = replace(response.message, origin=self.origin)
         return replace(response, message=with_found(message, request, self.found_names))
 
     def most_output(self, failure: Failure) -> int | None:  # noqa: ARG002
-        """The longest answer that may be asked for, if the failure says so."""
+        """Return the longest answer that may be requested, if the failure reports it."""
         return None
 
     def generated_answer(self, text: str) -> dict[str, Any]:
-        """The answer that is what the model wrote, if the provider could not read it and gave it back with an error."""
+        """Return an answer from the model's raw text, which the provider could not parse and returned with an error."""
         raise NotImplementedError(text)
 
     @staticmethod
     def found_names(part: Part) -> list[str]:  # noqa: ARG004
-        """The tools that a part of an answer has from the provider's own search."""
+        """Return the tools that a part of an answer has from the provider's own search."""
         return []
 
     @staticmethod
     def search_events(message: Message, *, known: int) -> list[Event]:  # noqa: ARG004
-        """What to report of the provider's own searches in an answer: what was found, and errors in good ones."""
+        """Return the events of the provider's own searches in an answer: results, and errors in successful answers."""
         return []
 
     def is_priced(self, message: Message, body: Mapping[str, Any]) -> bool:  # noqa: ARG002
-        """Whether all that the provider did for the answer is in the table of prices.
+        """Return whether the price table covers everything that the provider did for the answer.
 
-        `body` is what was sent.
+        `body` is the request's body.
         """
         return not ran_unpriced(message)
 
     def price_of(self, usage: Usage) -> float | None:
-        """What so many tokens cost (US dollars), by the table of prices; None if that is not known."""
+        """Return the price of these tokens in US dollars, by the price table; None if unknown."""
         return dollars_for(usage, self.provider, self.model_name, self.endpoint.base_url)
 
     def way(self, request: ModelRequest, emit: Emit) -> AskedWay:
-        """How the request is asked, by what is known of the server."""
+        """Return the form of the request, by the known traits of the server."""
         return AskedWay(request, emit)
 
     def fitted(self, body: dict[str, Any]) -> dict[str, Any]:
-        """The body as the server takes it, by what is known of it."""
+        """Return the body adapted to the known traits of the server."""
         return body
 
     def learns(self, failure: Failure, way: AskedWay) -> bool:  # noqa: ARG002
-        """Whether the failure tells of another way to ask, which is then the next one."""
+        """Return whether the failure implies another form of the request, which is then used next."""
         return False
 
     def continued(self, body: Mapping[str, Any], answers: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:  # noqa: ARG002
-        """The body that goes on with an answer the provider paused; None if the answer is whole."""
+        """Return the body that continues an answer that the provider paused; None if the answer is complete."""
         return None
 
 
@@ -144,8 +146,11 @@ MOST_WAYS = 8
 
 
 class Exchange:
-    """One request until its answer is whole. A failed one is sent again only while no text of its answer was shown; of
-    thoughts that were, an event tells that they are dropped."""
+    """A request until its answer is complete.
+
+    A failed request is repeated only as long as no text of its answer was shown. If thoughts were shown, an event
+    reports that they are dropped.
+    """
 
     def __init__(self, api: ApiFormat, request: ModelRequest, emit: Emit, max_retries: int) -> None:
         self._api = api
@@ -166,9 +171,9 @@ class Exchange:
         self._attempt = 0
 
     def reopens(self, error: Exception, *, was_used: bool) -> bool:
-        """Whether a connection that was used before was closed before any byte of this answer, for the first time.
+        """Return whether a reused connection was closed before any byte of this answer, for the first time.
 
-        Servers close idle ones: the request is sent again on a new one, and nobody needs to know.
+        Servers close idle connections. The request is repeated on a new one, without a notice.
         """
         if not was_used or self._reopened or self._began or self._answers or read_failure(error).kind != "cut":
             return False
@@ -176,14 +181,14 @@ class Exchange:
         return True
 
     def next_body(self) -> dict[str, Any] | None:
-        """What is sent now: the request, or what goes on with an answer that the provider paused; None at the end."""
+        """Return the next body: the request, or the continuation of a paused answer; None at the end."""
         self._reader = self._api.stream_reader()
         self._whole = False
         self._began = False
         return self._body
 
     def streams(self, response: httpx2.Response) -> bool:
-        """Whether the answer comes as events: some servers send it in one piece whatever was asked."""
+        """Return whether the answer comes as events: some servers always send it in one piece."""
         self._began = True
         kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind == "text/html":
@@ -191,9 +196,10 @@ class Exchange:
         return kind != "application/json"
 
     def add(self, event: object) -> bool:
-        """Takes an event and shows what it brings. True for the one that makes the answer whole; what follows is idle.
+        """Process an event and emit its content. Returns True for the event that completes the answer.
 
-        Raises `ReportedError` if the event is an error, and `AnswerError` if it is not what the protocol says.
+        Later events are ignored. Raises `ReportedError` if the event is an error, and `AnswerError` if it violates the
+        protocol.
         """
         if self._whole:
             return False
@@ -210,15 +216,17 @@ class Exchange:
         return self._whole
 
     def end(self, *, was_marked: bool = False) -> None:
-        """The stream ended, maybe with a mark. Raises `AnswerError` if that was too early."""
+        """End the stream, possibly with a marker. Raises `AnswerError` if that is too early."""
         if not self._whole:
             self._reader.was_marked = was_marked
             with reading():
                 self._take(self._reader.answer())
 
     def take(self, content: bytes) -> None:
-        """The answer in one piece. Raises what it is instead of an answer, as a stream does, so that it can be tried
-        again."""
+        """Process an answer in one piece.
+
+        Raises the error that it contains instead, as a stream does, so that it can be retried.
+        """
         with reading():
             answer = dict(json.loads(content))
             self._api.read_answer(answer, self._way.request)
@@ -232,9 +240,9 @@ class Exchange:
         self._shown.keep()
 
     def failed(self, error: Exception) -> float:
-        """Seconds to wait before the next attempt. Raises the failure as an error if another one would not help.
+        """Return the seconds to wait before the next attempt. Raises the failure as an error if retrying is useless.
 
-        0 if nothing is lost, since the answer is whole, or if the failure tells of another way to ask.
+        Returns 0 if the answer is already complete, or if the failure implies another form of the request.
         """
         if self._whole:
             return 0.0
@@ -265,7 +273,7 @@ class Exchange:
         return delay
 
     def _asks_otherwise(self, failure: Failure) -> bool:
-        """Whether the failure tells of another way to ask, or of a shorter answer to ask for."""
+        """Return whether the failure implies another form of the request, or a shorter answer to request."""
         most = self._api.most_output(failure)
         if most is not None and most != self._request.settings.max_output_tokens:
             settings = replace(self._request.settings, max_output_tokens=most)
@@ -274,7 +282,7 @@ class Exchange:
         return self._api.learns(failure, self._way)
 
     def response(self) -> ModelResponse:
-        """What the whole answer says, with its price. Raises `ModelError` if it is not what the protocol says."""
+        """Return the complete answer with its price. Raises `ModelError` if it violates the protocol."""
         api, request = self._api, self._way.request
         try:
             with reading():
@@ -293,7 +301,10 @@ class Exchange:
 
 
 def joined(paused: Mapping[str, Any], following: Mapping[str, Any]) -> dict[str, Any]:
-    """A paused answer and what followed as one: the content in order, usage added up, earlier ids in `continued`."""
+    """Merge a paused answer and its continuation.
+
+    The content is joined in order, the usage added up, and earlier IDs are in `continued`.
+    """
     return {
         **following,
         "content": [*paused["content"], *following["content"]],
@@ -304,7 +315,7 @@ def joined(paused: Mapping[str, Any], following: Mapping[str, Any]) -> dict[str,
 
 
 def _added(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
-    """Counters added up, those in objects too; of all else the later one counts."""
+    """Return both, with counters added, also those in nested objects; of all other values, the later one counts."""
     made = dict(after)
     for key, value in before.items():
         later = after.get(key)

@@ -1,8 +1,8 @@
-"""When a provider fails: what happened, whether it is tried again, and the one line a person reads.
+"""Read a provider's failure, decide whether to retry, and write its one-line error.
 
-Both SDKs raise exceptions of the same shape (`status_code`, `body`, `response`), so one reading serves all adapters.
-Their own retries are off: they wait as long as a server says, retry used-up quotas, and say nothing meanwhile. The
-rules here are theirs otherwise: 408, 409, 429, 5xx and connection errors, `x-should-retry`, 0.5 s doubling to 8 s.
+Both SDKs raise exceptions of the same shape (`status_code`, `body`, `response`), so one reader serves all adapters.
+Their own retries are off: they wait as long as a server demands, retry used-up quotas, and report nothing meanwhile.
+The other rules are the SDKs': 408, 409, 429, 5xx and connection errors, `x-should-retry`, 0.5 s doubling to 8 s.
 """
 
 from __future__ import annotations
@@ -84,7 +84,10 @@ _LONGEST_DELAY_SECONDS = 8.0
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Who is asked, as errors name it. `key_variable` is where its key is set, "" if none is needed."""
+    """The provider, model and address of a request, for errors.
+
+    `key_variable` is the key's variable, "" if none is needed.
+    """
 
     provider: str
     model: str
@@ -99,13 +102,13 @@ class Endpoint:
 
     @property
     def address(self) -> str:
-        """`base_url` as it may be shown."""
+        """The `base_url` in a form that may be shown."""
         return without_credentials(self.base_url)
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """One failed attempt, read from whatever the SDK or the HTTP client raised."""
+    """A failed attempt, read from the exception of the SDK or the HTTP client."""
 
     status: int | None
     code: str
@@ -136,13 +139,13 @@ class Failure:
 
     @property
     def is_quota(self) -> bool:
-        """Paid-for or allowed use is used up: waiting seconds does not help."""
+        """True if the paid or allowed use is used up: waiting seconds does not help."""
         text = self.message.lower()
         return self.status == 402 or self.code in _QUOTA_CODES or any(words in text for words in _QUOTA_WORDS)
 
     @property
     def may_pass(self) -> bool:
-        """Whether the same request may succeed later."""
+        """True if the same request may succeed later."""
         if self.is_overflow or self.is_quota:
             return False
         if self.retry_advised is not None:
@@ -152,9 +155,10 @@ class Failure:
         return self.status in (408, 409, 429) or self.status >= 500
 
     def seconds_before_retry(self, attempt: int) -> float | None:
-        """How long to wait after failed attempt number `attempt`, from 0: what the provider asks for, else with jitter.
+        """Return the seconds to wait after failed attempt number `attempt`, counted from 0.
 
-        None if another attempt would not help, or not before a longer wait than anybody sits out.
+        This is the provider's value, else an exponential delay with jitter. None if another attempt is useless, or
+        would have to wait longer than `MAX_RETRY_AFTER_SECONDS`.
         """
         asked = self.retry_after_seconds or 0.0
         if not self.may_pass or asked > MAX_RETRY_AFTER_SECONDS:
@@ -164,7 +168,7 @@ class Failure:
 
 
 class AnswerError(Exception):
-    """An answer that arrived but cannot be used: cut off, or not what the protocol says."""
+    """Raised for an answer that arrived but is unusable: cut off, or in violation of the protocol."""
 
     def __init__(self, message: str, kind: FailureKind) -> None:
         super().__init__(message)
@@ -172,7 +176,7 @@ class AnswerError(Exception):
 
 
 class ReportedError(Exception):
-    """An error the provider reports inside an answer with status 200; `body` is what it sent."""
+    """Raised for an error that the provider reports inside an answer with status 200; `body` is its content."""
 
     def __init__(self, body: object) -> None:
         super().__init__("the provider reported an error inside its answer")
@@ -181,7 +185,7 @@ class ReportedError(Exception):
 
 @contextmanager
 def reading() -> Iterator[None]:
-    """Around code that reads what a provider sent: any shape but the documented one is an `AnswerError`."""
+    """Raise `AnswerError` if the block, which reads a provider's data, meets an undocumented shape."""
     try:
         yield
     except (LookupError, TypeError, AttributeError, ValueError, RecursionError) as error:
@@ -189,7 +193,7 @@ def reading() -> Iterator[None]:
 
 
 def read_failure(error: Exception) -> Failure:
-    """The failure behind an exception of either SDK, of the HTTP client, or of decoding what came."""
+    """Return the failure behind an exception of either SDK, of the HTTP client, or of decoding what came."""
     import httpx2
 
     if isinstance(error, TimeoutError):
@@ -256,14 +260,14 @@ def _answered_failure(error: Exception) -> Failure:
 
 
 def _advice(error: Exception, headers: Mapping[str, str]) -> bool | None:
-    """What the provider says; what an SDK raises by itself, without anything that came, does not pass."""
+    """Return the provider's advice on retrying; False for errors that the SDK raises by itself."""
     if not hasattr(error, "body"):
         return False
     return {"true": True, "false": False}.get(headers.get("x-should-retry", ""))
 
 
 def _detail(inner: Mapping[str, Any]) -> str:
-    """As FastAPI says it, and so Mistral and many gateways: a text, or the fields of the request that it refuses."""
+    """Return the error text in FastAPI's form (Mistral and many gateways): a text, or the refused fields."""
     message = inner.get("message")
     told = (message if isinstance(message, Mapping) else inner).get("detail")
     if isinstance(told, str):
@@ -277,14 +281,14 @@ def _place(where: object) -> str:
 
 
 def _request_id(body: object, headers: Mapping[str, str]) -> str:
-    """Anthropic's and OpenAI's, in a header and, with some errors, in the body."""
+    """Return the request ID of Anthropic or OpenAI, from a header or, for some errors, from the body."""
     told = body.get("request_id") if isinstance(body, Mapping) else None
     named = (told, headers.get("request-id"), headers.get("x-request-id"), headers.get("apim-request-id"))
     return safe_line(next((one for one in named if isinstance(one, str) and one), ""), 80)
 
 
 def _generated(inner: Mapping[str, Any]) -> str:
-    """Groq's `failed_generation` (https://console.groq.com/docs/tool-use): words, or JSON."""
+    """Return Groq's `failed_generation` (https://console.groq.com/docs/tool-use): text, or JSON."""
     written = inner.get("failed_generation")
     if written is None:
         return ""
@@ -294,7 +298,7 @@ def _generated(inner: Mapping[str, Any]) -> str:
 
 
 def _told_window(inner: Mapping[str, Any], message: str) -> int | None:
-    """llama.cpp has it beside its error (`n_ctx`), vLLM and LM Studio in their words."""
+    """Return the window: llama.cpp sends it next to its error (`n_ctx`), vLLM and LM Studio in the message."""
     told = inner.get("n_ctx")
     if isinstance(told, int) and told > 0:
         return told
@@ -308,19 +312,19 @@ def _google_details(details: object, kind: str) -> list[Mapping[str, Any]]:
 
 
 def _google_codes(details: object) -> list[str]:
-    """A quota for a day is used up for long; those for a minute come back (google.rpc.QuotaFailure)."""
+    """Return codes of exhausted quotas: of a day, which last long, or of a minute (google.rpc.QuotaFailure)."""
     failed = [item.get("violations") for item in _google_details(details, "QuotaFailure")]
     return ["insufficient_quota"] if any("PerDay" in str(violations) for violations in failed) else []
 
 
 def _google_wait(details: object) -> dict[str, str]:
-    """Gemini says how long to wait in the body (google.rpc.RetryInfo: "39s"), not in a header."""
+    """Return Gemini's wait as a header: it is in the body (google.rpc.RetryInfo: "39s")."""
     delay = next((item.get("retryDelay") for item in _google_details(details, "RetryInfo")), None)
     return {"retry-after": delay.removesuffix("s")} if isinstance(delay, str) else {}
 
 
 def _without_markup(text: str) -> str:
-    """What an error page of a proxy says in its title; any other text as it is."""
+    """Return the title of a proxy's error page; any other text unchanged."""
     if not text[:500].lstrip().lower().startswith(("<!doctype", "<html", "<head", "<?xml")):
         return text
     start = text.lower().find("<title>", 0, 20_000)
@@ -329,7 +333,7 @@ def _without_markup(text: str) -> str:
 
 
 def to_error(failure: Failure, endpoint: Endpoint) -> McpAgentError:
-    """The exception a caller gets, with one line that says who failed, how, and what to do."""
+    """Return the exception for the caller, with one line: who failed, how, and what to do."""
     who, status = endpoint.provider, failure.status
     said = f"HTTP {status}: {failure.message}" if status else failure.message
     said += f"; request {failure.request_id}" if failure.request_id else ""

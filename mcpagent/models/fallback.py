@@ -1,4 +1,4 @@
-"""Several models as one: the next one answers when one is overloaded, out of quota, out of reach, or says nothing."""
+"""Combine several models: the next one answers if one is overloaded, out of quota, unreachable or returns nothing."""
 
 from __future__ import annotations
 
@@ -33,12 +33,11 @@ REST_SECONDS = 60.0
 
 
 class FallbackModel:
-    """Asks the models in order until one gives an answer that can be used.
+    """Asks the models in order until one returns a usable answer.
 
-    Each model has retried its own request already if that could help. A conversation that is too long is not
-    handed on: it has to be shortened. A model that failed is passed over for a while, unless all of them failed.
-    The history is the same for all, so tools that were found with one model are there with the next.
-    `owned` models are closed with this one.
+    Each model has already retried its own request if that could help. A conversation that is too long is not passed on:
+    it has to be shortened. A failed model is skipped for a while, unless all of them failed. All models share the
+    history, so tools found with one model remain available with the next. `owned` models are closed with this one.
     """
 
     @checked()
@@ -59,11 +58,11 @@ class FallbackModel:
 
     @property
     def name(self) -> str:
-        """All their names, in order."""
+        """The names of all models, in order."""
         return ", ".join(model.name for model in self.models)
 
     async def respond(self, request: ModelRequest, emit: Emit) -> ModelResponse:
-        """The first usable answer. Raises `ModelError` that says what was tried, and why each failed."""
+        """Return the first usable answer. Raises `ModelError` with the tried models and the reason of each failure."""
         tried: list[tuple[Model, Exception]] = []
         empty: ModelResponse | None = None
         shown, last = ShownDeltas(emit), len(self.models) - 1
@@ -92,7 +91,7 @@ class FallbackModel:
         raise _nobody_answered(tried)
 
     def _tell_left_out(self, model: Model, request: ModelRequest, emit: Emit) -> None:
-        """Tells once which tools a model has not, that has no provider to run them."""
+        """Emit one notice of the provider tools that a model without a provider cannot run."""
         if not request.provider_tools or model.name in self._told or runs_provider_tools(model):
             return
         self._told.add(model.name)
@@ -100,23 +99,23 @@ class FallbackModel:
         emit(Notice(f"{model.name}: {names} is left out: it has no provider that runs tools", "warning"))
 
     def search_problem(self, strategy: str, deferred: Sequence[ToolDefinition]) -> str:
-        """The first that any of the models has: whichever answers must be able to find tools."""
+        """Return the first problem of any model, because each of them may answer and must be able to find tools."""
         problems = (search_problem(model, strategy, deferred) for model in self.models)
         return next((problem for problem in problems if problem), "")
 
     def search_cost(self) -> float | None:
-        """The highest that is known: whichever answers, searching costs no more."""
+        """Return the highest known cost: an upper bound, because any of the models may answer."""
         costs = (search_cost(model) for model in self.models)
         return max((cost for cost in costs if cost is not None), default=None)
 
     def price_of(self, usage: Usage) -> float | None:
-        """The highest; None if that of one of them is not known: whichever was asked, it costs no more."""
+        """Return the highest price, None if one is unknown: an upper bound, because any model may have answered."""
         prices = [price_of(model, usage) for model in self.models]
         known = [price for price in prices if price is not None]
         return max(known) if len(known) == len(prices) else None
 
     def tool_limits(self) -> ToolLimits:
-        """The smallest that are known: whichever answers, the tools must fit."""
+        """Return the smallest known limits, because the tools must fit each model that may answer."""
         limits = [tool_limits(model) for model in self.models]
         return ToolLimits(
             min((limit.max_tools for limit in limits if limit.max_tools is not None), default=None),
@@ -125,23 +124,23 @@ class FallbackModel:
         )
 
     def is_small(self, settings: ModelSettings) -> bool:
-        """Whether the first one is, which answers if it can."""
+        """Return whether the first model, which normally answers, is small."""
         return is_small(self.models[0], settings)
 
     def runs_provider_tools(self) -> bool:
-        """Whether any of them does: each tells for itself what it has not."""
+        """Return whether any of the models does; each reports its unsupported tools itself."""
         return any(map(runs_provider_tools, self.models))
 
     def takes_output(self) -> bool:
-        """It asks each in its own way."""
+        """Return True: each model receives the output format in its own mode."""
         return True
 
     async def look_up(self) -> None:
-        """Each of them."""
+        """Query the servers of all models."""
         await asyncio.gather(*map(look_up, self.models))
 
     def _order(self) -> list[int]:
-        """Positions in order, those that rest last: they are asked when nobody else is left."""
+        """Return positions in order, with resting models last: they are used only after all others."""
         now = self._clock()
         return sorted(range(len(self.models)), key=lambda place: (self._rests_until.get(place, now) > now, place))
 
@@ -150,36 +149,36 @@ class FallbackModel:
         self._rests_until[position] = self._clock() + (told if told is not None else REST_SECONDS)
 
     async def aclose(self) -> None:
-        """Closes those that it owns."""
+        """Close the owned models."""
         for model in self._owned:
             await model.aclose()
 
 
 class UnusableModel:
-    """Stands in a chain for a model that could not be made: each request fails with the reason."""
+    """A placeholder in a chain for a model that could not be created: each request fails with the reason."""
 
     def __init__(self, name: str, error: CredentialsError) -> None:
         self.name = name
         self.error = error
 
     async def respond(self, request: ModelRequest, emit: Emit) -> ModelResponse:  # noqa: ARG002
-        """Raises the reason."""
+        """Raise the reason."""
         raise self.error
 
     def search_problem(self, strategy: str, deferred: Sequence[ToolDefinition]) -> str:  # noqa: ARG002
-        """None: it never answers, so the others of its chain decide."""
+        """Return "": this model never answers, so the others of its chain decide."""
         return ""
 
     def price_of(self, usage: Usage) -> float:  # noqa: ARG002
-        """It is never asked anything."""
+        """Return 0.0: this model is never used."""
         return 0.0
 
     async def aclose(self) -> None:
-        """There is nothing to close."""
+        """Do nothing; the placeholder holds no resources."""
 
 
 def _beside(response: ModelResponse, empty: ModelResponse) -> ModelResponse:
-    """The response, with what an empty answer before it used: that is paid for too."""
+    """Return the response with the usage of an earlier empty answer added, which is paid for, too."""
     known = response.dollars is not None and empty.dollars is not None
     dollars = (response.dollars or 0.0) + (empty.dollars or 0.0) if known else None
     return replace(response, usage=response.usage + empty.usage, dollars=dollars)

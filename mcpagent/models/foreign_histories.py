@@ -1,10 +1,10 @@
-"""Histories as people have them from OpenAI's and Anthropic's APIs, read as ours.
+"""Convert histories from OpenAI's and Anthropic's APIs.
 
-Each message is read by its own shape, so that a list may mix them: Chat Completions
+Each message is read by its own shape, so a list may mix them: Chat Completions
 (https://platform.openai.com/docs/api-reference/chat), items of the Responses API
 (https://platform.openai.com/docs/api-reference/responses), Anthropic Messages
-(https://platform.claude.com/docs/en/api/messages), and ours, as values or as `dump_messages` gave them. What an SDK
-returned may stand in it as the object it is.
+(https://platform.claude.com/docs/en/api/messages), and mcpagent's own, as values or from `dump_messages`. Objects that
+an SDK returned are accepted as they are.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ NOT_TRUSTED = "This call was open in a history that is not trusted, so it was no
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """What a list of messages says: `system`, the text of its system messages, and `messages`, all others in order."""
+    """A converted list of messages: `system`, the text of its system messages, and `messages`, all others in order."""
 
     system: str
     messages: list[Message]
@@ -56,7 +56,8 @@ class History:
 def history_of(messages: Sequence[Message | Mapping[str, Any]], trusted: bool | None = None) -> History:
     """Return messages in any of the shapes as a conversation that can continue. Raises `InputError`.
 
-    A history that is not `trusted` is somebody else's: see `only_said`. None: a history of our own messages is trusted.
+    A history that is not `trusted` comes from a third party: see `only_said`. None: a history of mcpagent's own
+    messages is trusted.
     """
     expect(
         "messages",
@@ -76,9 +77,9 @@ def history_of(messages: Sequence[Message | Mapping[str, Any]], trusted: bool | 
 
 
 def only_said(history: History) -> History:
-    """Return what people and models said in somebody else's history.
+    """Return the messages of users and models in an untrusted history.
 
-    Its system words are left out, and its compactions and containers of programs; calls without a result are closed.
+    System messages, compactions and containers of programs are left out; calls without a result are closed.
     """
     said: list[Message] = []
     for message in history.messages:
@@ -89,11 +90,11 @@ def only_said(history: History) -> History:
 
 
 def read_history(messages: Sequence[Any]) -> History:
-    """The history in any of the shapes, message by message.
+    """Convert a history in any of the shapes, message by message.
 
-    Arguments that are no JSON object make a call malformed, as they do in an answer; results belong to the calls that
-    wait for one, by id. Reasoning is kept if its provider can use it again. Raises `InputError` that names the place,
-    `messages[3].content[1]`, for what cannot be read.
+    Arguments that are no JSON object make a call malformed, as in an answer. Results are matched by ID with the calls
+    that wait for one. Reasoning is kept if its provider can use it again. Raises `InputError` with the position,
+    `messages[3].content[1]`, of unreadable content.
     """
     given: object = messages
     if isinstance(given, str | bytes) or not isinstance(given, Sequence):
@@ -109,9 +110,9 @@ def read_history(messages: Sequence[Any]) -> History:
 class _HistoryReader:
     """Reads one message after the other.
 
-    `_open` are the calls that wait for a result, by the ids they came with; `_ids` are those of all calls. `_in_items`:
-    the last message is an answer in items of OpenAI's, which may go on; `_ids_are_lost`: reasoning that the answer's
-    other items belong to is gone.
+    `_open` are the calls that wait for a result, by their original IDs; `_ids` are the IDs of all calls. `_in_items`:
+    the last message is an answer in OpenAI's items, which may continue. `_ids_are_lost`: reasoning is missing that the
+    answer's other items depend on.
     """
 
     def __init__(self) -> None:
@@ -174,7 +175,7 @@ class _HistoryReader:
             self._ids.update(call.id for call in message.tool_calls)
 
     def _add_user(self, content: Any, at: str) -> None:
-        """Results that stand in a user's turn, as Anthropic has them, come before its words."""
+        """Add a user's turn; results in it, as in Anthropic's format, precede its text."""
         said: list[Part] = []
         results: list[ToolResult] = []
         for place, block in enumerate(_listed(content, at)):
@@ -189,7 +190,7 @@ class _HistoryReader:
             self._add_ours(Message("user", tuple(said)))
 
     def _result(self, call_id: object, content: Any, at: str, field: str) -> ToolResult:
-        """The result of the call that waits for it. A result says nothing if its content is missing."""
+        """Return the result of the waiting call. A missing content gives an empty result."""
         waiting = next((pair for pair in self._open if pair[0] == call_id), None)
         if waiting is None:
             shown = f'call "{safe_line(call_id, 60)}"' if isinstance(call_id, str) else "a call without an id"
@@ -225,7 +226,7 @@ class _HistoryReader:
         )
 
     def _add_item(self, item: Mapping[str, Any]) -> None:
-        """An item of OpenAI's. Those of one answer follow each other: a call is not an answer of its own."""
+        """Add an item of OpenAI's. The items of one answer are consecutive: a call is not a separate answer."""
         lost = self._ids_are_lost
         self._add_answer(read_item(without(item, ("id",)) if lost else item), _OPENAI, goes_on=True)
         self._in_items, self._ids_are_lost = True, lost
@@ -243,7 +244,7 @@ class _HistoryReader:
             self._open = opened
 
     def _apart(self, call: ToolCall) -> ToolCall:
-        """The call with an id that no other has: some servers number those of every answer alike."""
+        """Return the call with an id that no other has: some servers number those of every answer alike."""
         ids = chain([call.id], (f"call_{len(self.messages)}_{number}" for number in count()))
         free = next(call_id for call_id in ids if call_id and call_id not in self._ids)
         self._ids.add(free)
@@ -251,7 +252,7 @@ class _HistoryReader:
 
 
 def _chat_calls(message: Mapping[str, Any], at: str) -> list[ToolCall]:
-    """The calls of an answer of Chat Completions."""
+    """Return the calls of an answer of Chat Completions."""
     for former in ("function_call", "audio"):
         if message.get(former):
             raise InputError(f"{at}.{former}: cannot be read; write calls as tool_calls, and spoken words as content")
@@ -272,7 +273,7 @@ def _chat_calls(message: Mapping[str, Any], at: str) -> list[ToolCall]:
 
 
 def _answer_block(block: Any, at: str, is_anthropics: bool) -> Part | None:
-    """A block of an answer, None if it says nothing; Anthropic's are kept as they came, so that they can go back."""
+    """Return a block of an answer, None if it is empty; Anthropic's blocks stay unchanged, so they can be sent back."""
     match block:
         case {"type": "tool_use", "name": str(), "id": str()}:
             _check_arguments(block.get("input"), f"{at}.input")
@@ -291,7 +292,7 @@ def _answer_block(block: Any, at: str, is_anthropics: bool) -> Part | None:
 
 
 def _words(blocks: Sequence[Any], at: str, *, numbered: bool = True) -> list[Text]:
-    """The blocks, which must be text."""
+    """Return the blocks, which must be text."""
     words: list[Text] = []
     for place, block in enumerate(blocks):
         here = f"{at}[{place}]" if numbered else at
@@ -303,7 +304,7 @@ def _words(blocks: Sequence[Any], at: str, *, numbered: bool = True) -> list[Tex
 
 
 def _shown(block: Any, at: str) -> Text | Image:
-    """Words, or an image that is there as bytes."""
+    """Return a text, or an image that is present as bytes."""
     match block:
         case {"type": "text" | "input_text" | "output_text", "text": str(text)} | {
             "type": "refusal",
@@ -335,7 +336,7 @@ def _image(url: str, at: str) -> Image:
 
 
 def _listed(content: Any, at: str) -> list[Any]:
-    """The content as a list of blocks: a text is one of them."""
+    """Return the content as a list of blocks; a text becomes one block."""
     if isinstance(content, str):
         return [{"type": "text", "text": content}]
     if not isinstance(content, list | tuple):
@@ -356,7 +357,7 @@ def _check_arguments(arguments: Any, at: str) -> None:
 
 
 def _as_data(value: Any) -> Any:
-    """What an SDK returned, as the JSON it was; anything else as it is."""
+    """Return an SDK's object as JSON data; anything else unchanged."""
     dump = getattr(value, "model_dump", None)
     return dump(mode="json", exclude_unset=True) if callable(dump) else value
 

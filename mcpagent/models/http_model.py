@@ -1,8 +1,8 @@
-"""What the adapters over a provider's SDK share: a streamed request, read while it arrives.
+"""The base of adapters that use a provider's SDK: a streamed request, read while it arrives.
 
-An adapter says how a request is written and how an answer is read, both as pure functions over JSON data. The SDK is
-used for authentication, connections and the event stream; it is imported at the first request. What happens to a
-request between the two is in `exchange.py`, and what is tried again in `failures_and_retries.py`.
+An adapter defines how a request is written and how an answer is read, both as pure functions over JSON data. The SDK
+provides authentication, connections and the event stream; it is imported at the first request. `exchange.py` handles a
+request in between, and `failures_and_retries.py` decides on retries.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ END_SECONDS = 1.0
 class ProviderSdk(NamedTuple):
     """The classes of a provider's SDK: its client, the base of its errors, and its stream of events as plain JSON.
 
-    A key goes into `key_header`, written as `key_form` says; `omit` says that a header is not to be sent.
+    The key is sent in `key_header`, formatted by `key_form`; `omit` marks a header that is not sent.
     """
 
     client: type[anthropic.AsyncAnthropic | openai.AsyncOpenAI]
@@ -99,14 +99,14 @@ class ProviderSdk(NamedTuple):
 
 
 class Connection(TypedDict, total=False):
-    """How a provider is reached: what every adapter takes as keywords, beside what is its own.
+    """The connection options that every adapter accepts as keywords, in addition to its own.
 
     `api_key` None reads `key_variable` at the first request; "" there sends no real key, for servers without one.
-    `base_url` is the provider's own if it is None. `http_client` is used as it is and not closed, and so is `client`, a
-    client of the protocol's SDK: `AsyncAnthropicBedrock`, `AsyncAnthropicVertex`, `AsyncAzureOpenAI` and the like.
-    `settings` are defaults that a request's own settings override. `capabilities` overrules what is known of the model.
+    `base_url` None is the provider's own. `http_client` is used unchanged and not closed, and so is `client`, a client
+    of the protocol's SDK: `AsyncAnthropicBedrock`, `AsyncAnthropicVertex`, `AsyncAzureOpenAI` and the like. `settings`
+    are defaults that a request's own settings override. `capabilities` overrides the known capabilities of the model.
     `silent_seconds` is the longest wait for the next byte. `sleep` waits between attempts and `now` is the time in
-    seconds since 1970, for tests. `traits` remembers beyond this object what was found out about a server of one's own.
+    seconds since 1970, for tests. `traits` stores the discovered traits of a self-hosted server beyond this object.
     """
 
     api_key: str | None
@@ -169,19 +169,19 @@ class HttpModel(ApiFormat):
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def known_capabilities(self) -> Capabilities:
-        """What is known of the model at its address."""
+        """Return the known capabilities of the model at its address."""
         return SAFE
 
     @property
     def name(self) -> str:
-        """`provider:model`."""
+        """The name, `provider:model`."""
         return f"{self.provider}:{self.model_name}"
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r})"
 
     def request_body(self, request: ModelRequest) -> dict[str, Any]:
-        """The JSON of a request, with what of the history the model may be sent."""
+        """Return the JSON of a request, with what of the history the model may be sent."""
         run = self.run_for(request)
         body = self.write(replace(request, messages=self._written(request, run)))
         body = self.write_beside(body, run, request)
@@ -203,24 +203,24 @@ class HttpModel(ApiFormat):
         return written_for(request.messages, self.origin, refused=self._refused, gone=self._gone, **known)
 
     def lose(self, containers: Collection[str], emit: Emit) -> None:
-        """From now on these are not gone on in, which is told."""
+        """Stop using these containers from now on, and emit a notice."""
         self._gone |= frozenset(containers)
         emit(Notice(f"{self.name}: the container of this conversation is gone; code runs in a new one", "warning"))
 
     def settings_of(self, request: ModelRequest) -> WrittenSettings:
-        """The request's settings as the model takes them, and what it does not take."""
+        """Return the request's settings as the model accepts them, and the unsupported ones."""
         return written_settings(request, self.origin, run=self.run_for(request))
 
     def runs_provider_tools(self) -> bool:
-        """It tells which it has not."""
+        """Return True: the model reports unsupported provider tools itself."""
         return True
 
     def takes_output(self) -> bool:
-        """It asks for the form of an answer in the way that its provider has."""
+        """Return True: the model requests structured output in its provider's mode."""
         return True
 
     def _with_output(self, body: dict[str, Any], request: ModelRequest) -> dict[str, Any]:
-        """The body with the form of the answer, as the request's way has it."""
+        """Return the body with the form of the answer, as the request's way has it."""
         if request.output is None:
             return body
         if is_submitted(request):
@@ -229,11 +229,11 @@ class HttpModel(ApiFormat):
 
     @property
     def wants_subset(self) -> bool:
-        """Whether the schema of an answer is to be in OpenAI's strict subset."""
+        """True if the schema of an answer must be in OpenAI's strict subset."""
         return True
 
     def output_way(self, request: ModelRequest, *, can_call: bool = True) -> OutputWay:
-        """How the form of the answer is asked for: as is known of the model, but for what it refused."""
+        """Return the mode of requesting structured output: the usual one of the model, unless it was refused."""
         most = self.tool_limits().max_tools
         way = usual_way(request, self.origin, most_tools=most, can_call=can_call)
         if way != "native" or not self._unformed & {"", schema_text(request)}:
@@ -241,7 +241,7 @@ class HttpModel(ApiFormat):
         return "tool" if can_call else "text"
 
     def run_for(self, request: ModelRequest) -> WrittenTools:
-        """The tools that the provider runs, as this model takes them."""
+        """Return the tools that the provider runs, as this model takes them."""
         if not request.provider_tools:
             return WrittenTools()
         offered = [tool.name for tool in (*request.tools, *request.deferred_tools)]
@@ -251,38 +251,38 @@ class HttpModel(ApiFormat):
         return written_tools(request.provider_tools, self.origin, **about)
 
     def write_beside(self, body: dict[str, Any], run: WrittenTools, request: ModelRequest) -> dict[str, Any]:
-        """The body with what the provider runs."""
+        """Return the body with the provider tools added."""
         return beside_ours(body, run, self.origin, may_call=request.tool_choice != "none")
 
     @abstractmethod
     def write(self, request: ModelRequest) -> dict[str, Any]:
-        """The JSON of a request whose history is the model's to read, without its settings."""
+        """Return the JSON of a request whose history is the model's to read, without its settings."""
 
     @abstractmethod
     def sdk(self) -> ProviderSdk:
-        """What is used of the provider's SDK, which is imported here."""
+        """Return the parts of the provider's SDK that are used; importing happens here."""
 
     def request_options(self, body: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ARG002
-        """Headers and query of one request, as the SDK takes them."""
+        """Return headers and query of one request for the SDK."""
         return {}
 
     def search_problem(self, strategy: str, deferred: Sequence[ToolDefinition]) -> str:  # noqa: ARG002
-        """Why requests may not carry these `deferred_tools` for the provider to search; "" if they may."""
+        """Return why requests may not carry these `deferred_tools` for the provider to search; "" if they may."""
         return f"{self.name} has no tool search of its own"
 
     def search_cost(self) -> float:
-        """What a search costs, in cached input tokens, by the price table and by how found tools are written."""
+        """Return the cost of a search in cached input tokens, by the price table and the form of found tools."""
         rewrites = self.capabilities.discovery == "append"
         return known_search_cost(self.provider, self.model_name, self.endpoint.base_url, rewrites=rewrites)
 
     def tool_limits(self) -> ToolLimits:
-        """How many tools fit: as `capabilities` say, else as its server reported, else as is known of its address."""
+        """Return the limits: from `capabilities`, else as the server reported, else as known of its address."""
         given, known = self.capabilities.limits, known_limits(self.provider, self.model_name, self.endpoint.base_url)
         window = given.window_tokens or self.reported_window() or known.window_tokens
         return ToolLimits(given.max_tools or known.max_tools, window, self.capabilities.joining)
 
     def is_small(self, settings: ModelSettings) -> bool:
-        """As the settings say, then its own, then its server; elsewhere than at a server of one's own it is not."""
+        """Return whether the model is small: by the settings, then its own, then its server; False at a provider."""
         if said := settings.profile or self.settings.profile:
             return said == "small"
         if self.provider not in OWN_SERVERS and not self.is_elsewhere:
@@ -291,7 +291,7 @@ class HttpModel(ApiFormat):
         return is_of_small_size(self.model_name, found.window_tokens, found.parameters)
 
     async def look_up(self) -> None:
-        """Asks a server on this computer for the model's window and size, if there is a place to keep them."""
+        """Ask a server on this computer for the model's window and size, if there is a cache for them."""
         if self.provider in OWN_SERVERS and self._cache is not None and self._http_client is None:
             listed = await asyncio.to_thread(listed_models, self.endpoint.base_url) or ()
             named = [model for model in listed if model.name == self.model_name or len(listed) == 1]
@@ -305,13 +305,13 @@ class HttpModel(ApiFormat):
 
     @property
     def is_elsewhere(self) -> bool:
-        """Whether another server than the provider's own is asked."""
+        """True if requests go to another server than the provider's own."""
         return self.endpoint.base_url.rstrip("/") != self.usual_url
 
     def way(self, request: ModelRequest, emit: Emit) -> AskedWay:
-        """Elsewhere, what may be a call written as text is shown only when it is none.
+        """Return the form of the request; elsewhere, possible calls written as text are shown only if they are none.
 
-        What of the settings the model does not take is told once.
+        Emits one notice for each unsupported setting.
         """
         left_out = {
             **self.run_for(request).left_out,
@@ -325,7 +325,7 @@ class HttpModel(ApiFormat):
         return self.formed_way(request, emit)
 
     def formed_way(self, request: ModelRequest, emit: Emit, *, can_call: bool = True) -> AskedWay:
-        """With the form of the answer, if one is wanted."""
+        """Return the form of the request, with the output format if there is one."""
         output = request.output
         if output is None:
             return textual_way(request, emit) if self.is_elsewhere else AskedWay(request, emit)
@@ -338,14 +338,14 @@ class HttpModel(ApiFormat):
                 return AskedWay(replace(told_in_words(request), output=None), emit)
 
     def read_answer(self, answer: Mapping[str, Any], request: ModelRequest) -> ModelResponse:
-        """Elsewhere with the calls that the model wrote as text."""
+        """Return the answer; elsewhere, with the calls that the model wrote as text."""
         response = super().read_answer(answer, request)
         if not self.is_elsewhere:
             return response
         return read_textual_calls(response, callable_in(request), of_any_tool=not speaks_for_itself(self.origin))
 
     def fitted(self, body: dict[str, Any]) -> dict[str, Any]:
-        """With looser schemas for a server that refused them, or is known to refuse some."""
+        """Return the body with looser schemas for a server that refused them, or is known to refuse some."""
         if not self.is_elsewhere:
             return body
         if not self.server().takes_schemas:
@@ -353,8 +353,12 @@ class HttpModel(ApiFormat):
         return with_loose_schemas(body, beyond_llamacpp) if self.provider == "llamacpp" else body
 
     def learns(self, failure: Failure, way: AskedWay) -> bool:
-        """How much a server of one's own takes, which changes nothing about this request, how it wants schemas, and
-        which reasoning of the history a model refuses: the conversation goes on without it."""
+        """Learn from a failure; return whether to repeat the request in another form.
+
+        It learns which options, tools and output formats the model refuses, and which reasoning of the history: the
+        conversation continues without it. Of a self-hosted server, it also learns the window, which changes nothing
+        about this request, and the schemas that it accepts.
+        """
         if failure.status in (400, 422) and not failure.is_overflow and self._leaves_out(failure, way.request):
             return True
         if failure.status in (403, 404, 424) and (tools := refused_tools(failure.message, self.run_for(way.request))):
@@ -375,7 +379,7 @@ class HttpModel(ApiFormat):
         return self._asks_otherwise(failure, way.request)
 
     def _asks_otherwise(self, failure: Failure, request: ModelRequest) -> bool:
-        """Whether the failure refuses how the form of the answer was asked for, which is asked for in another way."""
+        """Return whether the failure refuses the mode of structured output; another mode is then used."""
         if request.output is None or failure.status not in (400, 404, 422, 500):
             return False
         if is_submitted(request):
@@ -387,8 +391,10 @@ class HttpModel(ApiFormat):
         return True
 
     def _leaves_out(self, failure: Failure, request: ModelRequest) -> bool:
-        """Whether the failure names something of the request that it can be sent without, which is left out from now
-        on: what is asked for beside the answer, reasoning of the history, or what a setting wrote."""
+        """Return whether the failure names a part that the request can omit, which is omitted from now on.
+
+        Such parts are options, provider tools, reasoning of the history, or the fields of a setting.
+        """
         if named := refused_option(failure, self.request_body(request)):
             self._unwanted[named] = ""
             return True
@@ -405,27 +411,27 @@ class HttpModel(ApiFormat):
         return bool(refused)
 
     def server(self) -> ServerTraits:
-        """What is known of the server, maybe from an earlier process."""
+        """Return the known traits of the server, possibly from an earlier process."""
         if self._traits is None:
             loaded = self._cache.load(self.endpoint.base_url, self.model_name) if self._cache is not None else None
             self._traits = loaded or ServerTraits()
         return self._traits
 
     def learn(self, **found: Any) -> bool:
-        """Keeps what was found out. True, so that it can be told with it."""
+        """Store discovered traits. Returns True, so that a caller can return it."""
         self._traits = replace(self.server(), **found)
         if self._cache is not None:
             self._cache.save(self.endpoint.base_url, self.model_name, self._traits)
         return True
 
     def reported_window(self) -> int | None:
-        """The most tokens the model takes, as a failure reported it, maybe to an earlier process."""
+        """Return the most tokens the model takes, as a failure reported it, maybe to an earlier process."""
         return self.server().window_tokens if self.is_elsewhere else None
 
     async def respond(self, request: ModelRequest, emit: Emit) -> ModelResponse:
-        """One answer. Raises `ModelError` or `CredentialsError` with one line, never an SDK's exception.
+        """Return one answer. Raises `ModelError` or `CredentialsError` with one line, never an SDK's exception.
 
-        It alone stands between the loop and the SDK: what is sent, shown and tried again is the `Exchange`'s matter.
+        Only this method connects the loop with the SDK; the `Exchange` decides what is sent, shown and retried.
         """
         merged_request = replace(request, settings=await self._settled(request))
         exchange = Exchange(self, merged_request, emit, self._max_retries)
@@ -469,7 +475,7 @@ class HttpModel(ApiFormat):
         return exchange.response()
 
     async def _settled(self, request: ModelRequest) -> ModelSettings:
-        """The settings of a request, with the model's own; tokens that it needs are read."""
+        """Return the settings of a request, with the model's own; tokens that it needs are read."""
         if names_tokens(request.provider_tools):
             self._tokens |= await asyncio.to_thread(read_tokens, request.provider_tools)
         settings = merged(self.settings, request.settings)
@@ -477,7 +483,7 @@ class HttpModel(ApiFormat):
 
     @contextmanager
     def _signing(self, caught: tuple[type[Exception], ...]) -> Iterator[None]:
-        """Around a request: there a cloud's client looks for its credentials and packages, and raises anything."""
+        """Convert any exception of a cloud's client while it looks for credentials and packages."""
         try:
             yield
         except McpAgentError:
@@ -495,7 +501,7 @@ class HttpModel(ApiFormat):
             raise CredentialsError(text) from None
 
     def _content(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """The bytes; for a client of one's own the same as JSON, which it may rewrite on its way."""
+        """Return the bytes; for a client of one's own the same as JSON, which it may rewrite on its way."""
         return {"content": encoded(body)} if self._own_client is None else {"body": json.loads(encoded(body))}
 
     def _options(self, body: Mapping[str, Any], settings: ModelSettings) -> dict[str, Any]:
@@ -532,7 +538,7 @@ class HttpModel(ApiFormat):
         return self._client
 
     def _headers_elsewhere(self, sdk: ProviderSdk, key: str) -> dict[str, Any]:
-        """At another address than the provider's own: without those that the SDK takes from variables meant for it."""
+        """Return headers for another address than the provider's: without those the SDK takes from its variables."""
         if self.endpoint.base_url.rstrip("/") == self.usual_url:
             return {}
         lines = [line for variable in _HEADER_VARIABLES for line in os.environ.get(variable, "").split("\n")]
@@ -540,14 +546,14 @@ class HttpModel(ApiFormat):
         return {**dict.fromkeys((*names, *_ORGANISATION_HEADERS), sdk.omit), sdk.key_header: sdk.key_form.format(key)}
 
     def key(self) -> str:
-        """The key to send; raises `CredentialsError` if it is needed and missing or cannot be one."""
+        """Return the key to send; raises `CredentialsError` if it is needed and missing or cannot be one."""
         variable = self.endpoint.key_variable
         if self._api_key is None and variable:
             return usable_key(os.environ.get(variable), variable)
         return usable_key(self._api_key, variable or "api_key") if self._api_key is not None else "none"
 
     async def aclose(self) -> None:
-        """Closes its own connections; an `http_client` that was given stays open."""
+        """Close its own connections; an `http_client` that the caller passed stays open."""
         client, self._client = self._client, None
         if client is not None and self._http_client is None and self._loop is asyncio.get_running_loop():
             await client.close()
@@ -560,20 +566,20 @@ class OpenAIModel(HttpModel):
 
     @property
     def at_openai(self) -> bool:
-        """Whether OpenAI itself is asked."""
+        """True if requests go to OpenAI itself."""
         return is_openai(self.endpoint.base_url)
 
     @property
     def speaks_as_openai(self) -> bool:
-        """Whether OpenAI, at any of its addresses, or Azure is asked."""
+        """True if requests go to OpenAI, at any of its addresses, or to Azure."""
         return server_of(self.origin).dialect == "openai"
 
     def most_output(self, failure: Failure) -> int | None:
-        """The longest answer that the model takes, or that this conversation leaves room for, as its server told it."""
+        """Return the longest answer that the model accepts or the conversation leaves room for, by its error."""
         return longest_answer(failure)
 
     def sdk(self) -> ProviderSdk:
-        """OpenAI's, at any address."""
+        """Return OpenAI's SDK, for any address."""
         import openai
 
         header = ("Authorization", "Bearer {}", openai.Omit())
@@ -582,7 +588,7 @@ class OpenAIModel(HttpModel):
 
 @cache
 def _marked_stream() -> type[openai.AsyncStream[object]]:
-    """The SDK's stream, which keeps to itself that `[DONE]` came."""
+    """Return the SDK's stream class, extended to record whether `[DONE]` came."""
     import openai
     from openai._streaming import ServerSentEvent, SSEDecoder
 
@@ -606,18 +612,18 @@ def _marked_stream() -> type[openai.AsyncStream[object]]:
 
 
 def _undemanded(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Any tool may be called, and none need be: where only one way of saying so is taken."""
+    """Return the body without `tool_choice`: for servers that accept only one form of it."""
     return {name: value for name, value in body.items() if name != "tool_choice"}
 
 
 def listed_in(extra: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
-    """The objects that a field of the caller's own lists."""
+    """Return the objects that a field of the caller's own lists."""
     listed = extra.get(name)
     return [one for one in listed if isinstance(one, Mapping)] if isinstance(listed, list) else []
 
 
 def is_openai(base_url: str | None) -> bool:
-    """Whether this is an address of OpenAI's own, https://eu.api.openai.com/v1 too; None stands for it."""
+    """Return whether this is OpenAI's own address, such as https://eu.api.openai.com/v1; None is the default one."""
     return base_url is None or bool(_OPENAI.fullmatch(base_url))
 
 
@@ -626,7 +632,7 @@ def _is_client(given: Any) -> bool:
 
 
 def usable_key(key: str | None, variable: str) -> str:
-    """The key, or a `CredentialsError` that names the variable and how to set it."""
+    """Return the key, or a `CredentialsError` that names the variable and how to set it."""
     if key is None:
         raise CredentialsError(f"{variable} is not set; export {variable}=<your key>")
     if not key.strip():
@@ -641,7 +647,7 @@ def usable_key(key: str | None, variable: str) -> str:
 
 
 def encoded(body: Mapping[str, Any]) -> bytes:
-    """The bytes of a request. Half a surrogate pair and NUL, which only third-party text has, are replaced."""
+    """Return the bytes of a request. Half a surrogate pair and NUL, which only third-party text has, are replaced."""
     try:
         text = json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     except (TypeError, ValueError) as error:

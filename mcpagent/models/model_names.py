@@ -1,4 +1,4 @@
-"""The text that names models, `provider:model?option=value`, more than one parted by commas: taken apart, and shown."""
+"""Parse and show model names, `provider:model?option=value`, several separated by commas."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _DECODER = json.JSONDecoder()
 
 
 def names_in(spec: str) -> list[str]:
-    """The models that a text names: commas part them, but for those inside of an option's JSON."""
+    """Return the models that a text names: commas part them, but for those inside of an option's JSON."""
     starts, place = [0], 0
     while place < len(spec):
         if spec[place - 1 : place + 1] in ("=[", "={"):
@@ -34,8 +34,7 @@ def _json_end(spec: str, place: int) -> int:
 
 
 def shown_spec(spec: str) -> str:
-    """The text as it may be shown: without the values of headers and of what is named like a secret, and without
-    credentials in an address."""
+    """Return the text without header values, values with secret-like names, and credentials in addresses."""
     return ",".join(map(_shown_name, names_in(spec)))
 
 

@@ -1,6 +1,6 @@
-"""What can be set for a model, for any model in the same words; `profiles.py` says who takes what of it.
+"""Settings of a model, with the same names for all models; `profiles.py` defines which model supports which.
 
-One value, wherever it is set: in code, behind a model's name, on the command line and in a card.
+One value, from any source: code, the options of a model's name, the command line, or a card.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ CACHE_TTLS = ("5m", "30m", "1h", "12h", "24h", "in_memory")
 
 @dataclass(frozen=True, slots=True)
 class ModelSettings:
-    """What a caller may set for every request; None, or nothing, leaves the provider's default.
+    """The settings of every request; None or an empty value leaves the provider's default.
 
-    What a model does not take is left out of the request, which is told once.
+    Settings that a model does not support are left out of the request, with one notice.
 
-    `thinking` is "off", "low", "medium", "high", or the most tokens to think. `tool_choice` is "auto", "none",
-    "required", or the name of a tool: a call that is demanded is demanded of the first answer to a question, since the
-    run would have no end otherwise. `stop` are texts that end an answer. `cache_ttl` is one of `CACHE_TTLS`.
-    `timeout_seconds` is the longest wait for the next byte. `headers` go out with each request. `extra` is merged into
-    the request body last, for whatever a provider has beyond these; its `tools`, those that the provider runs, stand
-    before all others. `profile` says whether the agent works as suits a small model, "small" or "large"; None goes by
-    what is known of the model (`model_size.py`).
+    `thinking` is "off", "low", "medium", "high", or the maximum number of tokens to think. `tool_choice` is "auto",
+    "none", "required", or the name of a tool. A required call applies only to the first answer to a question, because
+    the run would not end otherwise. `stop` are texts that end an answer. `cache_ttl` is one of `CACHE_TTLS`.
+    `timeout_seconds` is the longest wait for the next byte. `headers` are sent with each request. `extra` is merged
+    into the request body last, for other options of a provider; its `tools`, which the provider runs, precede all
+    others. `profile` "small" or "large" selects the defaults for small models or not; None decides by the known data of
+    the model (`model_size.py`).
     """
 
     max_output_tokens: int | None = None
@@ -61,11 +61,11 @@ class ModelSettings:
             expect(name, getattr(self, name), kinds, said, holds=holds)
 
     def given(self) -> dict[str, Any]:
-        """Those that are set, by name."""
+        """Return the settings that are set, by name."""
         return {item.name: value for item in fields(self) if (value := getattr(self, item.name)) != _UNSET[item.name]}
 
     def without(self, name: str) -> ModelSettings:
-        """The same, with one of them not set."""
+        """Return the settings with one of them unset."""
         return replace(self, **{name: _UNSET[name]})
 
 
@@ -117,7 +117,7 @@ _UNSET = {name: getattr(ModelSettings(), name) for name in _RULES}
 
 
 def merged(defaults: ModelSettings, given: ModelSettings) -> ModelSettings:
-    """The given settings, with the defaults for what they leave open; `extra` and `headers` field by field."""
+    """Return the given settings, completed by the defaults; `extra` and `headers` are merged field by field."""
     both = {name: {**getattr(defaults, name), **getattr(given, name)} for name in ("extra", "headers")}
     return replace(defaults, **{**given.given(), **both})
 
@@ -138,7 +138,7 @@ def _yes(text: str) -> bool:
 
 
 def _stop(text: str) -> tuple[str, ...]:
-    """One text, or several as a list in JSON."""
+    """Parse one text, or several as a JSON list."""
     return tuple(json.loads(text)) if text.startswith("[") else (text,)
 
 
@@ -164,8 +164,10 @@ INSIDE = ("header.", "extra.")
 
 
 def settings_of(told: Mapping[str, str], where: str) -> ModelSettings:
-    """The settings that are told as texts by name. Raises `ConfigError` that names the one that cannot be, and how to
-    write it; `where` begins its line."""
+    """Parse settings from texts by name. Raises `ConfigError` with the invalid one and its syntax.
+
+    `where` begins the error's line.
+    """
     made: dict[str, Any] = {}
     for name, text in told.items():
         inside = next((start for start in INSIDE if name.startswith(start) and name != start), None)
@@ -202,7 +204,7 @@ def _as_json(text: str) -> Any:
 
 
 def as_texts(settings: ModelSettings) -> dict[str, str]:
-    """The settings as `settings_of` reads them, without headers: they may hold secrets."""
+    """Return the settings as `settings_of` reads them, without headers: they may hold secrets."""
     given = settings.given()
     inside = given.pop("extra", {})
     given.pop("headers", None)

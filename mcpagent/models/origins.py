@@ -1,22 +1,22 @@
-"""What of an answer may be written to which model: the one place that decides it.
+"""Decide which parts of an answer a target model may receive; the only place that decides it.
 
-Words, calls and results are everybody's. All else that came with an answer (reasoning, items of tools that the
-provider ran, ids, signatures, citations) belongs to the model that wrote it, at its address, in its protocol:
+Texts, calls and results may go to every model. All other data of an answer (reasoning, items of provider tools, IDs,
+signatures, citations) belongs to the model that wrote it, at its address, in its protocol:
 
-- Reasoning goes back to the same model alone. Anthropic signs it for one model ("Invalid `signature` in `thinking`
-  block" after a switch), OpenAI's encrypted content is read by the model that wrote it, other servers refuse each
+- Reasoning is sent back to the same model only. Anthropic signs it for one model ("Invalid `signature` in `thinking`
+  block" after a switch), OpenAI's encrypted content can be read by the model that wrote it, other servers refuse each
   other's fields.
-- Tools that the provider ran go to another of its models at the same address, but for searches of our tools: what they
-  found is told in the target's own way. Where OpenAI's reasoning is left out, its other items cannot stand alone
-  ("provided without its required 'reasoning' item"), so that words and calls remain.
-- Anthropic binds the thoughts of some models to all that stood before them: where a conversation was compacted, those
-  that were thought before that are left out.
-- Elsewhere, what the provider ran is told in plain words where it stood, set apart: what was asked, what came of it. So
-  is what ran in a container of OpenAI's that is gone, since nobody takes such an item any more.
-- The container of Anthropic's, which an answer brings, is known at its address alone.
-- A tool of Anthropic's that was called beside calls of ours has its result in the next answer; without one or the other
-  none of the two is taken.
-- An answer that was cut off may end in what a provider refuses to see at the end: reasoning, or a tool of its own
+- Results of provider tools may go to another model at the same address, except searches of mcpagent's tools: found
+  tools are written in the target's own form. If OpenAI's reasoning is left out, its other items cannot stand alone
+  ("provided without its required 'reasoning' item"), so only texts and calls remain.
+- Anthropic binds the thoughts of some models to all preceding content: after a compaction, earlier thoughts are left
+  out.
+- Elsewhere, calls of provider tools become fenced plain text at their position: the query and its result. The same
+  applies to calls in a container of OpenAI's that is gone, because no model accepts such an item any more.
+- An Anthropic container, which an answer contains, is known at its address only.
+- A tool of Anthropic's that was called together with client tools has its result in the next answer; Anthropic refuses
+  a call without its result and a result without its call.
+- An answer that was cut off may end in a part that a provider refuses at the end: reasoning, or a call of its own tool
   without the result.
 """
 
@@ -77,9 +77,9 @@ _SNAPSHOT = re.compile(r"(?:-latest|-\d{8}|-\d{4}-\d{2}-\d{2}|@\d{8})$")
 
 
 def address_of(base_url: str) -> str:
-    """Host, port and path, without what is secret or makes no difference: on this machine ports come and go.
+    """Return host, port and path, without secrets and irrelevant parts: on this machine, ports vary.
 
-    "" of what is no address.
+    Returns "" for an invalid address.
     """
     try:
         parts = urlsplit(base_url)
@@ -99,12 +99,12 @@ def written_for(
     gone: Collection[str] = (),
     servers: Collection[str] = (),
 ) -> tuple[Message, ...]:
-    """The history as it may be written to a model: as many messages, in order. `origin` is left at those of the
-    target's address; an answer that is the model's own, and whole, stays as it is.
+    """Return the history as it may be written to a model: as many messages, in order.
 
-    `searches`: whether the target searches deferred tools by itself. `refused` is reasoning that it refused already, by
-    `thought_key`, and `gone` are containers that are there no more, by id. `servers` are the MCP servers that Anthropic
-    calls in this request: to calls of others it takes no block.
+    `origin` stays on messages from the target's address; a complete answer of the same model stays unchanged.
+    `searches`: whether the target searches deferred tools itself. `refused` is reasoning that it already refused, by
+    `thought_key`; `gone` are the IDs of expired containers. `servers` are the MCP servers that Anthropic calls in this
+    request: it refuses call blocks of other servers.
     """
     origin: Origin | None = None
     nearness: _Nearness = "elsewhere"
@@ -136,7 +136,7 @@ def _without_thoughts(message: Message) -> Message:
 
 
 def last_container(messages: Sequence[Message], to: Origin) -> Container | None:
-    """The container that the last code of the conversation ran in, if the model's address has it."""
+    """Return the container that the last code of the conversation ran in, if the model's address has it."""
     for message in reversed(messages):
         if Container in map(type, message.parts) and _nearness(message.origin, to) != "elsewhere":
             return next(part for part in reversed(message.parts) if isinstance(part, Container))
@@ -147,10 +147,10 @@ _Nearness: TypeAlias = Literal["same model", "same address", "elsewhere"]
 
 
 def _nearness(origin: Origin | None, to: Origin) -> _Nearness:
-    """By the provider's name if no address is known.
+    """Return how near the origin is to the target; by the provider's name if no address is known.
 
-    A model and its dated snapshots are the same; one that is not known may be. Of servers that speak Chat Completions
-    nothing is known that their models share.
+    A model and its dated snapshots are the same; an unknown model may be the same. Models of Chat Completions servers
+    share nothing.
     """
     if origin is None or (origin.protocol or PROTOCOLS.get(origin.provider, "chat")) != to.protocol:
         return "elsewhere"
@@ -169,7 +169,7 @@ def _at_home(
     refused: Collection[str],
     servers: Collection[str],
 ) -> Message:
-    """An answer of a model at the target's address."""
+    """Return an answer of a model at the target's address."""
     for part in message.parts:
         if isinstance(part, Thinking | ProviderBlock):
             break
@@ -189,7 +189,7 @@ def _at_home(
 
 
 def _of_servers(message: Message, servers: Collection[str]) -> Message:
-    """With calls of MCP servers that the request does not name told in words."""
+    """Return the message with calls of MCP servers that the request does not name written as text."""
     blocks = [part.data for part in message.parts if isinstance(part, ProviderBlock)]
     lost = {
         id(block): str(block.get("id"))
@@ -230,7 +230,10 @@ def _plain(part: Part) -> Part:
 
 
 def _between(part: Part) -> Part:
-    """How a call was made (by a program, in a namespace, after a thought) is between its model and the provider."""
+    """Return the part without the data of how a call was made: by a program, in a namespace, after a thought.
+
+    Only the call's own provider can use that data.
+    """
     return _plain(part) if isinstance(part, ToolCall) else part
 
 
@@ -239,13 +242,13 @@ def _is_shared(block: ProviderBlock, to: Origin) -> bool:
 
 
 def _is_search(block: ProviderBlock) -> bool:
-    """Whether it is a search of deferred tools on a provider's side, or its result."""
+    """Return whether the block is a search of deferred tools on a provider's side, or its result."""
     kind, name = str(block.data.get("type")), str(block.data.get("name"))
     return kind.startswith("tool_search_") or (kind == "server_tool_use" and name.startswith("tool_search_tool"))
 
 
 def _whole(parts: Sequence[Part], to: Origin) -> list[Part]:
-    """The parts without what an answer that was cut off may end in."""
+    """Return the parts without what an answer that was cut off may end in."""
     kept = list(parts)
     for place in reversed(range(len(parts))):
         part = parts[place]
@@ -267,10 +270,10 @@ def _is_server_call(part: Part) -> bool:
 
 
 def thought_key(thought: Thinking) -> str:
-    """Stands for what a provider sent of a thought."""
+    """Return a key for the provider's data of a thought."""
     return sha256(json_text(thought.provider_data).encode("utf-8", "replace")).hexdigest()
 
 
 def thoughts_of(messages: Iterable[Message]) -> frozenset[str]:
-    """The keys of all reasoning in a history."""
+    """Return the keys of all reasoning in a history."""
     return frozenset(thought_key(part) for message in messages for part in message.parts if isinstance(part, Thinking))

@@ -1,4 +1,4 @@
-"""What a request costs in US dollars, and how much a model takes: by the table inside the package genai-prices.
+"""Compute prices in US dollars and windows of models, from the table in the package genai-prices.
 
 Nothing is downloaded.
 """
@@ -26,7 +26,7 @@ OWN_SERVERS = frozenset({"ollama", "vllm", "llamacpp", "lmstudio"})
 
 
 def dollars_for(usage: Usage, provider: str, model: str, base_url: str) -> float | None:
-    """The price of these tokens, the cached ones at their own, and of web searches; None if it is not known.
+    """Return the price of these tokens, the cached ones at their own, and of web searches; None if it is not known.
 
     Servers of one's own cost 0. `provider` and `model` are the halves of a model's name. The address decides whose
     prices count.
@@ -61,18 +61,18 @@ def dollars_for(usage: Usage, provider: str, model: str, base_url: str) -> float
 
 
 def cached_share(provider: str, model: str, base_url: str) -> float | None:
-    """What an input token read from the prompt cache costs, as a share of one that is not; None if not known."""
+    """Return the price of a cached input token as a share of an uncached one; None if unknown."""
     whole = dollars_for(Usage(input_tokens=MILLION), provider, model, base_url)
     cached = dollars_for(Usage(input_tokens=MILLION, cache_read_tokens=MILLION), provider, model, base_url)
     return cached / whole if whole and cached is not None else None
 
 
 def known_search_cost(provider: str, model: str, base_url: str, *, rewrites: bool) -> float:
-    """What a search and the requests around it cost, as the number of cached input tokens that cost the same.
+    """Return the cost of a search and its further requests, in cached input tokens.
 
-    So many tokens of definitions can be offered for it. More than half of the model's window never counts, since the
-    conversation needs room. `rewrites` says that a found tool changes the beginning of the request, which costs the
-    cached conversation; on a server of one's own that costs nothing.
+    For that cost, this many tokens of definitions can be offered instead. At most half of the model's window counts,
+    because the conversation needs room. `rewrites`: a found tool changes the beginning of the request, which costs the
+    cached conversation; on a self-hosted server that costs nothing.
     """
     share = cached_share(provider, model, base_url)
     share = _USUAL_SHARE if share is None else min(share, _LARGEST_SHARE)
@@ -100,9 +100,10 @@ _TABLE_NAMES = {"gemini": "google", "openai-chat": "openai"}
 
 
 def context_window(provider: str, model: str, base_url: str = "") -> int | None:
-    """How many tokens the model takes, None if that is not known; servers of one's own take what they were told.
+    """Return the model's window in tokens, None if unknown; self-hosted servers have configured windows.
 
-    The address decides, as for prices; at one that the table does not know, the provider; then the model's name.
+    It is looked up by address, as for prices; for addresses that the table does not have, by provider; then by the
+    model's name.
     """
     if provider in OWN_SERVERS:
         return None

@@ -1,6 +1,6 @@
-"""What each model and each server takes of what can be set: two tables, each row with its source.
+"""The settings that each model and each server supports: two tables, each row with its source.
 
-A model that no row names is sent what was set as its protocol writes it; what it then refuses is left out and not sent
+Models without a row receive the settings as their protocol writes them. Refused settings are left out and not sent
 again (`HttpModel.learns`).
 """
 
@@ -21,12 +21,12 @@ _EFFORTS: tuple[Effort, ...] = ("low", "medium", "high")
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """What a model takes; `source` is where that is known from.
+    """The settings that a model supports; `source` is the source of these facts.
 
     `max_output_tokens` is its largest answer. `thinking`: "none"; "budget" of tokens; "adaptive", by effort; "effort"
     of OpenAI's; "unknown". `can_stop`: whether it answers without thinking. `sampling`: whether temperature and top_p
-    may be set, "one" of them, only "unless thinking", or "none". `efforts` are those it knows; `stops`: whether texts
-    may end an answer. `encrypts`: whether its reasoning comes encrypted, None if that has to be found out.
+    may be set, "one" of them, only "unless thinking", or "none". `efforts` are its effort levels; `stops`: whether
+    texts may end an answer. `encrypts`: whether its reasoning comes encrypted, None if unknown.
     """
 
     source: str
@@ -111,21 +111,24 @@ _GPTS: tuple[tuple[str, Profile], ...] = (
 
 
 def claude_version(model_name: str) -> tuple[str, _Version] | None:
-    """Family and version of a Claude, whatever stands around its name; None of another model."""
+    """Return family and version of a Claude model, with any prefix and suffix of its name; None for other models."""
     name = model_name.lower().replace(".", "-")
     found = _NEW.search(name) or _OLD.search(name)
     return (found["family"], (int(found["major"]), int(found["minor"] or 0))) if found else None
 
 
 def base_name(model_name: str) -> str:
-    """A model's name without what stands around it: `ft:gpt-4o-2024-08-06:us::id` and `openai/gpt-5.5`."""
+    """Return a model's base name: for `ft:gpt-4o-2024-08-06:us::id` or `openai/gpt-5.5`, without prefix and suffix."""
     return model_name.lower().removeprefix("ft:").partition(":")[0].rpartition("/")[2]
 
 
 @lru_cache(maxsize=256)
 def profile_of(to: Origin) -> Profile:
-    """By the model's name, whatever else stands around it: `us.anthropic.claude-opus-4-5-20251101-v1:0`,
-    `claude-opus-4-5@20251101`, `anthropic/claude-opus-4.5`, `ft:gpt-4o-2024-08-06:us::id`, `openai/gpt-5.5`."""
+    """Return the profile by the model's name, with any prefix and suffix.
+
+    Examples: `us.anthropic.claude-opus-4-5-20251101-v1:0`, `claude-opus-4-5@20251101`, `anthropic/claude-opus-4.5`,
+    `ft:gpt-4o-2024-08-06:us::id`, `openai/gpt-5.5`.
+    """
     if claude := claude_version(to.model):
         family, version = claude
         return next((row[3] for row in _CLAUDES if row[0] == family and row[1] <= version <= row[2]), UNKNOWN)
@@ -141,7 +144,7 @@ _UNSTRUCTURED = re.compile(r"gpt-(4|3\.?5)(?!o|\.1).*|gpt-audio.*|gpt-4o-2024-05
 
 
 def is_structured(to: Origin) -> bool | None:
-    """Whether the model keeps to a JSON Schema of its answer that a request names; None if nothing is known of it."""
+    """Return whether the model follows a JSON Schema that a request names; None if unknown."""
     if claude := claude_version(to.model):
         return claude[1] >= _FIRST_STRUCTURED
     if _UNSTRUCTURED.fullmatch(base_name(to.model)):
@@ -154,15 +157,14 @@ def is_structured(to: Origin) -> bool | None:
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """What an address takes; `source` is where that is known from.
+    """The options that an address supports; `source` is the source of these facts.
 
-    Of settings `fields` says which it knows beside temperature, and how it calls them, and `thinking` how that is
-    written: `reasoning_effort`; OpenRouter's `reasoning`; DeepSeek's `thinking`; an argument of the chat template.
-    `dialect` is that of its Chat Completions (`openai_chat_history.py`), "" if the model decides. `max_tools` are the
-    most that it takes in one request, `behind` those of providers behind it, as its models' names begin. `caches`: a
-    beginning that was sent before costs a fraction there, without being marked, and its models are large ones.
-    `structured`: whether a JSON Schema of the answer is obeyed, "always", or only "alone", without tools in the same
-    request; "" if only models do that are known to.
+    `fields` maps supported settings, in addition to temperature, to the server's names. `thinking` is the form of that
+    setting: `reasoning_effort`; OpenRouter's `reasoning`; DeepSeek's `thinking`; an argument of the chat template.
+    `dialect` is that of its Chat Completions (`openai_chat_history.py`), "" if the model decides. `max_tools` is the
+    limit of one request, `behind` the limits of providers behind it, by the prefix of their models' names. `caches`: a
+    repeated prefix costs a fraction without markers, and its models are large. `structured`: whether a JSON Schema of
+    the answer is obeyed, "always", or only "alone", without tools in the same request; "" if only known models obey it.
     """
 
     source: str
@@ -175,7 +177,7 @@ class Server:
     structured: Literal["", "always", "alone"] = ""
 
     def most_tools(self, model_name: str) -> int | None:
-        """Of a request to this model."""
+        """Return the most tools in a request to this model."""
         return next((most for start, most in self.behind if model_name.startswith(start)), self.max_tools)
 
 
@@ -285,12 +287,12 @@ _ANY = Server("what most servers of this format take", _LOCAL)
 
 
 def host_at(to: Origin) -> str:
-    """The host of its address, without a port."""
+    """Return the host of its address, without a port."""
     return to.address.partition("/")[0].partition(":")[0]
 
 
 def server_of(to: Origin) -> Server:
-    """By the address; at any other, a proxy's or one's own server's, by the provider's name."""
+    """Return the server by its address; at unknown addresses (a proxy, a self-hosted server) by provider name."""
     host = host_at(to)
     return next(
         (server for end, server in _SERVERS if host == end or host.endswith(f".{end}")), _NAMED.get(to.provider, _ANY)
@@ -298,8 +300,10 @@ def server_of(to: Origin) -> Server:
 
 
 def speaks_for_itself(to: Origin) -> bool:
-    """Whether calls come as calls from there, since a provider's own server reads them out of what its models write:
-    a text of theirs that looks like one is a text."""
+    """Return whether the server parses its models' calls, as a provider's own server does.
+
+    A text of its models that looks like a call is then a text.
+    """
     if to.provider in OWN_SERVERS:
         return False
     return server_of(to) is not _ANY or profile_of(to).max_output_tokens is not None

@@ -1,6 +1,6 @@
-"""What a provider's refusal says of the request: what of it can be left out, and how long an answer may be.
+"""Read a provider's refusal: which part of the request to leave out, and how long an answer may be.
 
-As far as providers have codes for it, these say less than their words, which are what is read here.
+Error codes, if a provider has them, are less specific than messages. Therefore this module reads the messages.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ LEAST_ROOM = 256
 
 
 def refuses_thoughts(failure: Failure) -> bool:
-    """Whether reasoning of the history is refused."""
+    """Return whether the failure refuses reasoning of the history."""
     return bool(_REFUSES_THOUGHTS.search(failure.message))
 
 
 def refused_option(failure: Failure, body: Mapping[str, Any]) -> str:
-    """The field that is sent though an answer needs none, if the failure names it as a field; else ""."""
+    """Return the field that is sent though an answer needs none, if the failure names it as a field; else ""."""
     said = failure.message
     for name in sorted(OPTIONAL & body.keys()):
         is_named = re.search(rf"[`'\".]{name}\b|\b{name}[`'\":]|: {name}$", said)
@@ -64,9 +64,11 @@ def refused_setting(
     fields_of: Callable[[ModelRequest], Mapping[str, Any]],
     known: Collection[str],
 ) -> dict[str, str]:
-    """The fields of the body that a setting made, if the failure names one of them, or refuses the setting in other
-    words; by field, the setting. `fields_of` gives those that all settings of a request make, `known` are left out
-    already."""
+    """Return the body's fields of a refused setting, mapped to the setting.
+
+    The failure names one of the fields, or the setting in other words. `fields_of` returns the fields of all settings
+    of a request; `known` are the ones already left out.
+    """
     said = f"{failure.param} {failure.message}"
     whole = fields_of(request)
     made: dict[str, list[str]] = {}
@@ -86,8 +88,11 @@ def refused_setting(
 
 
 def longest_answer(failure: Failure) -> int | None:
-    """The longest answer that the model takes, or that the conversation leaves room for, as servers of OpenAI's formats
-    say it; None if the failure is of something else, or there is too little room."""
+    """Return the longest answer that the model accepts or the conversation leaves room for.
+
+    It reads the errors of servers with OpenAI's formats. None if the failure has another cause, or too little room is
+    left.
+    """
     if found := _TOO_LONG_AN_ANSWER.search(failure.message):
         return int(next(filter(None, found.groups())))
     if found := _NO_ROOM.search(failure.message):

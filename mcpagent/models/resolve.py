@@ -1,4 +1,4 @@
-"""From what a person types, `provider:model?option=value`, to a model."""
+"""Resolve the model that a user names, `provider:model?option=value`."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 class Provider:
     """A provider as the prefix of a model's name.
 
-    `protocol` is the API it speaks. Of `key_variables` the first that is set counts; none means that no key is needed.
-    `default_model` answers if only a key is set, and if the prefix stands alone.
+    `protocol` is its API. The first set variable of `key_variables` counts; none means that no key is needed.
+    `default_model` is used if only a key is set, and if the prefix stands alone.
     """
 
     protocol: Literal["messages", "responses", "chat"]
@@ -108,16 +108,16 @@ def resolve_model(
     environ: Mapping[str, str] | None = None,
     http_client: httpx2.AsyncClient | None = None,
 ) -> Model:
-    """The model that is meant.
+    """Resolve a model.
 
-    A `Model` is returned as it is. A text is `provider:model`, with options as in a URL's query:
-    `ollama:qwen3?temperature=0`, `openai-chat:name?base_url=http://localhost:8000/v1&api_key_env=MY_KEY`; "offline"
-    is the built-in stand-in. A list, or a text with commas, is a chain: the next one answers when one cannot, or has no
+    A `Model` is returned unchanged. A text is `provider:model`, with options as in a URL's query:
+    `ollama:qwen3?temperature=0`, `openai-chat:name?base_url=http://localhost:8000/v1&api_key_env=MY_KEY`; "offline" is
+    the built-in stand-in. A list, or a text with commas, is a chain: the next model answers if one cannot, or has no
     key. None is `default_spec`.
 
-    Keys come from `environ`; without it from the process's environment and, for what that lacks, from the keys set by
-    `mcpagent keys set`. Connects to nothing. Raises `ConfigError` for a name that means nothing and
-    `CredentialsError` for a missing or broken key, and if neither a model nor a key is there.
+    Keys come from `environ`. Without it, they come from the process's environment and then from the keys set by
+    `mcpagent keys set`. Connects to nothing. Raises `ConfigError` for an unknown name and `CredentialsError` for a
+    missing or broken key, and if there is neither a model nor a key.
     """
     expect("environ", environ, (Mapping, NoneType), "a dict or None")
     expect_arguments("resolve_model", resolve_model, {"http_client": http_client})
@@ -169,7 +169,7 @@ def _not_a_model(given: object) -> str:
 
 
 def spec_of(model: Model) -> str:
-    """The text that `resolve_model` makes such a model of; "" for one that has none. Keys are never in it."""
+    """Return the text that `resolve_model` turns into such a model, without keys; "" if there is none."""
     provider, colon, name = model.name.partition(":")
     if provider == "offline":
         return provider
@@ -192,7 +192,7 @@ def spec_of(model: Model) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ModelSpec:
-    """`provider:model?options` taken apart."""
+    """A parsed `provider:model?options`."""
 
     prefix: str
     model: str
@@ -200,7 +200,7 @@ class ModelSpec:
 
 
 def parse_spec(spec: str) -> ModelSpec:
-    """Takes a spec apart. Raises `ConfigError` if its provider or an option is unknown or the model is missing."""
+    """Parse a spec. Raises `ConfigError` if its provider or an option is unknown or the model is missing."""
     name, _, query = spec.partition("?")
     prefix, colon, model = name.partition(":")
     prefix, model = prefix.strip().lower(), model.strip()
@@ -248,7 +248,7 @@ _NO_KEY = (
 
 
 def default_spec(environ: Mapping[str, str]) -> str:
-    """MCPAGENT_MODEL, else the default model of the first provider whose key is set; "" if there is neither."""
+    """Return MCPAGENT_MODEL, else the default model of the first provider with a key; "" if there is neither."""
     return environ.get("MCPAGENT_MODEL", "").strip() or _first_with_a_key(environ)
 
 
@@ -261,7 +261,7 @@ def _first_with_a_key(environ: Mapping[str, str]) -> str:
 
 
 def _sources(environ: Mapping[str, str]) -> tuple[Mapping[str, str], ...]:
-    """Where keys are looked for, one after the other: no keyring is read if the environment itself has a key."""
+    """Return the sources of keys, in order: no keyring is read if the environment itself has a key."""
     return (environ.environ, environ) if isinstance(environ, EnvironmentWithKeys) else (environ,)
 
 
@@ -301,7 +301,7 @@ def _build(spec: ModelSpec, environ: Mapping[str, str], http_client: httpx2.Asyn
 
 
 def _cloud(prefix: str, client: str) -> Any:
-    """The client of a cloud's own, None for none. Its credentials are looked for where the cloud's tools keep them."""
+    """Return the client of a cloud, None for none. It finds its credentials where the cloud's tools store them."""
     if not client:
         return None
     import anthropic
@@ -329,7 +329,7 @@ _DISCOVERIES: Mapping[str, tuple[Discovery, ...]] = {
 
 
 def _capabilities(options: Mapping[str, str], provider: Provider) -> Capabilities | None:
-    """What `?discovery=` says, else None: what is known of the model counts."""
+    """Return the capabilities of `?discovery=`; None for the known capabilities of the model."""
     if "discovery" not in options:
         return None
     allowed = _DISCOVERIES[provider.protocol]
@@ -361,7 +361,7 @@ def _base_url(spec: ModelSpec, provider: Provider, environ: Mapping[str, str]) -
 
 
 def _azure_url(endpoint: str | None) -> str:
-    """The resource's address, with the version of the API that all its models speak."""
+    """Return the resource's address, with the version of the API that all its models speak."""
     if not endpoint:
         raise ConfigError("model: AZURE_OPENAI_ENDPOINT is not set; export it as https://<resource>.openai.azure.com")
     address = endpoint.rstrip("/").removesuffix("/openai")
@@ -369,7 +369,10 @@ def _azure_url(endpoint: str | None) -> str:
 
 
 def ollama_url(host: str) -> str:
-    """OLLAMA_HOST is what `ollama serve` binds to: a host with or without port and scheme, maybe 0.0.0.0."""
+    """Return the address of Ollama's server from OLLAMA_HOST.
+
+    `ollama serve` binds to that host, with or without port and scheme, possibly 0.0.0.0.
+    """
     url = host if "://" in host else f"http://{host}"
     parts = urlsplit(url)
     name = "127.0.0.1" if parts.hostname in (None, "", "0.0.0.0") else parts.hostname  # noqa: S104 - not bound to
@@ -380,7 +383,7 @@ def ollama_url(host: str) -> str:
 def _key(
     spec: ModelSpec, provider: Provider, environ: Mapping[str, str], base_url: str | None
 ) -> tuple[str, str | None]:
-    """The variable and the key. An address given with the model never gets the provider's usual key."""
+    """Return the variable and the key. A base URL from the model's options never gets the provider's usual key."""
     from mcpagent.models.http_model import usable_key
 
     named = spec.options.get("api_key_env")
@@ -401,7 +404,7 @@ def _key(
 
 
 def _is_elsewhere(provider: Provider, base_url: str | None) -> bool:
-    """Whether a variable sends the requests to some other server, which may want no key."""
+    """Return whether a variable redirects the requests to another server, which may need no key."""
     return provider.base_url is None and base_url is not None
 
 

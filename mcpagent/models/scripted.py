@@ -1,4 +1,4 @@
-"""A model that answers what it was told to, for tests: no key, no network, every request kept."""
+"""A model with scripted replies, for tests: no key, no network, every request recorded."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ Reply: TypeAlias = Answer | Callable[[ModelRequest], Answer]
 
 
 class ScriptExhaustedError(AssertionError):
-    """The code under test asked the model more often than the script has replies."""
+    """Raised if the code under test sends more requests than the script has replies."""
 
 
 class ScriptedModel:
-    """Gives the replies in order, one per request, and keeps the requests in `requests`.
+    """Returns the replies in order, one per request, and stores the requests in `requests`.
 
     A reply is a text, a call or a list of calls, a whole `Message` or `ModelResponse`, an exception to raise, or a
-    function of the request that gives one of these. Calls with an empty id get `call_<request>_<position>`.
+    function of the request that returns one of these. Calls with an empty ID get `call_<request>_<position>`.
     """
 
     @checked()
@@ -35,16 +35,16 @@ class ScriptedModel:
 
     @property
     def name(self) -> str:
-        """As it was given, `scripted:test` by default."""
+        """The configured name, `scripted:test` by default."""
         return self._name
 
     @property
     def remaining(self) -> int:
-        """Replies not given yet."""
+        """Number of unused replies."""
         return len(self._replies) - len(self.requests)
 
     async def respond(self, request: ModelRequest, emit: Emit) -> ModelResponse:
-        """The next reply. Raises `ScriptExhaustedError` after the last one."""
+        """Return the next reply. Raises `ScriptExhaustedError` after the last one."""
         self.requests.append(request)
         turn = len(self.requests)
         if turn > len(self._replies):
@@ -62,11 +62,11 @@ class ScriptedModel:
         return answer
 
     def price_of(self, usage: Usage) -> float:  # noqa: ARG002
-        """Nothing is billed."""
+        """Return 0.0: nothing is billed."""
         return 0.0
 
     async def aclose(self) -> None:
-        """Sets `closed`."""
+        """Set `closed`."""
         self.closed = True
 
 

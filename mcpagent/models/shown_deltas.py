@@ -1,4 +1,4 @@
-"""What an answer has shown so far, so that it can be told which of it is dropped when the answer starts again."""
+"""Record the shown deltas of an answer, so that a restart can report the dropped ones."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ Delta: TypeAlias = TextDelta | ThinkingDelta | ProviderCallStarted | ProviderCal
 
 @dataclass(frozen=True, slots=True)
 class CallDelta:
-    """The next piece of the arguments of a call to this tool, as JSON text; only who asked for it hears it."""
+    """The next piece of a call's arguments, as JSON text; only a listener that requested it gets it."""
 
     name: str
     text: str
 
 
 class ShownDeltas:
-    """Passes events on and keeps what was shown of one answer. `keep` marks what a later restart shows again."""
+    """Passes events on and records the shown deltas of one answer. `keep` marks the ones that a restart repeats."""
 
     def __init__(self, emit: Emit) -> None:
         self._emit = emit
@@ -36,7 +36,7 @@ class ShownDeltas:
         self._kept = 0
 
     def __call__(self, event: Event) -> None:
-        """Passes the event on."""
+        """Pass the event on."""
         if isinstance(event, Delta):
             self._deltas.append(event)
         elif isinstance(event, AnswerRestarted):  # a model in a chain said so of its own answer
@@ -44,21 +44,21 @@ class ShownDeltas:
         self._emit(event)
 
     def keep(self) -> None:
-        """What was shown until now is part of the answer, whatever happens to its rest."""
+        """Keep all deltas shown so far as part of the answer, even if its rest is dropped."""
         self._kept = len(self._deltas)
 
     @property
     def any_since_kept(self) -> bool:
-        """Whether a restart would drop something."""
+        """True if a restart would drop deltas."""
         return len(self._deltas) > self._kept
 
     @property
     def any_text(self) -> bool:
-        """Whether a restart would drop text."""
+        """True if a restart would drop text."""
         return any(isinstance(delta, TextDelta) for delta in self._deltas[self._kept :])
 
     def restart(self, reason: str) -> None:
-        """Tells, if anything was shown, that it is dropped, and shows once more what is kept of it."""
+        """Emit that the shown deltas are dropped, if there are any, and emit the kept ones again."""
         if not self.any_since_kept:
             return
         kept, dropped = self._deltas[: self._kept], self._deltas

@@ -1,7 +1,7 @@
-"""Which tools a history added, changed and withdrew, and where: what every adapter writes in its provider's way.
+"""Compute the tools that a history added, changed and withdrew, by position; each adapter writes them in its form.
 
-The rule behind all of it: what was once sent is sent again in the same bytes. So a found tool keeps the definition it
-was found with; a later change of it is told where it happened; a withdrawn tool stays where it was written.
+The underlying rule: sent bytes never change. So a found tool keeps the definition it was found with, a later change is
+announced where it happened, and a withdrawn tool stays where it was written.
 """
 
 from __future__ import annotations
@@ -29,9 +29,10 @@ SUBMIT_TOOL = "submit_answer"
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What one place of the history did: tools that became callable, that got another definition, that went.
+    """The changes at one position of the history: tools that became callable, were redefined, or were removed.
 
-    `result` is the call it belongs to, by id; "" if there is none. `new` are those of `added` never seen before.
+    `result` is the ID of the call they belong to; "" if there is none. `new` are the added tools that never appeared
+    before.
     """
 
     result: str = ""
@@ -43,11 +44,12 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class ToolPlan:
-    """The tools of one request by how they came.
+    """The tools of one request by origin.
 
-    `eager` were offered from the start, as they were then. `found` came later, in order, each with the definition it
-    was found with; those in `withdrawn` may not be called any more. `changes` holds, by position of the message, what
-    to tell there. `deferred` the provider could search from the start, `joined`, by position, from there on.
+    `eager` were offered from the start, with their definitions of that time. `found` came later, in order, each with
+    the definition it was found with; `withdrawn` tools may not be called any more. `changes` has, by position of the
+    message, the changes to announce there. The provider could search `deferred` from the start, and `joined`, by
+    position, from there on.
     """
 
     eager: tuple[ToolDefinition, ...]
@@ -59,15 +61,15 @@ class ToolPlan:
 
     @property
     def all_tools(self) -> tuple[ToolDefinition, ...]:
-        """Append-only: eager tools, then found ones in order, withdrawn ones too."""
+        """All tools, append-only: eager ones, then found ones in order, including withdrawn ones."""
         return (*self.eager, *self.found.values())
 
     def new_at(self, position: int) -> tuple[ToolDefinition, ...]:
-        """The tools that became callable for the first time in the message at this position."""
+        """Return the tools that became callable for the first time in the message at this position."""
         return tuple(tool for change in self.changes.get(position, ()) for tool in change.new)
 
     def in_order_of_arrival(self) -> tuple[ToolDefinition, ...]:
-        """All that is not eager, by when the provider was first sent it."""
+        """Return all tools that are not eager, in the order in which the provider first received them."""
         arrived = {tool.name: tool for tool in self.deferred}
         for position in sorted({*self.changes, *self.joined}):
             for tool in (*self.joined.get(position, ()), *self.new_at(position)):
@@ -75,15 +77,16 @@ class ToolPlan:
         return tuple({**arrived, **self.found}.values())
 
     def callable_names(self) -> list[str]:
-        """The tools that may be called now, in the order they are written."""
+        """Return the tools that may be called now, in the order they are written."""
         return [tool.name for tool in self.all_tools if tool.name not in self.withdrawn]
 
 
 @dataclass(slots=True)
 class _Fold:
-    """What the history has said so far: the definition each added tool was last given, and which are withdrawn.
+    """The state after a part of the history: the last definition of each added tool, and the withdrawn tools.
 
-    `was` are changed or withdrawn tools that were offered from the start: their place among these, and how they began.
+    `was` are changed or withdrawn tools that were offered from the start: their position among these, and their first
+    definition.
     """
 
     last: dict[str, ToolDefinition] = field(default_factory=dict[str, ToolDefinition])
@@ -93,11 +96,11 @@ class _Fold:
 
 
 def plan_tools(request: ModelRequest) -> ToolPlan:
-    """How the request's tools came, from its history.
+    """Compute the origin of the request's tools from its history.
 
     A tool that the history added, that is not offered now and was not withdrawn in it no longer exists, or belongs to
-    somebody else's configuration: it is left out. One that changed without the history knowing has its new definition
-    from the start: being right comes before the cache.
+    another configuration: it is left out. A tool that changed without a record in the history has its new definition
+    from the start: correctness precedes the cache.
     """
     offered = {tool.name: tool for tool in request.tools}
     searchable = {tool.name: tool for tool in request.deferred_tools}
@@ -122,7 +125,7 @@ def plan_tools(request: ModelRequest) -> ToolPlan:
 
 
 def _changing(messages: Sequence[Message]) -> dict[int, Message]:
-    """By position, the messages that say something of tools: the others, nearly all, are looked at only here."""
+    """Return the messages that change tools, by position; only here are all messages inspected."""
     return {
         position: message
         for position, message in enumerate(messages)
@@ -134,7 +137,7 @@ def _changing(messages: Sequence[Message]) -> dict[int, Message]:
 def _joined(
     changing: Mapping[int, Message], searchable: Mapping[str, ToolDefinition]
 ) -> dict[int, tuple[ToolDefinition, ...]]:
-    """By position, the tools that a provider could search from there on; each once."""
+    """Return the tools that a provider could search from each position on; each once."""
     waiting = dict(searchable)
     joined: dict[int, tuple[ToolDefinition, ...]] = {}
     for position, message in changing.items():
@@ -165,9 +168,9 @@ def _advance(fold: _Fold, change: ToolsChanged) -> None:
 
 
 def _eager(offered: Sequence[ToolDefinition], fold: _Fold) -> tuple[ToolDefinition, ...]:
-    """The tools that were offered from the start, each in its place and as it began, withdrawn ones too.
+    """Return the tools offered from the start, withdrawn ones too, each at its position with its first definition.
 
-    One that is gone without the history knowing is left out, one that changed so is as it is now.
+    A tool that disappeared without a record in the history is left out; one that changed so has its current definition.
     """
     now = {tool.name: tool for tool in offered}
     eager = [tool for tool in offered if tool.name not in fold.first and tool.name not in fold.was]
@@ -183,7 +186,7 @@ def _eager(offered: Sequence[ToolDefinition], fold: _Fold) -> tuple[ToolDefiniti
 def places_of(
     names: Iterable[str], offered: Sequence[ToolDefinition], parts: Iterable[Part]
 ) -> tuple[tuple[int, ToolDefinition], ...]:
-    """`ToolsChanged.was` for a change of these tools: of those that were offered from the start, by the history."""
+    """Return `ToolsChanged.was` for a change of these tools: the ones offered from the start, by the history."""
     wanted = set(names)
     return tuple((place, tool) for place, tool in enumerate(_eager(offered, _folded(parts))) if tool.name in wanted)
 
@@ -218,7 +221,7 @@ def _change(
     told: dict[str, ToolDefinition],
     callable_now: set[str],
 ) -> Change:
-    """One place's change, against what was told before it; `told` and `callable_now` are brought up to date."""
+    """Return the change at one position, against earlier announcements; updates `told` and `callable_now`."""
     removed = tuple(name for name in part.removed if name in callable_now)
     callable_now.difference_update(removed)
     new: list[ToolDefinition] = []
@@ -244,7 +247,7 @@ def _same(one: ToolDefinition, other: ToolDefinition) -> bool:
 
 
 def changes_in_words(plan: ToolPlan, messages: Sequence[Message]) -> dict[int, tuple[Change, ...]]:
-    """By position, the changes to tell in words; those of an answer, found by another provider's search, after it."""
+    """Return the changes to announce as text, by position; changes within an answer are announced after it."""
     told: dict[int, tuple[Change, ...]] = {}
     for position, changes in plan.changes.items():
         following = range(position, len(messages))
@@ -255,12 +258,12 @@ def changes_in_words(plan: ToolPlan, messages: Sequence[Message]) -> dict[int, t
 
 
 def redefinition_notes(change: Change) -> list[str]:
-    """The words for changed definitions, for models that know no other way."""
+    """Return the words for changed definitions, for models that know no other way."""
     return [f"The tool {tool.name} changed; from now on it is: {as_text(tool)}" for tool in change.redefined]
 
 
 def as_text(tool: ToolDefinition) -> str:
-    """A definition as JSON, so that a server's text cannot pass for ours."""
+    """Return a definition as JSON, so that a server's text cannot pass for ours."""
     return json_text({"name": tool.name, "description": tool.description, "parameters": tool.parameters})
 
 
@@ -271,10 +274,10 @@ def annotated(
     *,
     inside: Collection[str] = SEARCH_NAMES,
 ) -> Message:
-    """The message with each change's notes after the result it belongs to, else at the end of the message.
+    """Return the message with each change's notes after the result it belongs to, else at the end of the message.
 
-    They are part of a result only if that is of one of the tools named `inside`, whose words are ours: the words of
-    others could not be told from them.
+    Notes are part of a result only if it is from a tool in `inside`, whose text mcpagent writes: in other results they
+    would be indistinguishable from third-party text.
     """
     if not changes:
         return message
@@ -294,7 +297,7 @@ def annotated(
 
 
 def with_found(message: Message, request: ModelRequest, names_of: Callable[[Part], Sequence[str]]) -> Message:
-    """The message with the tools that the provider's own search found in it, directly after each search's result."""
+    """Return the message with the tools of the provider's own search, directly after each search's result."""
     offered = {tool.name for tool in request.tools}
     deferred = {tool.name: tool for tool in request.deferred_tools if tool.name not in offered}
     parts: list[Part] = []

@@ -1,4 +1,4 @@
-"""What all adapters need to write a history for a provider: names, ids, schemas, images and arguments it accepts."""
+"""Shared conversions for writing a history: names, IDs, schemas, images and arguments that providers accept."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ _REFUSED_AT_THE_TOP = (*_COMBINERS, "not", "enum", "if", "then", "else")
 
 
 def object_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """The schema as it is, unless Anthropic and OpenAI would refuse the whole request for it.
+    """Return the schema unchanged, unless Anthropic and OpenAI would refuse the whole request for it.
 
     Both demand an object at the top without `anyOf`, `oneOf`, `allOf`, `not`, `enum` there. Such a schema is widened:
     the branches' properties become optional ones, so the model still sees them; arguments are validated against the
-    original schema anyway. Nothing below the top level is touched.
+    original schema anyway. Nothing below the top level is changed.
     """
     is_legal = schema.get("type") == "object" and isinstance(schema.get("properties"), Mapping)
     if is_legal and not any(key in schema for key in _REFUSED_AT_THE_TOP):
@@ -63,14 +63,14 @@ def object_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def legal_id(call_id: str, *, longest: int) -> str:
-    """The id itself if every provider takes it, else a hash of it: the same for a call and its result."""
+    """Return the id itself if every provider takes it, else a hash of it: the same for a call and its result."""
     if call_id and len(call_id) <= longest and not _ILLEGAL_IN_NAME.search(call_id):
         return call_id
     return "call_" + sha256(call_id.encode("utf-8", "replace")).hexdigest()[:24]
 
 
 def ids_on_the_wire(messages: Iterable[Message], legal: Callable[[str], str]) -> dict[str, str]:
-    """By id of a call or a result, what stands for it in a request: a provider's own as it sent them, others legal."""
+    """Return the ID in requests of each call and result: a provider's own IDs unchanged, others made legal."""
     ids: dict[str, str] = {}
     for message in messages:
         for part in message.parts:
@@ -82,12 +82,12 @@ def ids_on_the_wire(messages: Iterable[Message], legal: Callable[[str], str]) ->
 
 
 def sendable_name(name: str) -> str:
-    """A called name made fit to be replayed: a model can call anything, a provider refuses what is not a name."""
+    """Return a called name in a form that can be replayed: models call anything, providers refuse invalid names."""
     return _ILLEGAL_IN_NAME.sub("_", name)[:64] or "unnamed"
 
 
 def usable_image(image: Image) -> bool:
-    """Whether providers take it: a type they know and valid base64."""
+    """Return whether providers accept the image: a known type and valid base64."""
     if image.media_type not in IMAGE_TYPES:
         return False
     try:
@@ -97,19 +97,19 @@ def usable_image(image: Image) -> bool:
 
 
 def left_out(image: Image) -> str:
-    """The words that stand for an image that no provider would take."""
+    """Return the text that replaces an image that no provider accepts."""
     is_known = image.media_type in IMAGE_TYPES
     why = "its data is not valid Base64" if is_known else "only png, jpeg, gif and webp can be shown"
     return f"[an image of type {image.media_type or 'unknown'} was left out: {why}]"
 
 
 def data_url(image: Image) -> str:
-    """`data:<media type>;base64,<data>`, as OpenAI takes images."""
+    """Return `data:<media type>;base64,<data>`, the image format of OpenAI."""
     return f"data:{image.media_type};base64,{image.data}"
 
 
 def shown_parts(result: ToolResult) -> list[Text | Image]:
-    """What a model is shown of a result: no empty text, no unusable image, never nothing."""
+    """Return the parts of a result for a model: no empty text, no unusable image, at least one part."""
     parts: list[Text | Image] = []
     for part in result.content:
         if isinstance(part, Image):
@@ -120,7 +120,7 @@ def shown_parts(result: ToolResult) -> list[Text | Image]:
 
 
 def written_parts(parts: Iterable[Text | Image], text_type: str, as_image: Callable[[Image], Written]) -> list[Written]:
-    """The parts in a provider's form: no empty text, and words in the place of an image that it would not take."""
+    """Return the parts in a provider's form: no empty text, and a text for each image that it would refuse."""
     written: list[Written] = []
     for part in parts:
         if isinstance(part, Text):
@@ -132,14 +132,14 @@ def written_parts(parts: Iterable[Text | Image], text_type: str, as_image: Calla
 
 
 def plain_content(content: list[Written]) -> str | list[Written]:
-    """One text is sent as a string, the form every server knows."""
+    """Return a single text as a string, the form that every server supports."""
     return str(content[0]["text"]) if len(content) == 1 and "text" in content[0] else content
 
 
 def headed(result: ToolResult, head: str, gap: str) -> list[Text | Image]:
-    """What a model is shown of a result in a text that has other words too, after words that say what it is of.
+    """Return the parts of a result for a text with other content, after a heading that names its tool.
 
-    No words of the result can pass for what follows it: see `set_apart`.
+    No text of the result can imitate the text after it: see `set_apart`.
     """
     first, *others = _joined(shown_parts(result))
     apart = (Text(fenced(part.text)) if isinstance(part, Text) else part for part in others)
@@ -151,7 +151,7 @@ def headed(result: ToolResult, head: str, gap: str) -> list[Text | Image]:
 
 
 def _joined(parts: Iterable[Text | Image]) -> list[Text | Image]:
-    """Neighbouring texts as one, a line each."""
+    """Merge neighbouring texts, one per line."""
     joined: list[Text | Image] = []
     for part in parts:
         last = joined[-1] if joined else None
@@ -163,7 +163,7 @@ def _joined(parts: Iterable[Text | Image]) -> list[Text | Image]:
 
 
 def marked_error(result: ToolResult, text: str) -> str:
-    """The text, saying that it is an error, for providers whose format has no flag for it."""
+    """Return the text, saying that it is an error, for providers whose format has no flag for it."""
     if not result.error:
         return text
     says_so = text.lstrip().lower().startswith(("error", '{"error"'))
@@ -174,17 +174,17 @@ _COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
 def json_text(value: Any) -> str:
-    """Compact JSON with the given key order: the same value is always the same bytes."""
+    """Return compact JSON with the given key order: the same value always gives the same bytes."""
     return _COMPACT.encode(value)
 
 
 def read_call(
     call_id: str, name: str, arguments: Any, *, cut_off: bool, provider_data: dict[str, Any] | None = None
 ) -> ToolCall:
-    """A call from its arguments, an object or JSON text. They are parsed strictly and never repaired.
+    """Return a call from its arguments, an object or JSON text. They are parsed strictly and never repaired.
 
-    If they are not one JSON object, or the answer was cut off at this call, `malformed` holds the text: arguments
-    that happen to parse may still be half of what the model meant to send.
+    If they are not one JSON object, or the answer was cut off at this call, `malformed` has the text: arguments that
+    happen to parse may still be half of the intended ones.
     """
     text = arguments if isinstance(arguments, str) else json_text(arguments)
     parsed = parse_object(text) if len(text) <= MAX_ARGUMENT_CHARACTERS else None
@@ -194,9 +194,9 @@ def read_call(
 
 
 def parse_object(text: str) -> dict[str, Any] | None:
-    """The one JSON object the text is; an empty text is `{}` (a call without arguments); else None.
+    """Parse one JSON object; an empty text is `{}` (a call without arguments); None for other texts.
 
-    One that nests deeper than any tool takes is none: it could not be written into the next request.
+    An object that nests too deep for any tool is refused: it could not be written into the next request.
     """
     if not text.strip():
         return {}
@@ -212,9 +212,9 @@ def _refuse_constant(name: str) -> None:
 
 
 def distinct_ids(parts: Iterable[Part], history: Sequence[Message]) -> tuple[Part, ...]:
-    """The parts, with a new id for a call that has none, or one that another call of the conversation has.
+    """Return the parts, with a new ID for each call without one, or with the ID of another call.
 
-    Some servers number the calls of every answer alike; Anthropic refuses a conversation with the same id twice.
+    Some servers number the calls of every answer alike; Anthropic refuses a conversation with the same ID twice.
     """
     listed = list(parts)
     if not any(isinstance(part, ToolCall) for part in listed):
@@ -233,14 +233,14 @@ def distinct_ids(parts: Iterable[Part], history: Sequence[Message]) -> tuple[Par
 
 
 def usage_count(usage: object, *path: str) -> int:
-    """The number at a path of a usage object; 0 if there is none, or what no number of tokens can be."""
+    """Return the number at a path of a usage object; 0 if it is missing or no valid number of tokens."""
     for key in path:
         usage = usage.get(key) if isinstance(usage, Mapping) else None
     return usage if isinstance(usage, int) and not isinstance(usage, bool) and usage > 0 else 0
 
 
 def openai_usage(usage: object, sent: str, written: str) -> Usage:
-    """The counters by the names that an API has for tokens `sent` and `written`; those sent hold the cached part."""
+    """Return the usage from the API's names for tokens `sent` and `written`; the sent ones include cached ones."""
     return Usage(
         input_tokens=usage_count(usage, sent),
         output_tokens=usage_count(usage, written),
@@ -251,12 +251,12 @@ def openai_usage(usage: object, sent: str, written: str) -> Usage:
 
 
 def stop_of(message: Message, *, cut: bool, refused: bool) -> ResponseStop:
-    """Why an answer ended."""
+    """Return why an answer ended."""
     if cut or refused:
         return "length" if cut else "refusal"
     return "tool_calls" if message.tool_calls else "end"
 
 
 def without(data: Mapping[str, Any], keys: Sequence[str]) -> dict[str, Any]:
-    """A copy of the object that lacks these keys, the others in their order."""
+    """Return a copy of the object that lacks these keys, the others in their order."""
     return {key: value for key, value in data.items() if key not in keys}

@@ -1,4 +1,4 @@
-"""Settings as fields of a request body: what the model takes, as its protocol and its server call it."""
+"""Write settings as fields of a request body: the supported ones, under the names of protocol and server."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _UNKNOWN_TO = {
 
 @dataclass(slots=True)
 class WrittenSettings:
-    """The settings as fields of a request body, and, by setting, why it is left out."""
+    """The settings as fields of a request body, and, by setting, the reason why it is left out."""
 
     fields: dict[str, Any] = field(default_factory=dict[str, Any])
     left_out: dict[str, str] = field(default_factory=dict[str, str])
@@ -44,8 +44,11 @@ class WrittenSettings:
 def written_settings(
     request: ModelRequest, to: Origin, *, limit_field: str = "max_tokens", run: WrittenTools | None = None
 ) -> WrittenSettings:
-    """The request's settings as the model takes them. `limit_field` is what a server of Chat Completions calls the
-    longest answer; `run` are tools of the provider in the same request, which can be demanded too."""
+    """Write the request's settings that the model supports.
+
+    `limit_field` is the name of the output limit on a Chat Completions server; `run` are provider tools in the same
+    request, which `tool_choice` can name, too.
+    """
     run = run or WrittenTools()
     profile, settings, made = profile_of(to), request.settings, WrittenSettings()
     most = _most(settings, profile, made)
@@ -101,7 +104,7 @@ def _sample(settings: ModelSettings, profile: Profile, made: WrittenSettings) ->
 
 
 def _effort(thinking: str | int, profile: Profile) -> Effort:
-    """The effort that comes nearest, of two the higher."""
+    """Return the effort that comes nearest, of two the higher."""
     if isinstance(thinking, int):
         if thinking >= _HIGH_FROM:
             thinking = "high"
@@ -136,7 +139,7 @@ def _budget(thinking: str | int) -> int:
 
 
 def _goes_on_without_thought(request: ModelRequest) -> bool:
-    """Whether the model is in the middle of calls that it began without thinking: then it cannot begin to."""
+    """Return whether the model is amid calls that it began without thinking: then it cannot start thinking."""
     answers = [message for message in request.messages if message.role == "assistant"]
     return request.messages[-1].role == "tool" and all(part.type != "thinking" for part in answers[-1].parts[:1])
 
@@ -156,7 +159,7 @@ def _as_messages(request: ModelRequest, made: WrittenSettings) -> None:
 
 
 def _take_effort(name: str, thinking: str | int | None, profile: Profile, made: WrittenSettings) -> None:
-    """The effort in a field of this name, `reasoning` or `reasoning_effort`."""
+    """Write the effort into a field of this name, `reasoning` or `reasoning_effort`."""
     if thinking is None or (thinking == "off" and profile.thinking in ("none", "budget")):
         return
     if profile.thinking == "none":
@@ -229,20 +232,20 @@ def _as_chat(request: ModelRequest, profile: Profile, server: Server, made: Writ
 
 
 def _was_just_asked(request: ModelRequest) -> bool:
-    """Whether the last message is a question: what a user's turn says after results is told the model, not asked."""
+    """Return whether the last message is a question: a user's turn after results is information, not a question."""
     before = next((message.role for message in reversed(request.messages) if message.role != "user"), "")
     return request.messages[-1].role == "user" and before != "tool"
 
 
 def _thinks(made: WrittenSettings) -> bool:
-    """Whether Claude is asked to: it then takes no demand for a call (Anthropic docs, extended thinking)."""
+    """Return whether Claude is to think: it then accepts no required call (Anthropic docs, extended thinking)."""
     return made.fields.get("thinking", {}).get("type") in ("enabled", "adaptive")
 
 
 def _choose_tools(
     chosen: str | None, request: ModelRequest, to: Origin, made: WrittenSettings, run: WrittenTools
 ) -> None:
-    """Which tool is to be called, if the question was just asked; or that none is."""
+    """Write which tool must be called, if the question was just asked, or that none may be."""
     if chosen is None or (chosen != "none" and not _was_just_asked(request)):
         return
     is_name = chosen not in ("none", "required")

@@ -1,1 +1,1 @@
-"""The rules of the offline model: from a request to the next message. They know messages and tool definitions only."""
+"""The rules of the offline model: compute the next message from messages and tool definitions only."""

@@ -1,4 +1,4 @@
-"""What to do next for one need: search, add, call, or be done with it. A pure function of what has happened so far."""
+"""Decide the next step for one need: search, add, call or finish. A pure function of the steps so far."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ _REFERS = re.compile(r"(?i)\b(?:it|its|there|that|this|same)\b")
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Calls to make now, by name and arguments; or none, and why: what was understood (`fit`), what was done."""
+    """The calls to make now, by name and arguments.
+
+    Without calls, `why` is the reason, `fit` the match of the need, and `steps` are the calls already made.
+    """
 
     why: Literal["calls", "done", "barred", "changes", "incomplete", "unfound"]
     calls: tuple[tuple[str, dict[str, Any]], ...] = ()
@@ -30,7 +33,7 @@ class Decision:
 
 
 def decide(need: Need, offered: Sequence[ToolDefinition]) -> Decision:
-    """The next step for a need."""
+    """Return the next step for a need."""
     real = [step for step in need.steps if step[0].name not in VIRTUAL]
     if real or need.is_barred:
         return Decision("done" if real else "barred", steps=real)
@@ -56,7 +59,7 @@ def decide(need: Need, offered: Sequence[ToolDefinition]) -> Decision:
 
 
 def _queries(need: Need) -> list[str]:
-    """The need's own words and what they mean without saying it; then the latter alone, or the first word."""
+    """Return search queries: the need's words with their hints, then the hints alone or the first word."""
     own = need.keywords()[:6]
     meant = [word for word in dict.fromkeys(need.hints) if word not in own]
     both = " ".join([*own, *meant[: 4 if len(own) < 2 else 2]]) or need.text[:60]
@@ -65,7 +68,7 @@ def _queries(need: Need) -> list[str]:
 
 
 def _found(answer: str, need: Need) -> list[str]:
-    """The tools in the answer of `search_tools` that speak of the need; those that it names whole, then the best."""
+    """Return the tools in the answer of `search_tools` that match the need; those it names fully, then the best."""
     try:
         data = json.loads(answer)
     except (ValueError, RecursionError):
@@ -78,8 +81,10 @@ def _found(answer: str, need: Need) -> list[str]:
 
 
 def _fits(need: Need, tools: Sequence[ToolDefinition]) -> list[Fit]:
-    """The tools that are about the need, those first that it says everything for. Before all others comes the tool
-    that was called last, if the need only gives other values: "and in Paris?"."""
+    """Return the tools that match the need, the ones first for which the need states all arguments.
+
+    If the need only gives other values ("and in Paris?"), the tool that was called last comes before all others.
+    """
     earlier = need.earlier[0] if need.earlier is not None else None
     known = earlier.arguments if earlier is not None and _REFERS.search(need.text) else {}
     fits = [one for tool in tools if (one := Fit(tool, need, known)).score > 0]

@@ -1,4 +1,4 @@
-"""Arguments for a tool out of a need: each value in one place, and every word of the need accounted for."""
+"""Fill the arguments of a tool from a need: each value is used once, and every word of the need is accounted for."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _LIST = re.compile(r"(?i)(?::\s+|\b(?:of|from|between|among)\s+(?!\d+ and \d+$))
 
 
 class Slot:
-    """One parameter. `direction` is -1 for what something comes from or begins with, 1 for what it goes to, else 0."""
+    """A parameter. `direction`: -1 for a source or start, 1 for a target or end, 0 otherwise."""
 
     def __init__(self, name: str, schema: Mapping[str, Any], required: bool) -> None:
         self.name, self.schema, self.required = name, schema, required
@@ -74,14 +74,14 @@ class Slot:
 
 
 def slots_of(schema: Mapping[str, Any]) -> list[Slot]:
-    """The parameters of an input schema; a name that is only listed as required is one too."""
+    """Return the parameters of an input schema; a name that is only listed as required is one too."""
     properties, required = properties_of(schema), required_of(schema)
     names = list(dict.fromkeys((*map(str, properties), *required)))[:60]
     return [Slot(name, _resolved(properties.get(name), schema), name in required) for name in names]
 
 
 def _resolved(schema: Any, root: Mapping[str, Any], level: int = 0) -> dict[str, Any]:
-    """One plain schema: a local `$ref` followed, of `anyOf`, `oneOf` and `allOf` the first branch that is not null."""
+    """Return one plain schema: merge a local `$ref` and the first non-null branch of `anyOf`, `oneOf` or `allOf`."""
     plain = {str(key): value for key, value in schema.items()} if isinstance(schema, Mapping) else {}
     lists = [plain[key] for key in ("anyOf", "oneOf", "allOf") if isinstance(plain.get(key), list)]
     parts = [branch for branches in lists for branch in branches if branch != {"type": "null"}][:1]
@@ -94,9 +94,11 @@ def _resolved(schema: Any, root: Mapping[str, Any], level: int = 0) -> dict[str,
 
 
 class Fit:
-    """How a tool takes a need. `arguments` are those of one call, `others` what differs in more calls of the same kind.
-    What the need leaves open is taken from `known`, the arguments of a call that it refers to; it `follows` if it is
-    nothing but other values for that call ("and in Paris?"). `taken` are the pieces that became arguments.
+    """The match of a tool with a need.
+
+    `arguments` are those of one call; `others` are the differing arguments of further calls of the same kind. Arguments
+    that the need leaves open are taken from `known`, the arguments of a call that it refers to. It `follows` if it only
+    gives other values for that call ("and in Paris?"). `taken` are the pieces that became arguments.
     """
 
     def __init__(self, tool: ToolDefinition, need: Need, known: Mapping[str, Any], *, follows: bool = False) -> None:
@@ -147,14 +149,14 @@ class Fit:
         return [one for one in pieces if one.value is not None and not self._is_taken(one.start, one.end)]
 
     def _hit(self, term: str) -> float:
-        """How much the tool speaks of something; a parameter's words count once it has a value."""
+        """Return how strongly the tool is about a term; a parameter's words count once it has a value."""
         if term in self.named or term in self.told:
             return 3.0 if term in self.named else 1.4
         filled = (slot for slot in self.slots if slot.name in self.arguments)
         return 0.9 * any(term in slot.words or (slot.kind == "number" and term in slot.told) for slot in filled)
 
     def _unused(self) -> list[tuple[int, int]]:
-        """The words and values that nothing accounts for."""
+        """Return the words and values that nothing accounts for."""
         doubtful = {piece.start for piece in self.doubtful}
         return [
             (start, end)
@@ -164,7 +166,7 @@ class Fit:
         ]
 
     def _score(self) -> float:
-        """How much of the need the tool speaks of, and how much of its name was asked for; 0 if it is not meant."""
+        """Return how much of the need the tool covers, and how much of its name the need states; 0 if no match."""
         asked = dict.fromkeys(map(concept, self.need.hints), 0.6)
         for start, end, word, meant in self.need.tokens:
             if not self.need.is_value(start, end) and (meant & self.named or not self._is_taken(start, end)):
@@ -189,7 +191,7 @@ class Fit:
         return spoken + 1.2 * precise + 0.2 * len(self.arguments)
 
     def _choose(self) -> None:
-        """Values of an enum that the need names, if it names one of them; "16 hexadecimal" described is one too."""
+        """Assign enum values that the need names unambiguously; "16 hexadecimal" in a description is an enum, too."""
         text, tokens = self.need.text, self.need.tokens
         for slot in sorted(self._open("enum", "number"), key=lambda slot: not slot.required):
             listed = [(word, int(number)) for number, word in re.findall(r"\b(\d{1,4}) \(?([a-zA-Z]{4,})", slot.about)]
@@ -211,7 +213,7 @@ class Fit:
                 self._take(slot, piece)
 
     def _place(self, slots: list[Slot], pieces: list[Piece]) -> None:
-        """Pieces to parameters of their kind: by the words beside them; the rest in order, from where to where."""
+        """Assign pieces to parameters of their kind: first by the words around them, then in order of position."""
         is_only = len(slots) == 1 and not any(slot.required for slot in self.slots if slot is not slots[0])
         pairs = [(self._affinity(slot, piece), slot, piece) for slot in slots for piece in pieces]
         for affinity, slot, piece in sorted(pairs, key=lambda pair: -pair[0]):
@@ -237,7 +239,7 @@ class Fit:
                 self._take(slot, piece)
 
     def _affinity(self, slot: Slot, piece: Piece) -> float:
-        """How much the words around a value speak for a parameter; below 0 if they speak against it."""
+        """Return how strongly the words around a value support a parameter; below 0 if they contradict it."""
         before = self.need.before(piece.start)[:3] or ["-"]
         after = next((token[2] for token in self.need.tokens if token[0] >= piece.end), "-")
         noun = concept(after) if after not in FILLER else "-"
@@ -271,7 +273,7 @@ class Fit:
         return named + 2.0 * (slot.direction * self.need.direction(piece) > 0)
 
     def _list_up(self, slot: Slot) -> None:
-        """All numbers, all quotes, or what stands between commas."""
+        """Assign a list: all numbers, all quoted texts, or the parts between commas."""
         kind = Slot("", _resolved(slot.schema.get("items"), {}), True).kind
         pieces = self._free("number" if kind == "number" else "quoted")
         if found := _LIST.search(self.need.text) if kind == "name" and not pieces else None:
@@ -284,7 +286,7 @@ class Fit:
             self.taken += pieces
 
     def _write(self, slots: list[Slot]) -> None:
-        """What follows a colon, quotes, what came along, and the words that nothing else accounts for."""
+        """Assign text: the part after a colon, quoted texts, the payload, and words that nothing else accounts for."""
         text, sides = self.need.text, ["path"] * all(slot.direction for slot in slots)
         quoted = self._free("quoted", "email", "colour", *sides)
         main = next((slot for slot in reversed(slots) if slot.kind == "text"), slots[-1] if slots else None)
@@ -302,7 +304,7 @@ class Fit:
         self._use_leftover([slot for slot in slots if slot.name not in self.arguments])
 
     def _use_leftover(self, slots: list[Slot]) -> None:
-        """The words that nothing else accounts for, run by run, if they can only be what is missing."""
+        """Assign the words that nothing else accounts for, run by run, if they can only be a missing argument."""
         need, runs = self.need, list[Piece]()
         values = {piece.kind for piece in need.pieces if not self._is_taken(piece.start, piece.end)}
         for start, end in self._unused():

@@ -1,4 +1,4 @@
-"""What a request asks for: small talk, or needs (one per tool call or so); and words made comparable with tools'."""
+"""Split a request into needs (about one per tool call) or small talk, and make words comparable with tools' words."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Step: TypeAlias = tuple[ToolCall, ToolResult]
 
 
 def word_set(words: str) -> frozenset[str]:
-    """The words of a list that is written with spaces."""
+    """Return the words of a list that is written with spaces."""
     return frozenset(words.split())
 
 
@@ -48,19 +48,19 @@ _FIRST = {stem(word): row[0] for row in _ROWS for word in row} | {word: row[0] f
 
 @lru_cache(maxsize=8192)
 def concept(word: str) -> str:
-    """What a word is compared by: the stem of the first word of its group, else its own."""
+    """Return the key that a word is compared by: the stem of the first word of its group, or its own stem."""
     low = word.lower().replace("’", "'").removesuffix("'s")
     return stem(_FIRST.get(low) or _FIRST.get(stem(low)) or low)
 
 
 def split_words(text: str) -> list[str]:
-    """Lower-case words; `getWeather` and `get_weather` are both "get", "weather"."""
+    """Return lower-case words; `getWeather` and `get_weather` are both "get", "weather"."""
     camel = r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])"
     return [part.lower() for run in re.findall(r"[^\W_]+(?:['’][^\W\d_]+)?", text) for part in re.split(camel, run)]
 
 
 def concepts(text: str) -> frozenset[str]:
-    """What a text speaks of, filler left out."""
+    """Return the concepts of a text, without filler words."""
     return frozenset(concept(word) for word in split_words(text) if word not in FILLER)
 
 
@@ -141,19 +141,19 @@ _TOKEN = re.compile(r"\d+(?=[a-zA-Z°]{1,3}\b)|[^\W_]+(?:['’][^\W\d_]+|=+)?|[%
 
 
 def small_talk(text: str) -> str | None:
-    """The answer if the whole text is small talk, "" if it asks what there is to do; None if it is neither."""
+    """Return the answer if the whole text is small talk, "" if it asks what there is to do; None if it is neither."""
     answers = (answer for said, answer in _SMALL_TALK.items() if re.fullmatch(rf"(?i)\s*(?:{said})", text[:200]))
     return next(answers, None)
 
 
 def first_word(text: str) -> str:
-    """In lower case, courtesies left out; "" if there is no other."""
+    """Return the first word in lower case, skipping courtesies; "" if there is none."""
     words = re.findall(r"[^\W_]+(?:'\w+)?", text[:200].lower().replace("’", "'"))
     return next((word for word in words if word not in _COURTESIES), "")
 
 
 def split_needs(prompt: str, now: datetime) -> list[str]:
-    """The prompt cut where another request begins that stands for itself, never inside quotes; at most five pieces."""
+    """Split the prompt at the start of each independent request, never inside quotes, into at most five pieces."""
     masked = text_without(prompt, [piece for piece in find_pieces(prompt, now) if piece.kind == "quoted"])
     cuts = [(0, 0)]
     for match in _BREAK.finditer(masked):
@@ -171,9 +171,10 @@ def split_needs(prompt: str, now: datetime) -> list[str]:
 
 
 class Need:
-    """One thing asked for, what was done for it so far (`steps`), and a call before this turn that it may follow up.
-    It `is_barred` if it forbids something, supposes it, tells it or asks about doing it: nothing is called then.
-    `tokens` are its words: start, end, as written, concepts. `payload` is a longer text that came along.
+    """A need of the user, the `steps` already taken for it, and an earlier turn's call that it may follow up.
+
+    `is_barred`: it forbids, supposes or reports something, or asks how to do it, so nothing is called. `tokens` are its
+    words as (start, end, word as written, concepts). `payload` is a longer text that came with it.
     """
 
     def __init__(self, text: str, now: datetime, payload: str = "", earlier: Step | None = None) -> None:
@@ -196,7 +197,7 @@ class Need:
         self.hints += [word for kind, words in _BY_KIND.items() if kind in kinds for word in words]
 
     def of(self, *kinds: str) -> list[Piece]:
-        """Its values of these kinds. "Until Christmas" and "since May 1" speak of today as well."""
+        """Return the need's values of these kinds. "Until Christmas" and "since May 1" also imply today."""
         if kinds in (("zone",), ("sum",)):
             return self.sums if kinds == ("sum",) else find_zones(self.text)
         pieces = [piece for piece in self.pieces if piece.kind in kinds]
@@ -207,20 +208,20 @@ class Need:
         return pieces
 
     def is_value(self, start: int, end: int) -> bool:
-        """Whether a place lies inside a value rather than among the words about it."""
+        """Return whether a position lies inside a value rather than among the words about it."""
         return any(piece.start <= start and end <= piece.end for piece in self.pieces)
 
     def keywords(self) -> list[str]:
-        """The words that say what is to be done, as written."""
+        """Return the words that state the task, as written."""
         said = [token for token in self.tokens if token[2] not in FILLER and not self.is_value(*token[:2])]
         return split_words(" ".join(dict.fromkeys(token[2] for token in said)))
 
     def before(self, start: int) -> list[str]:
-        """The words before a place, the nearest first."""
+        """Return the words before a place, the nearest first."""
         return split_words(self.text[:start])[::-1]
 
     def direction(self, piece: Piece) -> int:
-        """-1 if "from" or "between" stands before a value, 1 if "to" or "until" does, else 0."""
+        """Return -1 if "from" or "between" precedes a value, 1 if "to" or "until" does, else 0."""
         near = [word for word in self.before(piece.start)[:8] if word not in ("the", "a", "an", "of")] or [""]
         closes = near[0] == "and" and "between" in near
         return -1 if near[0] in ("from", "between", "since") else closes or near[0] in ("to", "into", "until")

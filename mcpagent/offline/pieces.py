@@ -1,4 +1,4 @@
-"""What a request holds that can become an argument: quotes, addresses, paths, moments, numbers, sums, places."""
+"""Find the parts of a request that can become arguments: quotes, addresses, paths, dates, numbers, sums, zones."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mcpagent.search.words import plain
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """One value with its place. A moment that is none, such as 30 February, has the value None."""
+    """A value with its position. An invalid moment, such as 30 February, has the value None."""
 
     kind: str
     start: int
@@ -57,7 +57,7 @@ _PATTERNS = {
 
 
 def find_pieces(text: str, now: datetime) -> list[Piece]:
-    """The values of a text in its order, none inside another."""
+    """Return the values of a text in its order, none inside another."""
     found: list[Piece] = []
     for kind, pattern in _PATTERNS.items():
         matches = re.finditer(pattern, text, re.DOTALL | re.IGNORECASE)
@@ -67,7 +67,7 @@ def find_pieces(text: str, now: datetime) -> list[Piece]:
 
 
 def text_without(text: str, pieces: list[Piece]) -> str:
-    """The text with zero characters in the place of the pieces, so that all else stays where it is."""
+    """Return the text with zero characters in the place of the pieces, so that all else stays where it is."""
     for piece in pieces:
         text = text[: piece.start] + "\0" * (piece.end - piece.start) + text[piece.end :]
     return text
@@ -86,7 +86,7 @@ def _value(kind: str, match: re.Match[str], now: datetime) -> Any:
 
 
 def _moment(text: str, now: datetime, shape: str) -> str | None:
-    """As ISO 8601, read by dateparser; the day stands before the month, but for 12/31."""
+    """Return a moment in ISO 8601, parsed by dateparser; the day precedes the month, except in forms such as 12/31."""
     import dateparser
 
     if apart := _APART.fullmatch(text):
@@ -137,7 +137,7 @@ _ORDERED = re.compile(rf"(?i)\b({_DONE}) ({_DIGITS}) (?:and|to|by|with|from) ({_
 
 
 def find_sum(text: str) -> list[Piece]:
-    """The longest sum, in Python's spelling: "the square root of 2", "15 % of 80"; none if it is not a whole one."""
+    """Return the longest sum in Python's syntax: "the square root of 2", "15 % of 80"; none if it is incomplete."""
     if ordered := _ORDERED.search(text):
         sign = {"add": "+", "sum": "+", "mul": "*", "pro": "*", "div": "/", "sub": "-"}[ordered[1][:3].lower()]
         numbers = [str(_number(number)) for number in ordered.groups()[1:]]
@@ -166,7 +166,7 @@ Europe/London: uk, england | Europe/Berlin: germany, munich, frankfurt | Europe/
 
 @cache
 def _places() -> dict[str, str]:
-    """`zone.tab` and `iso3166.tab`; no place is what lies in several zones, a country or two of one name (Georgia)."""
+    """Return time zones by place, from `zone.tab` and `iso3166.tab`; ambiguous places (Georgia) are left out."""
     texts = [(files("tzdata") / "zoneinfo" / name).read_text("utf-8") for name in ("zone.tab", "iso3166.tab")]
     rows, pairs = ([line.split("\t") for line in text.splitlines() if line[:1] != "#"] for text in texts)
     codes, countries = [row[0] for row in rows], dict(pairs)
@@ -180,7 +180,7 @@ def _places() -> dict[str, str]:
 
 
 def find_zones(text: str) -> list[Piece]:
-    """The IANA time zone of each place in a text, the longest names first."""
+    """Return the IANA time zone of each place in a text, the longest names first."""
     words = list(re.finditer(r"[^\W\d_]+(?:[-'’_/][^\W\d_]+)*", text))
     found: list[Piece] = []
     for first, word in enumerate(words):

@@ -1,4 +1,4 @@
-"""What the offline model says next: from a request and the time to a message. A call's id says which need it serves."""
+"""Compute the offline model's next message from a request and the time. A call's ID contains the need it serves."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class _RuleInput(Protocol):
 
 
 def answer(request: _RuleInput, now: datetime) -> Message:
-    """The next message for a request, as a function of it and the time."""
+    """Return the next message for a request, as a function of it and the time."""
     messages = request.messages
     prompts = [at for at, message in enumerate(messages) if message.role == "user" and not _NEWS.match(message.text)]
     if request.tool_choice == "none" and len(prompts) > 1 and messages[prompts[-1] - 1].role == "tool":
@@ -71,7 +71,7 @@ def answer(request: _RuleInput, now: datetime) -> Message:
 
 
 def _summary(messages: Sequence[Message]) -> str:
-    """What was asked, called and answered, a short line each, the newest: rules cannot tell what of it matters."""
+    """Summarize the newest requests, calls and answers, one short line each; rules cannot judge their importance."""
     lines: list[str] = []
     for message in messages:
         if message.role == "user" and _NEWS.match(message.text):
@@ -83,7 +83,7 @@ def _summary(messages: Sequence[Message]) -> str:
 
 
 def _needs(prompt: str, before: Sequence[Message], after: Sequence[Message], now: datetime) -> list[Need]:
-    """The needs of a prompt, each with its own steps; the first may follow up the last call that was made before."""
+    """Return the needs of a prompt, each with its own steps; the first may follow up the last earlier call."""
     text, payload = _payload(prompt)
     earlier = [None, *(step for step in _steps(before) if step[0].name not in VIRTUAL and not step[1].error)]
     needs = [Need(piece, now, payload, None if at else earlier[-1]) for at, piece in enumerate(split_needs(text, now))]
@@ -99,7 +99,7 @@ def _steps(messages: Sequence[Message]) -> list[Step]:
 
 
 def _payload(prompt: str) -> tuple[str, str]:
-    """The request, and a longer text that came along with it (a paste, a file, stdin), parted by an empty line."""
+    """Return the request, and a longer text after an empty line (a paste, a file, stdin)."""
     head, gap, rest = prompt.strip().partition("\n\n")
     if not gap or len(head) > 500:
         return prompt.strip()[:2_000], ""
@@ -108,7 +108,7 @@ def _payload(prompt: str) -> tuple[str, str]:
 
 
 def _abilities(request: _RuleInput) -> str:
-    """What the offered tools are about."""
+    """Describe the offered tools for an answer."""
     categories = re.findall(r"(?m)^- [^\n]{1,200}, \d+ tools?$", request.system)
     if any(tool.name == SEARCH for tool in request.tools) and categories:
         return "\n".join(("I search these tools for what you ask, and call what fits:", *categories))
@@ -117,7 +117,7 @@ def _abilities(request: _RuleInput) -> str:
 
 
 def _connecting(request: _RuleInput) -> str:
-    """The servers that the model was told of as connecting, and not yet as ready or failed."""
+    """Return the servers that the conversation announced as connecting and not yet as ready or failed."""
     told = [request.system, *(message.text for message in request.messages if message.role == "user")]
     begun = dict.fromkeys(first or second for text in told for first, second in _CONNECTS.findall(text))
     ended = [line for text in told for line in _CONNECTED.findall(text)]
@@ -125,7 +125,7 @@ def _connecting(request: _RuleInput) -> str:
 
 
 def _final_answer(needs: Sequence[Need], outcomes: Sequence[Decision], connecting: str) -> str:
-    """One answer for all needs; each under its own words if there are several."""
+    """Return one answer for all needs; with several needs, each answer follows its need's text."""
     texts = [_answer(outcome, connecting) for outcome in outcomes]
     heads = (f"- {safe_line(need.text, 80).rstrip('?.:; ')}:" for need in needs)
     lines = [f"{head}\n{text}" if "\n" in text else f"{head} {text}" for head, text in zip(heads, texts, strict=True)]
@@ -171,7 +171,7 @@ def _reported(outcome: Decision) -> str:
 
 
 def _rendered(result: ToolResult) -> str:
-    """One result for a person: JSON as plain lines, moments as people say them, long texts cut."""
+    """Render one result for a reader: JSON as plain lines, times in everyday form, long texts cut."""
     images = [f"({part.media_type} image)" for part in result.content if isinstance(part, Image)]
     text = safe_text(result.text).strip().removesuffix(INTRODUCTION).rstrip()
     with suppress(ValueError, RecursionError):

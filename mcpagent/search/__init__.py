@@ -1,4 +1,4 @@
-"""Finding the tool that a request needs."""
+"""Find the tools that a request needs."""
 
 from __future__ import annotations
 

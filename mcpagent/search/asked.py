@@ -1,6 +1,7 @@
-"""The words of a query as terms of the index: known ones as they are, unknown ones corrected, completed or split.
+"""Translate the words of a query into terms of the index.
 
-Unknown are typos, abbreviations and words run together, which are matched to the words that tools have.
+Known words are used unchanged. Unknown words are typos, abbreviations or words run together; they are corrected,
+completed or split to match the words of tools.
 """
 
 from __future__ import annotations
@@ -35,9 +36,11 @@ _KEPT_READINGS = 10_000
 
 @dataclass(slots=True)
 class Asked:
-    """A query in the index's terms. `factors` says how much each term counts, `words` which word of the query it
-    stands for. `guessed` terms came from a correction; `missing` words are in no tool. `corrected` has the likeliest
-    word for each written one that was corrected."""
+    """A query in the index's terms.
+
+    `factors` is the weight of each term, `words` the query's word for it. `guessed` terms come from a correction;
+    `missing` words are in no tool. `corrected` maps each corrected word to its likeliest correction.
+    """
 
     factors: dict[int, float] = field(default_factory=dict[int, float])
     words: dict[int, str] = field(default_factory=dict[int, str])
@@ -46,7 +49,7 @@ class Asked:
     corrected: dict[str, str] = field(default_factory=dict[str, str])
 
     def add(self, term: int, word: str, factor: float = 1.0, *, guessed: bool = False) -> None:
-        """Takes up a term for a word of the query, with the highest factor it is given; none beyond `MAX_TERMS`."""
+        """Add a term for a word of the query, with its highest factor; ignore new terms beyond `MAX_TERMS`."""
         held = self.factors.get(term)
         if held is None:
             if len(self.factors) >= MAX_TERMS:
@@ -59,7 +62,7 @@ class Asked:
 
 
 class _Guess(NamedTuple):
-    """A term that an unknown word may stand for, a word of it, and how like they are (0 to 1)."""
+    """A candidate term for an unknown word, its spelling, and their similarity (0 to 1)."""
 
     term: int
     word: str
@@ -67,8 +70,11 @@ class _Guess(NamedTuple):
 
 
 class _Reading(NamedTuple):
-    """(term, word, factor) of a written word's known pieces; `known` also if nobody searches by it. `plain` is the word
-    without capitals and accents, `meant` are the terms of what tools say for it."""
+    """The (term, word, factor) of the known pieces of a written word.
+
+    `known` is also True for words that are never searched, such as stop words. `plain` is the word without capitals and
+    accents. `meant` are the terms of its synonyms in tools.
+    """
 
     terms: tuple[tuple[int, str, float], ...]
     known: bool
@@ -77,10 +83,10 @@ class _Reading(NamedTuple):
 
 
 class Asker:
-    """Reads queries against the words of one set of postings.
+    """Translate queries into the terms of one set of postings.
 
-    `spelling` are the plain words that an unknown one may stand for, and which of them count (None: all); without it
-    they are those of the postings.
+    `spelling` returns the plain words to correct unknown words to, and the subset of them to use (None: all). Without
+    it, they come from the postings.
     """
 
     def __init__(
@@ -97,7 +103,7 @@ class Asker:
         self._read_at = 0
 
     def ask(self, text: str) -> Asked:
-        """The text's words as terms, each once however often it is said."""
+        """Return the terms of the text's words, each once."""
         self._forget_when_changed()
         asked = Asked()
         words = written_words(text)
@@ -118,7 +124,7 @@ class Asker:
         return asked
 
     def _join(self, pair: tuple[str, str]) -> int | None:
-        """The term of two words written as one: mostly none, and so looked up before it is counted."""
+        """Return the term of two words written as one: mostly none, and so looked up before it is counted."""
         term = self._postings.ids.get(stemmed(pair[0] + pair[1]))
         return term if term is not None and self._postings.count(term) else None
 
@@ -139,7 +145,7 @@ class Asker:
         return _Reading(tuple(read), bool(known) or written.isdigit(), word, meant)
 
     def _read_piece(self, word: str) -> _Reading:
-        """What `_read` gives for a word that holds no others, which most are."""
+        """Return the reading of a word without inner words, as most words are."""
         base = stem(word)
         meant = tuple(term for one in synonyms().get(base, ()) if (term := self._term(one)) is not None)
         if len(word) == 1 or word in STOP_WORDS:
@@ -163,14 +169,14 @@ class Asker:
             asked.missing.append(word)
 
     def _guess(self, word: str) -> list[_Guess]:
-        """What the unknown word may stand for, the likeliest first."""
+        """Return the candidates for an unknown word, the likeliest first."""
         spelling, held = self._known_spellings()
         return self._live(spelling.nearest(word, held)) or self._live(
             (long, 1.0) for long in spelling.completions(word, held)
         )
 
     def _forget_when_changed(self) -> None:
-        """What words were read as holds while no tool changes: the needs of a query repeat its words."""
+        """Clear the cached readings if a tool changed or the cache is full; the needs of a query repeat its words."""
         if self._read_at != self._postings.changes or len(self._readings) >= _KEPT_READINGS:
             self._readings.clear()
             self._joined.clear()
@@ -178,9 +184,9 @@ class Asker:
             self._read_at = self._postings.changes
 
     def _live(self, near: Iterable[tuple[str, float]]) -> list[_Guess]:
-        """The terms of words that a tool still holds, the likest and then the most usual first, at most `_MAX_GUESSES`.
+        """Return the terms of words that a tool still has, at most `_MAX_GUESSES`, by similarity, then by frequency.
 
-        A short word may begin hundreds, so that little is done for each.
+        A short word may be the beginning of hundreds of words, so the work per word is small.
         """
         stems, ids, count = self._stems, self._postings.ids, self._postings.count
         best: dict[int, tuple[float, str]] = {}
@@ -194,7 +200,7 @@ class Asker:
         return [_Guess(term, word, -unlike) for unlike, _, _, term, word in chosen]
 
     def _split(self, word: str) -> list[tuple[str, int]]:
-        """Two known words that make up the word: `signin` as `sign in`."""
+        """Return two known words that together form the word: `signin` as `sign in`."""
         for at in range(_MIN_SPLIT, len(word) - _MIN_SPLIT + 1):
             left = self._term(word[:at])
             right = self._term(word[at:]) if left is not None else None
@@ -207,7 +213,7 @@ class Asker:
         return term if term is not None and self._postings.count(term) else None
 
     def learned_spellings(self) -> tuple[Spelling, None]:
-        """The plain words of all tools that there ever were."""
+        """Return the plain words of all tools that there ever were."""
         known = self._postings.words
         if self._spelled < len(known):
             self._spelling.add(part for word in islice(known, self._spelled, None) for part in pieces(word))
@@ -217,7 +223,7 @@ class Asker:
 
 @cache
 def synonyms() -> Mapping[str, tuple[str, ...]]:
-    """By the stem of a word that somebody may ask with, words of tools; made by `benchmarks/search_synonyms.py`."""
+    """Return the words of tools by the stem of a synonym; `benchmarks/search_synonyms.py` made the table."""
     held = json.loads(Path(__file__).with_name("synonyms.json").read_text("utf-8"))
     return {word: tuple(others) for word, others in held["synonyms"].items()}
 
@@ -232,7 +238,7 @@ _VOWELS = frozenset("aeiou")
 
 
 class Spelling:
-    """The plain words of a vocabulary, findable by their look. Words are only ever added."""
+    """Plain words of a vocabulary, found by similar spelling. Words are only ever added."""
 
     def __init__(self) -> None:
         self._by_first: defaultdict[str, list[str]] = defaultdict(list)
@@ -244,7 +250,7 @@ class Spelling:
         self._some: dict[tuple[str, str, int, int], list[str]] = WorkedOut(self._words_of)
 
     def add(self, words: Iterable[str]) -> None:
-        """Takes up plain words; digits alone and words under three letters are no target of a correction."""
+        """Add plain words; digits alone and words under three letters are no target of a correction."""
         self._some.clear()
         new = {word for word in words if len(word) > 2 and not word.isdigit()} - self._seen
         if not new:
@@ -258,10 +264,9 @@ class Spelling:
             self._by_last_and_length[word[-1], len(word)].append(word)
 
     def nearest(self, word: str, held: Collection[str] | None = None) -> list[tuple[str, float]]:
-        """The words fewest typos away with their likeness (0 to 1): one typo, or two in a long word, or two inside one.
+        """Return the words with the fewest typos, with their likeness (0 to 1).
 
-        A typo is a letter missing, added, changed, or swapped with its neighbour; the first or the last letter must
-        be right. Words that are not `held` are no target (None: all are).
+        Allowed are one typo, or two in a long word, or two inside one.
         """
         if len(word) < MIN_TYPO_LENGTH or any(char.isdigit() for char in word):
             return []
@@ -284,13 +289,13 @@ class Spelling:
         return within(2, self._some[word[0], word[-1], length, 2])
 
     def _begun_otherwise(self, word: str) -> list[str]:
-        """The words that one typo in the first letter makes this word of."""
+        """Return the words that one typo in the first letter makes this word of."""
         rest, seen = word[1:], self._seen
         near = [letter + end for end in (rest, word) for letter in self._by_first if letter + end in seen]
         return near + [other for other in (rest, word[1] + word[0] + word[2:]) if other in seen]
 
     def _words_of(self, key: tuple[str, str, int, int]) -> list[str]:
-        """The words with this first letter, this last one ("": any), and about this length; how much about."""
+        """Return the words with this first letter, this last one ("": any), and about this length; how much about."""
         first, last, length, about = key
         lengths = range(length - about, length + about + 1)
         if not first:
@@ -299,8 +304,10 @@ class Spelling:
         return [word for word in begun if word[-1] == last] if last else list(begun)
 
     def completions(self, word: str, held: Collection[str] | None = None) -> list[str]:
-        """The words that a short word may abbreviate: `repo` repository, `msg` message, `db` database; see `nearest`
-        for `held`."""
+        """Return the words that a short word may abbreviate: `repo` repository, `msg` message, `db` database.
+
+        See `nearest` for `held`.
+        """
         if not 2 <= len(word) <= _MAX_ABBREVIATION or not word.isalpha():
             return []
         begun = [long for long in self._by_first_three.get(word[:3], ()) if long.startswith(word)]
@@ -315,7 +322,7 @@ class Spelling:
         ]
 
     def _lines(self, letter: str) -> str:
-        """The words that begin with the letter, one a line: a pattern looks through thousands in no time."""
+        """Return the words that begin with the letter, one a line: a pattern looks through thousands in no time."""
         words = self._by_first.get(letter, [])
         count, lines = self._joined.get(letter, (0, ""))
         if count != len(words):
@@ -325,7 +332,7 @@ class Spelling:
 
 
 def abbreviates(short: str, long: str) -> bool:
-    """Whether `short` is `long` with its vowels and more left out, reaching into its second half: `msg`, `mgr`."""
+    """Return whether `short` is `long` without vowels and more, reaching into its second half: `msg`, `mgr`."""
     if long[0] != short[0] or not _VOWELS.isdisjoint(short[1:]):
         return False
     at = 0

@@ -1,4 +1,4 @@
-"""BM25F: the best tools for the terms of a query.
+"""Rank tools for the terms of a query by BM25F.
 
 Source: Robertson and Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond" (2009), section 3.6: the
 frequency of a term is summed over the fields, weighted and divided by each field's length, before it saturates.
@@ -32,15 +32,18 @@ NAME_COVERAGE = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Hits:
-    """Scores of the best tools by number, and how many tools scored at least half of the best."""
+    """The scores of the best tools by number, and the count of tools with at least half the best score."""
 
     scores: dict[int, float]
     found: int
 
 
 class Work(NamedTuple):
-    """How much is looked at for one text: `postings` read before only the tools found so far are scored on, which
-    bounds the time of a long query, and `candidates`, tools that are scored on."""
+    """Limits of the work for one text.
+
+    After `postings` read entries, only tools found so far are scored on, which bounds the time of a long query.
+    `candidates` is the number of tools that are scored on.
+    """
 
     postings: int = 12_000
     candidates: int = 100
@@ -59,7 +62,7 @@ def best(
     only: Collection[int] | None = None,
     work: Work = FOR_A_QUERY,
 ) -> Hits:
-    """The best `limit` tools or somewhat more for the terms, each times its factor; `only` restricts the tools."""
+    """Return the best `limit` tools or more for the terms, weighted by factor; `only` restricts the tools."""
     candidates = max(limit, work.candidates)
     worths = postings.worths(wanted)
     unread: Sequence[_Bound] = ()
@@ -100,8 +103,11 @@ def _other_tools_of_a_server(
     wanted: Mapping[int, float],
     worths: Mapping[int, float],
 ) -> set[int]:
-    """The tools that hold wanted words only in what describes their server, as all its tools do; none if that
-    holds all that is wanted, if none of them is among the `high` ones, or if so much is wanted that none is."""
+    """Return the tools that have wanted words only in the description that all tools of their server share.
+
+    Returns none if that description has all wanted words, if no such tool is among the `high` ones, or if the query has
+    too many terms for this check.
+    """
     if len(wanted) > _FEW_TERMS:
         return set()
     terms = postings.terms
@@ -127,7 +133,7 @@ def _other_tools_of_a_server(
 
 
 def _lift_named(postings: Postings, scores: dict[int, float], said: Mapping[int, float]) -> None:
-    """Raises each tool's score by how much of its name the query says; `said` are the rarities of its terms."""
+    """Raise each tool's score by the share of its name in the query; `said` has the rarities of the query's terms."""
     names, wholes = postings.names, postings.name_rarities
     for number in scores:
         part = 0.0
@@ -141,11 +147,10 @@ def _lift_named(postings: Postings, scores: dict[int, float], said: Mapping[int,
 def _scores(
     postings: Postings, worths: Mapping[int, float], limit: int, most_postings: int
 ) -> tuple[dict[int, float], list[_Bound], float]:
-    """Score by tool number, the terms that are not in it yet, and what these could add: none if the scores are
-    complete, else only those of tools with a score can be among the best `limit`.
+    """Return scores by tool number, the terms not yet included, and the most that these terms could add.
 
-    Terms are read rarest first, until what is left cannot lift an unseen tool into the best `limit`, or enough was
-    read.
+    The terms are empty if the scores are complete; otherwise only tools with a score can be among the best `limit`.
+    Terms are read rarest first, until the rest cannot lift an unseen tool into the best `limit`, or enough was read.
     """
     spelled, gone, terms = postings.spelled, postings.gone, postings.terms
     bounds = sorted([(-worth, spelled[term], term) for term, worth in worths.items() if terms[term].held])
@@ -179,7 +184,7 @@ def _scores(
 
 
 def _score_on(postings: Postings, scores: dict[int, float], unread: Sequence[_Bound], numbers: Collection[int]) -> None:
-    """Adds to the scores of these tools what they have for the terms that are unread."""
+    """Add the scores of the unread terms to these tools."""
     candidates = sorted(numbers)
     for bound, _, term in unread:
         for tools, weights in postings.terms[term].lists:
@@ -204,13 +209,13 @@ def _leave_out(scores: dict[int, float], gone: AbstractSet[int]) -> None:
 
 
 def _place(numbers: Sequence[int], number: int) -> int:
-    """Where the number stands among the sorted ones; -1 if it is none of them."""
+    """Return the index of a number in a sorted list; -1 if it is missing."""
     at = bisect_left(numbers, number)
     return at if at < len(numbers) and numbers[at] == number else -1
 
 
 def _best_of(scores: dict[int, float], count: int) -> tuple[dict[int, float], list[float]]:
-    """The tools that score as the best `count` do, and the scores of these, highest first."""
+    """Return the tools that score as the best `count` do, and the scores of these, highest first."""
     kept = scores
     if len(kept) > 4 * count:
         floor = _reached(scores, count)
@@ -223,7 +228,7 @@ def _best_of(scores: dict[int, float], count: int) -> tuple[dict[int, float], li
 
 
 def _nth_highest(scores: Mapping[int, float], rank: int, floor: float = 0.0) -> float:
-    """The `rank`th highest score, 0 if there are fewer; `floor` is one that so many are known to reach."""
+    """Return the `rank`th highest score, 0 if there are fewer; `floor` is one that so many are known to reach."""
     values: Collection[float] = scores.values()
     if not floor and len(values) > 4 * rank:
         floor = _reached(scores, rank)
@@ -233,6 +238,6 @@ def _nth_highest(scores: Mapping[int, float], rank: int, floor: float = 0.0) -> 
 
 
 def _reached(scores: Mapping[int, float], count: int) -> float:
-    """A score that `count` of many reach: that so many of some of them do."""
+    """Return a score that at least `count` tools reach, estimated from a sample."""
     step = math.isqrt(len(scores) // count)
     return sorted(islice(scores.values(), 0, None, step))[-count]

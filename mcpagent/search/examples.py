@@ -1,7 +1,7 @@
-"""Requests that tools serve, in the words of their users: searched with each tool, and never shown to a model.
+"""Example requests of tools, in their users' words: searched with each tool, and never shown to a model.
 
-They come from whoever makes the index, from a file that a model wrote once (`mcpagent tools describe`), or with this
-package, for the bundled server and well-known public ones.
+They come from the caller that creates the index, from a file that a model wrote once (`mcpagent tools describe`), or
+from this package, for the bundled server and well-known public ones.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _SHIPPED = Path(__file__).with_name("example_requests.json")
 
 
 def examples_from(given: Mapping[str, Sequence[str]]) -> Examples:
-    """Looks tools up by "server.tool", by offered name or by `content_key`, and else in what is shipped."""
+    """Return a lookup by "server.tool", by offered name or by `content_key`, with the shipped examples as fallback."""
     if not given:
         return shipped_examples
 
@@ -46,24 +46,24 @@ def examples_from(given: Mapping[str, Sequence[str]]) -> Examples:
 
 
 def shipped_examples(tool: ToolDefinition) -> tuple[str, ...]:
-    """Those of this package, for a tool with this name and these required parameters, whatever its server is called."""
+    """Return this package's examples for a tool with this name and required parameters, on a server of any name."""
     shipped, names = _shipped()
     return shipped.get(signature_key(tool), ()) if local_name(tool) in names else ()
 
 
 def signature_key(tool: ToolDefinition) -> str:
-    """`create_issue(owner, repo, title)`: a tool's own name and required parameters, which outlast most releases."""
+    """Return `create_issue(owner, repo, title)`: a tool's own name and required parameters."""
     return f"{local_name(tool)}({', '.join(sorted(required_of(tool.parameters)))})"
 
 
 def content_key(tool: ToolDefinition) -> str:
-    """What a tool says of itself, as a hash: requests that were written for other words are not used."""
+    """Return a hash of the tool's own texts, so that examples written for other texts are not used."""
     said = [local_name(tool), tool.title, tool.description, tool.parameters]
     return "sha256:" + hashlib.sha256(json.dumps(said, sort_keys=True, default=str).encode()).hexdigest()[:24]
 
 
 def read_examples(path: Path) -> dict[str, tuple[str, ...]]:
-    """What `write_examples` wrote; empty if there is no such file. Raises `InputError` for any other file."""
+    """Read a file of `write_examples`; empty if it does not exist. Raises `InputError` for any other file."""
     try:
         held = json.loads(read_own(path))
         return {key: tuple(texts) for key, texts in _checked(held["examples"])}
@@ -74,7 +74,7 @@ def read_examples(path: Path) -> dict[str, tuple[str, ...]]:
 
 
 def write_examples(path: Path, examples: Mapping[str, Sequence[str]]) -> None:
-    """Writes requests by `content_key`, readable by the user only. Raises `OSError` if it cannot."""
+    """Write requests by `content_key`, readable by the user only. Raises `OSError` if that fails."""
     held = {key: list(examples[key]) for key in sorted(examples)}
     write_whole(path, json.dumps({"examples": held}, ensure_ascii=False, indent=1).encode())
 
@@ -88,6 +88,6 @@ def _checked(held: Mapping[str, Sequence[str]]) -> Iterable[tuple[str, Sequence[
 
 @cache
 def _shipped() -> tuple[Mapping[str, tuple[str, ...]], Set[str]]:
-    """The requests by `signature_key`, and the tools' own names, by which most others are passed over."""
+    """Return the requests by `signature_key`, and the tools' own names, by which most others are passed over."""
     held = json.loads(_SHIPPED.read_text("utf-8"))
     return {key: tuple(texts) for key, texts in held.items()}, {key[: key.index("(")] for key in held}

@@ -1,4 +1,4 @@
-"""The texts of a tool that are searched, and how much a word in each of them counts."""
+"""The texts of a tool that are searched, and the weight of a word in each of them."""
 
 from __future__ import annotations
 
@@ -23,9 +23,12 @@ _NESTING = _BRANCHING | {"properties"}
 
 @dataclass(frozen=True, slots=True)
 class FieldWeight:
-    """How a field counts in BM25F: its `weight`, how strongly long texts are discounted (`b`, 0 to 1), and the usual
-    length in words that a text is compared with. The usual length is a constant, not the catalogue's mean, so that
-    what one tool scores does not change when another server's tools come or go."""
+    """The parameters of a field in BM25F.
+
+    `weight` is the field's weight, and `b` (0 to 1) the strength of its length normalization, relative to
+    `usual_words`. That length is a constant, not the catalogue's mean, so that the score of a tool does not change when
+    another server's tools come or go.
+    """
 
     weight: float
     b: float
@@ -50,7 +53,7 @@ OF_THE_SERVER = frozenset(("server", "server description"))
 
 
 def local_name(tool: ToolDefinition) -> str:
-    """What its server calls the tool."""
+    """Return the tool's name on its own server."""
     if tool.original_name:
         return tool.original_name
     prefix = f"{tool.server}__"
@@ -60,7 +63,10 @@ def local_name(tool: ToolDefinition) -> str:
 def field_texts(
     tool: ToolDefinition, server_description: str = "", examples: Sequence[str] = ()
 ) -> list[tuple[str, str]]:
-    """(field, text) of every searched text of the tool, its server's last; the fields are the keys of `WEIGHTS`."""
+    """Return every searched text of the tool as (field, text), its server's last.
+
+    The fields are the keys of `WEIGHTS`.
+    """
     names: list[str] = []
     descriptions: list[str] = []
     values: list[str] = []
@@ -87,7 +93,7 @@ def field_texts(
 
 
 def enum_values(schema: Mapping[str, Any]) -> list[str]:
-    """The texts among the values that a parameter may have."""
+    """Return the texts among the values that a parameter may have."""
     values = schema.get("enum")
     if not isinstance(values, list):
         items = schema.get("items")
@@ -96,7 +102,7 @@ def enum_values(schema: Mapping[str, Any]) -> list[str]:
 
 
 def parameters(schema: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """(name, schema) of the parameters, nested ones too, at most 200; a schema may have any shape."""
+    """Yield the parameters as (name, schema), nested ones too, at most 200; a schema may have any shape."""
     waiting: list[tuple[Any, int]] = [(schema, 0)]
     for key in ("$defs", "definitions"):
         shared = schema.get(key)
@@ -122,7 +128,7 @@ def parameters(schema: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, An
 
 
 def _branches(node: Mapping[str, Any]) -> Iterator[Any]:
-    """The schemas beside a schema's properties that may have parameters of their own."""
+    """Yield the subschemas, other than properties, that may have parameters of their own."""
     if "items" in node:
         yield node["items"]
     for key in ("anyOf", "oneOf", "allOf"):

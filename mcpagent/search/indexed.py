@@ -1,4 +1,4 @@
-"""The tools of an index by number, and what is read of them: their names, their words and their meaning."""
+"""The tools of an index by number, with their indexed names, words and vectors."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ from mcpagent.search.saved import FEWEST_TOOLS, catalogue_key, load_postings, sa
 
 
 class Indexed:
-    """Tools by number, their numbers by server and name, and what is indexed of them.
+    """Tools by number, their numbers by server and name, and their index entries.
 
-    `waiting` are those that `settle` will index. A catalogue of `FEWEST_TOOLS` and more is kept in `cache_folder`.
+    `waiting` are the tools that `settle` will index. A catalogue of at least `FEWEST_TOOLS` is stored in
+    `cache_folder`.
     """
 
     def __init__(
@@ -42,11 +43,11 @@ class Indexed:
         self._next_number = 0
 
     def replace(self, server: str | None, tools: Iterable[ToolDefinition]) -> None:
-        """Makes `tools` the tools of that server, at the next `settle`."""
+        """Replace the tools of that server, at the next `settle`."""
         self.waiting[server] = {tool.name: tool for tool in tools}
 
     def settle(self) -> None:
-        """Indexes what waits; a whole catalogue at once is read from the cache folder if it was saved."""
+        """Index the waiting tools; read a whole catalogue from the cache folder if it was saved."""
         if not self.waiting:
             return
         waiting, self.waiting = self.waiting, {}
@@ -88,11 +89,11 @@ class Indexed:
         return True
 
     def texts(self, tool: ToolDefinition) -> list[tuple[str, str]]:
-        """(field, text) of what is searched of the tool."""
+        """Return the searched texts of the tool as (field, text)."""
         return field_texts(tool, self.server_descriptions.get(tool.server or "", ""), self._examples(tool))
 
     def add(self, tool: ToolDefinition) -> int:
-        """Indexes one tool more; its number."""
+        """Index one more tool; return its number."""
         number = self._next_number
         self._next_number += 1
         self.tools[number] = tool
@@ -115,9 +116,10 @@ class Indexed:
 
 @contextlib.contextmanager
 def garbage_collection_paused() -> Iterator[None]:
-    """Indexing makes many objects and no cycles; looking for these all the while takes a quarter of its time.
+    """Pause the garbage collector: indexing creates many objects and no cycles, so collecting is wasted time.
 
-    What was made counts as old then, as it would after two looks at all of it.
+    It would take a quarter of the indexing time. The created objects count as old afterwards, as they would after two
+    collections.
     """
     enabled = gc.isenabled()
     gc.disable()

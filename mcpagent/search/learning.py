@@ -1,5 +1,6 @@
-"""What use teaches, opt-in and local: which tools were found, added and then called successfully after which words.
-`mcpagent.search.uses` tells from it which tools stand higher the next time something like it is searched.
+"""Learn from use, opt-in and local: record the tools found, added and called successfully after each query.
+
+`mcpagent.search.uses` computes from these records which tools rank higher for a similar query.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ HALF_LIFE_SECONDS = 90 * 24 * 3600.0
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """How often a tool was added and called successfully after a query; `last_seconds` is Unix time."""
+    """Counts of the successful adds and calls of a tool after a query; `last_seconds` is Unix time."""
 
     query: str
     tool: ToolKey
@@ -56,21 +57,21 @@ class Use:
     last_seconds: float
 
     def worth(self, now_seconds: float) -> float:
-        """How much it counts at that time: 1 for a call just made, .2 for a tool that was only added."""
+        """Return the weight at that time: 1 for a call just made, .2 for a tool that was only added."""
         age = max(now_seconds - self.last_seconds, 0.0)
         return float((self.called * _CALLED + self.added * _ADDED) * 0.5 ** (age / HALF_LIFE_SECONDS))
 
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """What one query led to: which of the tools it found were added, and which were called without an error."""
+    """The effect of one query: the found tools that were added, and those that were called without an error."""
 
     added: dict[ToolKey, None] = field(default_factory=dict[ToolKey, None])
     called: dict[ToolKey, None] = field(default_factory=dict[ToolKey, None])
 
 
 def served_queries(parts: Iterable[Part], since: int = 0) -> dict[str, Served]:
-    """By query, what a conversation's parts show of it; only what was added and called from the part `since` on.
+    """Return the effect of each query in a conversation's parts; count only adds and calls from part `since` on.
 
     A tool counts for the last search that found it.
     """
@@ -106,7 +107,7 @@ def _query_of(call: ToolCall) -> str:
 
 
 class SearchHistory:
-    """A SQLite file of what was searched, added and called, readable by its user only. `clock` gives Unix time.
+    """A SQLite file of queries, added and called tools, readable by its user only. `clock` returns Unix time.
 
     Raises `sqlite3.Error` or `OSError` if the file cannot be used.
     """
@@ -118,7 +119,7 @@ class SearchHistory:
         """How often this object has changed the file."""
 
     def record(self, query: str, added: Iterable[ToolKey], called: Iterable[ToolKey]) -> None:
-        """Notes which tools were added after the query, and which of all were called without an error."""
+        """Record the tools added after the query, and the tools called without an error."""
         words = remembered_words(query)
         added, called = set(added), set(called)
         if not words or not added | called:
@@ -142,7 +143,7 @@ class SearchHistory:
         self.changes += 1
 
     def uses(self) -> list[Use]:
-        """Everything recorded, the latest first."""
+        """Return all records, the latest first."""
         if not self.path.is_file():
             return []
         with closing(self._open()) as connection:
@@ -154,7 +155,7 @@ class SearchHistory:
             return [Use(query, _read(tool), *counts) for query, tool, *counts in rows]
 
     def clear(self) -> int:
-        """Forgets everything; gives how many rows there were."""
+        """Delete all records; return their number."""
         count = len(self.uses())
         if count:
             with closing(self._open()) as connection, connection:
@@ -186,6 +187,6 @@ def _read(text: str) -> ToolKey:
 
 
 def remembered_words(query: str) -> frozenset[str]:
-    """What a query is remembered by: its words as terms."""
+    """Return the key under which a query is recorded: its words as terms."""
     found: Sequence[str] = [term for word in written_words(query[:_MAX_QUERY]) for term in terms(word)]
     return frozenset(found)

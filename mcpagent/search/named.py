@@ -1,4 +1,4 @@
-"""Which tools may be called what: by the key of each name they have (see `name_key`)."""
+"""Look up tools by the key of each of their names (see `name_key`)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LONGEST_NEAR = 64
 
 
 def name_keys(tool: ToolDefinition) -> set[str]:
-    """The keys of all that the tool may be called; `server.tool` and `server__tool` have the same."""
+    """Return the keys of all that the tool may be called; `server.tool` and `server__tool` have the same."""
     name, server = local_name(tool), tool.server or ""
     local = name_key(name) if len(name) <= LONGEST_KEYED else ""
     full = _server_key(server) + local if local else ""
@@ -34,13 +34,13 @@ _server_key = lru_cache(maxsize=256)(name_key)
 
 
 def written_names(tool: ToolDefinition) -> tuple[str, ...]:
-    """All that the tool may be called, as it is mostly written."""
+    """Return all names of the tool, in their usual spelling."""
     local, server = local_name(tool), tool.server or ""
     return tool.name, local, f"{server}.{local}", f"{server}__{local}"
 
 
 class Named:
-    """The numbers of tools by name key. `key in named` tells whether any tool has it."""
+    """The numbers of tools by name key. `key in named` is True if any tool has it."""
 
     def __init__(self) -> None:
         self.tools: dict[int, ToolDefinition] = {}
@@ -49,7 +49,7 @@ class Named:
         """Made when the first name is looked for that no tool has."""
 
     def add(self, number: int, tool: ToolDefinition) -> None:
-        """Takes up a tool; one with a higher number than all before."""
+        """Add a tool, with a higher number than all before."""
         self.tools[number] = tool
         for key in name_keys(tool):
             self._numbers[key].append(number)
@@ -57,7 +57,7 @@ class Named:
                 self._by_length[len(key)][key] = None
 
     def remove(self, number: int, tool: ToolDefinition) -> None:
-        """Forgets a tool that was taken up."""
+        """Remove a tool."""
         del self.tools[number]
         for key in name_keys(tool):
             self._numbers[key].remove(number)
@@ -67,14 +67,14 @@ class Named:
                     del self._by_length[len(key)][key]
 
     def numbers(self, key: str) -> tuple[int, ...]:
-        """The tools with that key, in order."""
+        """Return the tools with that key, in order."""
         return tuple(self._numbers.get(key, ()))
 
     def __contains__(self, key: object) -> bool:
         return key in self._numbers
 
     def of_length(self, lengths: Iterable[int]) -> Iterator[str]:
-        """The keys of these lengths."""
+        """Return the keys of these lengths."""
         if self._by_length is None:
             self._by_length = defaultdict(dict)
             # Copied in this order, so that those which are compared together lie one after the other in memory.
@@ -83,17 +83,17 @@ class Named:
         return chain.from_iterable(map(self._by_length.get, lengths, repeat(())))
 
     def exactly(self, name: str, server: str | None) -> list[int]:
-        """The tools of that name, of one server or of all, a tool of just that offered name first."""
+        """Return the tools of that name, of one server or of all, a tool of just that offered name first."""
         key, tools = name_key(name), self.tools
         numbers = (number for number in self.numbers(key) if server is None or tools[number].server == server)
         return sorted(numbers, key=lambda number: (name_key(tools[number].name) != key, tools[number].name))
 
     def identified(self, key: ToolKey) -> list[int]:
-        """The tools with this identity: one, unless several owners have it."""
+        """Return the tools with this identity: one, unless several owners have it."""
         return [number for number in self.numbers(name_key(key.name)) if self.tools[number].key == key]
 
     def mentioned(self, text: str, server: str | None) -> dict[int, str]:
-        """The tools named in the text, and how; those written just so before those that only share the letters."""
+        """Return the tools named in the text with the written name; exact spellings come before similar ones."""
         mentioned = mentioned_names(text[:MAX_QUERY], self)
         found = [(number, written) for key, written in mentioned.items() for number in self.exactly(key, server)]
         found.sort(key=lambda one: one[1] not in written_names(self.tools[one[0]]))
@@ -124,19 +124,19 @@ class Named:
 
 
 class NamedOfSome(Named):
-    """The same for some of the tools of `whole`; nothing is added here."""
+    """A read-only view of some of the tools of `whole`."""
 
     def __init__(self, whole: Named, held: dict[int, ToolDefinition]) -> None:
         super().__init__()
         self.tools, self._whole = held, whole
 
     def numbers(self, key: str) -> tuple[int, ...]:
-        """Those with that key that are held, in order."""
+        """Return the numbers of the included tools with that key, in order."""
         return tuple(number for number in self._whole.numbers(key) if number in self.tools)
 
     def __contains__(self, key: object) -> bool:
         return isinstance(key, str) and any(map(self.tools.__contains__, self._whole.numbers(key)))
 
     def of_length(self, lengths: Iterable[int]) -> Iterator[str]:
-        """The keys of these lengths that a tool has which is held."""
+        """Yield the keys of these lengths that an included tool has."""
         return (key for key in self._whole.of_length(lengths) if key in self)

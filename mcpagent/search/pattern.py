@@ -1,4 +1,4 @@
-"""Regular expressions from a model: which queries are some, what they ask for, and which tools they match."""
+"""Search with a model's regular expressions: detect them, find their literal words, and match tools."""
 
 from __future__ import annotations
 
@@ -33,8 +33,11 @@ _PROSE_WORDS = 8
 
 
 def looks_like_pattern(query: str) -> bool:
-    """Whether it reads as a regular expression, not as prose with a question mark or a remark in brackets, nor as a
-    sum: `2+2` would match any tool with two 2s."""
+    """Return whether the query is a regular expression.
+
+    Prose with a question mark or a remark in brackets is none, and neither is arithmetic: `2+2` would match any tool
+    with two 2s.
+    """
     if is_arithmetic(query):
         return False
     words = len(query.split())
@@ -44,13 +47,13 @@ def looks_like_pattern(query: str) -> bool:
 
 
 def literal_words(pattern: str) -> str:
-    """What is left of the pattern when its operators are taken out: the words it asks for."""
+    """Return the literal words of the pattern, without its operators."""
     without_classes = re.sub(r"\\[a-zA-Z]|\[[^\]]*\]|\(\?[a-zA-Z]*[:)=!]?|\{[\d,]*\}", " ", pattern)
     return re.sub(r"[^\w\s\-']+", " ", without_classes)
 
 
 def required_literal(pattern: str) -> str:
-    """Letters and digits that every text the pattern matches must hold, in lower case; empty if none are sure."""
+    """Return letters and digits that every match must contain, in lower case; "" if none are certain."""
     if re.search(r"[|()\[\]{}]|\\[^bBsSwWdD.]", pattern) or not pattern.isascii():
         return ""
     plain = re.sub(r"\\.|[A-Za-z0-9][?*]", " ", pattern)
@@ -58,7 +61,7 @@ def required_literal(pattern: str) -> str:
 
 
 def may_match(pattern: str, tools: Mapping[int, ToolDefinition], postings: Postings) -> dict[int, ToolDefinition]:
-    """The tools that hold what the pattern cannot do without: few enough to be tried one by one, mostly."""
+    """Return the tools that hold what the pattern cannot do without: few enough to be tried one by one, mostly."""
     literal = required_literal(pattern)
     holding = [ids for word, ids in postings.words.items() if literal in word.lower()] if literal else []
     if not literal or not all(holding):
@@ -70,14 +73,14 @@ def may_match(pattern: str, tools: Mapping[int, ToolDefinition], postings: Posti
 
 
 def searched_text(tool: ToolDefinition) -> str:
-    """What a pattern is tried on: the tool's names and its description, a line each."""
+    """Return the text that a pattern is matched against: the tool's names and its description, a line each."""
     local = local_name(tool)
     names = tool.name if local == tool.name else f"{tool.name}\n{local}"
     return f"{names}\n{tool.description[:MAX_TEXT]}"
 
 
 def matching(pattern: str, texts: Iterable[str]) -> list[int]:
-    """Which of the texts the pattern matches anywhere, whatever the case.
+    """Return the indices of the texts that the pattern matches anywhere, ignoring case.
 
     Raises `PatternError` if the pattern is too long, malformed, or not done with 100 ms of CPU for all texts together.
     """

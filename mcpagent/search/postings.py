@@ -1,4 +1,4 @@
-"""Postings: which tools hold which term, with what weight. Tools are added and removed one at a time.
+"""Postings: the tools that have each term, with the term's weight. Tools are added and removed one at a time.
 
 The weight is that of BM25F (see `mcpagent.search.bm25`). It does not depend on other tools, so it is computed once,
 when the tool is added; only a term's rarity does.
@@ -30,7 +30,7 @@ _UNITS = {field: (rule.weight, 1 - rule.b, rule.b / rule.usual_words) for field,
 
 
 class WorkedOut(dict[Key, Value]):
-    """What `work` gives for each key, asked for when the key is first met."""
+    """A cache that computes a missing key's value with `work`."""
 
     def __init__(self, work: Callable[[Key], Value]) -> None:
         self._work = work
@@ -45,8 +45,11 @@ Lists: TypeAlias = "tuple[Sequence[int], Sequence[float]]"
 
 
 class Term(NamedTuple):
-    """What a search asks of a term: its rarity, how many tools hold it, gone ones too, in which lists, and the lists of
-    those that hold it only in what describes their server."""
+    """The data of a term that a search needs.
+
+    `rarity`; `held`, the number of tools with the term, removed ones included; `lists`; and `from_server`, the lists of
+    tools that have the term only in their server's description.
+    """
 
     rarity: float
     held: int
@@ -59,10 +62,10 @@ _FEWEST_PURGED = 256
 
 
 class Postings:
-    """Which tool (by number) holds which term, and with what weight.
+    """The tools (by number) that have each term, with its weight.
 
-    Lists that come from elsewhere, from a file or from other postings, are read in place and never changed: tools that
-    are added have lists of their own beside them, and tools that were removed are only left out, until they are many.
+    Lists from elsewhere, from a file or from other postings, are read in place and never changed. Added tools have
+    separate lists, and removed tools are only skipped, until there are many of them.
     """
 
     def __init__(self) -> None:
@@ -91,7 +94,7 @@ class Postings:
         """Of all terms of a tool\'s name together."""
 
     def add(self, number: int, texts: Sequence[tuple[str, str]]) -> None:
-        """Indexes the (field, text) pairs of one tool; `number` must be higher than all before."""
+        """Index the (field, text) pairs of one tool; `number` must be higher than all before."""
         added = self._added
         frequencies, own = self._frequencies(texts)
         for term, frequency in frequencies.items():
@@ -107,7 +110,7 @@ class Postings:
         self._changed()
 
     def remove(self, number: int, texts: Sequence[tuple[str, str]]) -> None:
-        """Takes out a tool that was added with these texts."""
+        """Remove a tool that was added with these texts."""
         gone = self._gone_of
         for term in self._frequencies(texts)[0]:
             gone[term] = gone.get(term, 0) + 1
@@ -124,7 +127,7 @@ class Postings:
         self.name_rarities.clear()
 
     def _purge(self) -> None:
-        """Makes lists of their own for the tools that are left."""
+        """Rebuild the lists with the remaining tools only."""
         gone = self.gone
         for term in range(len(self.spelled)):
             held = [
@@ -143,19 +146,19 @@ class Postings:
         self.gone, self._gone_of = set(), {}
 
     def lists(self, term: int) -> tuple[Lists, Lists]:
-        """Those that are read in place, and those of tools added since, which have higher numbers; see `holding`."""
+        """Return the list read in place, and the list of tools added since, with higher numbers; see `holding`."""
         return self.placed[term], self._added[term]
 
     def from_server(self, term: int) -> tuple[Sequence[int], Sequence[int]]:
-        """The tools, in order, that hold the term only in what describes their server: as in `lists`."""
+        """Return the tools, in order, with the term only in their server's description; two lists as in `lists`."""
         return self.placed_from_server.get(term, ()), self._from_server[term]
 
     def holding(self, term: int) -> list[int]:
-        """The tools that hold the term, in order."""
+        """Return the tools that hold the term, in order."""
         return [number for numbers, _ in self.lists(term) for number in numbers if number not in self.gone]
 
     def count(self, term: int) -> int:
-        """How many tools hold the term."""
+        """Return the number of tools that have the term."""
         return len(self.placed[term][0]) + len(self._added[term][0]) - self._gone_of.get(term, 0)
 
     def _look_up(self, term: int) -> Term:
@@ -166,30 +169,30 @@ class Postings:
         return Term(rarity, count, tuple(one for one in lists if one[0]), served)
 
     def rarity(self, term: int) -> float:
-        """The term's inverse document frequency."""
+        """Return the term's inverse document frequency."""
         return self.terms[term].rarity
 
     def rarities(self, factors: Mapping[int, float]) -> float:
-        """Of all these terms together, each times its factor."""
+        """Return the sum of the rarities of these terms, each multiplied by its factor."""
         known = self.terms
         return sum([known[term].rarity * factor for term, factor in factors.items()])
 
     def rarity_of_word(self, term: str) -> float:
-        """That of a term by its spelling, also of one that no tool ever held."""
+        """Return the rarity of a term by its spelling, also of one that no tool ever had."""
         number = self.ids.get(term)
         return self.highest_rarity if number is None else self.rarity(number)
 
     @property
     def highest_rarity(self) -> float:
-        """What a term that no tool holds would have."""
+        """The rarity of a term that no tool has."""
         return self.rarity_of(0)
 
     def rarity_of(self, held: int) -> float:
-        """The inverse document frequency of a term that so many tools hold."""
+        """Return the inverse document frequency of a term that so many tools hold."""
         return math.log(1 + (self.size - held + 0.5) / (held + 0.5))
 
     def weight(self, term: int, number: int) -> float:
-        """What the term is worth in that tool, before its rarity; 0 if the tool does not hold it."""
+        """Return the weight of the term in that tool, without its rarity; 0 if the tool does not have it."""
         tools, weights = self.placed[term]
         if not tools or number > tools[-1]:
             tools, weights = self._added[term]
@@ -197,13 +200,13 @@ class Postings:
         return weights[at] if at < len(tools) and tools[at] == number else 0.0
 
     def weights_of(self, texts: Sequence[tuple[str, str]]) -> dict[int, float]:
-        """What each term of such a tool is worth in it, before its rarity."""
+        """Return the weight of each term in a tool with these texts, without its rarity."""
         found = self._frequencies(texts)[0]
         weights = array("f", [frequency * GAIN / (frequency + K1) for frequency in found.values()])
         return dict(zip(found, weights, strict=True))
 
     def fields_of(self, texts: Sequence[tuple[str, str]], wanted: Container[int]) -> dict[int, str]:
-        """The fields of such a tool that hold each of the wanted terms."""
+        """Return the fields of such a tool that hold each of the wanted terms."""
         fields: dict[int, list[str]] = {}
         for field, text in texts:
             for term in set(chain.from_iterable(map(self.words.__getitem__, written_words(text)))):
@@ -212,12 +215,12 @@ class Postings:
         return {term: ", ".join(names) for term, names in fields.items()}
 
     def worths(self, factors: Mapping[int, float]) -> dict[int, float]:
-        """What each of the terms adds to the score of a tool for each unit of its weight there."""
+        """Return the score that each term adds per unit of its weight in a tool."""
         known = self.terms
         return {term: known[term].rarity * factor for term, factor in factors.items()}
 
     def _frequencies(self, texts: Sequence[tuple[str, str]]) -> tuple[dict[int, float], int]:
-        """The terms' weighted frequencies, and how many of them, the first ones, are the tool's own."""
+        """Return the terms' weighted frequencies, and the number of leading terms from the tool's own texts."""
         found: dict[int, float] = {}
         own = 0
         known, get = self.words.__getitem__, found.get
@@ -242,9 +245,9 @@ class Postings:
 
 
 class PostingsOfSome(Postings):
-    """Those of some of the tools: what postings of these alone would hold, filtered term by term when first read.
+    """The postings of some of the tools: equal to postings of these alone, filtered per term on first use.
 
-    `held` are their numbers, in order, in `whole`, to which others may be added meanwhile. Nothing is added here.
+    `held` are the numbers of the tools, in order, in `whole`, to which other tools may be added meanwhile. Read-only.
     """
 
     def __init__(self, whole: Postings, held: Sequence[int]) -> None:
@@ -271,5 +274,5 @@ class PostingsOfSome(Postings):
         self.placed, self._served = WorkedOut(lists), WorkedOut(from_server)
 
     def from_server(self, term: int) -> tuple[Sequence[int], Sequence[int]]:
-        """As with these tools alone."""
+        """Return the tools as postings of these tools alone would."""
         return self._served[term], ()

@@ -1,4 +1,4 @@
-"""What a query asks for, read from its form alone."""
+"""Interpret the form of a query, without the tools."""
 
 from __future__ import annotations
 
@@ -35,32 +35,32 @@ _DATE = re.compile(r"\s*(?:\d{4}-\d\d?(?:-\d\d?)?|\d{1,4}([-/])\d{1,2}\1\d{1,4})
 
 
 def is_arithmetic(query: str) -> bool:
-    """Whether numbers are reckoned with in it: `what is 3*4?`, and `10/2` where nothing else is said."""
+    """Return whether the query is arithmetic: `what is 3*4?`, or `10/2` without other words."""
     if _ARITHMETIC.search(query):
         return True
     return bool(_ONLY_ARITHMETIC.fullmatch(query)) and not _DATE.fullmatch(query)
 
 
 def signs_said(query: str) -> str:
-    """The words that the query's signs stand for, as tools for them are described: `17%`, `3 * (4 + 5)`."""
+    """Return words for the query's signs, as descriptions of tools use them: `17%`, `3 * (4 + 5)`."""
     said = ("percent" if _PERCENT.search(query) else "", "calculate arithmetic" if is_arithmetic(query) else "")
     return " ".join(filter(None, said))
 
 
 def shortened(query: str) -> str:
-    """As much of the query as is read, so that nothing looks at the rest; a character more, by which that is seen."""
+    """Return the part of the query that is read, plus one character, which shows that the query was longer."""
     start = query[: MAX_SELECTION + 1].strip()
     return start if _SELECT.match(start) else start[: MAX_QUERY + 1]
 
 
 def selected_names(query: str) -> list[str] | None:
-    """The names in `select:a,b`; None if the query is no such list."""
+    """Return the names in `select:a,b`; None if the query is no such list."""
     chosen = _SELECT.fullmatch(query)
     return [name for name in _SEPARATORS.split(chosen[1]) if name] if chosen else None
 
 
 def server_prefix(query: str, servers: Collection[str]) -> tuple[str, str] | None:
-    """Server and words of a query read as `server: words`, if there is such a server in any style of writing."""
+    """Return server and words of a query in the form `server: words`, if there is such a server, in any spelling."""
     prefixed = _PREFIX.fullmatch(query)
     if not prefixed:
         return None
@@ -71,9 +71,9 @@ def server_prefix(query: str, servers: Collection[str]) -> tuple[str, str] | Non
 
 
 def mentioned_names(query: str, is_name: Container[str]) -> dict[str, str]:
-    """The tools that the query names, in its order: how it writes each, by key (see `name_key`).
+    """Return the tools that the query names, in its order: the written form of each, by key (see `name_key`).
 
-    The whole query, each item of a list, and each word that is written as an identifier can be a name; a plain word
+    The whole query, each item of a list, and each word that is written as an identifier can be a name. A plain word
     within a sentence is none, even if a tool has that name.
     """
     whole = name_key(query)
@@ -90,7 +90,7 @@ def mentioned_names(query: str, is_name: Container[str]) -> dict[str, str]:
 
 
 def _parts(separators: re.Pattern[str], query: str) -> Iterator[str]:
-    """What stands between the separators, one after the other: mostly the first is no name already."""
+    """Yield the parts between the separators lazily: mostly the first one is already no name."""
     at = 0
     for found in separators.finditer(query):
         yield query[at : found.start()]
@@ -99,7 +99,7 @@ def _parts(separators: re.Pattern[str], query: str) -> Iterator[str]:
 
 
 def says_only(query: str, names: Iterable[str]) -> bool:
-    """Whether the query says hardly more than these names, as it writes them: "use get_weather" does not."""
+    """Return whether the query has few words besides these names, as written: "use get_weather" does."""
     rest = query
     for name in names:
         rest = rest.replace(name, " ", 1)
@@ -107,7 +107,7 @@ def says_only(query: str, names: Iterable[str]) -> bool:
 
 
 def _all_names(parts: Iterable[str], is_name: Container[str]) -> dict[str, str]:
-    """The parts by their keys; none if one of them is no name."""
+    """Return the parts by their keys; empty if one of them is no name."""
     names: dict[str, str] = {}
     for part in parts:
         if key := name_key(part):

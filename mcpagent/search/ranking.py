@@ -1,4 +1,4 @@
-"""The ranking of one text: BM25 over its words, fused with vectors if there are any, over each of its needs."""
+"""Rank tools for one text: BM25 over its words, fused with vectors if there are any, over each of its needs."""
 
 from __future__ import annotations
 
@@ -58,10 +58,10 @@ passed over, and looks back at which of them it was; the tests have them as one 
 
 
 class Ranked(NamedTuple):
-    """What the score of a tool is made of: `words` (BM25), `meaning` (vectors), `need` (best for one need), `learned`
-    (earlier use after such a query).
+    """The components of a tool's score.
 
-    `word_share` is what a BM25 score was multiplied with to give `words`.
+    `words` (BM25), `meaning` (vectors), `need` (best for one need), `learned` (earlier use after such a query).
+    `word_share` is the factor from the BM25 score to `words`.
     """
 
     words: float
@@ -73,10 +73,10 @@ class Ranked(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """The candidates' `scores` by number, in no order; `found` counts the tools that score at least half of the best.
+    """The candidates' `scores` by number, unordered; `found` counts the tools with at least half the best score.
 
-    `assessed` says how sure it is that the best tool is meant at all. The rest is what the scores were made of: BM25
-    scores and cosines, each with what it was multiplied with, what the best need of several added, and earlier use.
+    `assessed` is the confidence that the best tool is right. The other fields are the components of the scores: BM25
+    scores and cosines, each with its factor, the addition by the best of several needs, and earlier use.
     """
 
     asked: Asked
@@ -92,7 +92,7 @@ class Ranking:
     notes: tuple[str, ...] = ()
 
     def ranked(self, number: int) -> Ranked:
-        """What the score of that candidate is made of."""
+        """Return the components of that candidate's score."""
         is_known = number in self.hits or number in self.likeness
         return Ranked(
             self.hits.get(number, 0.0) * self.word_share,
@@ -104,7 +104,7 @@ class Ranking:
 
 
 class _Need(NamedTuple):
-    """One of several needs of a text, and what tools score for it by its words."""
+    """A need among several in a text, and the scores of tools for its words."""
 
     text: str
     asked: Asked
@@ -112,7 +112,7 @@ class _Need(NamedTuple):
 
 
 class Ranker:
-    """Ranks texts against one set of postings, and of vectors if the ranking is hybrid."""
+    """Rank texts against one set of postings, and of vectors if the ranking is hybrid."""
 
     def __init__(self, postings: Postings, vectors: Vectors | None, asker: Asker | None = None) -> None:
         self._postings = postings
@@ -120,11 +120,11 @@ class Ranker:
         self.asker = asker or Asker(postings)
 
     def ask(self, text: str) -> Asked:
-        """The text's words as terms of the postings."""
+        """Return the text's words as terms of the postings."""
         return self.asker.ask(text)
 
     def rank(self, text: str, limit: int, only: Collection[int] | None = None) -> Ranking:
-        """The best `limit` tools and more; `only` restricts the tools."""
+        """Return the best `limit` tools and more; `only` restricts the tools."""
         needs, asked = self._needs(text, limit, only), self.ask(text)
         vectors, notes = self._embedded([(text, asked), *((need.text, need.asked) for need in needs)])
         meant = vectors[0] if vectors else None
@@ -143,7 +143,7 @@ class Ranker:
         return replace(whole, scores=_raised(whole.scores, lifts), needs=lifts)
 
     def _embedded(self, texts: Sequence[tuple[str, Asked]]) -> tuple[Sequence[Vector], tuple[str, ...]]:
-        """The texts' vectors, corrected where their words were; none without an embedder, and a note if it fails."""
+        """Return the texts' vectors, corrected like their words; none without an embedder, and a note if it fails."""
         if self._vectors is None:
             return (), ()
         try:
@@ -154,8 +154,7 @@ class Ranker:
     def _need_scores(
         self, needs: Sequence[_Need], meant: Sequence[Vector], close: Iterable[int]
     ) -> list[Mapping[int, float]]:
-        """The candidates' scores for each need: those by its words, and those `close` in meaning to the whole request.
-        To look at all vectors for each need would take as long again for each."""
+        """Return the candidates' scores for each need: of tools found by its words, or `close` to the whole request."""
         scores = [need.scores for need in needs]
         if self._vectors is None or not meant:
             return scores
@@ -167,7 +166,7 @@ class Ranker:
         return fused
 
     def favour(self, ranking: Ranking, favours: Mapping[int, float]) -> Ranking:
-        """The ranking with tools raised that served queries like this one before; `favours` are 0 to 1, by number."""
+        """Return the ranking with tools raised that served similar queries; `favours` are 0 to 1, by number."""
         if not favours:
             return ranking
         top = max(ranking.scores.values(), default=0.0) or 1.0
@@ -178,10 +177,10 @@ class Ranker:
         return replace(ranking, scores=_raised(ranking.scores, learned), learned=learned, assessed=assessed)
 
     def _needs(self, text: str, limit: int, only: Collection[int] | None) -> list[_Need]:
-        """The clauses of the text that say enough to be looked for on their own, at most `_MAX_NEEDS`.
+        """Return the clauses of the text that have enough content to be searched separately, at most `_MAX_NEEDS`.
 
-        What "and", "or", "+" and commas join is mostly one need ("from Berlin to Paris, by train"), so these part
-        clauses only where each of them is what some tool is about.
+        Parts joined by "and", "or", "+" and commas are mostly one need ("from Berlin to Paris, by train"). They are
+        split only if some tool is about each of them.
         """
         parts = _between(JOINT, text)
         if len(parts) < 2:
@@ -200,14 +199,14 @@ class Ranker:
         return (_Need(part, asked, self._hits(asked, limit, only, _FOR_A_NEED).scores) for part, asked in parts)
 
     def _telling(self, parts: Sequence[str]) -> list[tuple[str, Asked]]:
-        """Those of several parts that have words rare enough."""
+        """Return the parts among several whose words are rare enough."""
         if len(parts) < 2:
             return []
         asked = ((part, self.ask(part)) for part in parts[:_MOST_PARTS])
         return [one for one in asked if self._postings.rarities(one[1].factors) >= _NEED_RARITY]
 
     def _is_answered(self, need: _Need) -> bool:
-        """Whether a tool has nearly all that is asked, by its words."""
+        """Return whether a tool has nearly all words of the need."""
         asked = need.asked
         return max(need.scores.values(), default=0.0) >= _ANSWERED * (
             self._postings.rarities(asked.factors) + self._postings.highest_rarity * len(asked.missing)
@@ -247,16 +246,18 @@ def _between(ends: re.Pattern[str], text: str) -> list[str]:
 
 
 def _raised(scores: Mapping[int, float], lifts: Mapping[int, float]) -> dict[int, float]:
-    """The scores with these added, also to tools that had none."""
+    """Return the scores with these added, also to tools that had none."""
     return {**scores, **{number: scores.get(number, 0.0) + lift for number, lift in lifts.items()}}
 
 
 def _scales(
     scores: Mapping[int, float], likeness: Mapping[int, float], strong: float, weight: float
 ) -> tuple[float, float]:
-    """What BM25 scores and cosines are multiplied with before they are added. Their scales differ from query to query,
-    so both are divided by the best of their kind, words at least by `strong`: what few words would have to reach; the
-    best cosine counts `weight`."""
+    """Return the factors of BM25 scores and cosines in the sum.
+
+    Their scales differ from query to query, so both are divided by the best of their kind. Words are divided at least
+    by `strong`, the score that few words would have to reach. The best cosine counts `weight`.
+    """
     closest = max(likeness.values(), default=0.0)
     words = 1 / (max(max(scores.values(), default=0.0), strong) or 1.0)
     return words, weight / closest if closest > 0 else 0.0
@@ -265,7 +266,7 @@ def _scales(
 def _fused(
     scores: Mapping[int, float], likeness: Mapping[int, float], words: float, meaning: float
 ) -> dict[int, float]:
-    """The sum of both for each tool that has a cosine, each times its factor."""
+    """Return the sum of both for each tool that has a cosine, each times its factor."""
     held = scores.get
     return {
         number: held(number, 0.0) * words + (close * meaning if close > 0 else 0.0)
@@ -276,7 +277,7 @@ def _fused(
 def reasons_of(
     ranked: Ranked, asked: Asked, parts: Mapping[int, float], fields: Mapping[int, str]
 ) -> tuple[Reason, ...]:
-    """What made the score, the largest first: `parts` by the terms that the tool holds, in which `fields`."""
+    """Return the reasons for the score, the largest first: `parts` by the terms of the tool, found in `fields`."""
     reasons = [
         Reason(fields[term], asked.words[term], round(part * ranked.word_share, 3))
         for term, part in parts.items()

@@ -1,4 +1,4 @@
-"""The values a search gives."""
+"""The result values of a search."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Confidence: TypeAlias = Literal["high", "low"]
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """One part of a score: `word` of the query (or the pattern, or the name) was found in this field of the tool."""
+    """A component of a score: `word` of the query (or the pattern, or the name) was found in this field."""
 
     field: str
     word: str
@@ -30,7 +30,7 @@ class Reason:
 
 @dataclass(frozen=True)
 class Match:
-    """A tool found, best first; scores compare only within one result."""
+    """A found tool with its score; scores are comparable only within one result."""
 
     tool: ToolDefinition
     score: float
@@ -44,7 +44,7 @@ class Match:
 
     @cached_property
     def reasons(self) -> tuple[Reason, ...]:
-        """Why it matched, the largest part first."""
+        """The reasons for the match, the largest part first."""
         return self.why()
 
 
@@ -52,12 +52,12 @@ class Match:
 class SearchResult:
     """The answer to one query.
 
-    `matches` are the best `limit`; `found` counts the tools that fit, which may be fewer: the rest is only near, and so
-    are all of them where the `confidence` is low. `how` says what kind of match they are; "fuzzy" ones were found only
-    by correcting or completing the query's words. `error` tells what was wrong with the query; there can be matches all
-    the same. `notes` tell what else happened (query cut, pattern too slow). `nearest` are names like the query, only
-    if nothing matched. `unmatched_words` are in no tool. `strength` are the odds that the best tool is meant, if
-    it was found by words; below `least` the `confidence` is low.
+    `matches` are the best `limit`. `found` counts the tools that fit, which may be fewer: the other matches are only
+    near, and so are all of them if the `confidence` is low. `how` is the kind of match; "fuzzy" matches were found only
+    by correcting or completing the query's words. `error` is the mistake in the query; there can be matches
+    nevertheless. `notes` report other events (query cut, pattern too slow). `nearest` are names similar to the query,
+    only if nothing matched. `unmatched_words` are in no tool. `strength` are the odds that the best tool is right, if
+    it was found by words; below `least`, the `confidence` is low.
     """
 
     query: str
@@ -73,12 +73,12 @@ class SearchResult:
 
     @property
     def confidence(self) -> Confidence:
-        """ "low": as good as the best match is, a request that nothing serves often gets one like it."""
+        """The confidence; "low": requests that no tool serves often get an equally good best match."""
         return "low" if self.strength < self.least else "high"
 
     @property
     def is_likely(self) -> bool:
-        """Whether the best match is meant more likely than not: worth what it costs to load it unasked."""
+        """True if the best match is more likely right than wrong, which justifies loading it unasked."""
         return self.confidence == "high" or self.strength >= 1.0
 
     @property
@@ -88,9 +88,9 @@ class SearchResult:
 
 
 def taking_turns(results: Sequence[SearchResult], limit: int) -> SearchResult:
-    """One result from several: the first match of each, then the second of each, and so on; each tool once.
+    """Merge several results: the first match of each, then the second of each, and so on; each tool once.
 
-    What is only near one of the queries is shown, and not counted as found.
+    Matches that are only near one of the queries are included, and not counted as found.
     """
     notes = _of_all(result.notes for result in results)
     chosen: dict[str, Match] = {}
@@ -122,5 +122,5 @@ def taking_turns(results: Sequence[SearchResult], limit: int) -> SearchResult:
 
 
 def _of_all(groups: Iterable[Iterable[str]]) -> tuple[str, ...]:
-    """Each text once, in the order in which they come."""
+    """Return each text once, in order of first occurrence."""
     return tuple(dict.fromkeys(chain.from_iterable(groups)))

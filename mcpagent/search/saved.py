@@ -1,9 +1,9 @@
-"""Postings on disk: a large catalogue that was indexed once is read back in a tenth of the time.
+"""Store postings on disk: a large catalogue that was indexed once is read back in a tenth of the time.
 
-A file is named after a hash of everything that was indexed and of how. It holds the length of its JSON header (8
-bytes, little endian), the header, the tool numbers of all terms (uint32), their weights (float32), the numbers of the
-tools that hold a term only through their server (uint32), and the terms of each tool's name (uint32). These are read
-in place, from memory that all processes with the same catalogue share.
+A file is named after a hash of the indexed texts and of the indexing method. It contains the length of its JSON header
+(8 bytes, little endian), the header, the tool numbers of all terms (uint32), their weights (float32), the numbers of
+the tools that have a term only through their server (uint32), and the terms of each tool's name (uint32). These are
+read in place, from memory that all processes with the same catalogue share.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _KEPT_FILES = 8
 def catalogue_key(
     tools: Iterable[ToolDefinition], server_descriptions: Mapping[str, str], examples: Examples = shipped_examples
 ) -> str:
-    """A hash of the tools, in their order, and of the rules by which they are indexed."""
+    """Return a hash of the tools, in their order, and of the rules by which they are indexed."""
     rules = [_FORMAT, sys.byteorder, K1, repr(WEIGHTS), sorted(server_descriptions.items())]
     key = hashlib.sha256(json.dumps(rules).encode())
     for tool in tools:
@@ -49,7 +49,7 @@ def catalogue_key(
 
 
 def load_postings(folder: Path, key: str, size: int) -> Postings | None:
-    """The postings saved under the key; None if there are none or the file is damaged."""
+    """Return the postings saved under the key; None if the file is missing or damaged."""
     path = _path(folder, key)
     try:
         data = map_own(path)
@@ -84,7 +84,7 @@ def load_postings(folder: Path, key: str, size: int) -> Postings | None:
 
 
 def _check(terms: Sequence[int], parts: Sequence[memoryview[Any]], known: int, size: int) -> None:
-    """Raises `ValueError` for a number that is none of a term's or a tool's: those are looked up without a question."""
+    """Raise `ValueError` for an invalid term or tool number, because lookups do not check them."""
     tools, weights, from_server, names = parts
     if set(map(type, terms)) - {int} or min(terms, default=0) < 0 or max(chain(terms, names), default=-1) >= known:
         raise ValueError("a term in it does not fit")
@@ -98,19 +98,19 @@ _NONE = memoryview(b"")
 
 
 class _Lists:
-    """Lists of numbers that stand one after the other, read in place."""
+    """Consecutive lists of numbers, read in place."""
 
     def __init__(self, numbers: memoryview[Any], counts: Sequence[int]) -> None:
         self._numbers = numbers
         self._ends = array("I", accumulate(counts, initial=0))
 
     def at(self, place: int) -> memoryview[Any]:
-        """Those of one place; none for a place after the last."""
+        """Return the list at this index; empty after the last one."""
         return self._numbers[self._ends[place] : self._ends[place + 1]] if place + 1 < len(self._ends) else _NONE
 
 
 def save_postings(folder: Path, key: str, postings: Postings) -> None:
-    """Saves them; a folder that cannot be written is left alone. Only the last few files are kept."""
+    """Save the postings; ignore a folder that is not writable. Only the last few files are kept."""
     terms = range(len(postings.spelled))
     lists: list[Any] = [postings.lists(term)[1] for term in terms]
     shared: dict[int, Any] = {term: tools for term in terms if (tools := postings.from_server(term)[1])}

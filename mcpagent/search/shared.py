@@ -1,7 +1,7 @@
-"""One index over all that an agent's sessions have, and of it an index of just the tools of one session.
+"""An index over the tools of all sessions of an agent, with a view for the tools of each session.
 
-What a tool says is read once, whoever has it. What a session's index finds is what an index of its tools alone finds:
-how rare a word is, which meanings are near and what a typo stands for comes from these tools, and from no other user's.
+A tool's texts are indexed once for all sessions. A session's view returns the same results as an index of its tools
+alone: rarity, near meanings and corrections depend only on these tools, and on no other user's.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ MOST_LEFT = 2_000
 
 
 class SharedIndex:
-    """The index over all tools that there were lately; `of` gives an owner that of just its own.
+    """The index over all recently used tools; `of` returns the view of an owner's tools.
 
-    `indexed` counts the tools that were read. What nobody has any more is forgotten after a while, all at once.
+    `indexed` counts the tools that were read. Tools without an owner are forgotten after a while, all at once.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class SharedIndex:
         return _Whole(vectors_for(self.strategy, None, self._cache_folder), self._cache_folder, self.examples)
 
     def of(self, owner: object, tools: Iterable[ToolDefinition], descriptions: Mapping[str, str]) -> ToolIndex:
-        """The index of these tools, made at its first search; the same one while the owner lives, until `drop`."""
+        """Return the index of these tools, made at its first search; the same one for this owner until `drop`."""
         with self._of_owners:
             index = self._owners.get(owner)
             if index is None:
@@ -65,14 +65,14 @@ class SharedIndex:
             return index
 
     def drop(self, owner: object) -> None:
-        """The owner has other tools now."""
+        """Drop the owner's index, because its tools changed."""
         with self._of_owners:
             self._owners.pop(owner, None)
 
     def read(
         self, tools: Iterable[ToolDefinition], descriptions: Mapping[str, str]
     ) -> tuple[_Whole, dict[int, ToolDefinition]]:
-        """The tools by their numbers, in order, in an index that has them all."""
+        """Return the tools by their numbers, in order, in an index that has them all."""
         if self._whole.size > self._most:
             self._forget()
         before = self._whole.size
@@ -81,7 +81,7 @@ class SharedIndex:
         return self._whole, found
 
     def _forget(self) -> None:
-        """Begins anew if most tools are left over; who still has some has them read again."""
+        """Rebuild the index if most tools have no owner; remaining owners read their tools again."""
         with self._of_owners:
             live = len(set(chain.from_iterable(index.numbers for index in self._owners.values())))
             self._most = 2 * live + MOST_LEFT
@@ -91,7 +91,7 @@ class SharedIndex:
 
 
 class _Whole(Indexed):
-    """All tools that were read, with a number for each that differs in anything; none is removed."""
+    """All tools that were read, with a separate number for each different definition; none is removed."""
 
     def __init__(self, vectors: Vectors | None, cache_folder: Path | None, examples: Examples) -> None:
         super().__init__(vectors, None, cache_folder, examples)
@@ -103,11 +103,11 @@ class _Whole(Indexed):
 
     @property
     def size(self) -> int:
-        """How many they are."""
+        """Number of tools."""
         return len(self.tools)
 
     def read(self, tools: Iterable[ToolDefinition], descriptions: Mapping[str, str]) -> dict[int, ToolDefinition]:
-        """The tools by their numbers, in order; `descriptions` say what their servers are about."""
+        """Return the tools by their numbers, in order; `descriptions` describe their servers."""
         self.server_descriptions = dict(descriptions)
         found: dict[int, ToolDefinition] = {}
         with garbage_collection_paused():
@@ -122,7 +122,7 @@ class _Whole(Indexed):
         return dict(sorted(found.items()))
 
     def _read_first(self, tools: Iterable[ToolDefinition]) -> None:
-        """From the cache folder, if they were saved there."""
+        """Read the first tools from the cache folder, if they were saved there."""
         for server, theirs in _by_server(tools).items():
             self.replace(server, theirs)
         self.settle()
@@ -154,7 +154,7 @@ class _Whole(Indexed):
     def of_some(
         self, numbers: dict[int, ToolDefinition]
     ) -> tuple[NamedOfSome, PostingsOfSome, VectorsOfSome | None, Ranker]:
-        """What these tools alone would have."""
+        """Return the names, postings, vectors and ranker of these tools alone."""
         held = tuple(numbers)
         postings = PostingsOfSome(self.postings, held)
         vectors = VectorsOfSome(self.vectors, held) if self.vectors is not None else None
@@ -173,7 +173,7 @@ class _Whole(Indexed):
 
 
 class _Some(Indexed):
-    """One owner's tools, with what these alone would have, read from the whole."""
+    """An owner's tools, with index data as if they were alone, read from the whole."""
 
     def __init__(self, shared: SharedIndex, tools: Iterable[ToolDefinition], descriptions: Mapping[str, str]) -> None:
         super().__init__(None, descriptions, None, shared.examples)
@@ -182,7 +182,7 @@ class _Some(Indexed):
             self.replace(server, theirs)
 
     def settle(self) -> None:
-        """Reads what waits in the whole, once."""
+        """Read the waiting tools into the whole, once."""
         if not self.waiting:
             return
         tools = list(chain.from_iterable(theirs.values() for theirs in self.waiting.values()))
@@ -203,7 +203,7 @@ class _IndexOfSome(ToolIndex):
 
     @property
     def numbers(self) -> Iterable[int]:
-        """Its tools in the whole; none before the first search."""
+        """The numbers of the owner's tools in the whole; empty before the first search."""
         return tuple(self._held.tools)
 
 

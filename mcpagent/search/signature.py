@@ -1,4 +1,4 @@
-"""A tool in one line for a search result: its call signature, and the first sentences of its description."""
+"""Describe a tool in one line for a search result: its call signature and its first sentences."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ _SENTENCE_END = re.compile(r"(?<=[.!?。])\s+(?=[^a-z])|\s*\n\s*\n\s*")
 
 
 def call_signature(definition: ToolDefinition, room: int = MAX_SIGNATURE, *, types: bool = True) -> str:
-    """How to call it: `get_weather(location: str, unit?: celsius|fahrenheit)`, or without `types`.
+    """Return the call signature: `get_weather(location: str, unit?: celsius|fahrenheit)`, or without `types`.
 
-    Required arguments come first and are always there; optional ones follow as far as `room` characters go, then `...`.
+    Required arguments come first and are always included. Optional ones follow as long as `room` characters allow, then
+    `...`.
     """
     root = definition.parameters
     properties = properties_of(root)
@@ -48,7 +49,7 @@ def call_signature(definition: ToolDefinition, room: int = MAX_SIGNATURE, *, typ
 
 
 def first_sentences(description: str, limit: int = 160) -> str:
-    """As many whole sentences from the start as fit in `limit` characters, on one line; else the first one, cut."""
+    """Return the first whole sentences that fit in `limit` characters, on one line; else the first one, cut."""
     sentences = [
         line for part in _SENTENCE_END.split(description[: limit * 8].strip()) if (line := safe_line(part, limit))
     ]
@@ -66,7 +67,7 @@ def _argument(name: str, schema: Any, mark: str, root: Mapping[str, Any]) -> str
 
 
 def type_words(schema: Any, root: Mapping[str, Any], depth: int = 0) -> str:
-    """Return the type of values that fit a schema within `root`, `str` or `celsius|fahrenheit`; "" if it says none."""
+    """Return the type of values that fit a schema within `root`, `str` or `celsius|fahrenheit`; "" if unknown."""
     schema = dereferenced(schema, root)
     if not isinstance(schema, dict):
         return ""

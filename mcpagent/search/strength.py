@@ -1,7 +1,7 @@
-"""How sure it is that a best match is meant at all: the odds that the catalogue serves the request.
+"""Estimate the odds that the catalogue serves the request, so that a best match can be trusted or not.
 
-Logistic regressions over what the ranking knows of a match, one for words alone and one for each kind of vectors. Their
-weights and `MIN_STRENGTH` are what `benchmarks/search_threshold.py` found on requests with and without a right tool.
+Logistic regressions over the ranking's data about a match, one for words alone and one for each kind of vectors. Their
+weights and `MIN_STRENGTH` come from `benchmarks/search_threshold.py`, on requests with and without a right tool.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _QUESTION = re.compile(
 
 
 class Evidence(NamedTuple):
-    """What speaks for and against the best match; also the weights of that."""
+    """The features of the best match for the regression; also used for their weights."""
 
     score: float
     """Logarithm of the best BM25 score in units of the rarest word there can be."""
@@ -71,11 +71,11 @@ _BY_WORDS = (-3.65, Evidence(2.86, -2.72, 4.22, -4.31, -2.28, 1.90))
 
 
 class Cosines(NamedTuple):
-    """What the cosines of a model tell; models differ in what they give to texts of one meaning, and to others.
+    """The calibration of a model's cosines; models differ in the cosines of similar and of unrelated texts.
 
-    `same`: from here on a match is sure without a common word. `like`: from here on a tool without a common word is
-    worth a look; over 1,220 tools nine of ten requests that nothing serves stay below it for words, half of them for
-    sentences. `weight`: how much the closest tool counts by it, where the best by words counts 1.
+    `same`: from here on a match is sure without a common word. `like`: from here on a tool without a common word is a
+    candidate. Over 1,220 tools, nine of ten requests that no tool serves stay below it for words, half of them for
+    sentences. `weight`: the weight of the closest tool by cosine, relative to 1 for the best by words.
     """
 
     same: float
@@ -93,8 +93,11 @@ OF_SENTENCES = Cosines(0.56, 0.3, 1.0, -11.84, Evidence(3.25, -2.95, 4.19, -1.03
 
 
 class Assessed(NamedTuple):
-    """The odds that the best match is meant; infinite without `evidence`, if the tool holds nearly all that was
-    asked or means the same, and 0 without it if no word scored; `fits` tells whether anything does at all."""
+    """The odds that the best match is right.
+
+    Without `evidence` they are infinite if the tool has nearly all words of the query or the same meaning, and 0 if no
+    word scored. `fits`: whether any tool fits at all.
+    """
 
     strength: float
     evidence: Evidence | None = None
@@ -109,7 +112,7 @@ def assess(
     cosine: float | None = None,
     cosines: Cosines = OF_WORDS,
 ) -> Assessed:
-    """Judges the best match of the text by its `scores`; `cosine` is the highest one, None without vectors."""
+    """Assess the best match of the text by its `scores`; `cosine` is the highest one, None without vectors."""
     if cosine is not None and cosine >= cosines.same:
         return Assessed(math.inf)
     if not scores:
@@ -123,7 +126,7 @@ def assess(
 
 
 def _is_covered(text: str, asked: Asked, scores: Mapping[int, float], postings: Postings) -> bool:
-    """Whether a best tool holds nearly all that was asked. One mistyped word among others may have been no typo."""
+    """Return whether a best tool has nearly all words of the query; one supposed typo may be no typo."""
     highest = max(scores.values())
     best = (number for number, score in scores.items() if score == highest)
     return any(_covers(number, text, asked, postings) for number in best)
@@ -144,7 +147,7 @@ def _covers(number: int, text: str, asked: Asked, postings: Postings) -> bool:
 def _evidence(
     text: str, asked: Asked, scores: Mapping[int, float], postings: Postings, cosine: float = 0.0
 ) -> Evidence:
-    """What is known of the best match; `scores` hold one score above 0 at least."""
+    """Return the features of the best match; `scores` has at least one score above 0."""
     words = written_words(text)
     names = {plain(word) for word in words[1:] if not word.islower()}
     guessed = {term: asked.factors[term] for term in asked.guessed}
@@ -161,7 +164,7 @@ def _evidence(
 
 
 def telling_words(asked: Asked) -> int:
-    """Words of the query that say something."""
+    """Count the words of the query that carry meaning."""
     return len(set(asked.words.values())) + len(asked.missing)
 
 

@@ -1,4 +1,4 @@
-"""How much earlier use speaks for a tool: what it was called after, compared with what is searched now."""
+"""Score tools by earlier use: compare the queries after which a tool was called with the current query."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class _Use(NamedTuple):
 
 
 class Uses:
-    """What a history says of searches, by words and, where there are vectors, by meaning."""
+    """The searches of a history, compared by words and, if there are vectors, by meaning."""
 
     def __init__(self, history: SearchHistory) -> None:
         self._history = history
@@ -53,10 +53,9 @@ class Uses:
         self._lock = threading.Lock()
 
     def scores(self, text: str, rarity: Callable[[str], float], vectors: Vectors | None) -> dict[ToolKey, float]:
-        """By tool, above 0 to 1, the highest first: how much was asked before that is like the text, after which
-        the tool was called. `rarity` is that of a term.
+        """Return a score by tool, above 0 to 1, the highest first: the share of similar queries that led to its call.
 
-        Raises `sqlite3.Error` or `OSError` if the history cannot be read.
+        `rarity` returns the rarity of a term. Raises `sqlite3.Error` or `OSError` if the history cannot be read.
         """
         with self._lock:
             self._read()
@@ -84,7 +83,7 @@ class Uses:
         self._worth = {word: dict(tools) for word, tools in worth.items()}
 
     def _by_words(self, text: str, rarity: Callable[[str], float]) -> dict[ToolKey, float]:
-        """The share of the text's words, by rarity, that were searched before each tool was called."""
+        """Return the share of the text's words, by rarity, that were searched before each tool was called."""
         rarities = {word: rarity(word) for word in sorted(remembered_words(text))}
         whole = sum(rarities.values()) or 1.0
         found: defaultdict[ToolKey, float] = defaultdict(float)
@@ -94,7 +93,7 @@ class Uses:
         return found
 
     def _by_meaning(self, text: str, vectors: Vectors) -> Mapping[ToolKey, float] | None:
-        """How near the text is to the mean of what was searched before each tool was called; None without vectors."""
+        """Return the similarity of the text to the mean query before each tool's calls; None without vectors."""
         import numpy as np
 
         try:
@@ -110,7 +109,7 @@ class Uses:
         return {tool: share for tool, share in zip(tools, near.tolist(), strict=True) if share > 0}
 
     def _centre(self, vectors: Vectors) -> None:
-        """The mean of each tool's queries as a unit vector, and what they are worth together, at most 1."""
+        """Compute the mean of each tool's queries as a unit vector, and their total weight, at most 1."""
         import numpy as np
 
         uses = self._uses[: _MOST_EMBEDDED if vectors.are_of_words else _MOST_EMBEDDED_SLOWLY]

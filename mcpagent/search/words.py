@@ -1,8 +1,8 @@
-"""Text to index terms: words split at case, digits and punctuation, lower case, without accents, stemmed.
+"""Split text into index terms: words split at case, digits and punctuation, lower case, no accents, stemmed.
 
-A written word gives one or more terms: `GitHub` gives `github`, `git` and `hub`; a run of Chinese, Japanese or
-Korean characters, which has no spaces, gives its pairs of characters. `plain` and `name_key` are what all spellings of
-a word or a name share.
+A written word gives one or more terms: `GitHub` gives `github`, `git` and `hub`. A run of Chinese, Japanese or Korean
+characters, which has no spaces, gives its pairs of characters. `plain` and `name_key` return the form that all
+spellings of a word or a name share.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _SPACED = "".join(char if char.isalnum() else " " for char in map(chr, range(128
 
 
 def plain(text: str) -> str:
-    """The text in lower case without accents, so that `Café` and `cafe` are one."""
+    """Return the text in lower case without accents, so that `Café` and `cafe` are one."""
     if text.isascii():
         return text.lower()
     # Twice: compatibility forms such as ℡ hold capitals, and folding these gives letters with accents again.
@@ -56,7 +56,7 @@ def plain(text: str) -> str:
 
 
 def name_key(name: str) -> str:
-    """What all styles of one name share: `GetWeather`, `get-weather` and `get weather` give `getweather`."""
+    """Return the key of all styles of one name: `GetWeather`, `get-weather` and `get weather` give `getweather`."""
     if name.isascii():
         return name.lower().translate(_SPACED).replace(" ", "")
     return "".join(char for char in plain(name) if char.isalnum())
@@ -78,7 +78,7 @@ def _stemmer() -> _Stemmer:
 
 
 def written_words(text: str) -> list[str]:
-    """The runs of letters and digits, as written."""
+    """Return the runs of letters and digits, as written."""
     if not text.isascii():
         for char in _TYPOGRAPHIC:
             text = text.replace(char, " ")
@@ -88,7 +88,7 @@ def written_words(text: str) -> list[str]:
 
 
 def words_of_all(texts: Sequence[str]) -> list[list[str]]:
-    """`written_words` of each text, in one go where that is possible."""
+    """Return `written_words` of each text, in one pass if possible."""
     joined = _BETWEEN.join(texts)
     if not joined.isascii() or joined.count(_BETWEEN) != len(texts) - 1:
         return list(map(written_words, texts))
@@ -96,7 +96,7 @@ def words_of_all(texts: Sequence[str]) -> list[list[str]]:
 
 
 def stemmed(word: str) -> str:
-    """The stem of a plain word (Snowball's English stemmer)."""
+    """Return the stem of a plain word (Snowball's English stemmer)."""
     return _stemmer().stemWord(word)
 
 
@@ -105,7 +105,7 @@ stem = lru_cache(maxsize=20_000)(stemmed)
 
 
 def pieces(written: str) -> list[str]:
-    """The plain words inside one written word, itself first; only itself if it holds no others."""
+    """Return the plain words inside one written word, itself first; only itself if it holds no others."""
     whole = plain(written[:MAX_WORD])
     if not whole.isascii():
         return _unspaced_pieces(whole)
@@ -130,7 +130,7 @@ def _unspaced_pieces(word: str) -> list[str]:
 
 
 def terms(written: str) -> list[str]:
-    """The index terms of one written word; none for a stop word."""
+    """Return the index terms of one written word; none for a stop word."""
     if is_one_piece(written):
         term = _term(written.lower()) if len(written) > 1 else ""
         return [term] if term else []
@@ -139,22 +139,22 @@ def terms(written: str) -> list[str]:
 
 @lru_cache(maxsize=40_000)
 def _term(part: str) -> str:
-    """The index term of a plain word, empty if it says nothing."""
+    """Return the index term of a plain word, "" if it carries no meaning."""
     says_something = part not in STOP_WORDS and (len(part) > 1 or part.isdigit() or not part.isascii())
     return _stemmer().stemWord(part) if says_something else ""
 
 
 def is_one_piece(written: str) -> bool:
-    """Whether it surely holds no other words; a look at most words, which spares them the search for pieces."""
+    """Return whether the word certainly has no inner words; a quick check that avoids splitting most words."""
     plainly = written.isascii() and written.isalpha() and len(written) <= MAX_WORD
     return plainly and (written[1:].islower() or written.islower() or written.isupper())
 
 
 def spoken(name: str) -> str:
-    """An identifier as words: `getWeatherForecast` gives `get weather forecast`."""
+    """Return an identifier as words: `getWeatherForecast` gives `get weather forecast`."""
     return " ".join(_PIECE.findall(name)).lower()
 
 
 def name_words(name: str) -> list[str]:
-    """The same as a list: `get`, `weather`, `forecast`."""
+    """Return an identifier as a list of words: `get`, `weather`, `forecast`."""
     return [piece.lower() for piece in _PIECE.findall(name)] if name.isascii() else written_words(spoken(name))

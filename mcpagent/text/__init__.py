@@ -1,1 +1,1 @@
-"""What is done to texts before they are shown, sent or kept."""
+"""Clean, redact and format texts before they are shown, sent or stored."""

@@ -1,9 +1,10 @@
-"""Third-party text on its way to a model: what a reader would not see is taken out, and it cannot pass for ours.
+"""Clean third-party text for a model: remove invisible characters, and fence text that could imitate ours.
 
-Descriptions, results, errors and prompts of servers, files and web pages may carry words that only a model reads (tag
-characters, zero-width ones, selectors), turn the direction of others, or imitate what stands around them. A provider's
-tool result is a block of its own, which no text can close; in a text that has other words too, `set_apart` is what
-cannot be closed. All of it is a pure function of the text, so the same input is the same bytes in every request.
+Descriptions, results, errors and prompts of servers, files and web pages are untrusted. They may carry words that only
+a model reads (tag characters, zero-width characters, selectors), reverse the direction of other text, or imitate the
+text around them. A provider's tool result is a separate block that no text can close. In a text that also has other
+words, use `set_apart`: its result cannot be closed from inside. All functions here are pure, so the same input gives
+the same bytes in every request.
 """
 
 from __future__ import annotations
@@ -86,11 +87,11 @@ def _pattern(source: str) -> re.Pattern[str]:
 
 
 def for_model(text: str) -> str:
-    """The text without controls, invisible characters and turned directions; the same text if it has none of them.
+    """Return the text without controls, invisible characters and reversed directions; the same object if it has none.
 
-    Line breaks (CR LF too), tabs, emoji and the joiners that scripts like Persian and Hindi need stay as they are;
-    other line ends become line breaks. Escape sequences of terminals go as a whole, NUL and half characters become
-    U+FFFD. Idempotent. A long text is looked at in steps, so that a thread that does it lets others run.
+    Line breaks (CR LF too), tabs, emoji and the joiners that scripts like Persian and Hindi need stay unchanged; other
+    line ends become line breaks. Terminal escape sequences are removed as a whole. NUL and lone surrogates become
+    U+FFFD. Idempotent. A long text is processed in steps, so that a worker thread lets other threads run.
     """
     if len(text) <= _STEP:
         return _cleaned(text)
@@ -105,10 +106,10 @@ def for_model(text: str) -> str:
 
 
 def _steps(text: str) -> Iterator[str]:
-    """The text in pieces; what is taken out of one does not depend on the others.
+    """Yield the text in pieces that can be cleaned independently of each other.
 
-    With terminal sequences it is cut at line ends; if there are none, one of them may be seen in two halves. So may
-    what is put together of many, if a whole step holds nothing else: no text that anybody wrote does.
+    A text with terminal sequences is cut at line ends. If it has no line ends, a sequence may be split in two. A run of
+    removed characters that fills a whole step may be split, too; texts written by people have no such run.
     """
     has_sequences = _has_sequences(text)
     # Between two characters that stay, whatever goes between them.
@@ -141,7 +142,7 @@ def _cleaned(text: str) -> str:
 
 
 def _is_plain(text: str) -> bool:
-    """Whether it surely has nothing to take out."""
+    """Return whether the text certainly has nothing to remove; quicker than cleaning it."""
     if not text.isascii():
         return _pattern(rf"\r(?!\n)|[{_SUSPICIOUS}]").search(text) is None
     data = text.encode()
@@ -150,7 +151,7 @@ def _is_plain(text: str) -> bool:
 
 
 def _kept_in_place(found: re.Match[str]) -> str:
-    """Of a run of joiners and selectors what may stand between the characters around it, which both stay."""
+    """Return the part of a run of joiners and selectors that is valid between its two neighbours, which both stay."""
     text, start, end = found.string, found.start(), found.end()
     return _placed(text[start - 1 : start], text[start : min(start + 3, end)], text[end : end + 1])
 
@@ -166,7 +167,7 @@ def _placed(before: str, run: str, after: str) -> str:
 
 
 def _selects(selector: str, before: str, after: str) -> bool:
-    """Whether the selector chooses a form of the character before it."""
+    """Return whether the selector chooses a form of the character before it."""
     if selector in "\ufe0e\ufe0f":
         is_key = before in "0123456789#*" and after == _KEYCAP
         return bool(_EMOJI.match(before)) or (bool(before) and is_key)
@@ -176,7 +177,7 @@ def _selects(selector: str, before: str, after: str) -> bool:
 
 
 def cut_for_model(text: str, limit: int = MAX_DESCRIPTION) -> str:
-    """`for_model`, of at most `limit` characters; a longer text ends with words that say so. Idempotent."""
+    """Return `for_model` of the text, at most `limit` characters; a cut text ends with a note. Idempotent."""
     clean = for_model(text[: limit * 8])
     if len(text) <= limit * 8 and len(clean) <= limit:
         return clean
@@ -185,30 +186,34 @@ def cut_for_model(text: str, limit: int = MAX_DESCRIPTION) -> str:
 
 
 def line_for_model(text: str, limit: int = 200) -> str:
-    """`for_model` in one line of at most `limit` characters; runs of white space become one space."""
+    """Return `for_model` in one line of at most `limit` characters; runs of white space become one space."""
     line = " ".join(for_model(text[: limit * 8]).split())
     return line if len(line) <= limit else for_model(line[: max(limit - 1, 0)]) + "…"
 
 
 def spelled(text: str) -> str:
-    """For a value that has to come back exactly: what `for_model` would change is shown as its JSON escape instead."""
+    """Return the text with every character that `for_model` would change written as its JSON escape.
+
+    Use it for values that the model must return exactly.
+    """
     if for_model(text) == text:
         return text
     return _pattern(rf"\r(?!\n)|[{_SUSPICIOUS}]").sub(lambda found: json.dumps(found[0])[1:-1], text)
 
 
 def set_apart(text: str) -> str:
-    """Third-party text as it stands in a text that has other words too, such that it cannot end where it stands.
+    """Return third-party text in a form that can be embedded in other text and cannot end its own block.
 
-    One line is one line. More are a block between two fences that are longer than any run of backticks in it, so no
-    words of its own can pass for what follows it. One line that would open a block is one as well.
+    A single line is returned unchanged. Several lines become a block between two fences that are longer than any run of
+    backticks inside, so the text cannot imitate the text after it. A single line that would open a block is fenced as
+    well.
     """
     opens = text.lstrip().startswith(_FENCES)
     return fenced(text) if opens or _LINE_END.search(text) else text
 
 
 def fenced(text: str, label: str = "", language: str = "") -> str:
-    """A code block whose fence is longer than any run of backticks inside, so that the text cannot end it."""
+    """Return a code block whose fence is longer than any run of backticks inside, so that the text cannot end it."""
     longest = max(map(len, re.findall(r"`+", text)), default=0) if "`" in text else 0
     fence = "`" * max(3, longest + 1)
     heading = f"{label}:\n" if label else ""

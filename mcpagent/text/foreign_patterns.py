@@ -1,4 +1,4 @@
-"""Regular expressions from models, servers and files: what compiling and running one may cost is bounded beforehand."""
+"""Compile and run regular expressions of models, servers and files within fixed bounds of CPU time and memory."""
 
 from __future__ import annotations
 
@@ -24,11 +24,14 @@ _STEP = re.compile(r"\(|\)|\{(\d+)[\d,]*\}|.", re.DOTALL)
 
 
 class PatternError(Exception):
-    """The pattern cannot be run; the text says why."""
+    """Raised if a pattern cannot be run; the message gives the reason."""
 
 
 class Patience:
-    """CPU time of this thread for all searches together, from now on; what other programs do takes none of it."""
+    """A budget of CPU time that all searches of this thread share, from its creation on.
+
+    The CPU time of other programs does not count.
+    """
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -36,11 +39,11 @@ class Patience:
 
     @property
     def over(self) -> bool:
-        """Whether the time is used up."""
+        """True if the time is used up."""
         return time.thread_time() >= self._end
 
     def search(self, pattern: Pattern[str], text: str) -> bool:
-        """Whether it matches anywhere. Raises `PatternError` when the time is used up."""
+        """Return whether the pattern matches anywhere in the text. Raises `PatternError` when the time is used up."""
         left = self._end - time.thread_time()
         try:
             if left > 0:
@@ -55,7 +58,10 @@ class Patience:
 
 @lru_cache(maxsize=128)
 def compiled(pattern: str, *, any_case: bool = False) -> Pattern[str]:
-    """The pattern, `^` and `$` at each line if `any_case`. Raises `PatternError`; "invalid ..." if it is no pattern."""
+    """Compile the pattern, with `^` and `$` at each line if `any_case`.
+
+    Raises `PatternError`; "invalid ..." if it is no pattern.
+    """
     import regex
 
     if len(pattern) > MAX_PATTERN:
@@ -74,9 +80,10 @@ def compiled(pattern: str, *, any_case: bool = False) -> Pattern[str]:
 
 
 def expanded(pattern: str) -> int:
-    """At least the characters of the pattern with its counted repeats written out, in time linear in its length.
+    """Return an upper bound of the pattern's length with its counted repeats written out. Takes linear time.
 
-    Where groups cannot be told from the inside of classes and comments, every count multiplies the whole pattern.
+    If groups cannot be distinguished from the content of classes and comments, every count multiplies the whole
+    pattern.
     """
     if _ODD_COUNT.search(pattern):
         return MAX_EXPANDED + 1
@@ -112,6 +119,6 @@ def _product(pattern: str) -> int:
 
 
 def _reason(error: Exception) -> str:
-    """The engine's words, with the common one as users of other engines know it."""
+    """Return the engine's words, with the common one as users of other engines know it."""
     text = str(error)
     return "missing closing )" if text.startswith("missing )") else text.split(" at position")[0]

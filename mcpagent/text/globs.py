@@ -1,4 +1,4 @@
-"""Patterns such as `get_*` over names of tools and servers, in time that no pattern can stretch."""
+"""Match names of tools and servers against patterns such as `get_*`, in time that no pattern can increase."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ MOST_CHARACTERS = 1_000
 
 
 def fits(name: str, glob: str) -> bool:
-    """`fnmatch.fnmatchcase`, which goes through all of the rest for each bracket that is not closed: those are letters,
-    and are written so here."""
+    """Return whether the name matches, as `fnmatch.fnmatchcase` does, in linear time.
+
+    That function scans the whole rest for each unclosed bracket. Such brackets are literal, and are escaped here. A
+    longer glob than `MOST_CHARACTERS` only matches itself.
+    """
     if len(glob) > MOST_CHARACTERS:
         return name == glob
     last = glob.rfind("]") + 1

@@ -1,6 +1,6 @@
-"""Secret values this process has held, so that whatever shows or keeps text can take them out.
+"""Register the secret values of this process, so that output and stores can redact them.
 
-Redaction by value: a name or a shape may be missed, a value that is known is not.
+Redaction here goes by value. Redaction by name or shape may miss a secret; a known value is always found.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _values: frozenset[str] = frozenset()
 
 
 def hide(*values: str | None) -> None:
-    """From now on `without_secrets` takes these out."""
+    """Add values that `without_secrets` redacts from now on."""
     global _values
     with _lock:
         fresh = {value for value in values if value and len(value) >= SHORTEST} - _values
@@ -25,12 +25,12 @@ def hide(*values: str | None) -> None:
 
 
 def known_values() -> frozenset[str]:
-    """All that is hidden by now, for whoever redacts in other spellings too; the same object until there is more."""
+    """Return all registered values, for code that redacts other spellings too; the same object until one is added."""
     return _values
 
 
 def without_secrets(text: str) -> str:
-    """The text with each known secret as `[redacted]`."""
+    """Return the text with each known secret as `[redacted]`."""
     for value in sorted(_values, key=lambda value: (-len(value), value)):  # one may be a part of another
         text = text.replace(value, REDACTED)
     return text

@@ -1,4 +1,4 @@
-"""What bytes are: text, or an image of a kind that every provider takes."""
+"""Detect whether bytes are printable text or an image of a type that every provider accepts."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _STARTS: Mapping[bytes, str] = {
 
 
 def image_type(data: bytes) -> str | None:
-    """The media type of PNG, JPEG, GIF and WebP, by their first bytes; None for all else."""
+    """Return the media type of PNG, JPEG, GIF and WebP, by their first bytes; None for all else."""
     if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
         return "image/webp"
     return next((media_type for start, media_type in _STARTS.items() if data.startswith(start)), None)
 
 
 def printable_text(data: bytes) -> str | None:
-    """UTF-8 text of characters that can be shown, line breaks and tabs among them; None for all else."""
+    """Return the bytes as UTF-8 text of printable characters, line breaks and tabs; None for other bytes."""
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError:

@@ -1,4 +1,4 @@
-"""`Retry-After`, read one way for model providers and MCP servers."""
+"""Parse the `Retry-After` header; shared by model providers and MCP servers."""
 
 from __future__ import annotations
 

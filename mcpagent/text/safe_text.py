@@ -1,7 +1,7 @@
-"""Third-party text made fit to print, log or put beside our own words.
+"""Make third-party text safe to print, to log or to embed in mcpagent's own messages.
 
-Tool names, descriptions, results, server stderr and model output may be hostile: this is the one place that takes
-out what could move a cursor, set a title, forge a line or hide from a reader.
+Tool names, descriptions, results, server stderr and model output may be hostile. Only this module removes characters
+that move a cursor, set a title, forge a line or hide text from a reader.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def _is_safe(char: str) -> bool:
 
 
 def safe_text(text: str) -> str:
-    """The text without control, bidirectional, invisible and unassigned characters; line breaks and tabs stay.
+    """Return the text without control, bidirectional, invisible and unassigned characters; line breaks and tabs stay.
 
     Idempotent. ANSI sequences lose their escape character and so become visible, harmless text.
     """
@@ -35,9 +35,9 @@ def safe_text(text: str) -> str:
 
 
 def visible(text: str, kept: str = "\n\t") -> str:
-    """The text with nothing left out: what could hide, move or reorder something is shown as its JSON escape.
+    """Return the whole text, with each character that could hide, move or reorder text written as its JSON escape.
 
-    For whoever has to say yes to it. `kept` are the controls that stay as they are.
+    Use it for texts that the user must approve. `kept`: control characters that stay unchanged.
     """
     if text.isascii() and text.isprintable():
         return text
@@ -49,15 +49,16 @@ def _is_plain(char: str) -> bool:
 
 
 def hides_something(text: str) -> bool:
-    """Whether it has characters that carry words past a reader: tags (U+E0000), zero-width ones, turned directions.
+    """Return whether the text has characters that hide words from a reader.
 
-    Joiners and variation selectors, of which emoji and some scripts are made, are not meant.
+    Such are tags (U+E0000), zero-width characters and reversed directions. Joiners and variation selectors do not
+    count: emoji and some scripts need them.
     """
     return not text.isascii() and _HIDDEN.search(text) is not None
 
 
 def safe_line(text: str, limit: int = 200) -> str:
-    """One printable line of at most `limit` characters; runs of white space become one space."""
+    """Return one printable line of at most `limit` characters; runs of white space become one space."""
     line = " ".join(safe_text(text[: limit * 8]).split())
     return line if len(line) <= limit else line[: max(limit - 1, 0)] + "…"
 
@@ -70,5 +71,5 @@ def listed(names: Sequence[str]) -> str:
 
 
 def without_halves(text: str) -> str:
-    """The text with a question mark for each half of a surrogate pair, which no file, database or encoder takes."""
+    """Return the text with lone surrogates replaced by question marks, for files, databases and encoders."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")

@@ -1,4 +1,4 @@
-"""Secrets taken out of text: by their value if it is known, and by the shapes that issuers give their keys."""
+"""Redact secrets in text: known values, and values with the shape of an issuer's keys."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ _MARKS = tuple(dict.fromkeys(mark for marks, _ in _SHAPES for mark in marks))
 
 
 def may_have_shapes(text: str) -> bool:
-    """Whether it is worth looking for what looks like a key; quick, also for JSON as a text."""
+    """Return whether the text may contain a key; a quick check, which also works for JSON text."""
     for mark in _MARKS:
         if mark in text:
             return True
@@ -119,7 +119,7 @@ def may_have_shapes(text: str) -> bool:
 
 
 def without_shapes(text: str) -> str:
-    """The text without what looks like a key, whoever's it is."""
+    """Return the text with everything redacted that has the shape of a key, of any issuer."""
     if not may_have_shapes(text):
         return text
     for marks, shape in _SHAPES:
@@ -129,9 +129,9 @@ def without_shapes(text: str) -> str:
 
 
 def without_shapes_in_steps(text: str) -> str:
-    """As `without_shapes`; a long text in pieces, so that a thread that does it lets others run.
+    """Return `without_shapes` of the text; process a long text in pieces, so that a worker thread lets others run.
 
-    It is cut where no key goes on: before a quotation mark, or a line if no private key can be in it.
+    It is cut at positions that no key spans: before a quotation mark, or at a line end if it has no private key block.
     """
     pieces, start, has_blocks = list[str](), 0, "-----BEGIN " in text
     while len(text) - start > 2 * _STEP:
@@ -145,19 +145,19 @@ def without_shapes_in_steps(text: str) -> str:
 
 
 def without_credentials(url: str) -> str:
-    """The address without the user and password that may stand in it."""
+    """Return the address without the user and password that it may contain."""
     scheme, separator, rest = url.partition("://")
     host, slash, path = rest.partition("/")
     return f"{scheme}{separator}{host.rpartition('@')[2]}{slash}{path}" if separator else url
 
 
 def names_a_secret(name: str) -> bool:
-    """Whether a variable, header or option of this name usually holds a secret."""
+    """Return whether a variable, header or option of this name usually holds a secret."""
     return bool(_NAME.search(name))
 
 
 def sureness(name: str) -> int:
-    """How surely a name tells of a secret: 3 a password, 2 a token or key, 1 perhaps, 0 not, -1 of something else.
+    """Return how surely a name denotes a secret: 3 password, 2 token or key, 1 perhaps, 0 no, -1 something else.
 
     Stricter than `names_a_secret`: whole words count, so KEYSPACE, `--primary-key` and `--token-type` are no secrets.
     """
@@ -181,7 +181,7 @@ def sureness(name: str) -> int:
 
 
 def is_secret_value(name: str, value: str) -> bool:
-    """Whether a value is a secret, by its own look and by how surely its name tells of one."""
+    """Return whether a value is a secret, judged by its shape and by its name's `sureness`."""
     sure, is_word = sureness(name), not re.search(r"\s", value)
     if is_word and "://" not in value and without_shapes(value) != value:
         return True
@@ -195,7 +195,10 @@ def is_secret_value(name: str, value: str) -> bool:
 
 
 def looks_random(value: str, least: int = 20) -> bool:
-    """Letters and digits mixed as in no word, version, number, UUID, path or address, of at least this length."""
+    """Return whether the value looks random and has at least this length.
+
+    It mixes letters and digits as in no word, version, number, UUID, path or address.
+    """
     if (
         len(value) < least
         or not re.fullmatch(r"(?=.*\d)(?=.*[A-Za-z])[A-Za-z0-9_\-+=.]*", value)
@@ -212,7 +215,7 @@ def _is_wordlike(value: str) -> bool:
 
 
 def _looks_like_a_key(value: str) -> bool:
-    """Letters with digits, capitals in the middle of a word, eight digits, or signs that names do not have."""
+    """Return whether the value has letters with digits, inner capitals, eight digits, or signs unusual in names."""
     if value.isdecimal() or value.startswith(("{", "[")):
         return value.isdecimal() and len(value) >= 8
     if "," in value:
@@ -227,13 +230,13 @@ def _looks_like_a_key(value: str) -> bool:
 
 
 def redactor(values: Iterable[str]) -> Redact:
-    """Replaces these values, also as they stand in JSON and in addresses, and everything that looks like a key."""
+    """Return a function that redacts these values, also JSON- and URL-encoded, and everything shaped like a key."""
     without_values = value_redactor(values)
     return lambda text: without_shapes(without_values(text))
 
 
 def value_redactor(values: Iterable[str]) -> Redact:
-    """Replaces these values alone, also as they stand in JSON and in addresses."""
+    """Return a function that redacts these values only, also in their JSON and URL encodings."""
     spellings = {
         spelling
         for value in values
@@ -252,10 +255,10 @@ def value_redactor(values: Iterable[str]) -> Redact:
 
 
 def secrets_in(environ: Mapping[str, str]) -> list[str]:
-    """The values of an environment whose names say that they are secret.
+    """Return the values of environment variables whose names denote secrets.
 
-    But for paths in variables that hold one by their name: PWD is a folder, SSH_AUTH_SOCK a socket, and these would be
-    taken out of all that is said of files.
+    Paths are excluded if the name denotes a location: PWD is a folder, SSH_AUTH_SOCK a socket, and redacting them would
+    remove them from every message about files.
     """
     return [
         value
@@ -268,7 +271,7 @@ DEEPEST_TEXT = 100
 
 
 def redacted(data: Any, redact: Redact) -> Any:
-    """JSON data with every text in it redacted, keys too."""
+    """Return JSON data with every text in it redacted, keys too."""
     if isinstance(data, str):
         return redact(data)
     if isinstance(data, Mapping):

@@ -1,1 +1,1 @@
-"""How a model finds tools that it is not offered: the catalogue, a session's share of it, and the tools for that."""
+"""Let a model find tools that it is not offered: the catalogue, each session's part of it, and the search tools."""

@@ -1,6 +1,4 @@
-"""What a conversation is told when its tools change, in words and as a record in its history; and what a person is at
-the start.
-"""
+"""Announce changed tools to a conversation, as text and as a record in its history; warn the user at the start."""
 
 from __future__ import annotations
 
@@ -19,9 +17,10 @@ from mcpagent.tool_search.unique_names import collision_warnings
 
 
 def announce(update: ToolsUpdate, before: Listing, definitions: Sequence[ToolDefinition], tools: SessionTools) -> None:
-    """Tells the model how its tools changed.
+    """Announce to the model how its tools changed.
 
-    The history records what is offered, redefined or withdrawn by it, so that a request never rewrites an earlier one.
+    The history records the tools that this change offers, redefines or withdraws, so that a request never rewrites an
+    earlier one.
     """
     conversation = tools.conversation
     offered = {tool.name for tool in definitions}
@@ -39,7 +38,7 @@ def announce(update: ToolsUpdate, before: Listing, definitions: Sequence[ToolDef
 
 
 def _connecting_lines(before: Listing, now: Listing) -> list[str]:
-    """One line for each server that began to connect in the conversation."""
+    """Return one line for each server that began to connect during the conversation."""
     begun = [server for server in now.connecting if server not in before.connecting]
     return [
         f"A server is still connecting: {safe_line(server, 64)}; you are told when its tools can be used."
@@ -48,7 +47,7 @@ def _connecting_lines(before: Listing, now: Listing) -> list[str]:
 
 
 def _failed_lines(before: Listing, now: Listing) -> list[str]:
-    """One line for each server that was said to be connecting and cannot be used."""
+    """Return one line for each server that was announced as connecting and has failed."""
     failed = [server for server in before.connecting if server in now.unavailable and server not in now.connecting]
     return [
         f"A server cannot be used: {safe_line(server, 64)} ({safe_line(now.unavailable[server], 120)})."
@@ -57,7 +56,7 @@ def _failed_lines(before: Listing, now: Listing) -> list[str]:
 
 
 def _change_lines(update: ToolsUpdate, before: Listing, tools: SessionTools, offered: Collection[str]) -> list[str]:
-    """One line for each server that has connected or whose tools changed, and some for all other tools."""
+    """Return one line for each server that connected or changed its tools, and lines for all other tools."""
     now = tools.listing
     owner = {name: key.source for key, name in tools.names.items()}
     lines: list[str] = []
@@ -95,7 +94,7 @@ def _change_lines(update: ToolsUpdate, before: Listing, tools: SessionTools, off
 
 
 def start_warnings(tools: SessionTools, search: ToolSearch) -> Iterator[str]:
-    """What in the settings about tools cannot have been meant, by the tools that there are; a line each."""
+    """Yield one warning per setting about tools that cannot be intended, given the known tools."""
     by_server: dict[str, list[str]] = {name: [] for name in tools.listing.descriptions}
     for tool in tools.known.values():
         if tool.definition.server is not None:

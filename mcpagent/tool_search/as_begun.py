@@ -1,4 +1,4 @@
-"""The catalogue as a conversation knew it that was begun in another process; what is different now is told after it."""
+"""Restore the catalogue snapshot of a conversation that began in another process, to announce the differences."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _OWN = frozenset(ToolKey(None, name, name) for name in READER_NAMES)
 
 
 def told_last(offered: Sequence[ToolDefinition], parts: Iterable[Part]) -> dict[ToolKey, ToolDefinition]:
-    """What the model was last told of each tool: those offered from the start, and by the history since."""
+    """Return the last definition of each tool that the model received, at the start or by the history since."""
     told = {definition.key: definition for definition in offered}
     for part in parts:
         if isinstance(part, ToolsChanged):
@@ -37,12 +37,12 @@ def listing_as_begun(
     newly_offered: Collection[ToolKey],
     known: Collection[ToolKey] | None = None,
 ) -> Listing:
-    """What there was then, as far as it matters: what the model was `told` of, as it was told last.
+    """Return the relevant catalogue of that time: the tools in `told`, with their last announced definitions.
 
-    `found` are the tools that the history speaks of, `lost` those of them that went by themselves. Where the model has
-    to search, it was told nothing of the others alone: `known` are those that there were; None, where nobody knows,
-    takes all that there are now of servers that there were. They are new if they are to be offered now
-    (`newly_offered`), or if it does not search.
+    `found` are the tools that the history mentions, `lost` the ones among them that disappeared by themselves. If the
+    model has to search, it was not told of the other tools. `known` are the tools that existed then; None if unknown:
+    then all current tools count as known whose server existed then. The others are new if they are to be offered now
+    (`newly_offered`), or if the model does not search.
     """
     then = dict(told)
     if searching and known is not None:
@@ -72,7 +72,7 @@ def listing_as_begun(
 
 
 def _only_named(key: ToolKey) -> ToolDefinition:
-    """Of a tool that is gone, and was not told of: nothing but its name."""
+    """Return a definition with only a name, for a tool that disappeared and was never announced."""
     name = key.listed or key.name
     return ToolDefinition(name, "", {}, original_name=key.name, source=key.source or "", listed=key.listed)
 
@@ -82,5 +82,5 @@ def _was_there(key: ToolKey, descriptions: Mapping[str, str]) -> bool:
 
 
 async def _gone(arguments: dict[str, Any]) -> ToolOutput:  # noqa: ARG001 - as every tool
-    """Never called: a tool that is not there any more is withdrawn before the next request."""
+    """Return an error; never called, because a tool that is gone is withdrawn before the next request."""
     return ToolOutput.of_text("This tool is not there any more.", error="unknown_tool")

@@ -1,7 +1,7 @@
-"""The tools of one agent: by key, by offered name, and in the search index. All its sessions share them.
+"""The tools of one agent, shared by all its sessions: by key, by offered name, and in the search index.
 
-A tool is identified by its key and offered under a unique name, which stays. The tools that a session is offered are in
-`session_tools.py`.
+A tool is identified by its key and offered under a unique name, which stays. `session_tools.py` computes the tools that
+a session is offered.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ MOST_COUNTED = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """What there is at one moment. `tools` come as their sources name them.
+    """The tools and servers at one moment. `tools` have the names that their sources use.
 
-    `descriptions` say what each connected server is about. `unavailable` names servers that are configured and not
-    connected, with the reason in one line; `connecting` are those of them that may be soon; `expects_deferred`: one of
+    `descriptions` describe each connected server. `unavailable` names servers that are configured and not connected,
+    with the reason in one line; `connecting` are the ones among them that may still connect. `expects_deferred`: one of
     these has tools that are to be hidden.
     """
 
@@ -50,7 +50,7 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class Naming:
-    """The tools of a catalogue by the names they are offered under; `names` also holds those that are gone for now."""
+    """The tools of a catalogue by their offered names; `names` also has the tools that are gone for now."""
 
     names: Mapping[ToolKey, str]
     known: Mapping[str, Tool]
@@ -67,7 +67,7 @@ class Naming:
         """Return the tools as they are offered.
 
         `listed` has the name under which each tool is listed. `order` has names of tools that were offered before: they
-        keep their place, and newcomers come last, by name.
+        keep their position, and newcomers come last, by name.
         """
         by_name = {names[key]: tool for key, tool in tools.items()}
         placed = dict.fromkeys(name for name in order if name in by_name)
@@ -80,16 +80,16 @@ class Naming:
         return self.names.get(key) in self.known
 
     def plain(self) -> dict[str, Tool]:
-        """`known` as a dict, which is quicker to go through."""
+        """Return `known` as a dict, which is faster to iterate."""
         return {**self.known.maps[1], **self.known.maps[0]} if isinstance(self.known, ChainMap) else dict(self.known)
 
     def is_as_new(self, tools: Mapping[ToolKey, Tool], reserved: frozenset[str]) -> bool:
-        """Whether these tools would have the same names and places if there had been none before."""
+        """Return whether these tools would have the same names and order without any earlier tools."""
         new = offered_names(listed_names(tools), reserved=reserved)
         return [*self.known] == sorted(self.known) and all(self.names[key] == name for key, name in new.items())
 
     def goes_on_from(self, before: Naming) -> bool:
-        """Whether names mean what they meant before, and what is left stands first, in the same order."""
+        """Return whether all names mean the same as before, and the remaining tools come first, in the same order."""
         if self.names is before.names:  # of one catalogue, or of a twin of it
             return True
         left = [name for name in before.known if name in self.known]
@@ -107,8 +107,10 @@ def listed_names(tools: Mapping[ToolKey, Tool]) -> dict[ToolKey, str]:
 
 
 class Shared:
-    """What all catalogues of an agent have together: the index, how many tokens each definition has, and the names that
-    no tool can have, those `taken` by tools of the provider among them."""
+    """The state that all catalogues of an agent share: the index, the token count of each definition, reserved names.
+
+    No tool can have a reserved name; the names `taken` by provider tools are reserved, too.
+    """
 
     def __init__(self, search: ToolSearch, taken: frozenset[str] = frozenset()) -> None:
         self._search = search
@@ -122,7 +124,7 @@ class Shared:
 
     @property
     def index(self) -> SharedIndex:
-        """The search index over what any of them has."""
+        """The search index over the tools of all catalogues."""
         if self._index is None:
             from mcpagent.search.examples import examples_from
             from mcpagent.search.shared import SharedIndex
@@ -148,7 +150,7 @@ class Shared:
         return keys
 
     def drop(self, catalog: Catalog) -> None:
-        """Its tools are others now."""
+        """Remove the catalogue's tools from the index, because they have changed."""
         if self._index is not None:
             self._index.drop(catalog)
 
@@ -170,9 +172,9 @@ class Shared:
 class Catalog:
     """The tools of an agent: `tools` by key, `naming` by offered name, and `index` for searching them.
 
-    `update` makes another listing the one there is. Values that it gave out before are never changed, so a session can
-    tell what became different since it looked last. `listed` is what the toolsets gave for it; with `after`, names and
-    places that tools had there stay.
+    `update` replaces the current listing. Values returned earlier never change, so a session can compare them with the
+    current ones. `listed` are the tools from the toolsets; with `after`, tools keep the names and positions they had
+    there.
     """
 
     def __init__(
@@ -204,9 +206,9 @@ class Catalog:
         return self._of_all.reserved
 
     def update(self, listing: Listing, others: Iterable[Catalog] = ()) -> None:
-        """Makes this the listing; tools that stay keep their names. Raises `ConfigError` when two tools are one.
+        """Replace the listing; tools that stay keep their names. Raises `ConfigError` if two tools are the same.
 
-        What one of `others` made of the same definitions is shared: names and index do not depend on the code behind.
+        Names and index of a catalogue in `others` with the same definitions are shared: they do not depend on the code.
         """
         if listing.tools != self.listing.tools:
             self._take(listing.tools, others)
@@ -249,7 +251,7 @@ class Catalog:
 
     @property
     def tools(self) -> Mapping[ToolKey, Tool]:
-        """Every tool by its key; put together when asked for, which is seldom, since each session may have others."""
+        """Every tool by its key; computed on demand, which is rare, because each session may have other tools."""
         return _by_key(self._listed_now, self._of_all)
 
     @property
@@ -262,7 +264,7 @@ class Catalog:
 
     @property
     def is_twin(self) -> bool:
-        """Whether names and index are another catalogue's."""
+        """True if it shares the names and index of another catalogue."""
         return self._twin is not None
 
     def tokens(self, tool: Tool) -> int:
@@ -279,7 +281,7 @@ class Catalog:
         return self._total[1]
 
     def categories(self) -> Mapping[str, int]:
-        """How many tools each server or custom category has."""
+        """Return the number of tools of each server or custom category."""
         if self._twin is not None:
             return self._twin.categories()
         known = self.naming.known
@@ -289,15 +291,15 @@ class Catalog:
 
 
 def category_of(tool: Tool) -> str:
-    """What the tool is found under: its server, or the category that a function has."""
+    """Return the category of a tool: its server, or the category of its function."""
     return tool.definition.server or tool.definition.category or "functions"
 
 
 class Catalogs:
-    """The catalogues of one agent: its own, and one for each other thing that its toolsets give a session.
+    """The catalogues of one agent: its own, and one for each other set of tools that its toolsets return for a session.
 
-    Sessions with the same tools have the same one. `listing_of` gives the listing with what the toolsets gave; names
-    that are `taken` belong to tools of the provider.
+    Sessions with the same tools share a catalogue. `listing_of` adds the tools of the toolsets to the agent's listing;
+    names in `taken` belong to provider tools.
     """
 
     def __init__(
@@ -312,9 +314,9 @@ class Catalogs:
         self._alive: WeakValueDictionary[int, Catalog] = WeakValueDictionary()
 
     def of(self, listed: tuple[Tool, ...], mine: Catalog | None = None, *, goes_on: bool = True) -> Catalog:
-        """The catalogue of what the toolsets gave, brought up to date; `mine` is the one that this session has.
+        """Return an up-to-date catalogue of the toolsets' tools; `mine` is the session's current one.
 
-        If its conversation `goes_on`, names and places stay as they are in that.
+        If its conversation `goes_on`, names and positions stay as they are there.
         """
         listing = self.listing_of(listed)
         if mine is not None and mine.listing is listing:
@@ -336,9 +338,10 @@ class Catalogs:
         return found
 
     def _others(self, listed: tuple[Tool, ...], listing: Listing) -> list[Catalog]:
-        """What a session can have, up to date: those that are held, and those of live sessions.
+        """Return the catalogues that a session may share, up to date: retained ones, and ones of live sessions.
 
-        Of these only such as would be made for it, so a conversation is the same whether another one is still there.
+        A live session's catalogue qualifies only if it equals one made for this session, so that a conversation does
+        not depend on whether another session is still alive.
         """
         for one in self._held:
             one.update(self.listing_of(one.listed))

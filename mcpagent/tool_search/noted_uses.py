@@ -1,4 +1,4 @@
-"""What a run shows of use: which of the tools that it found were added and called, written down if that is wanted."""
+"""Record tool use for learning, if it is enabled: which of the found tools a run added and called."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mcpagent.tool_search.search_options import ToolSearch
 
 
 def note_uses(conversation: Conversation, earlier: int, search: ToolSearch, emit: Emit) -> None:
-    """Of the messages after the first `earlier` ones; that it cannot be written is told, and harms nothing."""
+    """Record the uses in the messages after the first `earlier` ones. A failed write only emits a notice."""
     if search.history is None:
         return
     import sqlite3

@@ -1,6 +1,7 @@
-"""What the user's words find before the model is asked: loaded with the question, which saves a search and an add.
+"""Search with the user's words before the model is asked, and load the tools with the question.
 
-They are written as tools that joined: after all that the conversation has, so that its cached beginning stays whole.
+This saves a search and an add. The tools are written as tools that joined, after the existing conversation, so that its
+cached beginning stays valid.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ LEAST_STRENGTH = 0.05
 
 
 async def prefetch(session: SessionTools, prompt: str, *, weak_too: bool = False) -> tuple[Event, ...]:
-    """Searches for what the prompt says and loads the best tools, where the match is no weak one, or `weak_too`.
+    """Search with the prompt's words and load the best tools, unless the match is weak; `weak_too` loads weak ones.
 
-    `ToolSearch.prefetch` says how many at most; none where the model's provider searches. A model to which tools
-    cannot be given between two turns is shown them, as by a search, which saves that one.
+    `ToolSearch.prefetch` is the maximum; nothing is loaded if the model's provider searches. A model that cannot
+    receive tools between two turns is shown the tools, as if it had searched, which saves that search.
     """
     if not session.prefetches or not prompt.strip():
         return ()
@@ -49,10 +50,10 @@ async def prefetch(session: SessionTools, prompt: str, *, weak_too: bool = False
 
 
 async def _found(session: SessionTools, prompt: str, *, weak_too: bool) -> tuple[SearchResult, Sequence[Match]]:
-    """What the prompt finds, and of that what fits and the model does not have.
+    """Return the search result, and the fitting tools that the model does not have yet.
 
-    A prompt that says too little is searched together with the one before it; what goes on with a tool that is there
-    already needs no more.
+    A prompt with too few words is searched together with the previous one, unless it continues with a tool that is
+    already offered.
     """
     limit = session.prefetches
     result = await session.search(prompt, limit)
@@ -73,5 +74,5 @@ def _is_new(match: Match, session: SessionTools) -> bool:
 
 
 def _is_sure(result: SearchResult) -> bool:
-    """Whether the words found it more likely than not; a prompt that happens to be a pattern is none."""
+    """Return whether the match is more likely right than wrong; a prompt that happens to be a regex never is."""
     return bool(result.matches) and result.is_likely and result.how != "regex"

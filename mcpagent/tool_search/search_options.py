@@ -1,4 +1,4 @@
-"""`ToolSearch`: how tool search works, when it pays, and what in its settings cannot have been meant."""
+"""`ToolSearch`: the options of tool search, the threshold from which it pays, and warnings about its settings."""
 
 from __future__ import annotations
 
@@ -40,34 +40,36 @@ Strategy: TypeAlias = RankingName | Callable[[str, Sequence[ToolDefinition]], Se
 
 @dataclass(frozen=True, slots=True)
 class ToolSearch:
-    """How tool search works.
+    """The options of tool search.
 
-    `enabled`: True hides every tool that is not eager; "marked" only those marked with `defer_loading=True`; "auto" is
-    True when the definitions known take more than `auto_tokens`, else "marked". If nothing is to be hidden there are
-    no search tools either. False offers everything.
-    `auto_tokens`: estimated tokens of definitions (characters / 4), absolute, whatever the model's window holds; None
-    is where searching begins to cost less than offering, by the model's price of cached tokens (`paying_tokens`).
+    `enabled`: True hides every tool that is not eager; "marked" only tools marked with `defer_loading=True`; "auto" is
+    True if the known definitions take more than `auto_tokens`, else "marked". If nothing is to be hidden, there are no
+    search tools either. False offers everything.
+    `auto_tokens`: estimated tokens of definitions (characters / 4), absolute, independent of the model's window. None
+    is the point from which searching costs less than offering, by the model's price of cached tokens (`paying_tokens`).
     `strategy`: the ranking, or a callable `(query, tools) -> names`, sync or async.
-    `execution`: who searches. "local": our index, through `search_tools`. "provider": the model's provider, with
-    strategy "auto", "bm25" or "regex"; if it cannot, one warning and "local". "auto": "local", since that ranks
-    alike for every model and sends only found tools; either way they are written so that the prompt cache stays whole.
-    `load`: "add_tool" shows what a search found and loads with `add_tool`; "search" loads what a search finds: what is
-    named alone, else what scores half of the best (`Match.fits`). None is "add_tool", and "search" for a small model.
+    `execution`: the component that searches. "local": mcpagent's index, through `search_tools`. "provider": the model's
+    provider, with strategy "auto", "bm25" or "regex"; if it cannot, one warning and "local". "auto": "local", because
+    it ranks alike for every model and sends only found tools. Both write the tools so that the prompt cache stays
+    valid.
+    `load`: "add_tool" shows the results of a search, and the model loads them with `add_tool`. "search" loads the
+    results of a search: only the tools that the query names, else the tools with at least half the best score
+    (`Match.fits`). None is "add_tool", and "search" for a small model.
     `max_results`: tools per search.
-    `prefetch`: the user's words are searched before the model is asked, and so many of the best tools are loaded with
-    the question if the match is no weak one; 0 waits for the model's own search. None is 0, but with `enabled="auto"`
-    what `benchmarks/cost.py --everyday` found best: 1, and 3 for a model whose tokens have no known price, or that is
-    shown them in words; with any `enabled` it is 3 for a small model.
-    `extra_tools`: which of "show_all_tools" and "remove_tool" are offered beside `search_tools` and `add_tool`.
+    `prefetch`: search with the user's words, and load at most this many of the best tools with the question, unless the
+    match is weak; 0 waits for the model's own search. None is 0, but with `enabled="auto"` it is the best value of
+    `benchmarks/cost.py --everyday`: 1, and 3 for a model whose tokens have no known price, or that is shown tools in
+    words. With any `enabled` it is 3 for a small model.
+    `extra_tools`: which of "show_all_tools" and "remove_tool" to offer in addition to `search_tools` and `add_tool`.
     `eager_tools`: server name -> fnmatch patterns on that server's own tool names, never deferred.
     `scope`: "mcp" defers MCP tools only, local functions stay offered.
-    `on_direct_call`: a call to a known tool that is not loaded. "load" runs it if its signature was shown by a
-    search and loads it, showing the signature, if it was not; "run" runs it whenever the arguments validate;
-    "refuse" answers with what to do. None is "load", and "run" for a small model.
-    `renderer`: `(ToolDefinition) -> dict`, what one search result shows.
-    `cache_folder`: where the index of a large catalogue is kept from one run to the next.
-    `history`: opt-in learning: what is searched, added and called without an error is noted in this file on the
-    machine, and the same tools stand higher for such queries from then on.
+    `on_direct_call`: the reaction to a call of a known tool that is not loaded. "load" runs it if a search showed its
+    signature; otherwise it loads the tool and shows the signature. "run" runs it whenever the arguments validate;
+    "refuse" answers with instructions. None is "load", and "run" for a small model.
+    `renderer`: `(ToolDefinition) -> dict`, the content of one search result.
+    `cache_folder`: the folder that stores the index of a large catalogue between runs.
+    `history`: opt-in learning. This file on the machine records the queries and the tools added and called without an
+    error, and the same tools rank higher for similar queries from then on.
     `examples`: requests that tools serve, in their users' words, by offered name or "server.tool". They are searched
     with the tool and never shown. The bundled server's tools and those of well-known servers have some already.
     """
@@ -129,7 +131,7 @@ class ToolSearch:
         expect_fields(self)
 
     def for_model(self, *, is_small: bool) -> ToolSearch:
-        """With what is left open decided by the model's size."""
+        """Return the options with open settings decided by the model's size."""
         return replace(
             self,
             load=self.load or ("search" if is_small else "add_tool"),
@@ -139,12 +141,12 @@ class ToolSearch:
 
 
 def paying_tokens(search_cost: float | None, each: float = 350.0, *, load: str | None = "add_tool") -> int:
-    """From how many tokens of definitions on searching costs less than offering all of them, cached as they are.
+    """Return the number of definition tokens from which searching costs less than offering all tools, cached.
 
-    `search_cost` is in cached tokens: the cheaper they are, the more definitions make good for a search's further
-    requests. A task uses some tools, whose definitions (of `each` tokens on average) it pays for either way; if a
-    search loads what it finds (`load="search"`) it pays for more than it uses. The line lies above all ratios that
-    `benchmarks/cost.py --sweep` prints.
+    `search_cost` is in cached tokens: the cheaper they are, the more definitions it takes to pay for a search's further
+    requests. A task pays either way for the definitions of the tools that it uses (of `each` tokens on average). If a
+    search loads its results (`load="search"`), the task pays for more than it uses. The threshold lies above all ratios
+    that `benchmarks/cost.py --sweep` prints.
     """
     cost = USUAL_SEARCH_COST if search_cost is None else search_cost
     used, dearer = (_LOADED_TOOLS, 1.5) if load == "search" else (_USED_TOOLS, 1.0)
@@ -152,7 +154,7 @@ def paying_tokens(search_cost: float | None, each: float = 350.0, *, load: str |
 
 
 def possible_search(search: ToolSearch, warn: Callable[[str], None]) -> ToolSearch:
-    """The tool search asked for; with words alone, and a warning, if what its vectors need is not installed."""
+    """Return the tool search asked for; with words alone, and a warning, if what its vectors need is not installed."""
     if search.strategy not in ("hybrid", "multilingual"):
         return search
     from mcpagent.search import ToolIndex
@@ -166,7 +168,10 @@ def possible_search(search: ToolSearch, warn: Callable[[str], None]) -> ToolSear
 
 
 def eager_tool_warnings(eager_tools: Mapping[str, Sequence[str]], servers: Mapping[str, Sequence[str]]) -> list[str]:
-    """What in `eager_tools` cannot have been meant, one line each; `servers` gives the tools of those attached."""
+    """Return one line per entry of `eager_tools` that cannot be intended;
+
+    `servers` has the tools of attached servers.
+    """
     lines: list[str] = []
     for server, patterns in eager_tools.items():
         place = f"tool_search.eager_tools.{server}"

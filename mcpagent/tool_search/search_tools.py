@@ -1,7 +1,7 @@
-"""The tools through which a model finds tools: `search_tools`, `add_tool`, and as options the two others.
+"""The tools with which a model finds tools: `search_tools`, `add_tool`, and two optional ones.
 
-They know a session's tools, not the agent. A search changes nothing; adding changes only the
-conversation, through the parts that the results carry.
+They depend on a session's tools, not on the agent. A search changes nothing; adding changes only the conversation,
+through the parts that the results carry.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _SHOWN_QUERY = 40
 
 
 def _definition(name: str, description: str, optional: Iterable[str] = (), **properties: Any) -> ToolDefinition:
-    """A tool's definition; all parameters but the `optional` ones are required."""
+    """Return a tool's definition; all parameters but the `optional` ones are required."""
     schema: dict[str, Any] = {"type": "object", "properties": properties}
     required = [name for name in properties if name not in optional]
     return ToolDefinition(name, description, schema | ({"required": required} if required else {}))
@@ -64,7 +64,7 @@ def _texts(description: str) -> dict[str, Any]:
 
 
 def search_tools_definition(*, loads: bool) -> ToolDefinition:
-    """What the model is told of `search_tools`; `loads`: what a search finds is loaded at once."""
+    """Return the definition of `search_tools`; `loads`: the results of a search are loaded at once."""
     after = "are loaded and can be called at once" if loads else "must be added using add_tool"
     query = {"type": "string", "description": "Regex pattern or plain words to search tool names and descriptions"}
     text = f"Search for available tools by name or description. Returns matching tools that {after}."
@@ -99,7 +99,7 @@ SHOW_ALL_TOOLS = _definition(
 
 
 def tool_search_tools(session: SessionTools) -> tuple[Tool, ...]:
-    """The virtual tools of one conversation, in the order they are offered.
+    """Return the virtual tools of one conversation, in the order they are offered.
 
     If the model's provider searches, and loads what it found, the first two are not among them.
     """
@@ -156,14 +156,16 @@ async def _search(session: SessionTools, arguments: dict[str, Any]) -> ToolOutpu
 
 
 def _loaded(result: SearchResult, session: SessionTools, offered: set[str]) -> Sequence[str]:
-    """What a search loads: of what it shows that which fits, as far as the model takes it. The rest is near; who needs
-    it calls it as it is shown, or searches for its name."""
+    """Return the tools that a search loads: the fitting results, as far as the model accepts more tools.
+
+    The other results are only near. The model can call them as shown, or search for their names.
+    """
     new = [match.tool.name for match in result.matches if match.fits]
     return session.fitting([name for name in new if name not in offered and name in session.known])
 
 
 class SearchCall(NamedTuple):
-    """What a call of `search_tools` asks for."""
+    """The arguments of a call of `search_tools`."""
 
     query: str | list[str]
     server: str | None
@@ -172,7 +174,7 @@ class SearchCall(NamedTuple):
 
 
 def search_call(session: SessionTools, arguments: dict[str, Any]) -> SearchCall | str:
-    """The arguments as they are meant, whatever type a model gave them; a text says what is wrong instead."""
+    """Return the parsed arguments, tolerating any type from the model; a text is an error message for the model."""
     query = _query(arguments)
     if not query:
         return "query is empty; pass a few words or a regex pattern for what you need"
@@ -195,7 +197,7 @@ def search_call(session: SessionTools, arguments: dict[str, Any]) -> SearchCall 
 
 
 def _whole(given: Any, usual: int) -> int | None:
-    """A whole number, also as a text; `usual` where none is given, None for what is none."""
+    """Return a whole number, also from text; `usual` if it is missing, None if it is invalid."""
     if given is None or given == "":
         return usual
     try:
@@ -205,7 +207,7 @@ def _whole(given: Any, usual: int) -> int | None:
 
 
 def _servers(session: SessionTools) -> list[str]:
-    """Those with tools, and those that are not connected: what is true of these is said where nothing is found."""
+    """Return the servers with tools and the servers that are not connected; an empty search reports the latter."""
     known = {tool.definition.server for tool in session.known.values() if tool.definition.server}
     return sorted(known.union(session.unavailable, session.listing.connecting))
 
@@ -216,7 +218,7 @@ def _server_named(session: SessionTools, name: str) -> str | None:
 
 
 async def found_by(session: SessionTools, asked: SearchCall) -> SearchResult:
-    """What fits; if nothing does well, once more when servers that connect, or change, were waited for."""
+    """Search; if nothing fits well, wait for connecting or changing servers and search again."""
     before, last = session.listing, asked.offset + asked.limit
     result = await session.search(asked.query, last, asked.server)
     if not result.matches or result.confidence == "low":
@@ -227,7 +229,7 @@ async def found_by(session: SessionTools, asked: SearchCall) -> SearchResult:
 
 
 def _query(arguments: dict[str, Any]) -> str | list[str]:
-    """`query` and `queries`, each a text or a list of them; empty when there is nothing to look for."""
+    """Return `query` and `queries`, each a text or a list of texts, as one or several queries; "" if both are empty."""
     asked = [arguments.get("query") or arguments.get("pattern") or "", arguments.get("queries") or ""]
     texts = [text for one in asked for text in (one if isinstance(one, list) else [one])]
     words = list(dict.fromkeys(str(text).strip() for text in texts if str(text).strip()))
@@ -249,7 +251,7 @@ def _search_answer(
 
 
 def _advice(result: SearchResult, session: SessionTools, *, after: str, offset: int) -> list[str]:
-    """`after` says what of the results is loaded; "" if `add_tool` loads them."""
+    """Return notes on a search's results. `after` describes the loaded results; "" if `add_tool` loads them."""
     if offset and not result.matches:
         return [f"There are no more: {result.found} match in all." if result.found else "There are no more."]
     if not result.matches:
@@ -277,7 +279,7 @@ def _advice(result: SearchResult, session: SessionTools, *, after: str, offset: 
 
 
 def servers_down(session: SessionTools) -> str:
-    """Which servers are not connected, and why, and which are connecting; "" if none."""
+    """Describe the servers that are not connected, with the reason, and the connecting ones; "" if there are none."""
     connecting = session.listing.connecting
     down = [
         f"{server} ({safe_line(reason, 120)})"
@@ -288,7 +290,7 @@ def servers_down(session: SessionTools) -> str:
 
 
 def _connecting(session: SessionTools, *, is_sure: bool = False) -> str:
-    """Which servers are not there yet and may have what was looked for, unless what was found is sure to be it."""
+    """Name the connecting servers that may have the wanted tool; add an instruction unless the result is sure."""
     servers = [f"{safe_line(server, 64)} (it is still connecting)" for server in session.listing.connecting]
     if not servers:
         return ""
@@ -298,7 +300,7 @@ def _connecting(session: SessionTools, *, is_sure: bool = False) -> str:
 
 
 def rendered(match: Match, session: SessionTools, loaded: bool) -> dict[str, Any]:
-    """What is shown of a tool that was found."""
+    """Return the content of one search result."""
     from mcpagent.search.signature import call_signature, first_sentences
 
     tool = match.tool
@@ -318,7 +320,7 @@ def rendered(match: Match, session: SessionTools, loaded: bool) -> dict[str, Any
 
 
 def _names(arguments: dict[str, Any]) -> list[str] | str:
-    """The asked names, from the array, a bare string or the older `tool_name`; a text says what is wrong instead."""
+    """Return the names from the array, a bare string or the older `tool_name`; a text is an error message."""
     asked = arguments.get("tool_names", arguments.get("tool_name", arguments.get("names")))
     if isinstance(asked, str):
         asked = [asked]
@@ -358,9 +360,9 @@ def _outcome(session: SessionTools, names: Sequence[str]) -> AddOutcome | str:
 
 
 def _with_patterns(session: SessionTools, names: Sequence[str]) -> list[str] | str:
-    """The names, with the tools in place of each pattern that fits some; a text says that they are too many.
+    """Return the names, with each matching pattern replaced by its tools; a text says that there are too many.
 
-    None of them is added then: which of so many were meant is not ours to say.
+    With too many, none is added: mcpagent cannot know which ones the model meant.
     """
     found: dict[str, None] = {}
     for name in names:
@@ -378,7 +380,7 @@ def _with_patterns(session: SessionTools, names: Sequence[str]) -> list[str] | s
 
 
 def _fitting(session: SessionTools, pattern: str) -> list[str]:
-    """The known tools whose name, with its server or without, fits `*` and `?`, whatever the case."""
+    """Return the known tools whose name, with or without its server, matches `*` and `?`, ignoring case."""
     from mcpagent.search.named import written_names
 
     glob = pattern.casefold()

@@ -1,4 +1,4 @@
-"""The tools of one session: which of the agent's catalogue it is offered, which it has to search for, and more added.
+"""The tools of one session: the part of the agent's catalogue that it is offered, and the part it has to search for.
 
 A *deferred* tool is known and hidden; a *discovered* one was added and is offered; a *pinned* one is offered from the
 first request on. Discovery is not stored here: it is a fold over the conversation, by the tools' keys.
@@ -38,11 +38,11 @@ VIRTUAL_TOKENS = 100
 
 
 async def _nothing() -> None:
-    """For tools that no server brings."""
+    """Do nothing; the default of `settle`, for tools without servers."""
 
 
 class Category(NamedTuple):
-    """A server or custom category of searchable tools, with the words that describe it."""
+    """A server or custom category of searchable tools, with its description."""
 
     name: str
     description: str
@@ -51,7 +51,7 @@ class Category(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AddOutcome:
-    """What asking for tools by name came to; `not_found` maps each unknown name to near ones."""
+    """The outcome of adding tools by name; `not_found` maps each unknown name to similar ones."""
 
     added: tuple[str, ...] = ()
     already: tuple[str, ...] = ()
@@ -60,10 +60,10 @@ class AddOutcome:
 
 @dataclass(frozen=True, slots=True)
 class ToolsUpdate:
-    """How the known tools changed, by offered name; `changed` ones are offered and have another definition.
+    """The changes of the known tools, by offered name; `changed` tools are offered and have a new definition.
 
-    `at_once` are offered from now on without being asked for: new ones that are pinned or never hidden, all if there is
-    no search, as many as fit the model; and those that the conversation was offered before they went.
+    `at_once` are offered from now on without a request: new tools that are pinned or never hidden (all tools, without
+    search), as many as fit the model; and tools that the conversation was offered before they disappeared.
     """
 
     new: tuple[str, ...] = ()
@@ -73,16 +73,16 @@ class ToolsUpdate:
 
 
 class SessionTools:
-    """What one conversation can use of a catalogue.
+    """The tools of a catalogue that one conversation can use.
 
-    `pinned` names (any form) are offered from the start; with `search` off, all that are known then. What comes later
-    is offered when the history says so. `after` was the same conversation's so far: what it left to the provider stays.
-    `search_cost` tells what a search costs with the model, in cached input tokens, when "auto" needs it, and `limits`
-    what fits it at all; `too_many` says so if that is why tools are hidden. `settle` waits a bounded time for servers
-    that are connecting, and what they bring is known then. `virtual` tools are the runtime's own, offered first; those
-    of them in `later` are offered where the history has brought them, and never give way. Of those in `told_unchecked`
-    it was said that their arguments are not checked. `searching`, and the names of known tools, never change once the
-    conversation has begun.
+    `pinned` names (in any form) are offered from the start; with `search` off, all tools known then. Later tools are
+    offered if the history contains them. `after` was the conversation's previous value: the tools it left to the
+    provider stay. `search_cost` returns the cost of a search with the model, in cached input tokens, if "auto" needs
+    it. `limits` returns the model's limits; `too_many` is the reason if tools are hidden because of them. `settle`
+    waits a bounded time for connecting servers, whose tools are then known. `virtual` tools are the runtime's own and
+    come first; the ones in `later` are offered once the history contains them, and are never dropped. The model was
+    told that the arguments of the tools in `told_unchecked` are not checked. `searching`, and the names of known tools,
+    never change once the conversation has begun.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class SessionTools:
         self.begin(catalog)
 
     def begin(self, catalog: Catalog) -> None:
-        """Decides what is pinned and hidden, by what there is now; for a conversation that has not begun."""
+        """Decide which tools are pinned and hidden, by the current tools; only before the conversation begins."""
         self.catalog, self.options = catalog, self._search
         self.listing: Listing = catalog.listing
         self._shared = catalog.naming
@@ -139,7 +139,7 @@ class SessionTools:
 
     @property
     def known(self) -> Mapping[str, Tool]:
-        """Every tool by the name that this conversation has for it."""
+        """Every tool by its name in this conversation."""
         return self._naming.known
 
     @property
@@ -149,11 +149,11 @@ class SessionTools:
 
     @property
     def unavailable(self) -> Mapping[str, str]:
-        """Why each server that is configured and not connected is not."""
+        """The reason why each configured server is not connected."""
         return self.listing.unavailable
 
     def _named(self, order: Iterable[str]) -> Naming:
-        """The catalogue's own names, unless the history has others: a name it knows means what it meant there."""
+        """Return the catalogue's names, unless the history has others: known names keep their meaning there."""
         shared, meant = self._shared, self.conversation.discovery.keys
         theirs = {key: name for name, key in meant.items() if shared.has(key)}
         lost = meant.keys() - theirs.values()
@@ -166,7 +166,7 @@ class SessionTools:
         return Naming.of(tools, {**sticky, **new}, listed, order)
 
     def refresh(self) -> ToolsUpdate | None:
-        """Takes the catalogue as it is now; None if nothing is different. The owner says so in the conversation."""
+        """Adopt the current catalogue; return None if nothing changed. The caller announces it in the conversation."""
         if self.catalog.listing is self.listing:
             return None
         self.listing, room = self.catalog.listing, self.room()
@@ -196,7 +196,7 @@ class SessionTools:
 
     @property
     def deferred(self) -> dict[str, Tool]:
-        """What the model has to search for, by offered name."""
+        """The tools that the model has to search for, by offered name."""
         if not self.searching:
             return {}
         pinned = set(self.pinned)
@@ -204,11 +204,11 @@ class SessionTools:
 
     @property
     def deferred_count(self) -> int:
-        """How many tools the model has to search for."""
+        """Number of tools that the model has to search for."""
         return len(self.known) - sum(name in self.known for name in self.pinned) if self.searching else 0
 
     def offer(self) -> list[Tool]:
-        """What the next request offers, in order: virtual tools, pinned by name, then as they were discovered."""
+        """Return the tools of the next request: virtual tools, pinned ones by name, discovered ones by time."""
         known, later = self._naming.known, self.later
         offered = list(self.virtual)
         for name in self._offered(self.conversation.discovery):
@@ -216,9 +216,9 @@ class SessionTools:
         return offered
 
     def _offered(self, discovery: Discovery) -> Collection[str]:
-        """By the history alone: of the tools found in it the latest, as many as the model takes beside the pinned.
+        """Return the offered names by the history: pinned tools, and as many of the latest discovered ones as fit.
 
-        What was withdrawn is still written in the requests and takes its place in them.
+        Withdrawn tools are still part of the requests and use their space there.
         """
         known = self._naming.known
         stands_on = (discovery, known, self.virtual, self.later)
@@ -241,7 +241,7 @@ class SessionTools:
 
     @property
     def _room(self) -> Room:
-        """What the model takes of definitions."""
+        """The tool budget of the model."""
         return Room.of(self._fits, self.catalog.total_tokens()) if self._fits != ToolLimits() else Room()
 
     def _sizes(self, names: Iterable[str]) -> Iterator[int]:
@@ -250,7 +250,7 @@ class SessionTools:
         return (self.catalog.tokens(tool) if (tool := here.get(name) or self.known.get(name)) else 0 for name in names)
 
     def left_out(self) -> str:
-        """That not all tools found in the history fit the model, in words for it; "" if they do."""
+        """Return a note for the model that some tools found in the history do not fit it; "" if all do."""
         discovery = self.conversation.discovery
         offered = set(self._offered(discovery))
         names = [name for name in discovery.discovered if name in self.known and name not in offered]
@@ -263,7 +263,7 @@ class SessionTools:
 
     @property
     def misfits(self) -> list[str]:
-        """How what would be offered from the start does not fit the model, and what is done about it."""
+        """Return warnings that the initially offered tools exceed the model's limits, with the consequence."""
         lines = [f"{self.too_many}; tool search is on"] if self.too_many and self.options.enabled == "marked" else []
         most = f"more than the model takes ({self._room.words()})"
         if self._unpinned and self.searching:
@@ -278,12 +278,12 @@ class SessionTools:
         return lines
 
     def _offered_count(self) -> int:
-        """How many of the known tools the next request offers."""
+        """Return the number of known tools in the next request."""
         names = self._offered(self.conversation.discovery)
         return len(names) - sum(name in names for name in self.later)
 
     def is_own(self, tool: Tool) -> bool:
-        """Whether it is one of the runtime's own."""
+        """Return whether the tool is one of the runtime's own."""
         if self.later.get(tool.definition.name) is tool:
             return True
         for own in self.virtual:
@@ -292,14 +292,14 @@ class SessionTools:
         return False
 
     def is_offered(self, name: str) -> bool:
-        """Whether the next request offers the tool of this name."""
+        """Return whether the next request offers the tool of this name."""
         return any(tool.name == name for tool in self.virtual) or name in self._offered(self.conversation.discovery)
 
     def left_to_provider(self) -> tuple[ToolDefinition, ...]:
-        """What the next request gives the model's provider to search by itself; nothing when `search_tools` does.
+        """Return the tools that the provider may search in the next request; empty if `search_tools` searches.
 
-        It only grows, and no definition changes, since a request must not rewrite an earlier one: what is lost or
-        changed stays as it was given, until the provider finds it (`outdated`) or the model calls it.
+        The set only grows, and no definition changes, because a request must not rewrite an earlier one. A lost or
+        changed tool stays in it as first given, until the provider finds it (`outdated`) or the model calls it.
         """
         if not self.provider_searches:
             return ()
@@ -309,14 +309,14 @@ class SessionTools:
         return tuple(self._left_to_provider.values())
 
     def joining_provider_search(self, names: Iterable[str]) -> tuple[str, ...]:
-        """Which of these the provider has not been given yet, and will be."""
+        """Return the names among these that the provider has not received yet, and will receive."""
         if not self.provider_searches:
             return ()
         hidden = self.deferred.keys() - self._joined_offered - self._left_to_provider.keys()
         return tuple(name for name in names if name in hidden)
 
     def outdated(self, sent: Iterable[ToolDefinition]) -> ToolsChanged | None:
-        """What became of tools since they were given to the model like that; None if they are still the same."""
+        """Return the changes of these tools since the model received them; None if they are the same."""
         now = {tool.name: self.known.get(tool.name) for tool in sent}
         changed = [tool.name for tool in sent if (known := now[tool.name]) and known.definition != tool]
         gone = tuple(name for name, known in now.items() if known is None)
@@ -324,12 +324,12 @@ class SessionTools:
 
     @property
     def provider_searches(self) -> bool:
-        """Whether the model's provider searches, rather than `search_tools`."""
+        """True if the model's provider searches, rather than `search_tools`."""
         return self.options.execution == "provider"
 
     @property
     def provider_strategy(self) -> Literal["auto", "bm25", "regex"]:
-        """How a provider's own search is asked to rank."""
+        """The ranking to request from a provider's own search."""
         match self.options.strategy:
             case "bm25" | "regex" as strategy:
                 return strategy
@@ -338,7 +338,7 @@ class SessionTools:
 
     @property
     def prefetches(self) -> int:
-        """How many tools at most a prompt's own words load before the model is asked."""
+        """Maximum number of tools that a prompt's own words load before the model is asked."""
         if not self.searching or self.provider_searches:
             return 0
         if self.options.prefetch is not None or self.options.enabled != "auto":
@@ -347,7 +347,7 @@ class SessionTools:
 
     @property
     def may_join(self) -> bool:
-        """Whether the model can be given a tool between two turns; else it is shown, and runs when it is called."""
+        """True if the model can receive a tool between two turns; otherwise a tool is shown, and runs when called."""
         return self._fits.joining
 
     # -- finding ------------------------------------------------------------------------------------------------------
@@ -355,7 +355,7 @@ class SessionTools:
     async def search(
         self, query: str | Sequence[str], limit: int | None = None, server: str | None = None
     ) -> SearchResult:
-        """What the catalogue's index finds, by the names that this conversation has."""
+        """Search the catalogue's index, and return the results under this conversation's names."""
         result = await self.catalog.index.find(query, limit, server=server)
         if self._naming is self._shared:
             return result
@@ -371,13 +371,13 @@ class SessionTools:
         )
 
     def _own_names(self) -> dict[str, str]:
-        """This conversation's name of each tool that it knows, by the name that the index has for it."""
+        """Return this conversation's name of each known tool, by its name in the index."""
         names, known = self.names, self.known
         both = ((shared, names.get(key, "")) for key, shared in self._shared.names.items())
         return {shared: name for shared, name in both if name in known}
 
     def how_to_load(self, name: str) -> str:
-        """What a model does to get a tool it does not have, as a sentence."""
+        """Return a sentence on how the model can load a tool that it does not have."""
         if not self.searching:
             return "It cannot be loaded in this conversation."
         if self.how_to_call is not None:
@@ -389,7 +389,7 @@ class SessionTools:
         return f'Call add_tool(tool_names=["{name}"]) first.'
 
     def find(self, name: str) -> Tool | None:
-        """The tool a model or a person means by this name, in any form that means exactly one."""
+        """Return the tool a model or a person means by this name, in any form that means exactly one."""
         for tool in self.virtual:
             if tool.definition.name == name:
                 return tool
@@ -410,7 +410,7 @@ class SessionTools:
         return key.source if key is not None else None
 
     def near(self, name: str, limit: int = 3) -> tuple[str, ...]:
-        """Offered names like this one, for "did you mean"."""
+        """Return offered names similar to this one, for "did you mean"."""
         if meant := self._naming.resolver.candidates(name):
             return meant[:limit]
         near = self.catalog.index.names_near(name, limit)
@@ -420,7 +420,7 @@ class SessionTools:
         return tuple(own[found] for found in near if found in own)
 
     def add(self, names: Iterable[str]) -> AddOutcome:
-        """Judges a request for tools by name, against what the conversation has; changes nothing."""
+        """Return the outcome of adding these tools by name; changes nothing."""
         added: dict[str, None] = {}
         already: dict[str, None] = {}
         not_found: dict[str, tuple[str, ...]] = {}
@@ -435,7 +435,7 @@ class SessionTools:
         return AddOutcome(tuple(added), tuple(already), not_found)
 
     def definitions(self, names: Iterable[str]) -> tuple[ToolDefinition, ...]:
-        """The definitions of these known tools."""
+        """Return the definitions of these known tools."""
         return tuple(self.known[name].definition for name in names)
 
     def tokens(self, names: Iterable[str]) -> int:
@@ -448,7 +448,7 @@ class SessionTools:
         return tokens
 
     def categories(self) -> list[Category]:
-        """What there is to search, one entry per server or custom category, sorted by name."""
+        """Return the searchable categories, one entry per server or custom category, sorted by name."""
         if not self.searching:
             return []
         offered = Counter(category_of(self.known[name]) for name in self.pinned if name in self.known)
@@ -459,9 +459,9 @@ class SessionTools:
     # -- deciding, once -----------------------------------------------------------------------------------------------
 
     def _decide(self, enabled: bool | Literal["auto", "marked"]) -> bool:
-        """Whether all tools are hidden that are not eager, rather than only those marked.
+        """Return whether to hide all tools that are not eager, rather than only the marked ones.
 
-        Raises `ConfigError` if all are to be offered and the model takes fewer.
+        Raises `ConfigError` if all are to be offered and the model accepts fewer.
         """
         self.too_many = ""
         if enabled is True:
@@ -472,12 +472,12 @@ class SessionTools:
         return bool(self.too_many) or (enabled == "auto" and self._pays(self.catalog.total_tokens()))
 
     def _misfit(self) -> str:
-        """How the tools that would be offered do not fit the model, in a few words; "" if they do."""
+        """Return the reason why the initially offered tools exceed the model's limits; "" if they do not."""
         shown = [tool for tool in self.known.values() if not tool.deferred or self.options.enabled is False]
         return self._too_many([self.catalog.tokens(tool) for tool in shown]) if self._fits != ToolLimits() else ""
 
     def _too_many(self, sizes: Sequence[int]) -> str:
-        """How tools of so many tokens each do not fit the model, in a few words; "" if they do."""
+        """Return the reason why tools of these sizes in tokens exceed the model's limits; "" if they do not."""
         room, window = Room.of(self._fits, sum(sizes)), self._fits.window_tokens
         if room.fitting(sizes) == len(sizes):
             return ""
@@ -487,7 +487,7 @@ class SessionTools:
         return f"{len(sizes)} tools take {sum(sizes):,} tokens, {half}"
 
     def room(self, wanted: Iterable[str] = ()) -> Room:
-        """What the model takes beside what is offered, if these are to be among them."""
+        """Return the remaining tool budget of the model, if the `wanted` tools are to be offered as well."""
         discovery = self.conversation.discovery
         offered = self._offered(discovery)
         withdrawn = discovery.removed.difference(wanted, offered)
@@ -495,19 +495,19 @@ class SessionTools:
         return self._room.beside(self._sizes(names))
 
     def fitting(self, names: Sequence[str], wanted: Iterable[str] = ()) -> Sequence[str]:
-        """Those of these tools, from the first one on, the model takes beside what is offered; see `room`."""
+        """Return the leading names among these tools that fit in addition to the offered ones; see `room`."""
         return names[: self.room(wanted).fitting(self._sizes(names))]
 
     def loading(self, tool: Tool) -> ToolsChanged | ToolsShown:
-        """What a call of a tool that is not offered brings: it is loaded, or only shown if the model takes no more."""
+        """Return the effect of calling a tool that is not offered: it is loaded, or only shown if it does not fit."""
         if not self.fitting((tool.name,), (tool.name,)):
             return ToolsShown((tool.name,), (tool.definition.key,))
         return ToolsChanged(added=(tool.definition,))
 
     def _fitting_pins(self, wanted: Sequence[str], asked: Sequence[str]) -> frozenset[str]:
-        """If they are more than the model takes: those asked for first, and so few that what a search finds fits.
+        """Return the pins that fit: the requested ones first, and few enough that search results still fit.
 
-        Without a search, the first ones beside those that were withdrawn.
+        Without a search, return the first ones that fit in addition to the withdrawn tools.
         """
         if not self.searching:
             discovery = self.conversation.discovery

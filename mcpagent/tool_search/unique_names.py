@@ -1,4 +1,4 @@
-"""The names tools are offered under: legal, unique, and the same whatever order servers connect in.
+"""Compute the offered names of tools: legal, unique, and independent of the order in which servers connect.
 
 A tool is identified by its key, and its toolset lists it under a name. It is offered under that name if no other tool
 has it, else as `source__tool`, else with a hash. Calls are resolved through the map, never by splitting a name.
@@ -25,7 +25,7 @@ _SHOWN_MEMBERS = 10
 
 
 def legal_name(text: str) -> str:
-    """The text with every character outside `[a-zA-Z0-9_-]` as `_`; may still be empty or too long.
+    """Return the text with every character outside `[a-zA-Z0-9_-]` as `_`; may still be empty or too long.
 
     Of one that is too long the beginning, and it stays too long.
     """
@@ -33,7 +33,7 @@ def legal_name(text: str) -> str:
 
 
 def expect_legal_name(name: str) -> None:
-    """Raises `ConfigError` unless a tool can be offered under this very name."""
+    """Raise `ConfigError` unless a tool can be offered under this very name."""
     if legal_name(name) != name or not 0 < len(name) <= MAX_NAME_LENGTH:
         raise ConfigError(f'tool "{name}": a name has 1 to {MAX_NAME_LENGTH} letters, digits, _ or -; pass name=')
 
@@ -59,12 +59,12 @@ def offered_names(
     sticky: Mapping[ToolKey, str] | None = None,
     reserved: Collection[str] = frozenset(),
 ) -> Mapping[ToolKey, str]:
-    """Maps every key to a name matching `^[a-zA-Z0-9_-]{1,64}$`; injective and independent of the order of the keys.
+    """Map every key to a name matching `^[a-zA-Z0-9_-]{1,64}$`; injective and independent of the order of the keys.
 
-    `listed` has the name under which the toolset of each tool lists it. `sticky` holds names given earlier in the
-    conversation: they stay, and newcomers that would share a plain name take the longer form. `reserved` names are
-    never given to a tool. If every tool keeps its listed name, the result is `listed` itself: a catalogue is kept for
-    many sessions, and each copy takes 37 kB for 1,200 tools.
+    `listed` has the name under which the toolset of each tool lists it. `sticky` has the names of earlier turns: they
+    stay, and newcomers that would share a plain name get the longer form. No tool gets a name in `reserved`. If every
+    tool keeps its listed name, the result is `listed` itself: a catalogue serves many sessions, and each copy takes 37
+    kB for 1,200 tools.
     """
     sticky = sticky or {}
     plain = set(listed.values())
@@ -101,7 +101,7 @@ def offered_names(
 
 
 def collision_warnings(names: Mapping[ToolKey, str], listed: Mapping[ToolKey, str]) -> list[str]:
-    """One line for each group of tools whose `source__tool` forms are the same, so that they got a hash."""
+    """Return one line per group of tools with the same `source__tool` form, which therefore got a hash."""
     groups: dict[str, list[ToolKey]] = defaultdict(list)
     for key, plain in listed.items():
         form = _prefixed(key, plain)
@@ -120,11 +120,11 @@ def collision_warnings(names: Mapping[ToolKey, str], listed: Mapping[ToolKey, st
 
 
 class NameMap:
-    """Finds the offered name that a model or a person meant.
+    """Resolve a name from a model or a user to the offered name.
 
-    Built from the offered and the `listed` name of each tool. `offered` has the same offered names, if a caller keeps
-    them already. An exact offered name always wins, then the forms
-    `tool`, `source__tool`, `source.tool` in any case and separator style, if they mean exactly one tool.
+    Built from the offered and the `listed` name of each tool. `offered` has the same offered names, for callers that
+    have them already. An exact offered name always wins, then the forms `tool`, `source__tool`, `source.tool` in any
+    case and separator style, if they match exactly one tool.
     """
 
     def __init__(
@@ -144,13 +144,13 @@ class NameMap:
         return forms
 
     def resolve(self, name: str) -> str | None:
-        """The one offered name that is meant, None if there is none or more than one."""
+        """Return the only matching offered name; None if there is none or more than one."""
         if name in self._offered:
             return name
         meant = self.candidates(name)
         return meant[0] if len(meant) == 1 else None
 
     def candidates(self, name: str) -> tuple[str, ...]:
-        """All offered names the form may mean, sorted."""
+        """Return all offered names that match the form, sorted."""
         form = name_key(name)
         return tuple(sorted(self._forms.get(form, ()))) if form else ()

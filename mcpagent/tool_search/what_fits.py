@@ -1,4 +1,4 @@
-"""How many tools fit a model: which number of definitions it takes in one request, and how much of its window."""
+"""Compute the tool budget of a model: the definitions and tokens that it accepts in one request."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ MOST_OF_WINDOW = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """What a model takes beside what it has: so many tools, so many estimated tokens of definitions. None: any."""
+    """A tool budget: the number of further tools and their estimated tokens that a model accepts. None: unlimited."""
 
     tools: int | None = None
     tokens: int | None = None
 
     @classmethod
     def of(cls, limits: ToolLimits, known_tokens: int) -> Room:
-        """All of it; tokens are counted only if those of all known tools could be too many."""
+        """Return the whole budget; it limits tokens only if the tokens of all known tools could exceed it."""
         window = limits.window_tokens
         tokens = int(window * MOST_OF_WINDOW) if window is not None else None
         return cls(limits.max_tools, None if tokens is not None and known_tokens <= tokens else tokens)
 
     @property
     def is_endless(self) -> bool:
-        """Whether nothing is known to be too much."""
+        """True if neither tools nor tokens are limited."""
         return self.tools is None and self.tokens is None
 
     def beside(self, tokens: Iterable[int]) -> Room:
-        """What is left of it beside tools of so many tokens each."""
+        """Return the remaining budget after tools of these sizes."""
         if self.is_endless:
             return self
         taken = list(tokens)
@@ -42,7 +42,7 @@ class Room:
         )
 
     def fitting(self, tokens: Iterable[int]) -> int:
-        """How many of these tools, from the first one on, fit into it."""
+        """Return how many of these tools fit, counted from the first one."""
         fitting, left = 0, self.tokens
         for size in tokens:
             if fitting == self.tools or (left is not None and size > left):
@@ -52,7 +52,7 @@ class Room:
         return fitting
 
     def words(self) -> str:
-        """How much it is, for a sentence; "" if it is endless."""
+        """Return the budget as part of a sentence; "" if it is unlimited."""
         parts = [] if self.tools is None else [f"{self.tools} tools"]
         parts += [] if self.tokens is None else [f"{self.tokens:,} tokens of tool definitions"]
         return " and ".join(parts)

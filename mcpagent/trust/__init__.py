@@ -1,1 +1,1 @@
-"""Who may run, read and send what: descriptions of what files ask for, their digests, and the yeses that were given."""
+"""Consent to run, read and send: describe what files request, compute digests, and store the user's approvals."""

@@ -1,4 +1,4 @@
-"""What waits for a yes, who gives it, and what becomes of a server then. The one place that asks and remembers."""
+"""Find the servers that need consent, ask the user, and store the answer. No other module asks for consent."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ AskTrust: TypeAlias = Callable[[Sequence[Description]], Answer]
 
 @dataclass(frozen=True, slots=True)
 class Consent:
-    """What may be used and what may not. `problems` are lines about yeses that could not be kept."""
+    """The allowed and refused descriptions. `problems`: lines about approvals that could not be stored."""
 
     allowed: tuple[Description, ...] = ()
     refused: tuple[Description, ...] = ()
     problems: tuple[str, ...] = ()
 
     def covers(self, server: ServerConfig) -> bool:
-        """Whether the server may be started."""
+        """Return whether the server may be started."""
         return not needs_a_yes(server) or (server.name, server.source) in self._digests()
 
     def bound(self, server: ServerConfig) -> ServerConfig:
-        """The server, which is then started only as it was when somebody said yes to it."""
+        """Return the server bound to its approved digest: it starts only if it is unchanged since the approval."""
         return replace(server, vouched=self._digests()[server.name, server.source]) if needs_a_yes(server) else server
 
     def _digests(self) -> dict[tuple[str, str], str]:
@@ -37,24 +37,24 @@ class Consent:
 
 
 def needs_a_yes(server: ServerConfig) -> bool:
-    """Whether somebody else may have written it: it stands in a project, or outside the user's own folders."""
+    """Return whether another person may have written the entry: it is in a project or outside the user's folders."""
     return server.scope in ("project", "given") and not server.disabled
 
 
 def described(servers: Iterable[ServerConfig], environ: Mapping[str, str]) -> list[Description]:
-    """What those of the servers are that need a yes."""
+    """Return descriptions of the servers that need consent."""
     return [describe(server, environ) for server in servers if needs_a_yes(server)]
 
 
 def without_a_yes(found: Iterable[Description], store: TrustStore) -> list[Description]:
-    """Those that nobody said yes to as they are now, each once."""
+    """Return the descriptions without a stored approval of their current digest, each once."""
     by_digest = {item.digest(): item for item in found}
     known = store.digests() if by_digest else frozenset[str]()
     return [item for digest, item in by_digest.items() if digest not in known]
 
 
 def consent_to(found: Sequence[Description], store: TrustStore, ask: AskTrust | None) -> Consent:
-    """Asks about what has no kept yes, and keeps the answer if it is "always". `ask` None: nobody can be asked."""
+    """Ask for consent that is not stored, and store an "always". `ask` None: no one can be asked, these are refused."""
     asked = without_a_yes(found, store)
     answer = ask(asked) if asked and ask is not None else "no"
     problems = [f"{item.name}: {item.why_not_kept}; the answer holds for this time" for item in asked]

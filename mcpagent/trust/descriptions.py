@@ -1,4 +1,4 @@
-"""What an entry of a file makes happen, as one value: what a person is shown, what a yes is bound to, what runs."""
+"""Describe the effects of a configuration entry as one value: to show it, to bind consent to it, and to run it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _CHANGES_NOTHING = frozenset({"disabled", "enabled", "description", "timeout"})
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """One thing that happens: what kind, the words that are shown, and the digest of what they leave out."""
+    """An effect: its kind, the text to show, and a digest of the text if the shown text omits some of it."""
 
     what: str
     text: str
@@ -41,11 +41,11 @@ class Fact:
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """What one entry, or one card, starts, reads, sends and says. `place` is its file, really; `source` is how errors
-    name it.
+    """The effects of one server entry or card: what it starts, reads, sends and states.
 
-    `launch` is what is started, None for an address and for what cannot be started. `why_not_kept` says why a yes
-    holds only once, "" if it can be kept.
+    `place` is the real path of its file; `source` is the name of the file in errors. `launch` is the command to start,
+    None for an address or a command that cannot be started. `why_not_kept` is the reason why an approval holds only
+    once, "" if it can be stored.
     """
 
     name: str
@@ -57,35 +57,35 @@ class Description:
     kind: Kind = "server"
 
     def digest(self) -> str:
-        """SHA-256 over all of it; the line that it stands on is left out."""
+        """Return a SHA-256 over the kind, place, name and facts; the line number does not count."""
         data = [self.kind, self.place, self.name, [[fact.what, fact.text, fact.digest] for fact in self.facts]]
         return sha256(json.dumps(data))
 
 
 def sha256(text: str) -> str:
-    """The digest of a text, as hexadecimal."""
+    """Return the digest of a text, as hexadecimal."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def fact_of(what: str, text: str, *, is_hidden: bool = False) -> Fact:
-    """The fact; of keys of issuers, and of all if it is hidden, only the digest stands there."""
+    """Return the fact; keys of known issuers, or the whole text if `is_hidden`, are replaced by a digest."""
     shown = NOT_SHOWN if is_hidden else without_shapes(text)
     return Fact(what, shown, "" if shown == text else sha256(text))
 
 
 def file_of(source: str) -> str:
-    """The path in `file:line`."""
+    """Return the path in `file:line`."""
     return re.sub(r":\d+\Z", "", source)
 
 
 def real_place(path: str) -> str:
-    """The file as it is found: its folder without links, its own name as it is. A link to it is another place."""
+    """Return the path with links in its folder resolved, but not its own name: a link to the file is another place."""
     whole = Path(path).absolute()
     return os.path.join(os.path.realpath(whole.parent), whole.name)
 
 
 def describe(config: ServerConfig, environ: Mapping[str, str]) -> Description:
-    """What the server is, with variables as they are now and files as they are now; connects to nothing."""
+    """Describe the server with the current variables and files; connect to nothing."""
     launch, facts, why_not = None, [], ""
     if config.command:
         told = [_told(config, word) for word in (config.command, *config.args)]
@@ -117,7 +117,7 @@ def describe(config: ServerConfig, environ: Mapping[str, str]) -> Description:
 
 
 def allowed_launch(config: ServerConfig, environ: Mapping[str, str]) -> Launch:
-    """What starting the server means now. Raises `ServerError` if that is not what somebody said yes to."""
+    """Return the launch of the server. Raises `ServerError` if it differs from the launch that the user approved."""
     if not config.vouched:
         return launch_of(config, environ)
     described = describe(config, environ)
@@ -143,7 +143,7 @@ def _variables(what: str, config: ServerConfig, values: Mapping[str, str]) -> It
 
 
 def _sign_in(written: Any) -> Iterator[Fact]:
-    """How it signs in, as it is written: a reference names what is sent, a secret itself is not shown."""
+    """Yield the sign-in settings as written: a reference shows its name, a literal secret is hidden."""
     if isinstance(written, Mapping):
         for name, value in sorted(written.items()):
             text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, sort_keys=True)
@@ -153,7 +153,7 @@ def _sign_in(written: Any) -> Iterator[Fact]:
 
 
 def _said(entry: Mapping[str, Any]) -> Iterator[Fact]:
-    """The rest of what it says, under our keys: who may call its tools unasked, what it may ask, and the like."""
+    """Yield the remaining settings under mcpagent's keys, such as tool permissions and allowed questions."""
     for key, value in sorted(entry.items()):
         ours = key in KEY_OF_SPELLING and key not in _TOLD_APART | _CHANGES_NOTHING and not key.endswith("_seconds")
         if ours:

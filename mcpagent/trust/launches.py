@@ -1,4 +1,4 @@
-"""What is started for a server: the program that its command means, its arguments, folder and environment."""
+"""Resolve a server's command into a `Launch`: its program, arguments, folder and environment."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ _INHERITED = (
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """What is started: `program` is a path, `folder` "" for the current one, `environment` all that the child has."""
+    """A process to start. `environment` is its whole environment.
+
+    `program` is a path; `folder` is "" for the current one.
+    """
 
     program: str
     arguments: tuple[str, ...]
@@ -35,21 +38,21 @@ class Launch:
 
 
 def launch_of(config: ServerConfig, environ: Mapping[str, str]) -> Launch:
-    """What starting a server with a command means. Raises `ServerError` (phase "start") if it cannot be started."""
+    """Resolve the command of a server. Raises `ServerError` (phase "start") if it cannot be started."""
     environment = child_environment(config, environ)
     return Launch(find_program(config, environment), tuple(config.args), config.cwd, environment)
 
 
 def child_environment(config: ServerConfig, environ: Mapping[str, str]) -> dict[str, str]:
-    """The allow-listed part of `environ` plus what the configuration declares."""
+    """Return the allow-listed part of `environ` plus what the configuration declares."""
     inherited = {name: environ[name] for name in _INHERITED if name in environ and not environ[name].startswith("()")}
     return inherited | {"PYTHONUTF8": "1", "PYTHONUNBUFFERED": "1"} | dict(config.env)
 
 
 def find_program(config: ServerConfig, environment: Mapping[str, str]) -> str:
-    """The program a command names, as a path. Raises `ServerError` with the near name if there is none.
+    """Return the path of the program that a command names. Raises `ServerError`, with a similar name, if there is none.
 
-    A command with a slash is a path, relative to the folder that the server runs in; one without is looked up in the
+    A command with a slash is a path, relative to the server's folder. A command without a slash is looked up in the
     absolute folders of PATH, and nowhere else.
     """
     command = config.command
@@ -84,5 +87,5 @@ def _programs(folders: list[str]) -> list[str]:
 
 
 def start_error(config: ServerConfig, what: str) -> ServerError:
-    """That its program could not be started, and why."""
+    """Return the error for a program that could not be started, with the reason."""
     return ServerError(f'server "{config.name}" could not start: {what}', server=config.name, phase="start")

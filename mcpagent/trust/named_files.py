@@ -1,9 +1,8 @@
-"""The files that a command names: scripts, modules, configurations, the manifests that launchers read by themselves.
+"""Find the files that a command names: scripts, modules, configurations, and manifests that launchers read.
 
-A yes to `python server.py` is one to that `server.py`. Commands name files in more ways than can be listed (`-um
-server`, `node ./server`, `server:app`, `NODE_OPTIONS=--require ./hook`, `"$PWD/run.sh"`), so each word of a command is
-taken as one that may: a file of that name, whatever its ending, or a module. What such files load in turn is not
-looked for.
+Consent to `python server.py` covers that `server.py`. Commands name files in more ways than can be listed (`-um
+server`, `node ./server`, `server:app`, `NODE_OPTIONS=--require ./hook`, `"$PWD/run.sh"`). Therefore every word of a
+command is tried as a file of that name, with any ending, and as a module. Files that these files load are not followed.
 """
 
 from __future__ import annotations
@@ -82,7 +81,7 @@ _MANIFESTS: Mapping[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class NamedFile:
-    """A regular file, its real path, and the SHA-256 of its content."""
+    """A regular file: its real path and the SHA-256 of its content."""
 
     path: str
     digest: str
@@ -90,14 +89,14 @@ class NamedFile:
 
 @dataclass(slots=True)
 class NamedFiles:
-    """What was found, by path. `too_much` says why not all of it was read, "" if it was."""
+    """The files found, by path. `too_much` is the reason why some files were not read, "" if all were."""
 
     files: dict[str, NamedFile] = field(default_factory=dict[str, NamedFile])
     too_much: str = ""
     left: int = MOST_BYTES
 
     def take(self, path: Path) -> None:
-        """Adds the file, if it is one with something in it: an empty one runs and says as little as none."""
+        """Add the file if it exists and is not empty; an empty file has no more effect than a missing one."""
         try:
             real = os.path.realpath(path)
             if real in self.files or not os.path.isfile(real) or not os.path.getsize(real):
@@ -121,10 +120,10 @@ class NamedFiles:
 
 
 def named_files(launch: Launch, declared: Iterable[str], origin: Path) -> NamedFiles:
-    """What the command, its arguments and the values of the declared variables name, in the folder that it runs in.
+    """Find the files named by the command, its arguments and the declared variables, relative to the folder it runs in.
 
-    The program itself is one of them if it lies in a project, that of the folder `origin` or the one that it runs in:
-    what is installed on the machine may be updated.
+    The program itself is included if it lies in a project: that of the folder `origin` or that of the folder it runs
+    in. Programs installed on the machine are excluded, because updates change them.
     """
     folder = Path(launch.folder or os.curdir).absolute()
     above = project_folders(folder)
@@ -154,13 +153,13 @@ def named_files(launch: Launch, declared: Iterable[str], origin: Path) -> NamedF
 
 
 def _is_inside(path: str, folder: Path) -> bool:
-    """As it is written, or really."""
+    """Return whether the path is inside the folder, as written or with links resolved."""
     forms = (os.path.normpath, os.path.realpath)
     return any(Path(form(path)).is_relative_to(form(folder)) for form in forms)
 
 
 def _take_named(found: NamedFiles, base: Path, names: Sequence[str]) -> None:
-    """The files of these names; of a name without a file, those that have it as their stem."""
+    """Add the files of these names; for a name without a file, those that have it as their stem."""
     stems: dict[Path, set[str]] = {}
     for name in names:
         path = base / name
@@ -181,7 +180,7 @@ def _take_named(found: NamedFiles, base: Path, names: Sequence[str]) -> None:
 
 
 def _take_code(found: NamedFiles, folder: Path) -> None:
-    """The code in a folder that is named, and the entries of the packages in it."""
+    """Add the code in a named folder, and the entries of the packages in it."""
     for entry in _entries(folder):
         if entry in _OF_A_FOLDER or _CODE.search(entry):
             found.take(folder / entry)
@@ -192,7 +191,7 @@ def _take_code(found: NamedFiles, folder: Path) -> None:
 
 
 def _entries(folder: Path) -> list[str]:
-    """The names in a folder, the first of them by name if there are very many; none if it is no folder."""
+    """Return the names in a folder, sorted and at most `MOST_ENTRIES`; an empty list if it is no folder."""
     try:
         return sorted(os.listdir(folder))[:MOST_ENTRIES]
     except (OSError, ValueError):
@@ -209,7 +208,10 @@ def _folders(folder: Path, names: Sequence[str]) -> Iterator[Path]:
 
 
 def _tokens(word: str) -> Iterator[str]:
-    """The parts of a word that may be names: `--config=./x`, `bash -c "./x; y"`, `-r./x`, `a:b`, `"$PWD/x"`, `x""y`."""
+    """Yield the parts of a word that may be names.
+
+    Examples: `--config=./x`, `bash -c "./x; y"`, `-r./x`, `a:b`, `"$PWD/x"`, `x""y`.
+    """
     whole = word.translate(_QUOTES)
     for part in dict.fromkeys([*_BREAKS.split(word), *_SPACES.split(whole), *_BREAKS.split(whole)]):
         if part:

@@ -1,4 +1,4 @@
-"""The yeses that were given for good, in a file that only their user can read."""
+"""Store the user's permanent approvals in a file that only this user can read."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FORMAT = 2
 
 @dataclass(frozen=True, slots=True)
 class TrustDigest:
-    """What a yes is bound to; `name` and `file` are for whoever reads the store."""
+    """The digest that an approval is bound to; `name` and `file` only help people who read the store."""
 
     name: str
     file: str
@@ -26,22 +26,25 @@ class TrustDigest:
 
 
 class TrustStore:
-    """What the user said yes to. A file that cannot be read counts as empty; one of another format is asked anew."""
+    """The stored approvals of the user.
+
+    An unreadable file counts as empty. Approvals in another format are asked for again.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     @classmethod
     def of_user(cls, environ: Mapping[str, str]) -> TrustStore:
-        """That of `trust.json`."""
+        """Return the store in `trust.json` of the user's state folder."""
         return cls(state_folder(environ) / "trust.json")
 
     def digests(self) -> frozenset[str]:
-        """All that the user said yes to."""
+        """Return the digests of all approved descriptions."""
         return frozenset(entry.digest for entry in self._read())
 
     def add(self, descriptions: Iterable[Description]) -> None:
-        """Keeps a yes to these, in the place of one to what they were. Raises `ConfigError` if it cannot be written."""
+        """Store an approval of these, replacing earlier versions. Raises `ConfigError` if the file is not writable."""
         fresh = [TrustDigest(item.name, item.place, item.digest()) for item in descriptions if not item.why_not_kept]
         replaced = {(item.file, item.name) for item in fresh}
         with alone_with(self.path):

@@ -1,1 +1,1 @@
-"""What of a history a model is sent: a fold over it, how many tokens that is, and where it can be cut."""
+"""The part of a history that a model receives: compute it, estimate its tokens and find the cut."""

@@ -1,4 +1,4 @@
-"""How many tokens a message is: an estimate without a tokenizer, which whoever uses it corrects by what was counted."""
+"""Estimate the tokens of a message without a tokenizer; callers correct the estimate by the provider's counts."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _MARKS = str.maketrans(dict.fromkeys("0123456789{}[]()<>\"'`:;,=_-/\\|*#@&%+$~^\
 
 
 def text_tokens(text: str) -> int:
-    """Of words about a fourth of their bytes; of data, which digits and punctuation tell, about a third."""
+    """Estimate the tokens of a text: a fourth of its bytes for prose, a third for data (many digits, punctuation)."""
     if not text:
         return 0
     sample = text if len(text) <= 4_000 else text[:2_000] + text[-2_000:]
@@ -43,12 +43,12 @@ def text_tokens(text: str) -> int:
 
 
 def json_tokens(value: Mapping[str, Any]) -> int:
-    """Of JSON data as it is written into a request."""
+    """Estimate the tokens of JSON data as a request contains it."""
     return text_tokens(json_sent(value)) if value else 0
 
 
 def json_sent(value: Mapping[str, Any]) -> str:
-    """As it is written into a request; "" for what cannot be."""
+    """Return the data as the JSON of a request, or "" if it cannot be encoded."""
     try:
         return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
     except (RecursionError, ValueError):  # no model wrote it, and none is sent it
@@ -56,7 +56,7 @@ def json_sent(value: Mapping[str, Any]) -> str:
 
 
 def message_tokens(message: Message) -> int:
-    """Of what a model reads of the message; definitions in it count where they are offered."""
+    """Estimate the tokens that a model reads of the message; tool definitions count with the request's tools."""
     return sum(map(_part_tokens, message.parts))
 
 

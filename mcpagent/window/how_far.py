@@ -1,4 +1,4 @@
-"""`Compaction`: how much of a model's window a conversation may take."""
+"""`Compaction`: the share of a model's window that a conversation may use."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from mcpagent.python.argument_checks import expect
 
 @dataclass(frozen=True, slots=True)
 class Compaction:
-    """When a conversation is compacted, and how far.
+    """When to compact a conversation, and how far.
 
-    A request that would take more than the share `at` of the model's window is made shorter, down to the share `to`: so
-    far below that what was cached is written anew once, and not at every turn. `window_tokens` is used in place of what
-    is known of the model; None: what its settings, its server or the table of prices say.
+    A request that would use more than the share `at` of the model's window is shortened to the share `to`. The distance
+    between the two means that the provider's cache is rewritten once, not at every turn. `window_tokens` replaces the
+    known size of the window. With None, the size comes from the model's settings, its server or the price table.
     """
 
     at: float = 0.8

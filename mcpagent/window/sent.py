@@ -1,8 +1,9 @@
-"""What of a history a model is sent: all of it, or, since it was compacted, what the last `Compacted` says.
+"""Compute the messages that a model receives: the whole history, or, after compaction, the last `Compacted` view.
 
-A pure function of the history, so a session that is resumed, forked or rewound sends what it sent at that point. What
-tools were discovered stands in messages that may not be sent any more: one `ToolsChanged` at the head tells all of it,
-so that the writers of all protocols, which look up where a tool was added, find it there.
+A pure function of the history, so a session that is resumed, forked or rewound sends the same messages as it did at
+that point. Messages that are no longer sent may contain discovered tools. Therefore one `ToolsChanged` at the head
+repeats all of these changes, and the request writers of every protocol find there the position at which a tool was
+added.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from mcpagent.prompt.builder import summary_words
 
 
 def compacted_in(message: Message) -> Compacted | None:
-    """What the message says of this, if it does."""
+    """Return the last `Compacted` part of the message, or None."""
     found = None
     for part in message.parts:
         if isinstance(part, Compacted):
@@ -36,14 +37,17 @@ def compacted_in(message: Message) -> Compacted | None:
 
 
 def is_pinned(message: Message) -> bool:
-    """Whether it stays whatever becomes of those around it."""
+    """Return whether the message is pinned: compaction never removes it."""
     return Pinned in map(type, message.parts)
 
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """What of a history a model is not sent: the messages before `cut`, but for those at `stays`, of which `summary`
-    tells, "" if nothing does; and of the results of these calls all but their beginnings."""
+    """The parts of a history that the model does not receive.
+
+    `cut`: messages before this index are left out, except those at the indices in `stays`. `summary` replaces them, ""
+    if there is no summary. Of the results of the calls in `shortened`, the model receives only the beginnings.
+    """
 
     cut: int = 0
     stays: frozenset[int] = frozenset()
@@ -52,16 +56,16 @@ class LeftOut:
 
     @property
     def messages(self) -> int:
-        """How many."""
+        """Number of messages that are left out."""
         return self.cut - len(self.stays)
 
     def has(self, place: int) -> bool:
-        """Whether the message at this place is among them."""
+        """Return whether the message at this index is left out."""
         return place < self.cut and place not in self.stays
 
 
 def cut_at(messages: Sequence[Message], place: int, part: Compacted) -> tuple[int, frozenset[int]]:
-    """Where the part at `place` cuts, and what stays before that: whole steps, whatever a history says."""
+    """Return the index at which the part at `place` cuts, and the earlier indices that stay; both cover whole steps."""
     cut = min(max(place - part.kept, 0), place)
     while 0 < cut < place and messages[cut].role == "tool":
         cut -= 1
@@ -72,7 +76,7 @@ def cut_at(messages: Sequence[Message], place: int, part: Compacted) -> tuple[in
 
 
 def whole_step(messages: Sequence[Message], at: int, end: int) -> set[int]:
-    """The place with those of the calls and results that belong to it, before the end."""
+    """Return the place with those of the calls and results that belong to it, before the end."""
     first = at
     while first > 0 and messages[first].role == "tool":
         first -= 1
@@ -83,7 +87,7 @@ def whole_step(messages: Sequence[Message], at: int, end: int) -> set[int]:
 
 
 def not_sent(messages: Sequence[Message]) -> LeftOut:
-    """By the last `Compacted` in them."""
+    """Return what the last `Compacted` part of the messages leaves out."""
     for place in range(len(messages) - 1, -1, -1):
         if (part := compacted_in(messages[place])) is not None:
             cut, stays = cut_at(messages, place, part) if part.leaves_out else (0, frozenset[int]())
@@ -92,7 +96,7 @@ def not_sent(messages: Sequence[Message]) -> LeftOut:
 
 
 def front(messages: Sequence[Message], place: int, part: Compacted) -> tuple[Message, ...]:
-    """What is sent of the messages up to the one at `place`, in which the part stands, and which is included."""
+    """Return the messages to send for the history up to and including `place`, whose message contains `part`."""
     cut, stays = cut_at(messages, place, part)
     short = {result.call_id: result for result in part.shortened}
     before = [_plain(messages[at]) for at in sorted(stays)]
@@ -119,19 +123,19 @@ def _head(part: Compacted, dropped: Sequence[Message], moved: int) -> Message:
 
 
 def moved(messages: Sequence[Message]) -> int:
-    """How many of these, which are sent, from the second on were written after another beginning."""
+    """Return how many of these sent messages, from the second on, were written after a different head."""
     found = compacted_in(messages[0]) if messages else None
     return found.kept if found is not None else 0
 
 
 def _plain(message: Message) -> Message:
-    """Without what it says of tools, which the head has already."""
+    """Return the message without its tool changes, which the head already contains."""
     parts = tuple(part for part in message.parts if not isinstance(part, ToolsChanged | ToolsShown))
     return message if len(parts) == len(message.parts) else replace(message, parts=parts)
 
 
 def _shown(message: Message, short: dict[str, ToolResult]) -> Message:
-    """As it is sent: results that were shortened, and nothing of what was said of compacting."""
+    """Return the message as it is sent: with shortened results, and without `Compacted` parts."""
     changed = False
     parts: list[Part] = []
     for part in message.parts:
@@ -148,10 +152,10 @@ def _shown(message: Message, short: dict[str, ToolResult]) -> Message:
 
 
 def tools_after(messages: Iterable[Message]) -> ToolsChanged:
-    """What these messages together did to the tools, as one change: what is left of it, each definition as it is now.
+    """Combine the tool changes of these messages into one change, with the latest definition of each tool.
 
-    Of tools that were offered from the start, and changed or went, it tells where they stood and what they were. What a
-    provider could search by itself it still can.
+    For tools that were offered from the start and then changed or removed, it records their original position and
+    definition. Tools that the provider itself could search for stay searchable.
     """
     was: dict[str, tuple[int, ToolDefinition]] = {}
     now: dict[str, ToolDefinition] = {}

@@ -1,6 +1,6 @@
-"""What a question takes along: `@path` files, `@server:uri` resources; and `/server:prompt`, a question of a server's.
+"""Attach content to a question: `@path` files, `@server:uri` resources, and a server's `/server:prompt`.
 
-Only what the user typed is looked at, never what came out of a file, a server or a model.
+Only the user's input is parsed, never text from a file, a server or a model.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _USER_LABEL = "[user]\n"
 
 
 def marks(line: str) -> list[str]:
-    r"""What stands behind each `@`, without quotes and backslashes: `@a.txt`, `@"two words.txt"`, `@two\ words.txt`."""
+    """Return the texts after each `@`, unquoted and unescaped: `@a.txt`, `@"two words.txt"`, `@two\\ words.txt`."""
     found = [
         re.sub(r"\\(.)", r"\1", bare) if bare else double or single for double, single, bare in _MARK.findall(line)
     ]
@@ -43,7 +43,7 @@ def marks(line: str) -> list[str]:
 
 
 async def with_attachments(line: str, agent: Agent, folder: Path) -> tuple[str | list[Part], list[str]]:
-    """The question with all that it names, and one line about each thing taken along.
+    """Return the question with all that it names, and one line about each thing taken along.
 
     An `@` that names neither a file nor a server stays a word, such as in `@someone`. Raises `InputError` for a file
     that cannot be taken, and for a resource that its server does not give.
@@ -67,7 +67,7 @@ async def with_attachments(line: str, agent: Agent, folder: Path) -> tuple[str |
 
 
 def left_as_words(line: str, agent: Agent, folder: Path) -> str:
-    """One line about each `@` that names neither a file nor a server, so that nothing was taken along; "" if none."""
+    """Return a line about each `@` that matches neither a file nor a server, so nothing was attached; "" if none."""
     words = [
         mark
         for mark in marks(line)
@@ -85,7 +85,7 @@ def _path(folder: Path, name: str) -> Path:
 
 
 def read_file(path: Path) -> tuple[str, list[Part]]:
-    """A file as text, or as an image. Raises `InputError` if it is neither, or too large."""
+    """Return a file as text, or as an image. Raises `InputError` if it is neither, or too large."""
     shown = safe_line(str(path), 100)
     try:
         with open_given(path) as file:
@@ -105,7 +105,7 @@ def read_file(path: Path) -> tuple[str, list[Part]]:
 
 
 def _file_name(mark: str, folder: Path) -> str | None:
-    """The file that is meant; a full stop or comma behind it belongs to the sentence."""
+    """Return the name of the file; a full stop or comma after it belongs to the sentence."""
     for name in dict.fromkeys((mark, mark.rstrip(_CLOSING))):
         try:
             path = _path(folder, name)
@@ -135,7 +135,7 @@ def _sizes(text: str, images: list[Part]) -> str:
 
 
 def joined_parts(prompt: Prompt, more: Sequence[Part]) -> Prompt:
-    """A question with more to it: all words as one text, the images after it."""
+    """Return a question with more to it: all words as one text, the images after it."""
     parts: list[Part] = [*([Text(prompt)] if isinstance(prompt, str) else prompt), *more]
     words = "\n\n".join(part.text for part in parts if isinstance(part, Text))
     images = [part for part in parts if isinstance(part, Image)]
@@ -146,17 +146,17 @@ def joined_parts(prompt: Prompt, more: Sequence[Part]) -> Prompt:
 
 
 def named_prompt(line: str, servers: Collection[str]) -> tuple[str, str, str] | None:
-    """Server, prompt and the rest of a line `/server:prompt ...`; None if it is none."""
+    """Return server, prompt and arguments of a line `/server:prompt ...`; None for other lines."""
     word, _, rest = line.strip().partition(" ")
     server, colon, name = word.removeprefix("/").partition(":")
     return (server, name, rest.strip()) if word.startswith("/") and colon and server in servers else None
 
 
 async def server_prompt(agent: Agent, server: str, name: str, words: str, *, alone: bool = True) -> list[Part]:
-    """What a server's prompt says, filled with `key=value` words; a single argument needs no key.
+    """Return a server's prompt, filled with `key=value` words; a single argument needs no key.
 
-    If it is not `alone` in the question, it stands in a block that says whose it is.
-    Raises `InputError` if there is no such prompt or an argument is missing or unknown.
+    If it is not `alone` in the question, it is in a block that names its server. Raises `InputError` if there is no
+    such prompt, or an argument is missing or unknown.
     """
     prompts = agent.mcp.prompts.get(server, ())
     known = next((prompt for prompt in prompts if prompt.name == name), None)
@@ -172,7 +172,7 @@ async def server_prompt(agent: Agent, server: str, name: str, words: str, *, alo
 
 
 def _only_words(text: str) -> str:
-    """Of a prompt that is one message of the user's its words, else all of it with the roles."""
+    """Return the text of a prompt with a single user message; otherwise all messages with their roles."""
     words = text.removeprefix(_USER_LABEL)
     block = re.fullmatch(r"(`{3,})\n(.*)\n\1", words, re.DOTALL)
     if block is not None and block[1] not in block[2]:

@@ -1,4 +1,4 @@
-"""What Tab offers: commands with what they do, tools, servers, their prompts and resources, files after `@`."""
+"""Tab completions: commands with their descriptions, tools, servers, their prompts and resources, files after `@`."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ Pairs = Sequence[tuple[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """What there is to complete with. `prompts` are `server:prompt` and `resources` `server:uri`.
+    """The candidates for completion. `prompts` are `server:prompt` and `resources` `server:uri`.
 
-    `values` are what may follow a slash command, `arguments` what a prompt takes.
+    `values` are the possible arguments of a slash command, `arguments` those of a prompt.
     """
 
     folder: Path
@@ -42,13 +42,13 @@ class Words:
 
 
 class ChatCompleter(Completer):
-    """Completes the word before the cursor; `words` gives what there is by now."""
+    """Completes the word before the cursor; `words` returns the current candidates."""
 
     def __init__(self, words: Callable[[], Words]) -> None:
         self._words = words
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:  # noqa: ARG002 - the interface's own
-        """Called by prompt_toolkit as one types."""
+        """Yield completions; prompt_toolkit calls this during typing."""
         line = document.current_line_before_cursor
         if (mark := _AT.search(line[-4_096:])) is not None:
             yield from islice(self._attachments(mark), MAX_OFFERED)
@@ -103,7 +103,7 @@ def _containing(typed: str, items: Iterable[tuple[str, str]], back: int) -> Iter
 
 
 def _files(typed: str, back: int, folder: Path, *, is_quoted: bool) -> Iterator[Completion]:
-    """Files and folders that begin like what was typed, folders first; hidden ones only after a dot."""
+    """Yield files and folders with the typed prefix, folders first; hidden ones only after a dot."""
     head, slash, start = typed.rpartition("/")
     try:
         place = folder / Path(f"{head}{slash}" or ".").expanduser()
@@ -129,7 +129,7 @@ def _is_printable(text: str) -> bool:
 
 
 def words_of(agent: Agent, folder: Path, *, is_started: bool) -> Words:
-    """Everything that can be completed; before the agent is started only what does not need it."""
+    """Return all candidates; before the agent has started, only those that do not need it."""
     from mcpagent.cli.chat.slash.slash_table import COMMANDS, VALUES
     from mcpagent.models.resolve import PROVIDERS
 

@@ -1,4 +1,4 @@
-"""The conversation in the terminal: input line, turn, input line ... while servers connect in the background."""
+"""The conversation loop in the terminal: input line, turn, input line ... while servers connect in the background."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ GOODBYES = frozenset({"exit", "quit", "bye"})
 
 
 def run_chat(options: Options, terminal: Terminal, *, model: Model | None = None) -> ExitCode:
-    """Chats until the user leaves. `model` is used instead of the named one."""
+    """Chat until the user leaves. `model` replaces the configured one."""
     chat = Chat(options, terminal, model)
     gc.freeze()  # what is loaded by now stays; looking through it for garbage would take a tenth of the start
     return run_to_end(chat.run())
 
 
 class Chat:
-    """One chat. `_view` is set while a turn runs: then it gets the events."""
+    """A chat. `_view` is set while a turn runs, and then receives the events."""
 
     def __init__(self, options: Options, terminal: Terminal, model: Model | None) -> None:
         self.options = options
@@ -122,7 +122,7 @@ class Chat:
         self._interrupted = False
 
     async def run(self) -> ExitCode:
-        """From the greeting until the user leaves. Raises what kept the agent from starting."""
+        """Run from the greeting until the user leaves. Raises the error that kept the agent from starting."""
         with typing_ahead(), on_interrupt(self._interrupt):
             try:
                 earlier = await self.going_on.at_start()
@@ -177,7 +177,7 @@ class Chat:
         return ExitCode.INTERRUPTED
 
     async def _guarded(self, work: Coroutine[None, None, None]) -> None:
-        """Runs one command or turn: Ctrl-C stops it, what goes wrong is one line, and the chat goes on."""
+        """Run one command or turn: Ctrl-C stops it, an error becomes one line, and the chat continues."""
         self._turn = task = asyncio.create_task(work)
         try:
             await asyncio.wait({task})
@@ -209,7 +209,7 @@ class Chat:
         return line
 
     def _interrupt(self) -> None:
-        """Ctrl-C while no input line is there to take it: stops the turn, a second time also the chat."""
+        """Handle Ctrl-C outside of the input line: stop the turn; a second one also ends the chat."""
         if self._turn is None or self._turn.done():
             # It came just before the input line; that may be open by now.
             self._interrupted = not self.input.end(KeyboardInterrupt)
@@ -252,7 +252,7 @@ class Chat:
             await self._answer(line, prompt)
 
     async def _answer(self, typed: str, prompt: Prompt) -> None:
-        """One question and its answer."""
+        """Answer one question."""
         from mcpagent.cli.chat.attachments import joined_parts
 
         await self.startup.entered()
@@ -268,7 +268,7 @@ class Chat:
                 desk.kept.clear()
 
     async def _follow(self, work: Callable[[], Awaitable[object]]) -> None:
-        """Shows what a run does. What it says is never lost: if it cannot be kept, it goes on in memory."""
+        """Show the events of a run. No answer is lost: if the store fails, the run continues in memory."""
         self._view = view = TurnView(self.terminal.out, self.terminal.out, self.terminal.glyphs)
         self._unfolded = 0
         self._say("")
@@ -294,7 +294,7 @@ class Chat:
             return await edited(text, self.options.environ)
 
     async def _choose(self, question: str) -> str:
-        """One line from the user, typed after the question is there; empty if they give none."""
+        """Ask the user for one line, ignoring keys typed before the question; "" if they enter nothing."""
         forget_typed_ahead()
         try:
             return (await read_above_output(question, "")).strip()
@@ -302,7 +302,7 @@ class Chat:
             return ""
 
     async def _allow_change(self, change: ToolChange) -> bool:
-        """Whether a tool may be called that its server changed, which has been reported. A no holds for the chat."""
+        """Ask whether a tool that its server changed may be called. A refusal holds for the rest of the chat."""
         if str(change) in self._refused_changes:
             return False
         with self._aside():
@@ -337,7 +337,7 @@ class Chat:
         self._refresh()
 
     def _connected(self) -> None:
-        """No server is connecting any more: what can be said about all of them."""
+        """Report on all servers after the last one has finished connecting."""
         lines = [warning_line(line, self.terminal.glyphs) for line in rules_without_effect(self.agent, self.approvals)]
         if not self.options.quiet:
             lines = [*self.startup.summary(), *lines]
@@ -358,7 +358,7 @@ class Chat:
     # -- the screen ---------------------------------------------------------------------------------------------------
 
     def _status(self) -> str:
-        """What stands under the input line: ours or that of the user's command, and how servers come up."""
+        """Return the status below the input line: the built-in line or the user's own, and the servers' progress."""
         width, trace = self.terminal.out.width, self.desk.trace
         is_started = self.startup.is_entered
         status = Status.of(self.agent, self.approvals.rules.mode, trace.used, is_started=is_started)
@@ -378,7 +378,7 @@ class Chat:
         self.input.refresh()
 
     def _unfold(self) -> None:
-        """Prints the last call in full; pressed again, the one before it."""
+        """Print the last call in full; pressed again, the one before it."""
         if not self._calls:
             self._say(Text("no tool was called yet", "dim"))
             return
@@ -389,7 +389,7 @@ class Chat:
         put(self.terminal.out, *lines)
 
     def _notify(self, *lines: Text | str) -> None:
-        """Says something among the steps of a turn, or above the input line."""
+        """Print lines among the steps of a turn, or above the input line."""
         with self._activity.paused(), self._aside():
             self._say(*lines)
 

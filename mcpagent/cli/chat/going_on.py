@@ -1,4 +1,4 @@
-"""Going on with a kept conversation in the chat: which one, opening it, its last words, calls that wait, keeping on."""
+"""Continue a stored conversation in the chat: select and open it, show its end, decide on pending calls, store it."""
 
 from __future__ import annotations
 
@@ -28,9 +28,10 @@ MAX_ERROR = 400
 
 @dataclass(kw_only=True)
 class GoingOn:
-    """What a chat does with its store.
+    """The store of a chat, and its conversation there.
 
-    `follow` shows what a run does, `choose` asks for one line. `enter_goes_on`: it was just said that Enter does.
+    `follow` shows the events of a run, `choose` asks for one line. `enter_goes_on`: the chat just announced that Enter
+    continues.
     """
 
     options: Options
@@ -43,9 +44,9 @@ class GoingOn:
     enter_goes_on: bool = False
 
     async def at_start(self) -> str | None:
-        """The id that the options ask for; None: a new conversation. Raises `Leave`, and `InputError` for what is none.
+        """Return the ID of the requested conversation; None for a new one.
 
-        A store that cannot be read costs the conversation in it, not this one.
+        Raises `Leave`, and `InputError` for an invalid request. If the store cannot be read, a new conversation begins.
         """
         options, store = self.options, self.store
         if store is None:
@@ -66,11 +67,11 @@ class GoingOn:
         return None
 
     async def pick(self, found: list[SessionInfo]) -> SessionInfo | None:
-        """The one that the user chooses."""
+        """Return the conversation that the user chooses."""
         return await pick_session(found, self.desk.terminal, self.options.folder)
 
     async def begin_with(self, session: str) -> None:
-        """`go_on_with` for a chat that starts: if it cannot be had, a new conversation begins."""
+        """Run `go_on_with` for a starting chat: if that fails, a new conversation begins."""
         with contextlib.suppress(McpAgentError):  # what kept the agent from starting is told at the end
             await self.startup.entered()
         if not self.startup.is_entered:
@@ -84,10 +85,10 @@ class GoingOn:
             self.desk.note("what is said here is not kept (--no-session)")
 
     async def go_on_with(self, session: str) -> None:
-        """Makes it the chat's conversation, shows its last words, and asks about calls that wait.
+        """Continue this conversation in the chat, show its end, and ask about pending calls.
 
-        One that a durable run has is watched until it ends; one that another process has can be gone on with in a
-        copy. Raises `SessionStoreError`.
+        A conversation with a durable run is watched until the run ends. One that another process holds can be continued
+        in a copy. Raises `SessionStoreError`.
         """
         desk, store = self.desk, self.store
         assert store is not None
@@ -117,7 +118,7 @@ class GoingOn:
         await self.go_on_with_what_waits(is_new=True)
 
     async def _copy_of(self, store: Sessions, error: SessionBusyError) -> str | None:
-        """A copy up to where it is finished: what is under way goes on over there, and must not be done twice."""
+        """Return a copy without the unfinished question: it continues in the other process, and must not run twice."""
         desk = self.desk
         kept = await asyncio.to_thread(store.read, error.session)
         title = safe_line(kept.info.title, 60) or short_id(error.session)
@@ -133,7 +134,7 @@ class GoingOn:
         return copy
 
     async def go_on_with_what_waits(self, *, is_new: bool = False) -> None:
-        """Has calls decided on that wait, or a question answered that was not; `is_new`: the latter is only offered."""
+        """Decide on pending calls, or answer an unfinished question; with `is_new`, only offer the latter."""
         session = self.desk.agent._runtime.own_session
         if waiting := session.pending:
             await self._decide(waiting)
@@ -167,11 +168,11 @@ class GoingOn:
 
     @property
     def is_unfinished(self) -> bool:
-        """Whether the last question has no answer."""
+        """True if the last question has no answer."""
         return self.startup.is_entered and self.desk.agent._runtime.own_session.is_unfinished
 
     def how(self) -> str:
-        """The command that goes on with this chat; "" if nothing was said, or kept, or the agent is not there."""
+        """Return the command that continues this chat; "" if it is empty, not stored, or the agent has not started."""
         if not self.startup.is_entered or self.options.quiet:
             return ""
         session = self.desk.agent._runtime.own_session
@@ -179,7 +180,7 @@ class GoingOn:
         return f"to go on: {resume_words(self.options, session.id)}" if is_there else ""
 
     def stop_keeping(self, error: SessionStoreError) -> None:
-        """Goes on in memory, and says so."""
+        """Continue in memory, and report it."""
         self._warn(f"{error}; the chat goes on in memory: what is said from here on is not kept")
         self.desk.agent._runtime.own_session.stop_keeping()
 

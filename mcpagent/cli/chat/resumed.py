@@ -1,7 +1,7 @@
-"""A conversation that was taken up again: what the chat knows of its questions and requests, rebuilt from its history.
+"""Rebuild the chat state of a resumed conversation, its questions and requests, from the history.
 
-The history tells the questions, the searches, what was added and called; what each answer took is in the steps that
-were kept. It does not tell how long a search took, nor what was found and not shown.
+The history has the questions, the searches, and the added and called tools; the stored steps have the usage of each
+answer. Neither has the duration of searches, nor results that were found and not shown.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ MAX_QUESTION, MAX_ANSWER = 300, 900
 
 
 def questions_of(messages: Sequence[Message], steps: Sequence[Step] = ()) -> tuple[list[ChatQuestion], Trace]:
-    """The questions, each with the trace as it was before it, and the trace at the end."""
+    """Return the questions, each with the trace before it, and the trace at the end."""
     asked: list[ChatQuestion] = []
     trace, begins = Trace(), 0
     took = {step.place: step for step in steps}
@@ -60,12 +60,12 @@ _OURS = (ToolsChanged, ToolsShown, Compacted)
 
 
 def question_places(messages: Sequence[Message]) -> set[int]:
-    """Where a person says something."""
+    """Return the positions of the user's questions."""
     return {place for place in range(len(messages)) if _is_question(messages, place)}
 
 
 def _is_question(messages: Sequence[Message], place: int) -> bool:
-    """Whether a person said it: not news of tools, which stand before a question, or after results in an answer."""
+    """Return whether the user wrote the message: notes about tools precede a question or follow results."""
     message, before = messages[place], messages[place - 1 : place][0] if place else None
     if message.role != "user" or any(isinstance(part, _OURS) for part in message.parts):
         return False
@@ -118,7 +118,7 @@ def _found(answer: str) -> int:
 
 
 def last_request(agent: Agent, messages: Sequence[Message], steps: Sequence[Step], number: int) -> SentRequest | None:
-    """What the last request held, with what the provider counted; tools that are gone are not in it."""
+    """Return the last request, with the provider's token count; tools that disappeared are not in it."""
     if not steps or steps[-1].place > len(messages):
         return None
     step, now = steps[-1], next_request(agent, number)
@@ -135,7 +135,7 @@ def last_request(agent: Agent, messages: Sequence[Message], steps: Sequence[Step
 def resumed_lines(
     info: SessionInfo, asked: Sequence[ChatQuestion], messages: Sequence[Message], terminal: Terminal, folder: Path
 ) -> list[Text]:
-    """What it is, and its last question and answer, cut."""
+    """Return lines that describe the conversation, with its last question and answer, cut."""
     facts = [counted(info.turns, "turn"), f"last used {ago(time.time() - info.updated)}"]
     if info.folder and info.folder != str(folder):
         facts.append(f"in {short_path(info.folder, Path('/nowhere'))}")
@@ -163,7 +163,7 @@ def _cut(text: str, limit: int) -> str:
 
 
 def finished_length(messages: Sequence[Message]) -> int | None:
-    """How many messages are before a question without an answer; None if all questions have one."""
+    """Return the number of messages before an unanswered question; None if all questions have an answer."""
     last = messages[-1] if messages else None
     if last is None or (last.role == "assistant" and not last.tool_calls):
         return None

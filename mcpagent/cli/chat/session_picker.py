@@ -1,4 +1,4 @@
-"""Choosing one of several kept conversations: arrow keys or a number, typing filters, Enter takes, Esc leaves."""
+"""Choose one of several stored conversations: arrow keys or a number, typing filters, Enter selects, Esc leaves."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ KEYS = "arrows or a number, words filter, Enter goes on with it, Esc leaves"
 
 
 class Choice:
-    """What is typed, what it leaves of the conversations, and which of these is chosen: by its place."""
+    """The typed filter, the matching conversations, and the position of the chosen one among them."""
 
     def __init__(self, infos: Sequence[SessionInfo]) -> None:
         self._all = list(infos)
@@ -37,7 +37,7 @@ class Choice:
         self.place = 0
 
     def type(self, text: str) -> None:
-        """A number chooses among all, words leave those that have them in title, folder, model or id."""
+        """Apply the filter: a number chooses among all, words match title, folder, model or ID."""
         words = text.casefold().split()
         if len(words) == 1 and words[0].isdecimal() and 1 <= int(words[0]) <= len(self._all):
             self.shown, self.place = self._all, int(words[0]) - 1
@@ -46,16 +46,16 @@ class Choice:
         self.place = 0
 
     def move(self, rows: int) -> None:
-        """Down, or up if negative; not past the ends."""
+        """Move down, or up if negative; not past the ends."""
         self.place = max(0, min(self.place + rows, len(self.shown) - 1))
 
     @property
     def chosen(self) -> SessionInfo | None:
-        """None if nothing is left."""
+        """The chosen conversation; None if none matches."""
         return self.shown[self.place] if self.shown else None
 
     def window(self, rows: int) -> range:
-        """The places that are shown where there is room for so many."""
+        """Return the places that are shown where there is room for so many."""
         first = max(0, min(self.place - rows // 2, len(self.shown) - rows))
         return range(first, min(first + rows, len(self.shown)))
 
@@ -71,7 +71,7 @@ async def pick_session(
     keyboard: Input | None = None,
     output: Output | None = None,
 ) -> SessionInfo | None:
-    """The one that the user chooses; None if they leave."""
+    """Return the conversation that the user chooses; None if they leave."""
     with create_app_session(input=keyboard or keyboard_input(), output=output or terminal_output()):
         if is_dumb_terminal():
             return await _typed(Choice(infos), terminal, folder)
@@ -121,7 +121,7 @@ def _application(choice: Choice, terminal: Terminal, folder: Path) -> Applicatio
 
 
 class _Table:
-    """Rows of all that can be chosen, laid out once."""
+    """Rows of all conversations, laid out once."""
 
     def __init__(self, choice: Choice, folder: Path, width: int) -> None:
         infos = choice.shown
@@ -135,7 +135,7 @@ class _Table:
 
 
 async def _typed(choice: Choice, terminal: Terminal, folder: Path) -> SessionInfo | None:
-    """The same where nothing can be drawn over: the list, and one line for a number or words."""
+    """Return the chosen conversation on a terminal that cannot be redrawn: a list, and one line for the answer."""
     table, session = _Table(choice, folder, terminal.out.width), PromptSession[str]()
     while True:
         put(terminal.out, *(table.row(place) for place in range(min(len(choice.shown), MOST_ROWS))))

@@ -1,4 +1,4 @@
-"""Kept conversations as lines: title, when, folder, model, turns, cost."""
+"""Format stored conversations as lines: title, time, folder, model, turns, cost."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ MOST_FOLDER = 30
 
 
 def shown_title(info: SessionInfo) -> str:
-    """Printable; words that stand for an empty one."""
+    """Return the title as printable text; a placeholder for an empty one."""
     return safe_line(info.title, MOST_TITLE) or "(no words)"
 
 
 def session_rows(
     infos: Sequence[SessionInfo], names: Sequence[str], folder: Path, width: int, now: float | None = None
 ) -> list[Text]:
-    """One line each, behind its name (a number or an id). What does not fit is left out, the title last.
+    """Return one line per conversation, after its name (a number or an ID). Columns that do not fit are omitted.
 
-    A folder is left empty where it is this one.
+    The title is omitted last. The folder is empty if it is the current one.
     """
     now = time.time() if now is None else now
     facts = [_facts(info, folder, now) for info in infos]
@@ -76,12 +76,12 @@ def _cut(text: str, width: int) -> str:
 
 
 def _end(folder: str) -> str:
-    """The end of a long one: it tells most."""
+    """Return the end of a long path, its most informative part."""
     return folder if len(folder) <= MOST_FOLDER else f"...{folder[3 - MOST_FOLDER :]}"
 
 
 def quoted_lines(words: str, terminal: Terminal) -> list[Text]:
-    """What a model said, behind a bar so that it cannot pass for ours, wrapped at words; empty lines are left out."""
+    """Return a model's text after a bar, so that it cannot imitate ours; wrapped, without empty lines."""
     console, mark = terminal.out, f"  {terminal.glyphs.bar} "
     lines = [Text(line) for line in safe_text(words).expandtabs(4).splitlines() if line.strip()]
     pieces = [piece for line in lines for piece in line.wrap(console, max(min(console.width, MAX_WIDTH) - 5, 20))]
@@ -89,7 +89,7 @@ def quoted_lines(words: str, terminal: Terminal) -> list[Text]:
 
 
 def found_lines(found: Sequence[Found], width: int, now: float | None = None) -> list[Text]:
-    """What a search found, by conversation: its id and title, and under it the words around each hit."""
+    """Return search results by conversation: its ID and title, and below them the text around each match."""
     now = time.time() if now is None else now
     by_session: dict[str, list[Found]] = {}
     for item in found:
@@ -105,7 +105,7 @@ def found_lines(found: Sequence[Found], width: int, now: float | None = None) ->
 
 
 def info_document(info: SessionInfo) -> dict[str, Any]:
-    """For `--json`; times in seconds since 1970."""
+    """Return the document for `--json`; times in seconds since 1970."""
     holder = info.holder
     return {
         "id": info.id,
@@ -124,7 +124,7 @@ def info_document(info: SessionInfo) -> dict[str, Any]:
 
 
 def message_lines(message: Message, terminal: Terminal) -> list[Text]:
-    """A question, an answer behind a bar, each call as one line."""
+    """Return a question, an answer behind a bar, each call as one line."""
     lines: list[Text] = []
     if message.role == "user":
         lines += [Text(""), Text.assemble(("> ", "user"), safe_text(message.text).strip())]

@@ -1,6 +1,6 @@
-"""`!command`: what the user typed, run in the user's shell; its output is shown and can go to the model.
+"""`!command`: run the user's command in the user's shell; its output is shown and can be sent to the model.
 
-Nothing else ever comes here: no text of a model, a tool, a server or a file.
+Nothing else may call this: no text of a model, a tool, a server or a file.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ _END_SECONDS = 2.0
 
 @dataclass(frozen=True, slots=True)
 class ShellOutput:
-    """What both streams of a command held, shortened in the middle, and how it ended: `exit code 0`."""
+    """The output of a command's two streams, shortened in the middle, and its ending: `exit code 0`."""
 
     output: str
     ending: str
 
 
 async def run_shell(command: str, folder: Path, environ: Mapping[str, str], show: Callable[[str], None]) -> ShellOutput:
-    """Runs the line in the user's shell and shows its output as it comes, line by line and printable.
+    """Run the line in the user's shell, and show its output as it arrives, line by line and printable.
 
-    The command has no input and is ended after `SECONDS`, with all it started; so it is when this is cancelled.
+    The command has no input. It is ended with all its children after `SECONDS`, and if this is cancelled.
     """
     if sys.platform == "win32":
         words = [environ.get("COMSPEC", "cmd.exe"), "/c", command]
@@ -76,7 +76,7 @@ async def run_shell(command: str, folder: Path, environ: Mapping[str, str], show
 
 
 async def _begun(starting: Coroutine[Any, Any, asyncio.subprocess.Process]) -> asyncio.subprocess.Process:
-    """The process. If this is cancelled in the middle it has ended, and all it has started by then."""
+    """Return the process. If this is cancelled midway, the process and its children have ended."""
     task = asyncio.create_task(starting)
     try:
         return await asyncio.shield(task)
@@ -87,7 +87,7 @@ async def _begun(starting: Coroutine[Any, Any, asyncio.subprocess.Process]) -> a
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
-    """Ends the whole group: politely, then not."""
+    """End the whole process group: TERM first, then KILL."""
     for number in (signal.SIGTERM, getattr(signal, "SIGKILL", signal.SIGTERM)):
         if sys.platform == "win32":
             if process.returncode is None:
@@ -103,7 +103,7 @@ async def _end(process: asyncio.subprocess.Process) -> None:
 
 
 class _Kept:
-    """Shows whole lines as they come, and keeps the start and the end of everything."""
+    """Shows complete lines as they arrive, and keeps the beginning and the end of the output."""
 
     def __init__(self, show: Callable[[str], None]) -> None:
         self._show = show
@@ -153,7 +153,10 @@ QUESTION = "run it? [y] yes  [m] yes, and the model gets the output  [N] no: "
 async def offer_shell(
     command: str, folder: Path, environ: Mapping[str, str], choose: Choose, say: Callable[[str], None]
 ) -> str:
-    """Asks, runs the line and shows what it gave; what the next question takes along, empty if nothing does."""
+    """Ask, run the line and show its output.
+
+    Returns the text for the next question, "" if there is none.
+    """
     if not command:
         say("what should run? !COMMAND, for example !git status")
         return ""

@@ -1,4 +1,4 @@
-"""The servers while the prompt is there already: cached ones are known at once, others connect in the background."""
+"""Start the servers behind the prompt: cached ones are known at once, others connect in the background."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PROMPT_SECONDS = 5.0
 
 
 class Startup:
-    """Starts the agent. `follow` gets each event; `changed` is called when there is something new to show.
+    """Starts the agent. `follow` receives each event; `changed` is called when the display must change.
 
     `finished` is called once, when no server is connecting any more.
     """
@@ -51,7 +51,7 @@ class Startup:
         self.is_over = False
 
     async def begin(self, servers: tuple[ServerConfig, ...], cache: ListCache, shown: asyncio.Event) -> None:
-        """Returns at once, or, if every server is known from the cache, when the agent knows their tools."""
+        """Start; return at once, or, if every server is cached, when the agent knows their tools."""
         all_known = all(cache.path(server).exists() for server in servers)
         self._entering = asyncio.create_task(self._enter(None if all_known else shown), name="chat-connect")
         self._watching = asyncio.create_task(self._watch(), name="chat-watch")
@@ -88,7 +88,7 @@ class Startup:
         self._changed()
 
     def follow(self, event: Event) -> None:
-        """To be called with each event when it happens."""
+        """Process an event; call it for each event as it happens."""
         match event:
             case ServerConnected(server=server):
                 self._connected.setdefault(server, event)
@@ -100,7 +100,7 @@ class Startup:
 
     @property
     def failure(self) -> BaseException | None:
-        """What kept the agent from starting."""
+        """The error that kept the agent from starting."""
         entering = self._entering
         if entering is None or not entering.done() or entering.cancelled():
             return None
@@ -108,11 +108,11 @@ class Startup:
 
     @property
     def is_entered(self) -> bool:
-        """Whether there are tools to look at; more may come."""
+        """True if tools are known; more may follow."""
         return self._entering is not None and self._entering.done() and self.failure is None
 
     async def ready(self) -> None:
-        """Waits, a bounded time, until some tools are known, or none will be soon. Raises as `entered` does."""
+        """Wait, a bounded time, until some tools are known, or none will be soon. Raises as `entered` does."""
         await self.entered()
         if self._agent.known_tools or not self._connecting_now():
             return
@@ -129,7 +129,7 @@ class Startup:
         self._activity.show(f"connecting {', '.join(safe_line(name, 40) for name in servers)}")
 
     async def entered(self) -> None:
-        """Waits until the agent can be asked. Raises what kept it from starting."""
+        """Wait until the agent is usable. Raises the error that kept it from starting."""
         assert self._entering is not None
         try:
             while not self._entering.done():
@@ -140,18 +140,18 @@ class Startup:
             self._activity.hide()
 
     def _connecting_now(self) -> dict[str, float]:
-        """The servers that are, with the seconds so far."""
+        """Return the connecting servers, with the seconds so far."""
         servers = self._agent.servers.items()
         return {name: status.seconds for name, status in servers if status.state == "connecting"}
 
     async def _tick(self) -> None:
-        """Until there is news, or the seconds that are shown have changed."""
+        """Wait for an event, or until the displayed seconds change."""
         self._news.clear()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._news.wait(), TICK_SECONDS)
 
     def progress(self, width: int) -> str:
-        """` connecting github 3 s, slack 2 s, 4 more`, the slowest first; empty when nothing is connecting."""
+        """Return ` connecting github 3 s, slack 2 s, 4 more`, the slowest first; "" if no server is connecting."""
         waiting = sorted(self._connecting_now().items(), key=lambda item: (-item[1], item[0]))
         line = " connecting"
         for place, (name, seconds) in enumerate(waiting):
@@ -163,7 +163,7 @@ class Startup:
         return line[: width - 1] if waiting else ""
 
     def summary(self) -> list[Text]:
-        """One line about the servers that were connected now; none if all were known."""
+        """Return one line about the servers that connected just now; empty if all were known."""
         events = sorted(self._connected.values(), key=lambda event: event.seconds)
         if not events:
             return []
@@ -176,7 +176,7 @@ class Startup:
         return [Text.assemble((f"{self._glyphs.ok} ", "ok"), (line, "dim"))]
 
     async def close(self) -> None:
-        """Ends what is still starting; whatever it came to has been reported, or nobody asked for it."""
+        """Cancel what is still starting; its outcome has been reported or is not needed."""
         tasks = {task for task in (self._entering, self._watching) if task is not None}
         for task in tasks:
             task.cancel()
@@ -185,7 +185,7 @@ class Startup:
 
 
 def search_line(agent: Agent) -> str:
-    """What tool search saves in each request, for when it was switched on by itself."""
+    """Return a line about the tokens that tool search saves per request, for when it was enabled automatically."""
     catalog = agent._runtime.tools
     everything = catalog.tokens(catalog.known)
     offered = catalog.tokens([tool.name for tool in agent.offered_tools()])

@@ -1,4 +1,4 @@
-"""The status line: what the model is offered against what is known; ours, or that of a command of the user's own."""
+"""The status line: offered against known tools; the built-in line, or that of the user's own command."""
 
 from __future__ import annotations
 
@@ -27,8 +27,11 @@ from mcpagent.text.safe_text import safe_line
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """What there is to say. Tools and tokens are those of the next request, `used` the input tokens of the last one,
-    of the `window`. `spent` is the cost of this conversation, `total` that of all conversations of this process."""
+    """The data of the status line.
+
+    Tools and tokens are those of the next request; `used` are the input tokens of the last one, `window` the limit.
+    `spent` is the cost of this conversation, `total` that of all conversations of this process.
+    """
 
     model: str
     approve: str = "ask"
@@ -44,7 +47,7 @@ class Status:
 
     @classmethod
     def of(cls, agent: Agent, approve: str, used: int, *, is_started: bool) -> Status:
-        """As it is now; before the agent is started only what does not need it."""
+        """Return the current status; before the agent has started, only the parts that do not need it."""
         if not is_started:
             return cls(agent._runtime.model.name, approve, agent.servers)
         tools = agent._runtime.tools
@@ -65,16 +68,16 @@ class Status:
 
     @property
     def most(self) -> int | None:
-        """The window; of a model that is not asked yet, what is known of its name."""
+        """The window; for a model not used yet, the known window of its name."""
         return self.window or context_window_of(self.model)
 
     def count(self, *states: str) -> int:
-        """Servers in one of these states."""
+        """Return the number of servers in one of these states."""
         return sum(status.state in states for status in self.servers.values())
 
 
 def window_of(agent: Agent[Any]) -> int | None:
-    """How many tokens its model takes: as it was set, as its server says, or as the table of prices has it."""
+    """Return the window in tokens: as configured, as its server reports, or from the price table."""
     compaction, model = agent._runtime.definition.options.compaction, agent._runtime.model
     chosen = compaction.window_tokens if compaction is not None else None
     return chosen or tool_limits(model).window_tokens or context_window_of(model.name)
@@ -82,7 +85,7 @@ def window_of(agent: Agent[Any]) -> int | None:
 
 @cache
 def context_window_of(model: str) -> int | None:
-    """How many tokens this model takes, if that is known."""
+    """Return the known window of this model in tokens, or None."""
     from mcpagent.models.prices import context_window
 
     provider, _, name = model.partition(":")
@@ -90,9 +93,10 @@ def context_window_of(model: str) -> int | None:
 
 
 def status_line(status: Status, glyphs: Glyphs, width: int) -> str:
-    """` model │ ctx 2% 4.1k/200k │ tools 3/527 · 0.6k of 100k (-99%) │ mcp 61 ok 8.. 1! │ $0.02 │ all $0.30 │ ask `.
+    """Return the status line.
 
-    Drops fields from the right; the last one is the approval mode.
+    Example: ` model │ ctx 2% 4.1k/200k │ tools 3/527 · 0.6k of 100k (-99%) │ mcp 61 ok 8.. 1! │ $0.02 │ all $0.30 │ ask
+    `. Drops fields from the right; the last one is the approval mode.
     """
     fields = [short_model(status.model)]
     if status.used:
@@ -119,7 +123,7 @@ def status_line(status: Status, glyphs: Glyphs, width: int) -> str:
 
 
 def servers_field(status: Status) -> str:
-    """`mcp 61 ok 8.. 1!`: ready, connecting, failed."""
+    """Return `mcp 61 ok 8.. 1!`: ready, connecting, failed."""
     ready, connecting, failed = status.count("ready", "cached"), status.count("connecting"), status.count("failed")
     parts = [f"{ready} ok"] if ready or not connecting else []
     parts += [f"{connecting}.."] if connecting else []
@@ -128,9 +132,9 @@ def servers_field(status: Status) -> str:
 
 
 def status_document(status: Status, folder: str) -> dict[str, Any]:
-    """What a user's own status line gets on its standard input.
+    """Return the document that a user's own status line command receives on standard input.
 
-    `model`, `workspace`, `cost` and `version` are named as other agents name them, so that their scripts work.
+    `model`, `workspace`, `cost` and `version` have the names that other agents use, so their scripts work here.
     """
     from mcpagent import __version__
 
@@ -158,7 +162,7 @@ def status_document(status: Status, folder: str) -> dict[str, Any]:
 
 
 def short_model(name: str) -> str:
-    """The model's own name, without its provider."""
+    """Return the model's own name, without its provider."""
     provider, _, model = name.partition(":")
     return provider if provider == "offline" else safe_line(model or provider, 40)
 
@@ -171,10 +175,10 @@ MAX_OUTPUT = 4_096
 
 
 class StatusCommand:
-    """Keeps what the command said last, and runs it again when what it is given has changed.
+    """Stores the command's last output, and runs it again when its input has changed.
 
     Without a shell; at most one run at a time, each within `SECONDS`. It comes from the user's own settings, never from
-    a project's. `changed` is called when there is a new line. Raises `ConfigError` for a command that is none.
+    a project's. `changed` is called when there is a new line. Raises `ConfigError` for an invalid command.
     """
 
     def __init__(self, command: str, environ: Mapping[str, str], folder: Path, changed: Callable[[], None]) -> None:
@@ -195,7 +199,7 @@ class StatusCommand:
         """Why its last run gave nothing."""
 
     def update(self, document: Mapping[str, Any]) -> None:
-        """Has the line made anew if something has changed; returns at once."""
+        """Update the line if the document has changed; returns at once."""
         given = json.dumps(document)
         if given == self._given or (self._running is not None and not self._running.done()):
             return
@@ -203,7 +207,7 @@ class StatusCommand:
         self._running = asyncio.create_task(self._run(given), name="status-line")
 
     async def close(self) -> None:
-        """Ends what still runs."""
+        """Cancel running commands."""
         if self._running is not None:
             self._running.cancel()
             await asyncio.wait({self._running})

@@ -1,4 +1,4 @@
-"""What happened in one conversation, and what its last request to the model held: for `/context` and `/why`."""
+"""Record the events of one conversation and its last request to the model, for `/context` and `/why`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ LARGEST = 3
 
 @dataclass(frozen=True, slots=True)
 class SentRequest:
-    """One request as it was sent; `deferred` are tokens by name; `usage` once the provider has counted it."""
+    """A request as sent; `deferred` maps names to tokens; `usage` is set once the provider has reported it."""
 
     number: int
     system: str
@@ -44,7 +44,7 @@ class SentRequest:
 
 
 def next_request(agent: Agent, number: int) -> SentRequest:
-    """What a request would hold now."""
+    """Return the request that would be sent now."""
     tools, catalog = tuple(agent.offered_tools()), agent._runtime.tools
     offered = {tool.name for tool in tools}
     deferred = {name: catalog.tokens([name]) for name in catalog.known if name not in offered}
@@ -55,10 +55,10 @@ def next_request(agent: Agent, number: int) -> SentRequest:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """A conversation so far, as a value: an earlier one is taken up again when a question is taken back.
+    """The events of a conversation so far, as a value: undoing a question restores an earlier one.
 
-    Requests are counted from 1 over all turns; `loaded`, `removed` and `called` name them. `used` are the input tokens
-    that the provider counted last.
+    Requests are counted from 1 over all turns; `loaded`, `removed` and `called` refer to these numbers. `used` are the
+    provider's latest input tokens.
     """
 
     requests: int = 0
@@ -70,7 +70,7 @@ class Trace:
     called: Mapping[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
 
     def after(self, event: Event, agent: Agent) -> Trace:
-        """With this event; to be given when it happens: the conversation is then what was sent."""
+        """Return the trace with this event; call it when the event happens: the conversation is then as sent."""
         now = self.requests
         match event:
             case RequestSent():
@@ -94,7 +94,7 @@ class Trace:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """One category of a request, in tokens."""
+    """A category of a request, in tokens."""
 
     label: str
     tokens: int
@@ -102,7 +102,7 @@ class Share:
 
 
 def context_lines(agent: Agent, trace: Trace, window: int | None, glyphs: Glyphs, width: int) -> list[Text]:
-    """The last request by category, with how it was counted; before the first one, what it would hold."""
+    """Return the last request by category, and the counting method; before the first one, the next request."""
     request = trace.last or next_request(agent, 1)
     counted = request.usage.input_tokens if request.usage is not None else 0
     estimate = _estimate(request)
@@ -149,7 +149,7 @@ def _remarks(request: SentRequest, glyphs: Glyphs) -> list[Text]:
 
 
 def _estimate(request: SentRequest) -> list[Share]:
-    """Characters / 4 by category; the shares of deferred tools are 0, since they are not sent."""
+    """Estimate characters / 4 by category; the shares of deferred tools are 0, because they are not sent."""
     said, results = _message_tokens(request.messages)
     shares = [
         Share("system prompt", len(request.system) // CHARACTERS_PER_TOKEN),
@@ -162,7 +162,7 @@ def _estimate(request: SentRequest) -> list[Share]:
 
 
 def _scaled(shares: Sequence[Share], total: int) -> list[Share]:
-    """The same proportions with this sum; what rounding leaves goes to the largest."""
+    """Return the same proportions with this sum; what rounding leaves goes to the largest."""
     estimated = sum(share.tokens for share in shares)
     if not estimated or estimated == total:
         return list(shares)
@@ -172,7 +172,7 @@ def _scaled(shares: Sequence[Share], total: int) -> list[Share]:
 
 
 def _owners(request: SentRequest) -> str:
-    """`weather 310, search_tools 90`: where the loaded definitions come from, the dearest first."""
+    """Return `weather 310, search_tools 90`: the origins of the loaded definitions, the most expensive first."""
     costs: dict[str, int] = {}
     for tool in request.tools:
         owner = tool.server or tool.name
@@ -183,7 +183,7 @@ def _owners(request: SentRequest) -> str:
 
 
 def _message_tokens(messages: Sequence[Message]) -> tuple[int, int]:
-    """Tokens of what was said and called, and of the tools' results."""
+    """Return the tokens of texts and calls, and the tokens of the tools' results."""
     said = results = 0
     for message in messages:
         said += len(message.text) // CHARACTERS_PER_TOKEN + _images(message.parts)
@@ -196,7 +196,7 @@ def _message_tokens(messages: Sequence[Message]) -> tuple[int, int]:
 
 
 def _aside(messages: Sequence[Message]) -> str:
-    """`2 set aside, 11,000,000 kept out`: the results of which the model has short forms."""
+    """Describe the offloaded results: `2 set aside, 11,000,000 kept out`."""
     whole = [result.set_aside.tokens for result in set_aside_in(messages) if result.set_aside is not None]
     kept_out = f", {sum(whole):,} kept out" if any(whole) else ""
     return f"{len(whole)} set aside{kept_out}" if whole else ""

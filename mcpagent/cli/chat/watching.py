@@ -1,4 +1,4 @@
-"""Watching a durable run in the chat: what its worker writes is shown, and the user can end it."""
+"""Watch a durable run in the chat: show its worker's messages, and let the user end it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ POLL_SECONDS = 0.5
 async def watched_to_end(
     desk: Desk, store: Sessions, session: str, run: str, choose: Callable[[str], Awaitable[str]]
 ) -> bool:
-    """Shows an unfinished run until it ends. Ctrl-C asks whether to end it; False if the user only stopped watching."""
+    """Show an unfinished run until it ends. Ctrl-C offers to end it; returns False if the user only stops watching."""
     desk.note(f"a worker answers here (run {short_id(run)}); Ctrl-C to end that run, or to stop watching")
     while True:
         try:
@@ -43,7 +43,7 @@ async def watched_to_end(
 
 
 async def _shown(desk: Desk, store: Sessions, session: str, run: str) -> RunEnded | None:
-    """Shows the messages of the run as they are written; returns its end, None if the session does not know it."""
+    """Show the messages of the run as they are written; return its end, None if the session does not know it."""
     length, seen = -1, -1.0
     while True:
         record = await written(store.run_record(session, run))
@@ -56,7 +56,10 @@ async def _shown(desk: Desk, store: Sessions, session: str, run: str) -> RunEnde
 
 
 async def _show_news(desk: Desk, store: Sessions, session: str, length: int) -> int:
-    """Shows the messages behind the first `length`, of all (-1) the last question's; returns how many there are."""
+    """Show the messages after the first `length`; with -1, those of the last question.
+
+    Returns the number of messages.
+    """
     kept = await written(store.reading(session))
     if kept is None:
         return length

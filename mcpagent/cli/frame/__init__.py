@@ -1,1 +1,1 @@
-"""What every command stands on: options, settings, exit codes, error lines."""
+"""The shared base of all commands: options, settings, exit codes, error lines."""

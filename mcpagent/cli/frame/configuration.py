@@ -1,4 +1,4 @@
-"""Which servers a command works with: files, `--server`, or the bundled demo server if there is nothing."""
+"""Determine the servers of a command: files, `--server`, or the bundled demo server if there are none."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """The servers of one command. `is_demo`: no server was configured, so the bundled one stands in; `empty` are the
-    files that were found and name none.
+    """The servers of one command.
 
-    `untrusted` names those of the problems that only wait for a yes (see `may_run/project_trust.py`). `replayed`: a
-    recording stands in for all servers. `team`: the cards of `--card`, as they were read.
+    `is_demo`: no server was configured, so the bundled one is used; `empty` are the found files without servers.
+    `untrusted` are the names of the problems that only need consent (see `may_run/project_trust.py`). `replayed`: a
+    recording replaces all servers. `team`: the loaded cards of `--card`.
     """
 
     servers: ServersConfig
@@ -46,11 +46,11 @@ class Configuration:
 
     @property
     def names(self) -> list[str]:
-        """All configured servers, also those that are disabled or cannot be used."""
+        """Names of all configured servers, including disabled and unusable ones."""
         return [server.name for server in self.servers.servers] + [problem.name for problem in self.servers.problems]
 
     def describe(self, folder: Path) -> str:
-        """One line: how many servers, from where."""
+        """Describe in one line how many servers there are, and their origin."""
         if self.replayed is not None:
             return f"a replay of {short_path(str(self.replayed), folder)}"
         if self.is_demo:
@@ -59,13 +59,13 @@ class Configuration:
         return f"{counted(len(self.enabled) + len(self.servers.problems), 'server')} from {files}"
 
     def why_demo(self, folder: Path) -> str:
-        """Why the bundled server stands in."""
+        """Return why the bundled server is used."""
         files = ", ".join(short_path(name, folder) for name in self.empty)
         return f"no servers in {files}" if files else "no configuration"
 
 
 def load_configuration(options: Options) -> Configuration:
-    """The servers that the options, the folder and the user's configuration name. Raises `ConfigError`."""
+    """Return the servers that the options, the folder and the user's configuration name. Raises `ConfigError`."""
     environ = with_stored_keys(options.environ)
     team = _team(options, environ)
     if options.replay is not None:
@@ -119,7 +119,7 @@ def _from_option(text: str, environ: Mapping[str, str]) -> ServersConfig:
 
 
 def short_path(name: str, folder: Path) -> str:
-    """The path (maybe with `:line`) as a person would write it from here."""
+    """Return the path (maybe with `:line`) as a person would write it from here."""
     path = Path(name)
     for base, prefix in ((folder, ""), (Path.home(), "~/")):
         if path.is_relative_to(base):
@@ -128,9 +128,9 @@ def short_path(name: str, folder: Path) -> str:
 
 
 def target_of(server: ServerConfig, limit: int = 100) -> str:
-    """What is started or where it is, as it is written: variables are not expanded and no secret is shown.
+    """Return the server's command or address as written: variables are not expanded and no secret is shown.
 
-    A query may hold a key, so it is left out.
+    The query is omitted because it may contain a key.
     """
     entry = {KEY_OF_SPELLING.get(key, key): value for key, value in server.written.items()}
     url = str(entry.get("url") or server.url)

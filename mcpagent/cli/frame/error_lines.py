@@ -1,4 +1,4 @@
-"""Errors for people: one line on stderr; a traceback only with --debug, and in the log of the program itself."""
+"""Report errors: one line on stderr; a traceback only with --debug, and in mcpagent's own log."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LONGEST_ENTRY = 20_000
 
 
 def report_error(text: str, *, kept: BaseException | None = None) -> None:
-    """Writes `error: ...` as one line; `kept` is the error whose traceback goes to the log that the line names."""
+    """Write `error: ...` as one line; `kept` is the error whose traceback goes to the log that the line names."""
     log = ""
     if kept is not None and keep_error(path := run_log_path(os.environ), kept):
         home = os.path.expanduser("~").rstrip(os.sep)
@@ -28,12 +28,12 @@ def report_error(text: str, *, kept: BaseException | None = None) -> None:
 
 
 def report_warning(text: str) -> None:
-    """Writes `! ...` as one line."""
+    """Write `! ...` as one line."""
     _write(f"! {safe_line(text, MAX_LINE)}\n")
 
 
 def report_exception(error: BaseException, *, debug: bool) -> None:
-    """Writes an exception that nobody expected, or any with `debug`."""
+    """Report an unexpected exception, or any exception with `debug`."""
     if debug:
         keep_error(run_log_path(os.environ), error)
         _write("".join(traceback.format_exception(error)))
@@ -54,13 +54,13 @@ def _write(text: str) -> None:
 
 
 def did_you_mean(near: Iterable[str], otherwise: str = "") -> str:
-    """`did you mean git or gitlab?`; `otherwise` if there is no near name."""
+    """Return `did you mean git or gitlab?`; `otherwise` if there is no near name."""
     names = [safe_line(name, 80) for name in near]
     return f"did you mean {' or '.join(names)}?" if names else otherwise
 
 
 def cannot_be_read(error: OSError | ValueError) -> str:
-    """Why a file that was named cannot be read and what to do about it, to stand behind its name."""
+    """Return why a file cannot be read and how to fix it, to follow its name."""
     match error:
         case FileNotFoundError():
             return "not found; create it or name another file"
@@ -79,24 +79,24 @@ def cannot_be_read(error: OSError | ValueError) -> str:
 
 
 def run_log_path(environ: Mapping[str, str]) -> Path:
-    """`mcpagent.log` in the state folder; a fuller one becomes `mcpagent.log.1`."""
+    """Return the path of `mcpagent.log` in the state folder; a full one becomes `mcpagent.log.1`."""
     return state_folder(environ) / "mcpagent.log"
 
 
 class RunLog(logging.Handler):
-    """Appends each warning of a library, after the time (UTC), without secrets. The first one makes the file."""
+    """Appends warnings of libraries, after the time (UTC), redacted. The first one creates the file."""
 
     def __init__(self, path: Path, level: int = logging.WARNING) -> None:
         super().__init__(level)
         self._path = path
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Appends the record; called by `logging`."""
+        """Append the record; called by `logging`."""
         write_entry(self._path, f"{record.levelname.lower()} {record.name}: {self.format(record)}")
 
 
 def keep_error(path: Path, error: BaseException) -> bool:
-    """Whether the error's traceback stands in the file now."""
+    """Write the error's traceback to the file; return whether that succeeded."""
     from mcpagent import __version__
 
     python = ".".join(map(str, sys.version_info[:3]))
@@ -105,7 +105,7 @@ def keep_error(path: Path, error: BaseException) -> bool:
 
 
 def write_entry(path: Path, text: str) -> bool:
-    """Appends one entry of printable text. A file that cannot be written is no error: False."""
+    """Append one entry of printable text; return False, without an error, if the file is not writable."""
     from datetime import UTC, datetime
 
     from mcpagent.mcp.transports.server_log import append_bounded
@@ -128,7 +128,7 @@ def _redacted(text: str) -> str:
 
 
 class DebugLog(logging.StreamHandler[Any]):
-    """What libraries log with `--debug`, on stderr: without secrets, and with nothing that moves a cursor."""
+    """Writes libraries' log messages to stderr with `--debug`: redacted, and without terminal control characters."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         from mcpagent.text.known_secrets import hide
@@ -138,7 +138,7 @@ class DebugLog(logging.StreamHandler[Any]):
         hide(*secrets_in(environ))
 
     def format(self, record: logging.LogRecord) -> str:
-        """`logger: message`."""
+        """Return `logger: message`."""
         from mcpagent.text.safe_text import safe_text
 
         return safe_text(_redacted(f"{record.name}: {super().format(record)}"))

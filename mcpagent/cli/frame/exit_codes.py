@@ -1,4 +1,4 @@
-"""How a command ends: what its exit code says, which error gives which, and what comes from outside."""
+"""Exit codes: their meanings, the code of each error, and the codes of signals and timeouts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from mcpagent.events import LIMIT_STOPS, StopReason
 
 
 class ExitCode(IntEnum):
-    """Codes up to 8 are ours; 124 is timeout(1)'s, those above are the shell's: 128 and the signal's number."""
+    """Codes up to 8 are mcpagent's; 124 is timeout(1)'s, higher ones are the shell's: 128 plus the signal's number."""
 
     meaning: str
 
@@ -69,12 +69,12 @@ ERROR_KINDS = tuple(dict.fromkeys(kind for kind, _ in _ERRORS.values()))
 
 
 def kind_of_error(error: BaseException) -> str:
-    """What a document of `--output json` calls it: "config", "model", ..., else "internal"."""
+    """Return the error's kind in a document of `--output json`: "config", "model", ..., else "internal"."""
     return _found(error)[0]
 
 
 def code_of_error(error: BaseException) -> ExitCode:
-    """The code with which the process ends when this error reaches the top."""
+    """Return the code with which the process ends when this error reaches the top."""
     if isinstance(error, SystemExit) and error.code in (ExitCode.HUNG_UP, ExitCode.TERMINATED):
         return ExitCode(error.code)
     return _found(error)[1]
@@ -85,7 +85,7 @@ def _found(error: BaseException) -> tuple[str, ExitCode]:
 
 
 def code_of_stop(stop: StopReason) -> ExitCode:
-    """The code for a run that ended with an answer; one that a limit cut short is not a success."""
+    """Return the code for a run that ended with an answer; one that a limit cut short is not a success."""
     if stop == "answered":
         return ExitCode.OK
     return ExitCode.LIMIT if stop in _LIMITED else ExitCode.ERROR
@@ -102,7 +102,7 @@ SIGNALS = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(si
 
 @asynccontextmanager
 async def within(seconds: float | None, what: str = "no answer") -> AsyncIterator[None]:
-    """Raises `TimeoutError`, `no answer within 5 s (--timeout)`, for what takes longer."""
+    """Raise `TimeoutError`, `no answer within 5 s (--timeout)`, if the block takes longer."""
     import asyncio
 
     limit = asyncio.timeout(seconds)
@@ -116,9 +116,9 @@ async def within(seconds: float | None, what: str = "no answer") -> AsyncIterato
 
 
 def run_to_end(main: Coroutine[Any, Any, Result]) -> Result:
-    """`asyncio.run`, cancelled by SIGTERM and SIGHUP: what `main` opened is closed. Raises `SystemExit` then.
+    """Run `asyncio.run`, cancelled by SIGTERM and SIGHUP, so that `main` closes its resources.
 
-    The exit code is 128 + the signal, as shells have it: 143 or 129.
+    Raises `SystemExit` then. The exit code is 128 + the signal, as in shells: 143 or 129.
     """
     import asyncio  # which help and completion go without
 

@@ -1,10 +1,10 @@
-"""Numbers as people read them."""
+"""Format numbers for reading."""
 
 from __future__ import annotations
 
 
 def tokens(count: int) -> str:
-    """`950`, `4.1k`, `100k`, `1.2M`."""
+    """Return `950`, `4.1k`, `100k`, `1.2M`."""
     if count < 1_000:
         return str(count)
     if count < 99_950:
@@ -15,7 +15,7 @@ def tokens(count: int) -> str:
 
 
 def duration(seconds: float) -> str:
-    """`61 ms`, `2.9 s`, `2 min 5 s`."""
+    """Return `61 ms`, `2.9 s`, `2 min 5 s`."""
     if seconds < 0.9995:
         return f"{seconds * 1_000:.0f} ms"
     if seconds < 59.95:
@@ -25,7 +25,7 @@ def duration(seconds: float) -> str:
 
 
 def age(seconds: float) -> str:
-    """`40 s`, `12 min`, `3 h`, `2 days`: roughly, rounded down."""
+    """Return `40 s`, `12 min`, `3 h`, `2 days`: roughly, rounded down."""
     for unit, size in (("day", 86_400), ("h", 3_600), ("min", 60)):
         if seconds >= size:
             count = int(seconds // size)
@@ -34,7 +34,7 @@ def age(seconds: float) -> str:
 
 
 def money(dollars: float, *, known: bool = True) -> str:
-    """`$0.021`, `$3.40`; `$?` if a price is not known, `$0.021+?` if some are."""
+    """Return `$0.021`, `$3.40`; `$?` if a price is not known, `$0.021+?` if some are."""
     shown = f"${dollars:.2f}" if dollars >= 1 else f"${dollars:.3f}"
     if known:
         return shown
@@ -42,12 +42,12 @@ def money(dollars: float, *, known: bool = True) -> str:
 
 
 def saving(sent: int, everything: int) -> str:
-    """How much smaller what is sent is, `-97%`; empty if nothing is saved."""
+    """Return the relative saving, `-97%`; "" if nothing is saved."""
     if everything <= 0 or sent >= everything:
         return ""
     return f"-{min(99, 100 * (everything - sent) // everything)}%"
 
 
 def counted(count: int, noun: str) -> str:
-    """`1 tool`, `2 tools`."""
+    """Return `1 tool`, `2 tools`."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

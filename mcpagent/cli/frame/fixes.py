@@ -1,6 +1,6 @@
-"""What fixes a server that failed: one line to do, found in what it said last, its configuration and the environment.
+"""Suggest one fix for a failed server, from its last output, its configuration and the environment.
 
-A server's words are third-party text: of them only the name of a variable is repeated.
+A server's output is third-party text: the fix repeats at most the name of a variable.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ LAUNCHERS: Mapping[str, str] = {
 
 
 def fix_for(event: ServerFailed, config: ServerConfig, environ: Mapping[str, str]) -> str:
-    """What to do about it, as a command or a change; never empty."""
+    """Return the fix as a command or a change; never empty."""
     reason, words = event.reason, (event.reason, *event.stderr_tail)
     name = safe_line(shlex.quote(config.name), 64)
     if "is not on PATH" in reason:
@@ -65,7 +65,7 @@ def fix_for(event: ServerFailed, config: ServerConfig, environ: Mapping[str, str
 
 
 def missing_variable(lines: tuple[str, ...]) -> str:
-    """The environment variable of which these lines say that it is wanted; "" if there is none."""
+    """Return the environment variable that these lines report as missing; "" if there is none."""
     for line in reversed(lines):
         found = _VARIABLE.search(line[:500])
         if found is not None and _WANTED.search(line[:500]):
@@ -74,7 +74,7 @@ def missing_variable(lines: tuple[str, ...]) -> str:
 
 
 def _give_variable(name: str, config: ServerConfig, environ: Mapping[str, str]) -> str:
-    """Servers get the variables that their entry names, so exporting one is only half of it."""
+    """Return how to pass a variable: servers only get the ones that their entry names, so exporting is not enough."""
     if name in config.env:
         return f"give {name} another value: mcpagent keys set {name}"
     entry = f'"env": {{"{name}": "${{{name}}}"}} in its entry'

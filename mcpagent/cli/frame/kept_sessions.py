@@ -1,4 +1,4 @@
-"""Kept conversations as the command line names them: where they are, which one is meant, how one goes on."""
+"""Find stored conversations for the command line: the store, the session that is named, how to resume it."""
 
 from __future__ import annotations
 
@@ -25,27 +25,27 @@ _OURS_BEGUN = re.compile(rf"[0-9a-f]{{{SHORT},31}}")
 
 
 def store_place(options: Options) -> str | Path:
-    """The address of a database, or a file, which need not be there."""
+    """Return the address of a database, or a file, which need not be there."""
     named = options.session_db or None
     return named if is_address(named) else file_meant(named, "sessions.db", options.environ)
 
 
 def store_of(options: Options) -> Sessions:
-    """The store; nothing is opened before it is needed."""
+    """Return the store; nothing is opened before it is needed."""
     from mcpagent.sessions import Sessions
 
     return Sessions(store_place(options))
 
 
 def with_sessions_in(options: Options, database: str | None) -> Options:
-    """The options of a command for durable runs: sessions are in their database too, if it is PostgreSQL."""
+    """Return the options of a command for durable runs: sessions are in their database too, if it is PostgreSQL."""
     if options.session_db is None and is_address(database):
         return replace(options, session_db=database)
     return options
 
 
 def is_begun(options: Options) -> bool:
-    """Whether anything can be kept there: what only looks makes no file."""
+    """Return whether the store exists: reading commands must not create a file."""
     place = store_place(options)
     return isinstance(place, str) or place.exists()
 
@@ -54,7 +54,7 @@ def is_begun(options: Options) -> bool:
 
 
 class UnclearError(InputError):
-    """Words that mean several conversations: `found`."""
+    """Raised for words that match several conversations: `found`."""
 
     def __init__(self, text: str, found: Sequence[SessionInfo]) -> None:
         super().__init__(text)
@@ -62,7 +62,7 @@ class UnclearError(InputError):
 
 
 def meant_sessions(options: Options, store: Sessions, wanted: str) -> list[SessionInfo]:
-    """Those meant by an id, by its beginning, or by words; all without any. Raises `InputError` if there is none."""
+    """Return the sessions that match an ID, its prefix, or words; all without any. Raises `InputError` if none."""
     if is_begun(options):
         if wanted.strip():
             found = store.match(wanted)
@@ -78,7 +78,7 @@ def meant_sessions(options: Options, store: Sessions, wanted: str) -> list[Sessi
 
 
 def meant_session(options: Options, store: Sessions, wanted: str) -> SessionInfo:
-    """The one that is meant. Raises `UnclearError` if several are."""
+    """Return the only matching session. Raises `UnclearError` if several match."""
     found = meant_sessions(options, store, wanted)
     if len(found) > 1:
         what = f'"{safe_line(wanted, 60)}" means' if wanted.strip() else "there are"
@@ -87,9 +87,9 @@ def meant_session(options: Options, store: Sessions, wanted: str) -> SessionInfo
 
 
 def session_to_ask(options: Options, store: Sessions, tell: Callable[[str], None]) -> str | None:
-    """The id that a single question is asked in: that of `--session`, or of the last one of this folder.
+    """Return the ID of the session for a single question: that of `--session`, or the last one of this folder.
 
-    None, and it is told, if there is no last one. Of an id that we made the beginning will do.
+    Returns None, and notifies the caller, if there is no last one. A generated ID may be abbreviated.
     """
     if options.session is not None and options.continue_last:
         raise InputError("--session and --continue name two conversations; write one of them")
@@ -107,7 +107,7 @@ def session_to_ask(options: Options, store: Sessions, tell: Callable[[str], None
 
 
 def last_here(options: Options, store: Sessions, tell: Callable[[str], None]) -> str | None:
-    """The id of the conversation that was last used in this folder; that there is none is told."""
+    """Return the ID of the last conversation in this folder; None, with a notification, if there is none."""
     found = store.sessions(1, folder=options.folder) if is_begun(options) else []
     if not found:
         tell("no conversation of this folder is kept; a new one begins")
@@ -118,23 +118,23 @@ def last_here(options: Options, store: Sessions, tell: Callable[[str], None]) ->
 
 
 def short_id(session: str) -> str:
-    """The beginning of an id that we made; another one is whole. Printable."""
+    """Return the beginning of a generated ID, and other IDs in full; printable."""
     return session[:SHORT] if _OURS.fullmatch(session) else safe_line(session, 60)
 
 
 def where_shown(options: Options) -> str:
-    """The file, or the kind of database."""
+    """Return the file, or the kind of database."""
     place = store_place(options)
     return "the database" if isinstance(place, str) else short_path(str(place), options.folder)
 
 
 def ago(seconds: float) -> str:
-    """`just now`, `12 min ago`."""
+    """Return `just now`, `12 min ago`."""
     return f"{age(seconds)} ago" if seconds >= 60 else "just now"
 
 
 def resume_words(options: Options, session: str) -> str:
-    """What goes on with it, typed in a shell."""
+    """Return the shell command that resumes the session."""
     named_by = session[:SHORT] if _OURS.fullmatch(session) else session
     words = ["mcpagent", *((f"--resume={named_by}",) if named_by.startswith("-") else ("--resume", named_by))]
     place = store_place(options)

@@ -55,22 +55,23 @@ ColorMode: TypeAlias = Literal["auto", "always", "never"]
 
 
 def one_of(choices: Any) -> str:
-    """The values of a `Literal` as an option's metavar, which help and completion read: `auto|on|off`."""
+    """Return the values of a `Literal` as an option's metavar, which help and completion read: `auto|on|off`."""
     return "|".join(get_args(choices))
 
 
 def _option(default: Any, *short: str, **declared: Any) -> Any:
-    """A field of `Options` that is an option: `--its-name` and `short`, set by MCPAGENT_ITS_NAME too.
+    """Return a field of `Options` that is an option: `--its-name` and `short`, also set by MCPAGENT_ITS_NAME.
 
-    `declared` is for `typer.Option`; `envvar=None`: no variable sets it. `named`: how the option is written, if not as
-    the field. `usual`: what counts where nobody says anything, not even a card, so that the field is None then.
+    `declared` is for `typer.Option`; `envvar=None`: no variable sets it. `named`: the spelling of the option if it
+    differs from the field. `usual`: the effective default if neither the user nor a card sets the option; the field is
+    then None.
     """
     return field(default=default, metadata={"short": short, **declared})
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the command line, its variables and the files of settings ask for."""
+    """The options of a command, from the command line, its variables and the settings files."""
 
     model: str | None = _option(
         None,
@@ -302,7 +303,7 @@ _FIELDS = {item.name: item for item in fields(Options)}
 
 
 def _declarations() -> Iterator[tuple[str, Any]]:
-    """Each option as typer reads it; a list that nobody gave is None there."""
+    """Yield each option's declaration for typer; a list without a value is None there."""
     for name, kind in get_type_hints(Options).items():
         if declared := dict(_FIELDS[name].metadata):
             if get_origin(kind) is tuple:
@@ -338,7 +339,7 @@ Command: TypeAlias = Callable[..., int]
 
 
 def command(app: typer.Typer, name: str, names: Sequence[str], **others: Any) -> Callable[[Command], Command]:
-    """The command of this name in a group, with the options that `taking` gives it."""
+    """Return the command of this name in a group, with the options that `taking` gives it."""
 
     def add(function: Command) -> Command:
         return app.command(name)(taking(names, **others)(function))
@@ -347,7 +348,7 @@ def command(app: typer.Typer, name: str, names: Sequence[str], **others: Any) ->
 
 
 def taking(names: Sequence[str], **others: Any) -> Callable[[Command], Command]:
-    """The command has these shared options besides its own parameters, and gets them all as `options`.
+    """Give a command these shared options besides its own parameters; it receives them all as `options`.
 
     `others` are declared otherwise than usual: the field's name, and an annotation as typer reads it.
     """
@@ -391,9 +392,9 @@ _SHORT = (("yes", "approve", "all"), ("json", "output", "json"), ("quiet", "verb
 
 
 def _without_contradictions(given: Mapping[str, Any], context: typer.Context) -> dict[str, Any]:
-    """The options as they hold together: what is typed goes before what variables and settings say.
+    """Return the options without contradictions: the command line precedes variables, and these precede settings.
 
-    Raises `typer.BadParameter` for two that say different things in the same place.
+    Raises `typer.BadParameter` for two contradicting options from the same source.
     """
     values = dict(given)
     for short, long, means in _SHORT:
@@ -409,14 +410,14 @@ def _without_contradictions(given: Mapping[str, Any], context: typer.Context) ->
 
 
 def _place(context: typer.Context, name: str) -> int:
-    """Where an option's value comes from: 0 typed, 1 a variable, 2 settings, 3 nowhere."""
+    """Return the source of an option's value: 0 command line, 1 variable, 2 settings, 3 none."""
     source = context.get_parameter_source(name)
     order = ("COMMANDLINE", "ENVIRONMENT", "DEFAULT_MAP")
     return order.index(source.name) if source is not None and source.name in order else len(order)
 
 
 def _options_of(given: Mapping[str, Any]) -> Options:
-    """The value of these options; `--yes` and `--json` are short for others."""
+    """Return the value of these options; `--yes` and `--json` are short for others."""
     values: dict[str, Any] = {}
     for name in _FIELDS.keys() & given.keys():
         is_list = _FIELDS[name].default == ()
@@ -436,7 +437,7 @@ def _options_of(given: Mapping[str, Any]) -> Options:
 
 
 def leaves(command: Any, *path: str) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Every command that does something, of a group as typer makes it, with the words that name it."""
+    """Yield every runnable command of a typer group, with the words that name it."""
     for name, item in command.commands.items():
         if hasattr(item, "commands"):
             yield from leaves(item, *path, name)
@@ -445,5 +446,5 @@ def leaves(command: Any, *path: str) -> Iterator[tuple[tuple[str, ...], Any]]:
 
 
 def options_in(leaf: Any) -> list[Any]:
-    """A command's options, without its arguments."""
+    """Return a command's options, without its arguments."""
     return [param for param in leaf.params if param.param_type_name == "option"]

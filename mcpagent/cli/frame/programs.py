@@ -1,4 +1,4 @@
-"""Programs of the user's own: the editor, and those that get a text and are waited for."""
+"""Run the user's own programs: the editor, and programs that receive a text on standard input."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FALLBACKS = ("editor", "nano", "vi")
 
 
 def editor_command(environ: Mapping[str, str]) -> list[str]:
-    """`$VISUAL`, `$EDITOR`, else what there usually is. Raises `InputError` if there is nothing."""
+    """Return `$VISUAL`, `$EDITOR`, else a common editor. Raises `InputError` if there is none."""
     for variable in ("VISUAL", "EDITOR"):
         if written := environ.get(variable, "").strip():
             try:
@@ -33,7 +33,7 @@ def editor_command(environ: Mapping[str, str]) -> list[str]:
 
 
 async def open_in_editor(path: Path, environ: Mapping[str, str]) -> None:
-    """Gives the terminal to the editor until it ends. Raises `InputError` if it cannot run or says that it failed."""
+    """Let the editor use the terminal until it ends. Raises `InputError` if it cannot run or fails."""
     command = editor_command(environ)
     shown = safe_line(" ".join(command), 80)
     try:
@@ -51,7 +51,7 @@ async def open_in_editor(path: Path, environ: Mapping[str, str]) -> None:
 
 
 async def edited(text: str, environ: Mapping[str, str]) -> str:
-    """The text as the user saved it. Raises `InputError` as `open_in_editor` does."""
+    """Return the text as the user saved it. Raises `InputError` as `open_in_editor` does."""
     handle, name = tempfile.mkstemp(suffix=".md", prefix="mcpagent-")
     path = Path(name)
     try:
@@ -71,7 +71,7 @@ async def output_of(
     folder: Path | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> tuple[int, bytes]:
-    """Exit code and stdout of a program that gets the text on stdin; its stderr goes nowhere.
+    """Return exit code and stdout of a program that gets the text on stdin; its stderr is discarded.
 
     Raises `OSError` and `TimeoutError`; the program has ended then.
     """

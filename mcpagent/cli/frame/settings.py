@@ -1,8 +1,9 @@
-"""`config.toml`: the user's own defaults for options, and those a project may set for whoever works in it.
+"""`config.toml`: the user's own defaults for options, and those a project may set for its users.
 
-A flag goes before its variable, that before the project's `.mcpagent.toml`, that before the user's `config.toml`, that
-before the built-in default. A project's file came with a repository, so it sets only what allows nothing more: which
-model (without options, which could send the talk elsewhere), how tools are searched, lower limits, and more to deny.
+A flag precedes its variable, that precedes the project's `.mcpagent.toml`, that precedes the user's `config.toml`, and
+that precedes the built-in default. A project's file came with a repository, so it may only set options that grant
+nothing: the model (without options, which could redirect the conversation), the search of tools, lower limits, and more
+denials.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _KEY = re.compile(r"[\"']?([^\"'=.\]\s]+)")
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One value of a file; `name` is the option's, in Python's spelling."""
+    """A value of a file; `name` is the option's, in Python's spelling."""
 
     name: str
     value: Any
@@ -48,7 +49,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The values that count, by name; the files they came from; what was left out, one line each."""
+    """The effective values by name, their files, and one line for each ignored value."""
 
     values: Mapping[str, Setting] = field(default_factory=dict[str, Setting])
     files: tuple[Path, ...] = ()
@@ -63,12 +64,12 @@ class Settable:
     command: Any
 
     def read(self, value: Any) -> Any:
-        """The value as the option takes it. Raises typer's own error."""
+        """Return the value as the option takes it. Raises typer's own error."""
         return self.param.process_value(self.command.context_class(self.command), value)
 
 
 def settable(command: Any) -> dict[str, Settable]:
-    """Each option that a file may set, by name."""
+    """Return each option that a file may set, by name."""
     found: dict[str, Settable] = {}
     for path, leaf in leaves(command):
         for param in options_in(leaf) if len(path) == 1 and path[0] not in APART else ():
@@ -78,7 +79,7 @@ def settable(command: Any) -> dict[str, Settable]:
 
 
 def read_settings(folder: Path, environ: Mapping[str, str], known: Mapping[str, Settable]) -> Settings:
-    """All files, a later one wins, checked against the options they set. Raises `ConfigError` with file and line."""
+    """Read all files, later ones win, checked against their options. Raises `ConfigError` with file and line."""
     values: dict[str, Setting] = {}
     warnings: list[str] = []
     own = user_config_folder(environ) / USER_FILE
@@ -112,7 +113,7 @@ def _number(value: Any) -> float:
 
 
 def default_map(command: Any, settings: Settings) -> dict[str, Any]:
-    """What typer takes as the defaults of each command."""
+    """Return the defaults of each command in typer's form."""
     found: dict[str, Any] = {}
     for path, leaf in leaves(command) if settings.values else ():
         own = {
@@ -147,7 +148,7 @@ def _settings_of(path: Path, *, is_project: bool) -> Iterable[Setting]:
 
 
 def _objection(setting: Setting, known: Mapping[str, Settable]) -> str:
-    """Why a setting is left out, "" if it counts."""
+    """Return why a setting is ignored, "" if it is valid."""
     shown = safe_line(setting.name, 60)
     if setting.name in ONE_RUN_ONLY:
         return f"{shown} cannot be set for good; it is left out"
@@ -164,7 +165,7 @@ def _objection(setting: Setting, known: Mapping[str, Settable]) -> str:
 
 
 def _checked(setting: Setting, option: Settable) -> Setting:
-    """The setting, if the option takes it. Raises `ConfigError`."""
+    """Return the setting, if the option takes it. Raises `ConfigError`."""
     from typer.exceptions import TyperException
 
     value = setting.value

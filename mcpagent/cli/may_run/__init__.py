@@ -1,1 +1,1 @@
-"""What may run: approvals, trusted projects, what servers ask of a person."""
+"""Permissions: approvals, trusted projects, and questions of servers to the user."""

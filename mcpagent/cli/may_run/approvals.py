@@ -1,4 +1,4 @@
-"""What a model may have of the servers: which calls run, which somebody is asked about, and which are denied.
+"""Decide which calls of servers' tools run, which need the user's approval, and which are denied.
 
 A prompt and a resource are judged as a tool is, by what `Tool.asked` says that a call is for.
 
@@ -52,7 +52,7 @@ NOBODY = "no one can be asked here"
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What somebody said about one call. `arguments` replace the call's own; `words` say why not."""
+    """The user's answer about one call. `arguments` replace the call's own; `words` are the reason for a denial."""
 
     scope: Scope
     arguments: dict[str, Any] | None = None
@@ -73,7 +73,7 @@ class Denial:
     flag: str = ""
 
     def line(self) -> str:
-        """`denied: git.git_push (no one can be asked here). allow it with --allow git.git_push`."""
+        """Return `denied: git.git_push (no one can be asked here). allow it with --allow git.git_push`."""
         hint = f". allow it with {self.flag}" if self.flag else ""
         return f"denied: {self.label} ({self.reason}){hint}"
 
@@ -82,10 +82,10 @@ _PLAIN_NAME = re.compile(r"[\w.:/@-]+")
 
 
 def label_of(tool: ToolDefinition | None, name: str = "", limit: int = 140) -> str:
-    """`server.tool`, by the server's own name for it, to be shown; what rules are matched with is not cut.
+    """Return `server.tool`, by the server's own name for it, to be shown; rules match the uncut name.
 
-    A name with spaces in it or what nobody sees stands in quotes, with such characters as escapes: no two tools look
-    alike for these, and no name passes for words of ours.
+    A name with spaces or invisible characters is quoted, with such characters escaped. So no two tools look alike
+    because of them, and no name can imitate mcpagent's own text.
     """
     if tool is None:
         return safe_line(name, 80)
@@ -98,7 +98,7 @@ def label_of(tool: ToolDefinition | None, name: str = "", limit: int = 140) -> s
 
 
 def allow_flag(tool: ToolDefinition) -> str:
-    """The flag that allows just this, fit to be pasted into a shell: `?` is what cannot be; "" if it is too long."""
+    """Return the flag that allows just this, safe for a shell: `?` replaces unsafe characters; "" if too long."""
     own = tool.key.own_name
     named = rule_of(tool).removesuffix(own) + escape(own)
     shown = "".join(char if visible(char, "") == char else "?" for char in named)
@@ -107,7 +107,7 @@ def allow_flag(tool: ToolDefinition) -> str:
 
 @dataclass(slots=True)
 class Rules:
-    """The rules of one run; `allow` and `deny` are as `rule_names` has them, and grow in a chat."""
+    """The rules of one run; `allow` and `deny` use the syntax of `rule_names`, and grow in a chat."""
 
     mode: ApproveMode = "ask"
     allow: list[str] = field(default_factory=list[str])
@@ -116,7 +116,7 @@ class Rules:
     harmless_servers: frozenset[str] = frozenset()
 
     def judge(self, tool: ToolDefinition, *, approved: bool = False) -> Verdict:
-        """What becomes of a call of this tool; `approved`: the user has said yes to it for longer than one call."""
+        """Return the verdict on a call of this tool; `approved`: the user allowed it for longer than one call."""
         configured = self.configured(tool)
         if self.denied_by(tool) is not None or configured == "deny":
             return "deny"
@@ -131,12 +131,12 @@ class Rules:
         return "ask" if self.mode == "ask" else "deny"
 
     def configured(self, tool: ToolDefinition) -> Approval | None:
-        """What the configuration of the tool's server says of it."""
+        """Return the approval in the configuration of the tool's server."""
         server = self.servers.get(tool.server or "")
         return approval_for(server.approval, tool) if server is not None else None
 
     def _only_reads(self, tool: ToolDefinition) -> bool:
-        """As far as it is believed: what a server says of itself is a hint until its user trusts it."""
+        """Return whether the tool only reads; a server's own hint counts only if the user trusts the server."""
         if tool.server in self.harmless_servers:
             return True
         if tool.server is None:  # a function or an agent of the user's own
@@ -145,15 +145,15 @@ class Rules:
         return tool.read_only is True and server is not None and server.trust_hints
 
     def permits(self, rule: str, tool: ToolDefinition) -> bool:
-        """Whether a rule of `allow` names this."""
+        """Return whether a rule of `allow` matches the tool."""
         return permits(rule, tool, self.servers)
 
     def denied_by(self, tool: ToolDefinition) -> str | None:
-        """The rule of `--deny` that names this."""
+        """Return the rule of `--deny` that names this."""
         return next((rule for rule in self.deny if forbids(rule, tool)), None)
 
     def without_effect(self, asked: Iterable[ToolDefinition]) -> list[str]:
-        """The rules that name nothing of all that can be asked for.
+        """Return the rules that name nothing of all that can be asked for.
 
         A resource need not be listed: for it will do that its server has some.
         """
@@ -166,7 +166,7 @@ class Rules:
         return [rule for rule, names_something in named if not (names_something or resource_servers(rule) & readable)]
 
     def configured_without_effect(self, asked: Iterable[ToolDefinition]) -> list[tuple[ServerConfig, str]]:
-        """The same of the patterns in the configuration of each server of which something is known."""
+        """Return the patterns in the servers' configurations that match nothing, for servers with known tools."""
         of_server: dict[str, list[ToolDefinition]] = {}
         for tool in asked:
             of_server.setdefault(tool.server or "", []).append(tool)
@@ -180,14 +180,14 @@ class Rules:
 
 
 def _digest(arguments: dict[str, Any]) -> bytes:
-    """What tells calls of one tool apart: `get_resource` is for another resource with other arguments."""
+    """Return a digest that distinguishes calls of one tool: `get_resource` serves a different resource each time."""
     return hashlib.sha256(json.dumps(arguments, sort_keys=True, default=str).encode()).digest()
 
 
 class Approvals:
-    """Decides on the calls of one agent, and keeps what was denied.
+    """Decides on the calls of one agent, and stores the denials.
 
-    `ask` is None if nobody can be asked. `kept` holds what the user said yes to.
+    `ask` is None if no user can be asked. `kept` has the stored approvals.
     """
 
     def __init__(self, rules: Rules, kept: KeptApprovals, ask: Ask | None) -> None:
@@ -198,14 +198,14 @@ class Approvals:
         self._called: dict[tuple[str | None, str, bytes], ToolDefinition] = {}
 
     def needed(self, context: RunContext[Any], tool: ToolDefinition, arguments: dict[str, Any]) -> bool:
-        """Whether a call has to be decided on, as `Agent(approval=...)` asks."""
+        """Return whether a call needs a decision, for `Agent(approval=...)`."""
         # By the name that the model calls: if servers share one, it is not the server's own.
         tool = replace(tool, name=context.tool_name or tool.name)
         self._called[tool.server, tool.name, _digest(arguments)] = tool
         return self._judge(tool) != "run"
 
     async def decide(self, request: PendingCall) -> CallAnswer:
-        """The answer to one call, as `ApprovalPolicy(decide=...)` wants it."""
+        """Return the answer to one call, as `ApprovalPolicy(decide=...)` wants it."""
         tool = self._called.get((request.server, request.tool, _digest(request.arguments)))
         verdict = self._judge(tool) if tool is not None else "ask"
         if verdict == "run":  # said "always" while this one waited
@@ -213,12 +213,12 @@ class Approvals:
         return await self._decided(request, tool, verdict)
 
     async def decide_or_wait(self, request: PendingCall) -> CallAnswer | PendingCall:
-        """As `decide`, but what somebody would be asked about waits for whoever answers later."""
+        """Decide as `decide` does, but leave calls that need the user's answer pending."""
         tool = self._called.get((request.server, request.tool, _digest(request.arguments)))
         return request if tool is not None and self._judge(tool) == "ask" else await self.decide(request)
 
     async def decide_again(self, request: PendingCall, tool: ToolDefinition | None) -> CallAnswer:
-        """The answer to a call that waits since an earlier run: a rule may deny it, but only the user says yes."""
+        """Decide on a call pending from an earlier run: a rule may deny it, but only the user can allow it."""
         verdict = self._judge(tool) if tool is not None else "ask"
         return await self._decided(request, tool, "ask" if verdict == "run" else verdict)
 
@@ -247,7 +247,7 @@ class Approvals:
         return self.rules.judge(tool, approved=self.kept.has(tool))
 
     def _denial(self, request: PendingCall, tool: ToolDefinition | None, label: str) -> Denial:
-        """With the reason, and `--allow` if that would have helped."""
+        """Return the denial with its reason, and `--allow` if that would have helped."""
         glob = self.rules.denied_by(tool) if tool is not None else None
         if glob is not None:
             return Denial(request, label, f"--deny {safe_line(glob, 80)}")

@@ -1,7 +1,7 @@
-"""The approval box: what wants to run, with all of its arguments, and one line to answer on.
+"""The approval box: the call that needs approval, with all of its arguments, and one line for the answer.
 
-The answer takes Enter, so that a key typed for something else approves nothing; whatever is no answer is a reason
-for "no".
+The answer needs Enter, so that a key typed for another purpose approves nothing. Any other text is a reason for a
+denial.
 """
 
 from __future__ import annotations
@@ -62,9 +62,9 @@ ReadLine: TypeAlias = Callable[[str, str], Awaitable[str]]
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """Where and how somebody is asked, one thing at a time; `read` None: nobody can be.
+    """The way to ask the user, one question at a time; `read` None: no user can be asked.
 
-    While something is asked, `turn` is held and `aside` entered, to keep the moving line away.
+    During a question, `turn` is locked and `aside` entered, which hides the moving line.
     """
 
     console: Console
@@ -75,7 +75,7 @@ class Asking:
 
 
 async def ask_about_call(asking: Asking, request: PendingCall, label: str, tool: ToolDefinition | None) -> Reply:
-    """Draws the box and takes the answer, maybe with other arguments."""
+    """Draw the box and return the answer, possibly with other arguments."""
     arguments, console = request.arguments, asking.console
 
     def draw(limit: int | None = MAX_ROWS) -> None:
@@ -101,7 +101,7 @@ async def ask_about_call(asking: Asking, request: PendingCall, label: str, tool:
 
 
 async def _edited(asking: Asking, arguments: dict[str, Any], tool: ToolDefinition | None) -> dict[str, Any]:
-    """Other arguments, typed as a JSON object that fits the tool; the same if what was typed is none."""
+    """Return other arguments, typed as a JSON object that fits the tool; the same ones if the input is invalid."""
     typed = await _line(asking, "arguments ", _json(arguments))
     try:
         edited = json.loads(typed)
@@ -119,7 +119,7 @@ async def _edited(asking: Asking, arguments: dict[str, Any], tool: ToolDefinitio
 
 
 async def _line(asking: Asking, question: str, default: str = "") -> str:
-    """One answer; Ctrl-C ends the turn, as at any other moment."""
+    """Return one answer; Ctrl-C ends the turn, as at any other time."""
     assert asking.read is not None
     try:
         return await asking.read(question, default)
@@ -145,9 +145,9 @@ def box_lines(
     width: int,
     limit: int | None = MAX_ROWS,
 ) -> list[Text]:
-    """The box: title with the server's claim, one row or more per argument, and the keys.
+    """Return the box: title with the server's hint, one row or more per argument, and the keys.
 
-    At most `limit` rows of arguments; it says how many more there are.
+    It has at most `limit` rows of arguments, and the number of omitted rows.
     """
     width = max(min(width, MAX_WIDTH), 24)
     rows = _argument_rows(arguments, width - 4)
@@ -181,7 +181,7 @@ def box_lines(
 
 
 async def read_answer(question: str, default: str, keyboard: Input | None = None) -> str:
-    """One line from the terminal, by prompt_toolkit; see `ReadLine`."""
+    """Return one line from the terminal, by prompt_toolkit; see `ReadLine`."""
     from prompt_toolkit import PromptSession
     from prompt_toolkit.application import create_app_session
 
@@ -193,7 +193,7 @@ async def read_answer(question: str, default: str, keyboard: Input | None = None
 
 
 async def read_above_output(question: str, default: str) -> str:
-    """The same in a chat: what is printed meanwhile appears above the question."""
+    """Return one line from the terminal in a chat, where other output appears above the question."""
     from prompt_toolkit.patch_stdout import patch_stdout
 
     from mcpagent.cli.screen.input import keyboard_input
@@ -203,7 +203,7 @@ async def read_above_output(question: str, default: str) -> str:
 
 
 def forget_typed_ahead() -> None:
-    """Drops what was typed before the question could be seen: it cannot be the answer."""
+    """Drop keys typed before the question was visible: they cannot be the answer."""
     from prompt_toolkit.input import create_input
     from prompt_toolkit.input.typeahead import clear_typeahead
 
@@ -232,7 +232,7 @@ def _json(value: Any) -> str:
 
 
 def _argument_rows(arguments: dict[str, Any], width: int) -> list[Text]:
-    """Every argument in full: a name in front, the value broken into as many rows as it needs."""
+    """Return rows with every argument in full: the name, then the value in as many rows as it needs."""
     if not arguments:
         return [Text("no arguments", "dim")]
     names = [visible(str(name), "") for name in arguments]

@@ -1,9 +1,9 @@
-"""What the user said yes to for longer than one call: for this session in memory, "always" in a file.
+"""Store the user's approvals for more than one call: for this session in memory, "always" in a file.
 
-`mcpagent approvals list|forget` are here too.
+`mcpagent approvals list|forget` are here, too.
 
-A yes holds for one server as it is configured (another command, address or key under the same name is another server)
-and, if it was given for a tool, for that tool as it was shown: a changed description or schema is asked about anew.
+An approval holds for one server as configured (another command, address or key under the same name is another server)
+and, if it concerns a tool, for that tool as shown: after a change of description or schema, the user is asked again.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ What: TypeAlias = Literal["tool", "prompt", "resource", "reads", "server"]
 
 @dataclass(frozen=True, slots=True)
 class Yes:
-    """One yes. `server` and `definition` are hashes: of the server's configuration, and of the tool as it was shown."""
+    """An approval. `server` and `definition` are hashes: of the server's configuration, and of the tool as shown."""
 
     name: str
     what: What
@@ -50,7 +50,7 @@ class Yes:
 
     @property
     def label(self) -> str:
-        """`git.push`, `@git:URI`, or `git.*`: as `--allow` would be given it."""
+        """The approval in the syntax of `--allow`: `git.push`, `@git:URI`, or `git.*`."""
         match self.what:
             case "reads" | "server":
                 return f"{self.name}.*"
@@ -60,7 +60,7 @@ class Yes:
                 return f"{SIGNS[kind]}{self.name}:{self.tool}"
 
     def covers(self, tool: ToolDefinition) -> bool:
-        """For a tool of this yes's server."""
+        """Return whether the approval covers a tool of its server."""
         match self.what:
             case "server":
                 return True
@@ -72,7 +72,7 @@ class Yes:
 
 
 def definition_hash(tool: ToolDefinition) -> str:
-    """SHA-256 over all that a person or a model is shown of a tool."""
+    """Return a SHA-256 over everything that a user or a model sees of a tool."""
     shown = [tool.key.name, tool.title, tool.description, tool.parameters, tool.read_only]
     text = json.dumps(shown, sort_keys=True, separators=(",", ":"), default=str)
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
@@ -83,7 +83,10 @@ LOCK_SECONDS = 2.0
 
 
 class KeptApprovals:
-    """The yeses of one user. A file that cannot be read counts as empty, one that cannot be written changes nothing."""
+    """The approvals of one user.
+
+    An unreadable file counts as empty. If the file is not writable, approvals hold for this run only.
+    """
 
     def __init__(self, path: Path | None, servers: Iterable[ServerConfig]) -> None:
         self._path = path
@@ -96,17 +99,17 @@ class KeptApprovals:
 
     @classmethod
     def of_user(cls, environ: Mapping[str, str], servers: Iterable[ServerConfig] = ()) -> KeptApprovals:
-        """Those of `approvals.json`, for these servers as they are configured now."""
+        """Return the approvals in `approvals.json`, for these servers as currently configured."""
         return cls(state_folder(environ) / "approvals.json", servers)
 
     def has(self, tool: ToolDefinition) -> bool:
-        """Whether a yes covers the tool as it is now."""
+        """Return whether an approval covers the current version of the tool."""
         server = self._servers.get(tool.server or "")
         held = self._always | self._session
         return server is not None and any(yes.server == server and yes.covers(tool) for yes in held)
 
     def add(self, tool: ToolDefinition, what: What, *, always: bool) -> None:
-        """Keeps a yes that was just given; nothing is kept for a tool that is no server's."""
+        """Store a new approval; tools without a server are not stored."""
         server = self._servers.get(tool.server or "")
         if server is None:
             return
@@ -119,11 +122,11 @@ class KeptApprovals:
         self._change(lambda kept: kept | {yes})
 
     def all(self) -> list[Yes]:
-        """Those that are kept for good, in the order of their labels."""
+        """Return the permanent approvals, sorted by label."""
         return sorted(self._always, key=lambda yes: (yes.label, yes.what, yes.server, yes.definition))
 
     def forget(self, glob: str) -> list[Yes]:
-        """Takes back, also in this session, all whose label or server's name the pattern covers; gives those kept."""
+        """Revoke all whose label or server matches, also in this session; return the permanent ones."""
         gone = [yes for yes in self.all() if _is_meant(glob, yes)]
         self._session = {yes for yes in self._session if not _is_meant(glob, yes)}
         if gone:
@@ -131,9 +134,9 @@ class KeptApprovals:
         return gone
 
     def _change(self, change: Callable[[set[Yes]], set[Yes]]) -> None:
-        """Another program may have written meanwhile, so the file is read anew.
+        """Apply a change to the file, which is read again because another program may have written it.
 
-        What cannot be written, or is another program's for long, holds for this run; the next one asks again.
+        If the file is not writable, or locked for long, the change holds for this run; the next one asks again.
         """
         self._always = change(self._always)
         if self._path is None:
@@ -171,12 +174,12 @@ MEANINGS = {
 
 
 def approval_lines(kept: Iterable[Yes]) -> list[Text]:
-    """One line each: what it covers, as `--allow` would be given it, and how far it goes."""
+    """Return one line per approval: its scope in the form of `--allow`, and its meaning."""
     return table(((safe_line(yes.label, 140), "tool"), MEANINGS[yes.what]) for yes in kept)
 
 
 def list_approvals(options: Options) -> ExitCode:
-    """`mcpagent approvals list`."""
+    """Run `mcpagent approvals list`."""
     kept = KeptApprovals.of_user(options.environ).all()
     lines = approval_lines(kept) or [Text("nothing is allowed for good")]
     open_terminal(options.color).report(options, [{"approval": yes.label, "what": yes.what} for yes in kept], *lines)
@@ -184,7 +187,7 @@ def list_approvals(options: Options) -> ExitCode:
 
 
 def forget_approvals(pattern: str, options: Options) -> ExitCode:
-    """`mcpagent approvals forget`. Raises `InputError` for a pattern that covers nothing."""
+    """Run `mcpagent approvals forget`. Raises `InputError` for a pattern that matches nothing."""
     kept = KeptApprovals.of_user(options.environ)
     gone = kept.forget(pattern)
     if not gone:

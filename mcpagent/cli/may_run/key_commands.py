@@ -1,4 +1,4 @@
-"""`mcpagent keys set|list|remove`: secrets by name, in the system keyring or a file of the user's own."""
+"""`mcpagent keys set|list|remove`: secrets by name, in the system keyring or a file of the user."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def set_key(
     hidden: ReadHidden = getpass.getpass,
     store: SecretStore | None = None,
 ) -> ExitCode:
-    """Keeps the key that is typed or piped in, and says where."""
+    """Store the key that is typed or piped in, and report its location."""
     terminal = open_terminal(options.color)
     keep_secret(name, options.environ, terminal, stdin=stdin, hidden=hidden, store=store)
     if options.environ.get(key_name(name), "").strip():
@@ -46,7 +46,7 @@ def set_key(
 
 
 def refuse_value(name: str) -> NoReturn:
-    """Raises `InputError` for a key that was given as an argument, and does not repeat it."""
+    """Raise `InputError` for a key that was given as an argument, and do not repeat it."""
     shown = safe_line(name.partition("=")[0], 60)
     raise InputError(
         "a key on the command line stays in the shell's history and can be seen by others; type it unseen, or pipe it "
@@ -63,9 +63,9 @@ def keep_secret(
     hidden: ReadHidden = getpass.getpass,
     store: SecretStore | None = None,
 ) -> str:
-    """Asks for a secret, keeps it and says where; gives what stands for it in a configuration, `${keyring:name}`.
+    """Ask for a secret, store it and report its location; return its reference in a configuration, `${keyring:name}`.
 
-    Raises `InputError` if the name or what was given cannot be used.
+    Raises `InputError` if the name or the secret cannot be used.
     """
     name = key_name(name)
     value = _read(name, stdin if stdin is not None else sys.stdin, hidden)
@@ -76,7 +76,7 @@ def keep_secret(
 
 
 def place_of_secret(kept: Kept) -> str:
-    """`the system keyring`, or the file and why it is one."""
+    """Return `the system keyring`, or the file and the reason for it."""
     if kept.place == "keyring":
         return "the system keyring"
     file = short_path(str(kept.path), Path("/nowhere"))
@@ -84,7 +84,7 @@ def place_of_secret(kept: Kept) -> str:
 
 
 def key_name(name: str) -> str:
-    """The name a key is kept under: for a provider its variable, as `ANTHROPIC_API_KEY` for `anthropic`.
+    """Return the name a key is stored under: for a provider its variable, as `ANTHROPIC_API_KEY` for `anthropic`.
 
     Raises `InputError`.
     """
@@ -119,7 +119,7 @@ def _read(name: str, stdin: TextIO | None, hidden: ReadHidden) -> str:
 
 
 def list_keys(options: Options, *, store: SecretStore | None = None) -> ExitCode:
-    """`mcpagent keys list`: names and places, no values."""
+    """Run `mcpagent keys list`: names and locations, no values."""
     kept = (store or key_store(options.environ)).list()
     days = [time.strftime("%Y-%m-%d", time.localtime(key.saved)) for key in kept]
     lines = table(
@@ -132,7 +132,7 @@ def list_keys(options: Options, *, store: SecretStore | None = None) -> ExitCode
 
 
 def remove_key(name: str, options: Options, *, store: SecretStore | None = None) -> ExitCode:
-    """`mcpagent keys remove`. Raises `InputError` for a key that is not set."""
+    """Run `mcpagent keys remove`. Raises `InputError` for a key that is not set."""
     keys = store or key_store(options.environ)
     name = key_name(name)
     if keys.remove(name) is None:

@@ -1,8 +1,8 @@
-"""What of a project, a card or a named file may be used: what the user said yes to, as it is now.
+"""Determine which entries of a project, a card or a named file may be used: those the user approved as they are now.
 
-A `.mcp.json` that came with a repository starts programs, so somebody has to look at it first. So do cards and
-configurations that are named and do not stand in the user's own folders. What the question shows is
-`mcpagent.trust.descriptions`; the user's own files and servers given by `--server` need no yes.
+A `.mcp.json` that came with a repository starts programs, so the user has to review it first. The same applies to named
+cards and configurations outside the user's own folders. The question shows `mcpagent.trust.descriptions`. The user's
+own files, and servers given by `--server`, need no consent.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ ALLOW_IT = "allow it: --trust-project, or say yes in mcpagent chat"
 def ask_trust(
     configuration: Configuration, options: Options, notify: Callable[[str], None], ask: AskLines | None
 ) -> Configuration:
-    """The configuration with what the user said yes to; servers that are left out become problems.
+    """Return the configuration with the approved servers; the others become problems.
 
-    `ask` is None if nobody can be asked. `notify` gets one line about what is left out. Raises `ServerError` if nobody
-    can be asked and nothing is left, or if a member of a card's team would be without its servers, and `ConfigError`
-    for a card that nobody said yes to.
+    `ask` is None if no user can be asked. `notify` receives one line about the omitted servers. Raises `ServerError` if
+    no user can be asked and no server is left, or if a member of a card's team would lack its servers, and
+    `ConfigError` for a card without approval.
     """
     if options.trust_project or configuration.replayed is not None:
         return configuration
@@ -69,13 +69,13 @@ def ask_trust(
 
 
 def waiting_servers(configuration: Configuration, options: Options) -> frozenset[str]:
-    """The names of the servers that nobody said yes to as they are now."""
+    """Return the names of the servers without an approval of their current version."""
     store = TrustStore.of_user(options.environ)
     return frozenset(item.name for item in without_a_yes(described(configuration.enabled, options.environ), store))
 
 
 def lines_to_say_yes_to(team: Team, options: Options) -> list[str]:
-    """What a card and its members do that nobody said yes to yet; none if that is nothing."""
+    """Return the effects of a card and its members that are not approved yet; empty if all are."""
     store = TrustStore.of_user(options.environ)
     servers = [server for found in team.servers.values() for server in found.servers]
     waiting = without_a_yes(_descriptions(team, servers, options), store)
@@ -83,7 +83,7 @@ def lines_to_say_yes_to(team: Team, options: Options) -> list[str]:
 
 
 def remember_added(server: ServerConfig, options: Options) -> None:
-    """Keeps a yes to a server that the user wrote by a command: nobody has to ask them about it."""
+    """Store the approval of a server that the user added by a command, so they are not asked about it."""
     TrustStore.of_user(options.environ).add(described([server], options.environ))
 
 
@@ -102,7 +102,7 @@ def _descriptions(team: Team | None, servers: Iterable[ServerConfig], options: O
 
 
 def trust_lines(found: Sequence[Description], folder: Path) -> list[str]:
-    """All of the descriptions, exactly and in full; of the rest only secrets are left out."""
+    """Return all of the descriptions, exactly and in full; only secrets are omitted."""
     lines = [f"{_files(found, folder)}: nobody here has said yes to what this does"]
     for item in found:
         lines.append(f"  {_exact(item.name)}  ({short_path(item.source, folder)})")
@@ -124,7 +124,7 @@ def _files(found: Sequence[Description], folder: Path) -> str:
 
 
 def _refusal(found: Sequence[Description], folder: Path) -> str:
-    """`2 servers of .mcp.json are not trusted, so not started: git, docs. allow it: ...`."""
+    """Return `2 servers of .mcp.json are not trusted, so not started: git, docs. allow it: ...`."""
     names = ", ".join(safe_line(item.name, 64) for item in found[:5])
     more = f" and {len(found) - 5} more" if len(found) > 5 else ""
     verb = "is" if len(found) == 1 else "are"
@@ -135,7 +135,7 @@ def _refusal(found: Sequence[Description], folder: Path) -> str:
 
 
 def _bound(configuration: Configuration, decided: Consent) -> Configuration:
-    """With each server that has a yes bound to what it was given for."""
+    """Return the configuration with each approved server bound to its approved version."""
 
     def bound(servers: Sequence[ServerConfig]) -> tuple[ServerConfig, ...]:
         return tuple(decided.bound(server) if decided.covers(server) else server for server in servers)
@@ -169,17 +169,17 @@ ANSWERS: dict[str, Answer] = {"y": "always", "yes": "always", "o": "once", "once
 
 
 def trusted_configuration(options: Options, terminal: Terminal) -> Configuration:
-    """The configuration, with what others wrote only if the user said yes; asks if somebody can be asked."""
+    """Return the configuration, with third-party entries only if approved; asks the user if possible."""
     return ask_trust(load_configuration(options), options, terminal.warn, _asker(terminal))
 
 
 def untrusted_apart(options: Options, terminal: Terminal) -> Configuration:
-    """The same for a command that reports on each server itself: those left out are no error, and nothing is said."""
+    """Return the same for a command that reports on each server itself: without errors and notices."""
     return ask_trust(load_configuration(options), options, lambda _: None, _asker(terminal) or (lambda _: "no"))
 
 
 def _asker(terminal: Terminal) -> AskLines | None:
-    """Asks on stderr; None if nobody is at the terminal."""
+    """Return a function that asks on stderr; None without a user at the terminal."""
     if not (is_a_terminal(sys.stdin) and is_a_terminal(sys.stderr)):
         return None
 

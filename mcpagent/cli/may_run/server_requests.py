@@ -1,7 +1,7 @@
-"""What servers ask of us in the middle of a call, at the terminal: a form, an address to open, an answer of the model.
+"""Handle servers' questions during a call, at the terminal: a form, an address to open, a model's answer.
 
-Only servers whose entry says `"elicitation": true` or `"sampling": true` may ask. Who asks always stands above what it
-asks, in words of ours; the default answer is no.
+Only servers whose entry has `"elicitation": true` or `"sampling": true` may ask. The server's name always precedes its
+question, in mcpagent's own text; the default answer is no.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ MAX_OUTPUT_TOKENS = 4_096
 
 
 class ServerRequests:
-    """Asks one thing at a time; declines everything if nobody can be asked.
+    """Asks one question at a time; declines everything if no user can be asked.
 
-    `agent` is set once it is made; its model answers for servers. `waits` gets the name of a server whose question
+    `agent` is set once it exists; its model answers for servers. `waits` receives the name of a server whose question
     has to wait for its turn.
     """
 
@@ -57,7 +57,7 @@ class ServerRequests:
         self._waits = waits
 
     def handlers(self, config: ServerConfig) -> Handlers | None:
-        """What this server may ask, as its entry says."""
+        """Return the handlers for the questions that this server's entry allows."""
         if not (config.elicitation or config.sampling):
             return None
         return Handlers(
@@ -69,9 +69,9 @@ class ServerRequests:
     # -- elicitation --------------------------------------------------------------------------------------------------
 
     async def elicit(self, server: str, message: str, schema: dict[str, Any]) -> dict[str, Any] | None:
-        """A form, filled in, with None for what was left empty; None if it is declined.
+        """Return the filled form, with None for empty fields; None if it is declined.
 
-        Raises `DismissedError` if it is taken back.
+        Raises `DismissedError` if the user dismisses it.
         """
         async with self._turn_of(server):
             try:
@@ -108,7 +108,7 @@ class ServerRequests:
                 put(self._console, Text(f"    {self._glyphs.warning} {error}", "warning"))
 
     async def visit(self, server: str, message: str, url: str) -> bool:
-        """Whether the user opened the address by themselves; nothing here opens it."""
+        """Return whether the user opened the address; mcpagent never opens it."""
         async with self._turn_of(server):
             host = host_of(url)
             if host is None:
@@ -128,7 +128,10 @@ class ServerRequests:
     # -- sampling -----------------------------------------------------------------------------------------------------
 
     async def sample(self, server: str, params: dict[str, Any]) -> Sampled:
-        """The model's answer to what a server wrote, once the user agreed. Raises `DismissedError` if not."""
+        """Return the model's answer to a server's request, after the user's consent.
+
+        Raises `DismissedError` without.
+        """
         async with self._turn_of(server):
             assert self.agent is not None
             if self._asking.read is None:
@@ -170,9 +173,9 @@ class ServerRequests:
         return True
 
     def _head(self, server: str, what: str, message: str) -> list[Text]:
-        """Who asks and what, then the server's own words behind a bar, so that they cannot pass for ours.
+        """Print the server's name and request, then its own text after a bar, so that it cannot imitate ours.
 
-        Gives all rows of those words where some were not shown.
+        Returns all rows of that text if some were omitted, else an empty list.
         """
         rows = self._behind_bar(visible(safe_text(message)))
         hidden = len(rows) - MAX_MESSAGE_LINES
@@ -188,7 +191,7 @@ class ServerRequests:
         return behind_bar(words, self._glyphs, self._console.width)
 
     async def _agreed(self, question: str, rows: list[Text]) -> bool:
-        """Only a typed yes is one; Ctrl-D is no. `rows` are shown to who wants to see all of them."""
+        """Return whether the user typed yes; Ctrl-D is no. `rows` are printed if the user wants to see all."""
         view = f"  {VIEW_KEY}" if rows else ""
         while True:
             try:
@@ -200,7 +203,7 @@ class ServerRequests:
             put(self._console, *rows)
 
     async def _line(self, question: str, default: str = "") -> str:
-        """One answer; Ctrl-C ends the turn, and the question with it: the server's request is no part of the turn."""
+        """Return one answer; Ctrl-C ends the turn and the question, because the request is no part of the turn."""
         assert self._asking.read is not None
         try:
             return await self._asking.read(question, default)
@@ -216,7 +219,7 @@ class ServerRequests:
 
 
 def sampling_request(params: dict[str, Any]) -> ModelRequest:
-    """A server's `sampling/createMessage` as a request: its texts only, without tools, bounded in length."""
+    """Return a server's `sampling/createMessage` as a request: its texts only, without tools, bounded in length."""
     messages: list[Message] = []
     for item in params.get("messages", ()):
         content = item.get("content")
@@ -236,14 +239,16 @@ def sampling_request(params: dict[str, Any]) -> ModelRequest:
 
 
 def _words_of(block: dict[str, Any]) -> str:
-    """A block's text, or what was left out: the model must not answer as if nothing else had been sent."""
+    """Return a block's text, or what was left out: the model must not answer as if nothing else had been sent."""
     kind = str(block.get("type", "text"))
     return str(block.get("text", "")) if kind == "text" else f"[{safe_line(kind, 20)} left out: only text is passed on]"
 
 
 def host_of(url: str) -> str | None:
-    """Where a browser goes with this address, in ASCII letters; None for what is no web address or may be read in two
-    ways: with spaces, backslashes or hidden characters, a number in place of a host, letters that IDNA maps twice.
+    """Return the host that a browser opens for this address, in ASCII.
+
+    Returns None for other addresses and ambiguous ones: with spaces, backslashes or hidden characters, a number instead
+    of a host, or letters that IDNA maps in two ways.
     """
     if len(url) > MAX_ADDRESS or visible(url, "") != url or re.search(r"[\s\\]", url) or "://" not in url[:8]:
         return None

@@ -1,1 +1,1 @@
-"""One question, one answer, on a terminal or in a pipe."""
+"""Answer a single question, on a terminal or in a pipe."""

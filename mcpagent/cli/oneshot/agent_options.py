@@ -1,4 +1,4 @@
-"""From options to an `Agent`."""
+"""Create an `Agent` from the options."""
 
 from __future__ import annotations
 
@@ -62,14 +62,14 @@ def make_agent(
     wrappers: Sequence[Wrapper] = (),
     waits: bool = False,
 ) -> Agent:
-    """An agent, not started. Raises `ConfigError` for a model that means nothing.
+    """Create an agent, not started. Raises `ConfigError` for an unknown model.
 
     `model` overrides the options'. `startup_seconds`: how long to wait for all servers; None: for each its own limit.
-    `approvals` decides on tool calls; without it every call runs. With a `cache`, servers whose lists are known are
-    started by the first call of one of their tools. `allow_change` asks whether a tool that its server changed since it
-    was first used may be called; without it, only if `--trust-changes` is given. `requests` answers what servers ask
-    that may ask something. `sessions` keeps the conversations. With `waits`, calls that somebody would have to be asked
-    about wait for an answer that comes later.
+    `approvals` decides on tool calls; without it every call runs. With a `cache`, servers with cached lists are started
+    by the first call of one of their tools. `allow_change` asks whether a tool that its server changed since its first
+    use may be called; without it, only `--trust-changes` permits it. `requests` answers the allowed questions of
+    servers. `sessions` stores the conversations. With `waits`, calls that need the user's answer stay pending for a
+    later one.
     """
     from mcpagent.agent import Agent
     from mcpagent.cards.agent_cards import agent_from_card
@@ -128,7 +128,7 @@ def _policy(approvals: Approvals, *, waits: bool) -> ApprovalPolicy:
 
 
 def session_store(options: Options, configuration: Configuration) -> Sessions:
-    """Where the conversations of an agent with these servers are kept, without the servers' secrets."""
+    """Return the store for an agent with these servers; it redacts the servers' secrets."""
     from mcpagent.cli.frame.kept_sessions import store_of
     from mcpagent.mcp.redaction import secrets_of
 
@@ -139,7 +139,7 @@ def session_store(options: Options, configuration: Configuration) -> Sessions:
 
 
 def _limits(options: Options) -> Limits:
-    """What `--max-...` say."""
+    """Return the limits of the `--max-...` options."""
     from mcpagent.limits.run_limits import Limits
 
     return Limits(
@@ -153,7 +153,7 @@ def _limits(options: Options) -> Limits:
 
 
 def _settings(options: Options) -> ModelSettings:
-    """What `--thinking`, `--profile` and `--set` say. Raises `ConfigError`."""
+    """Return the settings of `--thinking`, `--profile` and `--set`. Raises `ConfigError`."""
     from mcpagent.models.model_settings import settings_of
 
     told: dict[str, str] = {}
@@ -168,7 +168,7 @@ def _settings(options: Options) -> ModelSettings:
 
 
 def _provider_tools(options: Options) -> list[ProviderTool]:
-    """What `--provider-tool` says. Raises `ConfigError`."""
+    """Return the tools of `--provider-tool`. Raises `ConfigError`."""
     from mcpagent.models.provider_run.provider_tools import expect_distinct, provider_tool_of
 
     tools: list[ProviderTool] = []
@@ -185,7 +185,7 @@ def _provider_tools(options: Options) -> list[ProviderTool]:
 
 
 def _with_flags(text: str, *, is_card: bool) -> str:
-    """What the library says of its parameters, as the flags that set them; a card sets `tool_search` itself."""
+    """Replace parameter names in a library's notice by the flags that set them; a card sets `tool_search` itself."""
     text = re.sub(r"^pre_discovered_tools: ", "--always-load: ", text)
     return text if is_card else re.sub(r"^tool_search\.eager_tools\.(.*?): ", r"--always-load, server \1: ", text)
 
@@ -201,9 +201,10 @@ def _wrappers(options: Options) -> list[Wrapper]:
 
 
 def model_of(options: Options) -> str:
-    """The model that is asked for, else that of the first key, else the offline stand-in, which needs none.
+    """Return the configured model, else that of the first key, else the offline stand-in, which needs none.
 
-    A script without a key gets an error from `Agent()`; who types a command gets an answer, and a line that says whose.
+    A script without a key gets an error from `Agent()`; a user of the command gets an answer, and a line that names the
+    model.
     """
     from mcpagent.models.resolve import default_spec
 
@@ -238,9 +239,9 @@ def _server_options(
 
 
 def make_approvals(options: Options, configuration: Configuration, ask: Ask | None) -> Approvals:
-    """The rules that the options and the servers give, with what the user said yes to.
+    """Return the approvals from the options' and servers' rules, with the stored approvals.
 
-    `ask` is None if nobody can be asked. In a replay nothing runs, so nothing has to be allowed.
+    `ask` is None if no user can be asked. In a replay nothing runs, so nothing needs approval.
     """
     from mcpagent.cli.may_run.approvals import Approvals, Rules
     from mcpagent.cli.may_run.kept_approvals import KeptApprovals
@@ -258,7 +259,7 @@ def make_approvals(options: Options, configuration: Configuration, ask: Ask | No
 
 
 def rules_without_effect(agent: Agent, approvals: Approvals) -> list[str]:
-    """One line for each rule that does nothing: it covers no tool, with what may have been meant, or may not count."""
+    """Return a line for each rule without effect: it matches nothing (with suggestions), or is not permitted."""
     from mcpagent.config.permissions import vouches_for_itself
 
     asked = askable(agent)
@@ -279,7 +280,7 @@ def rules_without_effect(agent: Agent, approvals: Approvals) -> list[str]:
 
 
 def askable(agent: Agent) -> list[ToolDefinition]:
-    """All that rules can name: the tools, and what is known of the servers' prompts and resources."""
+    """Return everything that rules can name: the tools, and the known prompts and resources of the servers."""
     from mcpagent.toolsets.prompt_and_resource_tools import known_content
 
     tools = [tool.definition for tool in agent._runtime.tools.known.values() if tool.asks is None]
@@ -289,7 +290,7 @@ def askable(agent: Agent) -> list[ToolDefinition]:
 
 
 def near_rules(rule: str, asked: Iterable[ToolDefinition]) -> list[str]:
-    """What a rule that names nothing may have meant: what has that name in some server, else what is spelled alike."""
+    """Return suggestions for a rule that matches nothing: the same name elsewhere, else a similar spelling."""
     from mcpagent.config.rule_names import rule_of
 
     same = [rule_of(tool) for tool in asked if rule in (tool.key.name, tool.name)]
@@ -298,20 +299,20 @@ def near_rules(rule: str, asked: Iterable[ToolDefinition]) -> list[str]:
 
 
 def hints(agent: Agent, options: Options, configuration: Configuration) -> list[str]:
-    """How to get a real model and one's own servers, for stand-ins that nobody asked for."""
+    """Return hints on using a real model and own servers, if default stand-ins are in use."""
     unasked = options.model is None and options.card is None and options.replay is None
     lines = [KEY_HINT] if unasked and agent._runtime.model.name.startswith("offline") else []
     return [*lines, servers_hint(options, configuration)] if configuration.is_demo else lines
 
 
 def servers_hint(options: Options, configuration: Configuration) -> str:
-    """Why the bundled server stands in, and how to have one's own."""
+    """Return why the bundled server is used, and how to add servers."""
     return f"{configuration.why_demo(options.folder)}: {_SERVERS_HINT}"
 
 
 @contextmanager
 def connecting(terminal: Terminal, configuration: Configuration) -> Iterator[Activity]:
-    """Says on stderr that servers are being connected, while they are."""
+    """Show on stderr that servers are connecting, during the block."""
     from mcpagent.cli.screen.rendering import Activity
 
     activity = Activity(terminal.err, terminal.glyphs)
@@ -321,7 +322,7 @@ def connecting(terminal: Terminal, configuration: Configuration) -> Iterator[Act
 
 @asynccontextmanager
 async def known_tools(options: Options, terminal: Terminal) -> AsyncIterator[Agent]:
-    """The agent for commands about tools: no model is asked, and from the cache no server is started.
+    """Start the agent for commands about tools: no model is called, and with cached lists no server is started.
 
     Failures are reported on stderr. Raises `ServerError` if no server works.
     """
@@ -356,7 +357,7 @@ async def known_tools(options: Options, terminal: Terminal) -> AsyncIterator[Age
 
 
 def require_a_server(agent: Agent) -> None:
-    """Raises `ServerError` if servers are configured and none works: the answer would be made up."""
+    """Raise `ServerError` if servers are configured and none works: the answer would be invented."""
     states = agent.servers
     if states and all(status.state == "failed" for status in states.values()):
         which = "the only server" if len(states) == 1 else f"all {len(states)} servers"
@@ -389,14 +390,14 @@ def _tool_search(options: Options, configuration: Configuration) -> ToolSearch:
 
 
 def example_file(options: Options) -> Path:
-    """Where the requests are that a model wrote for tools (`mcpagent tools describe`)."""
+    """Return the file of example requests that a model wrote for tools (`mcpagent tools describe`)."""
     from mcpagent.config.user_folders import user_data_folder
 
     return user_data_folder(options.environ) / "example-requests.json"
 
 
 def search_history(options: Options) -> SearchHistory:
-    """What tool search has learned on this machine; the file is made with the first thing that is."""
+    """Return the history that tool search learns from; the first entry creates the file."""
     from mcpagent.config.user_folders import state_folder
     from mcpagent.search import SearchHistory
 
@@ -404,5 +405,5 @@ def search_history(options: Options) -> SearchHistory:
 
 
 def _is_pattern(name: str) -> bool:
-    """Whether this is a glob or SERVER.GLOB rather than a tool's name in one of its forms."""
+    """Return whether this is a glob or SERVER.GLOB rather than a tool's name in one of its forms."""
     return any(char in name for char in "*?[")

@@ -1,4 +1,4 @@
-"""`mcpagent demo`: a short real conversation over a thousand tools of bundled servers, with what the model saw."""
+"""`mcpagent demo`: a short real conversation over a thousand tools of bundled servers, with the model's requests."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PRICED = ("anthropic", "claude-sonnet-5-5")
 
 
 def run_demo(options: Options, terminal: Terminal) -> ExitCode:
-    """Holds the conversation. `--model` puts a real model in the place of the offline one."""
+    """Run the conversation. `--model` replaces the offline model by a real one."""
     return run_to_end(_converse(options, terminal))
 
 
@@ -80,9 +80,9 @@ def _what_the_model_sees(event: RequestSent, seen: tuple[str, ...], terminal: Te
 
 
 def _summary(events: list[Event], *, timed: bool) -> list[Text]:
-    """Tokens of tool definitions over all requests: what was sent, and what offering everything would have been.
+    """Compare the sent tokens of tool definitions over all requests with those of offering every tool.
 
-    `timed`: with the seconds they took, which say nothing where no model answered.
+    `timed`: include the seconds, which have no meaning without a model.
     """
     requests = [event for event in events if isinstance(event, RequestSent)]
     sent, everything = sum(item.offered_tokens for item in requests), sum(item.known_tokens for item in requests)
@@ -100,7 +100,7 @@ def _summary(events: list[Event], *, timed: bool) -> list[Text]:
 
 
 def _priced(tokens: int) -> str:
-    """`  $0.013`, or nothing if the price is not known."""
+    """Return `  $0.013`, or "" if the price is not known."""
     from mcpagent.models.prices import dollars_for
 
     dollars = dollars_for(Usage(input_tokens=tokens, requests=1), *PRICED, "")

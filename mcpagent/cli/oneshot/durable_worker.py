@@ -1,4 +1,4 @@
-"""`mcpagent worker`: a process that does durable runs, until it is told to end."""
+"""`mcpagent worker`: a process that executes durable runs, until it is stopped."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def work(
     per_user: int | None,
     per_minute: int | None,
 ) -> ExitCode:
-    """Does runs until Ctrl-C or SIGTERM; those under way have ten seconds then. Raises what keeps it from starting."""
+    """Execute runs until Ctrl-C or SIGTERM; open ones then have ten seconds. Raises errors of the start."""
     return run_to_end(
         _work(
             options,

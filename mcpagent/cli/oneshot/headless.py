@@ -1,4 +1,4 @@
-"""One question, one answer: stdout holds the answer or the documents and nothing else, stderr the rest."""
+"""Answer one question: stdout receives only the answer or the documents, stderr everything else."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ _STOPPED: Mapping[str, str] = {
 
 
 def stopped_line(finished: RunFinished) -> str:
-    """Why there is no answer, or not the whole one; "" if there is."""
+    """Return why there is no answer, or an incomplete one; "" if it is complete."""
     limit = finished.limit
     if limit is None or finished.pending:
         return _STOPPED.get(finished.stop, "")
@@ -79,7 +79,7 @@ def stopped_line(finished: RunFinished) -> str:
 
 
 def ask_once(options: Options, prompt: str, terminal: Terminal, *, model: Model | None = None) -> ExitCode:
-    """Asks and writes the answer in the format asked for. `model` is used instead of the named one."""
+    """Ask and write the answer in the requested format. `model` replaces the configured one."""
     run = _OneShot(options, prompt, terminal, model)
     try:
         return run_to_end(run.answer())
@@ -109,7 +109,7 @@ class _OneShot:
         self.changed: set[tuple[str | None, str]] = set()
 
     async def answer(self) -> ExitCode:
-        """The run within `--timeout`."""
+        """Run within `--timeout`."""
         async with within(self.options.timeout):
             return await self._run()
 
@@ -162,7 +162,7 @@ class _OneShot:
             await agent.aclose()
 
     async def _session_to_ask(self) -> tuple[str | None, Sessions | None]:
-        """The session that the question is asked in, and the store that has it; none if nothing is to be kept."""
+        """Return the session for the question and its store; None for both if nothing is to be stored."""
         options = self.options
         if options.session is None and not options.continue_last:
             return None, None
@@ -199,7 +199,7 @@ class _OneShot:
         return finished
 
     def _note_denial(self, agent: Agent, event: Event) -> None:
-        """What was denied when it was recorded still is, and so is a tool that its server changed: no rule decides."""
+        """Record denials that no rule decides: those in a recording, and tools that their server changed."""
         if not (isinstance(event, ToolCallFinished) and event.result.error == "denied"):
             return
         tool = agent.known_tools.get(event.call.name)
@@ -230,11 +230,11 @@ class _OneShot:
             write_out(answer if answer.endswith("\n") else answer + "\n")
 
     def _is_told(self, finished: RunFinished) -> bool:
-        """Whether what a limit left of an answer belongs on stdout: where a document was wanted, words do not."""
+        """Return whether an answer cut off by a limit belongs on stdout: not if a document was requested."""
         return bool(finished.answer) and self.options.json_schema is None
 
     def _before_the_run(self, event: Event) -> None:
-        """What happens while servers connect; the stream has the rest."""
+        """Report events while servers connect; the stream has the others."""
         if not self.connecting:
             return
         if not self.options.estimate and event in [joins_later(server.name) for server in self.configuration.enabled]:
@@ -247,7 +247,7 @@ class _OneShot:
             self._warn(event)
 
     async def _refuse_change(self, change: ToolChange) -> bool:
-        """Nobody is asked about a tool that its server changed; how it differs has been reported."""
+        """Refuse a tool that its server changed, without asking; the difference has been reported."""
         self.changed.add((change.server, change.tool))
         return False
 
@@ -277,7 +277,7 @@ class _OneShot:
 
 
 def _estimated(agent: Agent, question: str) -> tuple[dict[str, Any], list[str]]:
-    """What asking this would send first, as a document and as lines; tokens are characters / 4. No model is asked."""
+    """Estimate the first request of this question, as a document and as lines; tokens are characters / 4."""
     from mcpagent.models.prices import dollars_for
 
     names, known = [tool.name for tool in agent.offered_tools()], agent._runtime.tools.known

@@ -1,7 +1,7 @@
-"""`--output json` and `stream-json`: what happened as JSON documents, with the names that other agents' parsers know.
+"""`--output json` and `stream-json`: events as JSON documents, with the names that parsers of other agents know.
 
-Every document has `type`, the first one of a run also `schema`; the rest is in `docs/events.schema.json`.
-Text is ASCII-escaped, so that any locale can carry it.
+Every document has `type`, the first one of a run also `schema`; the rest is in `docs/events.schema.json`. Text is
+ASCII-escaped, so that any locale can carry it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ Write = Callable[[str], None]
 
 
 class JsonReport:
-    """Follows one run. `streaming`: each event is written as a line as it happens; else only the result at the end."""
+    """Follows one run. `streaming`: write each event as a line as it happens; else only the result at the end."""
 
     def __init__(self, write: Write, *, streaming: bool) -> None:
         self._put = write
@@ -59,7 +59,7 @@ class JsonReport:
         self._tokens: Callable[[Iterable[str]], int] = lambda _names: 0
 
     def ask(self, agent: Agent, prompt: str) -> None:
-        """Writes the question; before the first one `init`, and what happened before that was known."""
+        """Write the question; before the first one, `init` and the events that preceded it."""
         if not self._started:
             self._started = True
             self._look_at(agent)
@@ -75,7 +75,7 @@ class JsonReport:
         self._stream({"type": "message", "role": "user", "content": prompt})
 
     def __call__(self, event: Event) -> None:
-        """Follows the run; what comes before its first question waits for it."""
+        """Follow the run; events before its first question are written with it."""
         match event:
             case TextDelta(text=text):
                 self._words.append(text)
@@ -91,7 +91,7 @@ class JsonReport:
             self._waiting += documents
 
     def finish(self, agent: Agent, finished: RunFinished, denials: Sequence[Denial] = ()) -> None:
-        """Writes the result of a run that gave an answer; `structured` is the document it holds, if one was wanted."""
+        """Write the result of a run with an answer; `structured` is its document, if one was requested."""
         self._look_at(agent)
         self._write_result(
             {
@@ -109,7 +109,7 @@ class JsonReport:
         )
 
     def fail(self, error: BaseException, agent: Agent | None = None, denials: Sequence[Denial] = ()) -> None:
-        """Writes the result of a run that gave none."""
+        """Write the result of a run without an answer."""
         message, code = _ENDED.get(type(error)) or str(error), code_of_error(error)
         document: Document = {
             "type": "result",
@@ -124,7 +124,7 @@ class JsonReport:
         self._write_result(document)
 
     def _look_at(self, agent: Agent) -> None:
-        """Keeps what can be asked only while the agent is open."""
+        """Store the data that are available only while the agent is open."""
         self._tokens = agent._runtime.tools.tokens
         servers = {
             name: {
@@ -208,7 +208,7 @@ class JsonReport:
         self.write(document)
 
     def write(self, document: Document) -> None:
-        """One document and the end of its line; the first one says which schema it keeps to."""
+        """Write one document and a line end; the first one contains the schema's name."""
         if self._first:
             document = {"type": document["type"], "schema": SCHEMA, **document}
             self._first = False
@@ -216,7 +216,7 @@ class JsonReport:
 
 
 def event_document(event: Event) -> Document | None:
-    """One event as a document, None for those that have none, or that a run reports with more."""
+    """Return an event as a document; None for events without one, or that the run's result reports."""
     match event:
         case RequestSent():
             return {
@@ -269,12 +269,12 @@ def _provider_document(event: ProviderCallStarted | ProviderCallFinished) -> Doc
 
 
 def _sources(citations: Sequence[Citation]) -> Document:
-    """The sources that an answer names, if it names any."""
+    """Return the sources that an answer names, if it names any."""
     return {"citations": [asdict(one) for one in citations]} if citations else {}
 
 
 def content_document(content: Sequence[Text | Image]) -> list[Document]:
-    """What a tool gave."""
+    """Return a tool's content as documents."""
     return [
         {"type": "text", "text": part.text}
         if isinstance(part, Text)
@@ -290,7 +290,7 @@ _ENDED: Mapping[type[BaseException], str] = {
 
 
 def _inside(parent: str) -> dict[str, Any]:
-    """For a call that a program makes: which call runs the program."""
+    """Return the call that runs the program, for calls that a program makes."""
     return {"parent_tool_use_id": parent} if parent else {}
 
 

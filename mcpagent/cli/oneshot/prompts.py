@@ -1,4 +1,4 @@
-"""The question of a one-shot run: the argument, files and what stands on stdin; and the form of its answer."""
+"""Build the question of a one-shot run from the argument, files and stdin, and read the format of its answer."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ Notify = Callable[[str], None]
 
 
 def joined_prompt(question: str, files: Sequence[Path], piped: str) -> str:
-    """The question with each file and the piped text as fenced blocks; the piped text is the question if there is none.
+    """Return the question with each file and the piped text as fenced blocks.
 
-    Raises `InputError` if there is nothing to ask or a file cannot be read.
+    Without a question and files, the piped text is the question. Raises `InputError` if there is no question or a file
+    cannot be read.
     """
     piped = piped.removesuffix("\n")
     if not question.strip() and not files:
@@ -42,9 +43,9 @@ def joined_prompt(question: str, files: Sequence[Path], piped: str) -> str:
 
 
 def piped_text(notify: Notify, timeout: float | None = None) -> str:
-    """What was piped in, as UTF-8; empty on a terminal or if stdin is closed.
+    """Return the piped text, decoded as UTF-8; "" on a terminal or if stdin is closed.
 
-    `notify` gets one line when nothing comes: whoever started this may have left a pipe open. Raises `TimeoutError`.
+    `notify` receives one line if no data arrive, because the caller may have left a pipe open. Raises `TimeoutError`.
     """
     stream = sys.stdin
     try:
@@ -95,7 +96,7 @@ def _file_text(path: Path) -> str:
 
 
 def answer_schema(path: Path) -> dict[str, Any]:
-    """The JSON Schema in a file, for answers to fit. References are looked up inside of it only, never on a network.
+    """Return the JSON Schema in a file, for answers. References are resolved only inside it, never on a network.
 
     Raises `ConfigError` for a file that is no JSON Schema.
     """

@@ -1,4 +1,4 @@
-"""Traces as the variables of OpenTelemetry ask for them."""
+"""Enable tracing by the environment variables of OpenTelemetry."""
 
 from __future__ import annotations
 

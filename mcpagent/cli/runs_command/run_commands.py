@@ -24,7 +24,7 @@ MOST_ANSWER = 60
 
 
 def list_runs(options: Options, database: str | None, session: str | None, limit: int) -> ExitCode:
-    """`mcpagent runs list`."""
+    """Run `mcpagent runs list`."""
     terminal, runs = open_terminal(options.color), _runs(options, database)
     found = runs.listed(limit, session)
     lines = _rows(found)
@@ -35,7 +35,7 @@ def list_runs(options: Options, database: str | None, session: str | None, limit
 
 
 def show_run(options: Options, database: str | None, wanted: str) -> ExitCode:
-    """`mcpagent runs show`. Raises `InputError` if there is no such run."""
+    """Run `mcpagent runs show`. Raises `InputError` if there is no such run."""
     terminal, runs = open_terminal(options.color), _runs(options, database)
     run = runs.find(wanted)
     prompt = runs.prompt(wanted)
@@ -48,7 +48,7 @@ def show_run(options: Options, database: str | None, wanted: str) -> ExitCode:
 
 
 def cancel_run(options: Options, database: str | None, wanted: str) -> ExitCode:
-    """`mcpagent runs cancel`. Raises `InputError` for a run that has ended, or that is not there."""
+    """Run `mcpagent runs cancel`. Raises `InputError` for a run that has ended, or does not exist."""
     terminal = open_terminal(options.color)
     run = _runs(options, database).cancel(wanted)
     if options.output == "json":
@@ -59,7 +59,7 @@ def cancel_run(options: Options, database: str | None, wanted: str) -> ExitCode:
 
 
 def delete_run(options: Options, database: str | None, wanted: str, *, yes: bool) -> ExitCode:
-    """`mcpagent runs delete`. Raises `InputError` for a run that has not ended, or that is not there."""
+    """Run `mcpagent runs delete`. Raises `InputError` for a run that has not ended, or does not exist."""
     terminal, runs = open_terminal(options.color), _runs(options, database)
     run = runs.find(wanted)
     put(terminal.err, *_rows([run]))
@@ -71,7 +71,7 @@ def delete_run(options: Options, database: str | None, wanted: str, *, yes: bool
 
 
 def prune_runs(options: Options, database: str | None, older_than: str, *, yes: bool) -> ExitCode:
-    """`mcpagent runs prune`. Raises `InputError` for what is no age."""
+    """Run `mcpagent runs prune`. Raises `InputError` for an invalid age."""
     terminal, runs = open_terminal(options.color), _runs(options, database)
     before = time.time() - seconds_of(older_than)
     old = [run for run in runs.listed() if run.changed < before and not run.is_unfinished]
@@ -89,7 +89,7 @@ def _deleted(options: Options, terminal: Terminal, runs: list[StoredRun]) -> Non
 
 
 def _runs(options: Options, database: str | None) -> StoredRuns:
-    """The runs of this database. Raises `ConfigError` if the engine is not installed."""
+    """Return the runs of this database. Raises `ConfigError` if the engine is not installed."""
     from importlib.util import find_spec
 
     if find_spec("dbos") is None:
@@ -108,7 +108,7 @@ def _rows(runs: list[StoredRun]) -> list[Text]:
 
 
 def _outcome(run: StoredRun) -> str:
-    """The answer of a run, or its error."""
+    """Return the answer of a run, or its error."""
     if run.ended is None:
         return ""
     if run.ended.result is None:

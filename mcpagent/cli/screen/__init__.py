@@ -1,1 +1,1 @@
-"""The terminal: what is printed, what is typed."""
+"""Terminal output and input."""

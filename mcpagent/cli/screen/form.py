@@ -1,6 +1,6 @@
-"""Fields that a server asks for, read one by one: what each takes, and a typed text as its value.
+"""The fields of a server's form: describe each one, and parse the typed text as its value.
 
-The schema is a server's: flat, with texts, numbers, yes or no, and choices (MCP, `elicitation/create`).
+The schema comes from a server: flat, with texts, numbers, yes or no, and choices (MCP, `elicitation/create`).
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ _FORMATS: Mapping[str, tuple[str, Callable[[str], object], str]] = {
 
 
 class UnfitError(Exception):
-    """What was typed is no value of the field; the text says why."""
+    """Raised if the typed text is no value of the field; the message gives the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field. `choices` are (value, what is shown of it); `many`: several of them may be given."""
+    """A field. `choices` are (value, shown text); `many`: several of them may be chosen."""
 
     name: str
     rule: Mapping[str, Any]
@@ -54,25 +54,25 @@ class Field:
 
     @property
     def looks_secret(self) -> bool:
-        """Whether its words are those of a password or a key, which a form must not ask for."""
+        """True if the field's texts suggest a password or a key, which a form must not request."""
         return looks_secret(f"{self.name} {self.rule.get('title', '')} {self.rule.get('description', '')}")
 
     def title(self) -> str:
-        """`city - Where to (text, 3 to 20 characters)`, in one printable line."""
+        """Return `city - Where to (text, 3 to 20 characters)`, in one printable line."""
         name = safe_line(str(self.rule.get("title") or self.name), MAX_TITLE)
         about = safe_line(str(self.rule.get("description") or ""), MAX_ABOUT)
         takes = ", ".join((self._takes(), *(() if self.required else ("may be left empty",))))
         return f"{name}{f' - {about}' if about else ''} ({takes})"
 
     def choice_lines(self) -> list[str]:
-        """`1. Rome`, by the number that can be typed, with what is sent where that is something else."""
+        """Return lines such as `1. Rome`, with the number to type, and the value if it differs from the shown text."""
         return [
             f"{place}. {safe_line(shown, 80)}{f' ({safe_line(value, 80)})' if value != shown else ''}"
             for place, (value, shown) in enumerate(self.choices, start=1)
         ]
 
     def default(self) -> str:
-        """What stands there to be taken with Enter."""
+        """Return the default that Enter accepts."""
         value = self.rule.get("default")
         if isinstance(value, bool):
             return "yes" if value else "no"
@@ -81,7 +81,7 @@ class Field:
         return safe_line(str(value), 200) if isinstance(value, str | int | float) else ""
 
     def value(self, typed: str) -> Any:
-        """The value that was typed, None for a field that was left empty. Raises `UnfitError`."""
+        """Return the value that was typed, None for a field that was left empty. Raises `UnfitError`."""
         text = typed.strip()
         if not text:
             if self.required:
@@ -132,7 +132,7 @@ class Field:
         return values
 
     def _choice(self, text: str) -> str:
-        """By number, shown name or value."""
+        """Return the choice, given by number, shown text or value."""
         if text.isdecimal() and 1 <= int(text) <= len(self.choices):
             return self.choices[int(text) - 1][0]
         for place in (1, 0):
@@ -157,12 +157,12 @@ class Field:
 
 
 def looks_secret(words: str) -> bool:
-    """Whether they are those of a password, a key or a card."""
+    """Return whether the words suggest a password, a key or a payment card."""
     return _SECRET.search(words) is not None
 
 
 def fields_of(schema: Mapping[str, Any]) -> list[Field]:
-    """The fields of a form, in its order. Raises `UnfitError` for a schema that is none."""
+    """Return the fields of a form, in its order. Raises `UnfitError` for an invalid schema."""
     properties = schema.get("properties")
     if not isinstance(properties, Mapping) or len(properties) > MAX_FIELDS:
         raise UnfitError(f"it is no form with up to {MAX_FIELDS} fields")
@@ -187,7 +187,7 @@ def _field(name: str, rule: Any, required: bool) -> Field:
 
 
 def _whole(field: Field) -> Field:
-    """The field, if all of it can be shown. Raises `UnfitError`."""
+    """Return the field, if all of it can be shown. Raises `UnfitError`."""
     shown = f'field "{safe_line(field.name, 40)}"'
     if len(str(field.rule.get("title") or field.name)) > MAX_TITLE:
         raise UnfitError(f"{shown} has a name of more than {MAX_TITLE} characters")

@@ -1,4 +1,4 @@
-"""The input line: history, several lines, completion, keys, and the status line under it."""
+"""The input line: history, several lines, completion, keys, and the status line below it."""
 
 from __future__ import annotations
 
@@ -31,12 +31,15 @@ ESCAPE_SECONDS = 0.3
 
 
 class KeptHistory(FileHistory):
-    """Typed lines in a file. What cannot be read or written is known for this run only, and `problem` says why."""
+    """Typed lines in a file.
+
+    If the file cannot be read or written, they are kept for this run only, and `problem` is the reason.
+    """
 
     problem = ""
 
     def load_history_strings(self) -> Iterable[str]:
-        """The newest first; none if the file cannot be read."""
+        """Return the lines, the newest first; none if the file cannot be read."""
         try:
             return super().load_history_strings()
         except OSError as error:
@@ -44,7 +47,7 @@ class KeptHistory(FileHistory):
             return ()
 
     def store_string(self, string: str) -> None:
-        """Adds the line to the file, if that can be."""
+        """Add the line to the file, if that is possible."""
         try:
             super().store_string(string)
         except OSError as error:
@@ -55,10 +58,10 @@ class KeptHistory(FileHistory):
 
 
 class InputLine:
-    """Reads what the user types.
+    """Reads the user's input.
 
-    `status` gives the text under the line, `completer` what Tab offers; `unfold` is Ctrl+T. `shown` is set once the
-    line is on the screen.
+    `status` returns the text below the line, `completer` the completions of Tab; `unfold` handles Ctrl+T. `shown` is
+    set once the line is on the screen.
     """
 
     def __init__(
@@ -96,7 +99,7 @@ class InputLine:
         self._session.app.after_render += lambda _app: self.shown.set()
 
     async def read(self) -> str:
-        """The next input. Raises `EOFError` for Ctrl-D and `KeyboardInterrupt` for Ctrl-C on an empty line.
+        """Return the next input. Raises `EOFError` for Ctrl-D and `KeyboardInterrupt` for Ctrl-C on an empty line.
 
         What others print meanwhile appears above the line.
         """
@@ -111,7 +114,7 @@ class InputLine:
 
     @contextmanager
     def aside(self) -> Iterator[None]:
-        """Around what is printed by others; a line that cannot move out of the way is written again below."""
+        """Make room for other output during the block; a line that cannot move is written again below it."""
         app = get_app_or_none() if is_dumb_terminal() else None
         if app is None or not app.is_running:
             yield
@@ -124,7 +127,7 @@ class InputLine:
         output.flush()
 
     def end(self, error: type[BaseException] = EOFError) -> bool:
-        """Ends `read` with this error; False if nothing is being read."""
+        """End `read` with this error; return False if `read` is not running."""
         app = self._session.app
         if not app.is_running or app.is_done:
             return False
@@ -132,7 +135,7 @@ class InputLine:
         return True
 
     def refresh(self) -> None:
-        """Shows the status line anew."""
+        """Redraw the status line."""
         if self._session.app.is_running:
             self._session.app.invalidate()
 
@@ -200,15 +203,15 @@ def _keys(unfold: Callable[[], None]) -> KeyBindings:
 
 
 def history_file(environ: Mapping[str, str]) -> Path | None:
-    """The file of typed questions, readable by its user only; None if none can be written."""
+    """Return the file of typed questions, readable by its user only; None if none can be written."""
     path = state_folder(environ) / "history"
     return path if is_writable(path) else None
 
 
 def keyboard_input() -> Input:
-    """Stdin, read so that keys typed while something is printed above the line mean what they always do.
+    """Return stdin, read so that keys typed while other lines are printed keep their meaning.
 
-    prompt_toolkit makes the terminal an ordinary one for that moment: it would echo, and make Enter a Ctrl+J.
+    prompt_toolkit resets the terminal for that moment: it would echo, and turn Enter into Ctrl+J.
     """
     made = create_input()
     if sys.platform == "win32":
@@ -225,7 +228,7 @@ def keyboard_input() -> Input:
 
 
 def lend(keyboard: Input) -> Callable[[object], None]:
-    """Makes the terminal an ordinary one for the program that gets it next, until what is returned is called."""
+    """Reset the terminal for the next program, until the returned function is called."""
     keyboard.is_lent = True  # type: ignore[attr-defined]
 
     def take_back(_result: object) -> None:
@@ -235,6 +238,6 @@ def lend(keyboard: Input) -> Callable[[object], None]:
 
 
 def terminal_output() -> Output:
-    """Stdout, or stderr if stdout goes into a pipe; a dumb terminal gets no escape sequence at all."""
+    """Return stdout, or stderr if stdout is a pipe; a dumb terminal gets no escape sequence at all."""
     stream = sys.stdout if sys.stdout.isatty() else sys.stderr
     return PlainTextOutput(stream) if is_dumb_terminal() else create_output(stream)

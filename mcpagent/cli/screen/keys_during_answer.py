@@ -1,4 +1,4 @@
-"""The keyboard between input lines: Ctrl-C stops an answer, and what is typed meanwhile is kept for the next line."""
+"""Handle the keyboard between input lines: Ctrl-C stops an answer, other keys go to the next line."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MAX_TYPED_BEFORE = 65_536
 
 @contextlib.contextmanager
 def on_interrupt(act: Callable[[], None]) -> Iterator[None]:
-    """Ctrl-C calls `act` in the event loop instead of raising `KeyboardInterrupt`."""
+    """Call `act` in the event loop on Ctrl-C, instead of raising `KeyboardInterrupt`."""
     loop = asyncio.get_running_loop()
 
     def handle(_signal: int, _frame: FrameType | None) -> None:
@@ -31,7 +31,7 @@ def on_interrupt(act: Callable[[], None]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def typing_ahead() -> Iterator[None]:
-    """What is typed does not appear between the lines of an answer; the next input line gets it as it was typed."""
+    """Hide keys typed during an answer; the next input line receives them unchanged."""
     if sys.platform == "win32" or not sys.stdin.isatty():
         yield
         return
@@ -44,7 +44,7 @@ def typing_ahead() -> Iterator[None]:
     silent[3] &= ~(termios.ECHO | termios.ICANON)
 
     def stop(_signal: int, _frame: FrameType | None) -> None:
-        """Ctrl-Z: the shell gets the terminal as it was, and we have it as it is now when we go on."""
+        """Handle Ctrl-Z: restore the shell's terminal mode, and the current one when the process continues."""
         now = termios.tcgetattr(descriptor)
         termios.tcsetattr(descriptor, termios.TCSANOW, before)
         os.kill(os.getpid(), signal.SIGSTOP)
@@ -63,7 +63,10 @@ def typing_ahead() -> Iterator[None]:
 
 
 def _keep_typed_before(descriptor: int) -> None:
-    """Gives the first input line what was typed before we were up: the terminal made Enter a line feed then."""
+    """Pass keys typed before the start to the first input line.
+
+    The terminal turned Enter into a line feed then.
+    """
     from prompt_toolkit.input import create_input
     from prompt_toolkit.input.typeahead import store_typeahead
     from prompt_toolkit.input.vt100_parser import Vt100Parser
@@ -85,7 +88,7 @@ def _keep_typed_before(descriptor: int) -> None:
 
 @contextlib.contextmanager
 def usual_terminal() -> Iterator[None]:
-    """Lines and echo as a program expects them that gets the terminal for a while."""
+    """Restore line mode and echo during the block, for a program that uses the terminal."""
     if sys.platform == "win32" or not sys.stdin.isatty():
         yield
         return

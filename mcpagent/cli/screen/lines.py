@@ -1,4 +1,4 @@
-"""What happened, as single lines: pure functions from events to rich texts. Third-party words are made safe here."""
+"""Format events as single lines: pure functions from events to rich texts. Third-party text is made safe here."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ SOURCES = 8
 
 
 def event_lines(event: Event, calls: int, glyphs: Glyphs, width: int) -> list[Text]:
-    """The lines of an event that is reported once and leaves nothing to follow; `calls` were made until now."""
+    """Return the lines of an event that is reported once and leaves nothing to follow; `calls` were made until now."""
     room = min(width, MAX_WIDTH)
     match event:
         case ToolsSearched():
@@ -67,20 +67,20 @@ def event_lines(event: Event, calls: int, glyphs: Glyphs, width: int) -> list[Te
 
 
 def behind_bar(words: str, glyphs: Glyphs, width: int) -> list[Text]:
-    """Somebody else's words behind a bar, row by row, so that they cannot pass for ours; empty lines are left out."""
+    """Return third-party text after a bar, row by row, so that it cannot imitate ours; without empty lines."""
     room = max(min(width, MAX_WIDTH) - 4, 20)
     lines = [line for line in words.expandtabs(4).split("\n") if line.strip()]
     return [Text(f"  {glyphs.bar} {piece}", "dim") for line in lines for piece in chop_cells(line, room)]
 
 
 def notice_line(event: Notice, glyphs: Glyphs) -> Text:
-    """A warning in its colour, a hint dimmed."""
+    """Return a warning in its colour, a hint dimmed."""
     line = warning_line(event.text, glyphs, 300)
     return line if event.level == "warning" else Text(line.plain, "dim")
 
 
 def compacted_line(event: ConversationCompacted, glyphs: Glyphs) -> Text:
-    """What became of the conversation, in tokens and in what was left out."""
+    """Return a line about the compaction: tokens before and after, and the omitted messages."""
     done = [f"compacted: about {tokens(event.tokens_before)} tokens, now {tokens(event.tokens_after)}"]
     if event.summarised and event.without_summary:
         done.append(f"{counted(event.summarised, 'message')} left out without a summary: {event.without_summary}")
@@ -94,12 +94,12 @@ def compacted_line(event: ConversationCompacted, glyphs: Glyphs) -> Text:
 
 
 def restart_line(event: AnswerRestarted, glyphs: Glyphs) -> Text:
-    """Stands under words that were printed and are dropped."""
+    """Return the line below printed words that are dropped."""
     return warning_line(f"the words above are dropped: {event.reason}; the answer starts again", glyphs, 300)
 
 
 def tool_line(event: ToolCallFinished, glyphs: Glyphs, width: int, indent: str = "") -> list[Text]:
-    """One line per call; of a failed one also the first lines of what it said."""
+    """Return one line per call; for a failed one also the first lines of its error."""
     result = event.result
     name = safe_line(event.call.name, 80)
     own = name.removeprefix(f"{event.server}__")  # so it is called if several servers have a tool of that name
@@ -125,7 +125,7 @@ def tool_line(event: ToolCallFinished, glyphs: Glyphs, width: int, indent: str =
 
 
 def provider_call_words(call: ProviderCall) -> str:
-    """`web search: "rain in Paris"`, `linear.list_issues: team=A`: what the provider runs."""
+    """Return `web search: "rain in Paris"`, `linear.list_issues: team=A`: the call that the provider runs."""
     name = safe_line(f"{call.server}.{call.name}" if call.server else call.name.replace("_", " "), 80)
     only = next(iter(call.input.values())) if len(call.input) == 1 else None
     said = json.dumps(safe_line(only, MAX_VALUE), ensure_ascii=False) if isinstance(only, str) else ""
@@ -134,7 +134,7 @@ def provider_call_words(call: ProviderCall) -> str:
 
 
 def provider_call_line(event: ProviderCallFinished, glyphs: Glyphs, width: int) -> Text:
-    """One line, as of a call of our own, with what came of it."""
+    """Return one line about a provider's call with its outcome, in the form of a local call."""
     mark = (glyphs.failed, "error") if event.failed else (glyphs.call, "ok")
     name, colon, asked = provider_call_words(event.call).partition(": ")
     left = Text.assemble(mark, " ", (f"{name}{colon}", "tool"), (asked, "dim"))
@@ -142,7 +142,7 @@ def provider_call_line(event: ProviderCallFinished, glyphs: Glyphs, width: int) 
 
 
 def source_lines(citations: Sequence[Citation], glyphs: Glyphs, width: int) -> list[Text]:
-    """The sources under an answer that names them, a line each; of many the first ones."""
+    """Return the sources under an answer that names them, a line each; of many the first ones."""
     room = max(min(width, MAX_WIDTH) - 6, 20)
     lines = [Text("sources", "dim")] if citations else []
     for number, one in enumerate(citations[:SOURCES], 1):
@@ -154,7 +154,7 @@ def source_lines(citations: Sequence[Citation], glyphs: Glyphs, width: int) -> l
 
 
 def unfolded_lines(event: ToolCallFinished, back: int, of: int) -> list[Text]:
-    """The call that is `back` calls before the end of the last `of`, 1 being the last one."""
+    """Return the call that is `back` calls before the end of the last `of`, 1 being the last one."""
     result = event.result
     where = "the last call" if back == 1 else f"call {back} from the end, of {of}"
     how = (result.error or "").replace("_", " ") or f"{len(result.text):,} characters"
@@ -172,7 +172,7 @@ def unfolded_lines(event: ToolCallFinished, back: int, of: int) -> list[Text]:
 
 
 def search_lines(event: ToolsSearched, glyphs: Glyphs, width: int) -> list[Text]:
-    """The search on a line of its own, and under it what it showed the model."""
+    """Return the search on a line of its own, and under it what it showed the model."""
     few = f"{len(event.matches)} weak of" if event.matches else "none of"
     found = f"{event.found} of {event.known}" if event.found else f"{few} {event.known}"
     left = Text.assemble((glyphs.search, "tool"), " search ", (f'"{safe_line(event.query, 80)}"', "user"))
@@ -187,13 +187,13 @@ def search_lines(event: ToolsSearched, glyphs: Glyphs, width: int) -> list[Text]
 
 
 def progress_words(event: ToolProgress) -> str:
-    """`index_files: reading (3 of 10)`."""
+    """Return `index_files: reading (3 of 10)`."""
     done = f"{event.progress:g} of {event.total:g}" if event.total is not None else f"{event.progress:g}"
     return safe_line(f"{event.tool}: {event.message} ({done})" if event.message else f"{event.tool}: {done}")
 
 
 def usage_line(event: RunFinished, calls: int, glyphs: Glyphs) -> Text:
-    """What the turn used: requests, tokens as the provider counted them, calls, time, money."""
+    """Return the usage of the turn: requests, tokens as counted by the provider, calls, time, cost."""
     usage = event.usage
     parts = [counted(event.turns, "request")]
     if usage.input_tokens or usage.output_tokens:
@@ -217,10 +217,10 @@ def server_failed_lines(
     environ: Mapping[str, str] = os.environ,
     folder: Path | None = None,
 ) -> list[Text]:
-    """A failed server: what and why, what it said last, where it is configured, and what to do about it.
+    """Describe a failed server: the error, its last output, the place of its configuration, and the fix.
 
-    `short`: two lines, for when nobody watches. `in_chat` names the command that tries it again. `environ` is what the
-    server may have missed; paths are seen from `folder`, by default the one we are in.
+    `short`: two lines, for runs without a user. `in_chat` adds the command that retries it. `environ` is the
+    environment in which the server may miss a variable; paths are relative to `folder`, by default the current one.
     """
     name = safe_line(event.server, 64)
     why = reason(name, event.reason)
@@ -251,17 +251,17 @@ def server_failed_lines(
 
 
 def reason(server: str, text: str) -> str:
-    """Why a server failed, for a line that has its name already."""
+    """Return why a server failed, for a line that already has its name."""
     return safe_line(text, 400).removeprefix(f'server "{server}" ')
 
 
 def short_arguments(arguments: Mapping[str, Any]) -> str:
-    """`city=Tokyo days=3 units="metric or not"`: values cut, strings quoted only if they need it."""
+    """Return `city=Tokyo days=3 units="metric or not"`: values cut, strings quoted only if needed."""
     return " ".join(f"{safe_line(str(key), 40)}={_short_value(value)}" for key, value in arguments.items())
 
 
 def names_line(names: Iterable[str], width: int, glyphs: Glyphs) -> str:
-    """The names with commas; those that do not fit are counted."""
+    """Return the names with commas; those that do not fit are counted."""
     kept: list[str] = []
     rest = [safe_line(name, 64) for name in names]
     used = 0
@@ -280,7 +280,7 @@ def _short_value(value: Any) -> str:
 
 
 def _spread(left: Text, right: str, glyphs: Glyphs, width: int) -> Text:
-    """Left and right on one line; what does not fit is cut from the left's end."""
+    """Return left and right text on one line; the left one is cut if both do not fit."""
     width = min(width, MAX_WIDTH)
     room = max(width - cell_len(right) - 2, 10)
     if cell_len(left.plain) > room:
@@ -293,7 +293,7 @@ def _spread(left: Text, right: str, glyphs: Glyphs, width: int) -> Text:
 
 
 def column(text: str, width: int) -> str:
-    """The text in exactly so many terminal columns."""
+    """Return the text in exactly so many terminal columns."""
     return set_cell_size(text, width)
 
 
@@ -302,7 +302,7 @@ Cell: TypeAlias = str | tuple[str, str]
 
 
 def table(rows: Iterable[Sequence[Cell]], indent: str = "") -> list[Text]:
-    """One line for each row, every column but the last as wide as its longest text."""
+    """Return one line for each row, with every column but the last as wide as its longest text."""
     cells = [[(cell, "") if isinstance(cell, str) else cell for cell in row] for row in rows]
     widths = [max(cell_len(text) for text, _ in cells_of) for cells_of in zip(*cells, strict=True)][:-1]
     lines = []

@@ -1,4 +1,4 @@
-"""Markdown that arrives in pieces, printed block by block: a finished block is printed once and never touched again."""
+"""Print Markdown that arrives in pieces, block by block: a finished block is printed once and never changed."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _FENCE = re.compile(r"\s*(`{3,}|~{3,})")
 class BlockSplitter:
     """Divides a growing text into Markdown blocks.
 
-    A block ends at an empty line that is followed by a line at the margin, outside a fenced code block; so nothing
-    that is printed can be changed by what comes later.
+    A block ends at an empty line that is followed by a line at the margin, outside a fenced code block. So later text
+    cannot change a printed block.
     """
 
     def __init__(self) -> None:
@@ -29,12 +29,12 @@ class BlockSplitter:
         self._after_empty = False
 
     def feed(self, text: str) -> list[str]:
-        """The blocks that this piece of text finishes."""
+        """Return the blocks that this piece of text finishes."""
         *lines, self._partial = (self._partial + text).split("\n")
         return [block for line in lines if (block := self._take(line))]
 
     def finish(self) -> list[str]:
-        """What is left at the end of the text."""
+        """Return the remaining blocks at the end of the text."""
         last = self._take(self._partial) if self._partial else ""
         self._partial = ""
         rest = self._close()
@@ -72,7 +72,7 @@ class BlockSplitter:
 
 
 def print_block(console: Console, block: str) -> None:
-    """Prints one block and an empty line. Addresses stay visible; code has no frame and no padding, to be copied."""
+    """Print one block and an empty line. Addresses stay visible; code has no frame and no padding, for copying."""
     markdown = _markdown_class()(safe_text(block), hyperlinks=False, code_theme="ansi_dark")
     lines: list[Text] = []
     for segments in console.render_lines(markdown, pad=False):

@@ -1,4 +1,4 @@
-"""From events to the terminal while a question is being answered, and the line that moves meanwhile."""
+"""Show events on the terminal during an answer, with a moving status line."""
 
 from __future__ import annotations
 
@@ -59,9 +59,9 @@ REFRESHES_PER_SECOND = 8
 
 
 class Activity:
-    """What is going on right now, with a spinner and the seconds so far; taken away before anything is printed.
+    """The current activity, with a spinner and the seconds so far; removed before anything is printed.
 
-    Nothing at all if the console cannot take it back.
+    Shows nothing if the console cannot erase it.
     """
 
     def __init__(self, console: Console, glyphs: Glyphs) -> None:
@@ -75,7 +75,7 @@ class Activity:
         self._since = time.monotonic()
 
     def show(self, label: str) -> None:
-        """Shows the label from now on; the clock starts anew when it was not shown before."""
+        """Show the label from now on; the clock restarts if no label was shown before."""
         self._label = label
         self._wanted = True
         if self._pauses or self._live is not None or not self._console.is_interactive:
@@ -94,13 +94,13 @@ class Activity:
         self._live.start()
 
     def hide(self) -> None:
-        """Takes the line away until `show` is called again."""
+        """Hide the line until `show` is called again."""
         self._wanted = False
         self._take_away()
 
     @contextmanager
     def showing(self, label: str) -> Iterator[None]:
-        """Shows the label until this is left."""
+        """Show the label during the block."""
         self.show(label)
         try:
             yield
@@ -114,7 +114,7 @@ class Activity:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Takes the line away while something else is printed or asked."""
+        """Hide the line during the block, for other output or a question."""
         self._take_away()
         self._pauses += 1
         try:
@@ -142,7 +142,7 @@ SHOWN_INNER = 8
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a finished call stands: in a group that `opens` with so many calls, or is_last of one; else alone."""
+    """The position of a finished call: in a group that `opens` with this many calls, or the last of one; else alone."""
 
     in_group: bool = False
     opens: int = 0
@@ -150,25 +150,25 @@ class Place:
 
 
 class RunningCalls:
-    """The calls that run right now. Those are in one group that were all running when the first of them ended."""
+    """The calls that are running. A group has all calls that were running when the first of them ended."""
 
     def __init__(self) -> None:
         self._running: dict[str, tuple[ToolCallStarted, str]] = {}
         self._group: set[str] = set()
 
     def start(self, event: ToolCallStarted) -> None:
-        """A call that runs from now on."""
+        """Add a call that runs from now on."""
         self._running[event.call.id] = event, safe_line(event.call.name, 64)
 
     def progress(self, event: ToolProgress) -> None:
-        """A server reports by its own name for the tool; the offered one ends with it."""
+        """Record progress, which a server reports by its own name for the tool; the offered name ends with it."""
         for call_id, (started, _) in self._running.items():
             name = started.call.name
             if started.server == event.server and (name == event.tool or name.endswith(f"_{event.tool}")):
                 self._running[call_id] = started, progress_words(event)
 
     def finish(self, event: ToolCallFinished) -> Place:
-        """Where the line of a call that has ended goes."""
+        """Return the position of a finished call's line."""
         call_id = event.call.id
         opens = 0
         if not self._group and not event.parent and call_id in self._running:
@@ -182,14 +182,14 @@ class RunningCalls:
 
     @property
     def label(self) -> str:
-        """`index: reading (3 of 10), fetch, 2 more`; empty if nothing runs."""
+        """The running calls, `index: reading (3 of 10), fetch, 2 more`; "" if none runs."""
         labels = [label for _, label in self._running.values()]
         more = f", {len(labels) - SHOWN} more" if len(labels) > SHOWN else ""
         return ", ".join(labels[:SHOWN]) + more
 
 
 class TurnView:
-    """Shows the events of one turn: steps on `steps`, the model's words on `words`; None is nowhere."""
+    """Shows the events of one turn: steps on `steps`, the model's words on `words`; None hides them."""
 
     def __init__(self, steps: Console | None, words: Console | None, glyphs: Glyphs) -> None:
         self._steps = steps or silent_console()
@@ -236,19 +236,19 @@ class TurnView:
                 self._show_step(event)
 
     def note(self, line: Text) -> None:
-        """Prints one more line among the steps."""
+        """Print one more line among the steps."""
         self._settle(None)
         self._print(line)
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Nothing moves while somebody is asked something."""
+        """Stop all movement while the user is asked a question."""
         self._settle(None)
         with self._activity.paused():
             yield
 
     def close(self) -> None:
-        """Prints what is still held back and takes the moving line away; to be called however the turn ends."""
+        """Print held text and remove the moving line; call it however the turn ends."""
         self._settle(None)
         self._show_words(self._blocks.finish())
         self._activity.hide()
@@ -273,7 +273,7 @@ class TurnView:
         self._show_running()
 
     def _print_inner(self, event: ToolCallFinished) -> None:
-        """A call that a program made, above the line of that program."""
+        """Print a call that a program made, above the line of that program."""
         self._inner[event.parent] += 1
         if self._inner[event.parent] <= SHOWN_INNER:
             self._print_call(event, f"  {self._glyphs.branch} ")
@@ -284,7 +284,7 @@ class TurnView:
             self._activity.show(f"running {label}")
 
     def _settle(self, event: Event | None) -> None:
-        """The held call's line is printed, unless this event says the same better."""
+        """Print the held call's line, unless this event reports the same in more detail."""
         held, self._held = self._held, None
         if held is not None and not isinstance(event, _TOLD_BY_AN_EVENT[held.call.name]):
             self._print_call(held)
@@ -304,8 +304,10 @@ class TurnView:
         self._words_shown = True
 
     def _show_step(self, event: Event) -> None:
-        """What leaves a line; a call of the provider's stands below what was said before it, and so does the end of an
-        answer that was cut off."""
+        """Show an event that prints a line.
+
+        A provider's call, and the end of an answer that was cut off, follow the words so far.
+        """
         if isinstance(event, ProviderCallStarted | ProviderCallFinished | LimitReached):
             self._show_words(self._blocks.finish())
         self._print(*event_lines(event, self._calls, self._glyphs, self._steps.width))
@@ -320,7 +322,7 @@ class TurnView:
             put(self._words, *source_lines(citations, self._glyphs, self._words.width))
 
     def _drop_words(self, event: AnswerRestarted) -> None:
-        """What is not printed yet never will be; under what is, a line says that it counts no more."""
+        """Drop the words not printed yet; a line below the printed ones reports that they no longer count."""
         self._blocks.finish()
         if self._words_shown and self._words is not None:
             self._activity.hide()
@@ -339,6 +341,6 @@ class TurnView:
 def print_failed_server(
     console: Console, event: ServerFailed, servers: Iterable[ServerConfig], glyphs: Glyphs, *, in_chat: bool = False
 ) -> None:
-    """The failure block on a terminal, two lines elsewhere; `in_chat` names the command that tries it again."""
+    """Print the failure block on a terminal, two lines elsewhere; `in_chat` adds the command that retries it."""
     config = next((server for server in servers if server.name == event.server), None)
     put(console, *server_failed_lines(event, config, glyphs, short=not console.is_terminal, in_chat=in_chat))

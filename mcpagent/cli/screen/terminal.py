@@ -1,4 +1,4 @@
-"""What the terminal can do: colours, characters, width; the two consoles that are written to; documents on stdout."""
+"""The terminal's capabilities: colours, characters, width; the two consoles; documents on stdout."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _STYLES = {
 
 @dataclass(frozen=True, slots=True)
 class Glyphs:
-    """The few characters beyond words; each has an ASCII form."""
+    """The few symbols besides words; each has an ASCII form."""
 
     call: str = "●"
     search: str = "⌕"
@@ -81,35 +81,35 @@ ASCII_GLYPHS = Glyphs(
 
 @dataclass(frozen=True, slots=True)
 class Terminal:
-    """`out` is stdout, `err` is stderr; `glyphs` fit both."""
+    """The consoles `out` (stdout) and `err` (stderr); `glyphs` suit both."""
 
     out: Console
     err: Console
     glyphs: Glyphs
 
     def report(self, options: Options, document: Any, *lines: Text | str) -> None:
-        """On stdout the document if `--json` asks for one, else the lines."""
+        """Write the document to stdout if `--json` requests one, else the lines."""
         if options.output == "json":
             write_json(document)
         else:
             put(self.out, *lines)
 
     def done(self, text: str) -> None:
-        """`✓ text` on stdout."""
+        """Print `✓ text` on stdout."""
         put(self.out, Text.assemble((self.glyphs.ok, "ok"), f" {text}"))
 
     def warn(self, *texts: str) -> None:
-        """`! text` on stderr, one line each."""
+        """Print `! text` on stderr, one line each."""
         put(self.err, *(warning_line(text, self.glyphs) for text in texts))
 
 
 def warning_line(text: str, glyphs: Glyphs, limit: int = 600) -> Text:
-    """`! text`, printable and in one line."""
+    """Return `! text`, printable and in one line."""
     return Text(f"{glyphs.warning} {safe_line(text, limit)}", "warning")
 
 
 def open_terminal(color: ColorMode, environ: Mapping[str, str] = os.environ) -> Terminal:
-    """The consoles of this process."""
+    """Return the consoles of this process."""
     for stream in (sys.stdout, sys.stderr):
         # A character the locale cannot write becomes "?", never a traceback.
         if stream is not None and hasattr(stream, "reconfigure"):
@@ -119,7 +119,7 @@ def open_terminal(color: ColorMode, environ: Mapping[str, str] = os.environ) -> 
 
 
 def make_console(stream: TextIO | None, color: ColorMode, environ: Mapping[str, str]) -> Console:
-    """A console that prints plain text as it is: no markup, no emoji codes, no highlighting; 16 colours at most."""
+    """Return a console that prints plain text unchanged: no markup, emoji codes or highlighting; 16 colours at most."""
     file = stream if stream is not None else io.StringIO()
     is_terminal = is_a_terminal(stream)
     is_dumb = environ.get("TERM", "") in ("dumb", "unknown")
@@ -144,9 +144,9 @@ def make_console(stream: TextIO | None, color: ColorMode, environ: Mapping[str, 
 
 
 def put(console: Console, *lines: Text | str, style: str | None = None) -> None:
-    """Prints lines; on a terminal they are wrapped at words, elsewhere they stay whole.
+    """Print lines; on a terminal they are wrapped at words, elsewhere they stay whole.
 
-    What is wrapped goes on indented: no text of others, however long it is, begins a line as ours do.
+    Continuation lines are indented: no third-party text, however long, begins a line as mcpagent's own text does.
     """
     for line in lines:
         if console.is_terminal:
@@ -165,18 +165,18 @@ def _wrapped(line: Text | str, console: Console) -> Text:
 
 
 def silent_console() -> Console:
-    """A console that prints nothing."""
+    """Return a console that prints nothing."""
     return Console(quiet=True, force_terminal=False, force_interactive=False)
 
 
 class _PipeConsole(Console):
     def on_broken_pipe(self) -> None:
-        """Lets the error reach the top, where it becomes an exit code; rich would exit with 1 here."""
+        """Let the error reach the top, where it becomes an exit code; rich would exit with 1 here."""
         raise BrokenPipeError
 
 
 def wants_color(is_terminal: bool, color: ColorMode, environ: Mapping[str, str]) -> bool:
-    """`--color`, then NO_COLOR, then FORCE_COLOR, then what the stream is."""
+    """Return whether to use colour: by `--color`, then NO_COLOR, then FORCE_COLOR, then the stream."""
     if color != "auto":
         return color == "always"
     if environ.get("NO_COLOR"):
@@ -187,7 +187,7 @@ def wants_color(is_terminal: bool, color: ColorMode, environ: Mapping[str, str])
 
 
 def is_a_terminal(stream: TextIO | None) -> bool:
-    """Whether a person may be there; also for a stream that is closed or was never there."""
+    """Return whether a user may be there; also accepts a stream that is closed or missing."""
     try:
         return stream is not None and stream.isatty()
     except ValueError:  # closed
@@ -207,21 +207,21 @@ def _writes(stream: TextIO | None, glyphs: Glyphs) -> bool:
 
 
 def write_out(text: str) -> None:
-    """To stdout, at once."""
+    """Write to stdout and flush."""
     if sys.stdout is not None:
         sys.stdout.write(text)
         sys.stdout.flush()
 
 
 def write_json(document: Any, indent: int | None = 2) -> None:
-    """The document and the end of its line."""
+    """Write the document and a line end."""
     write_out(portable_json(document, indent) + "\n")
 
 
 def portable_json(document: Any, indent: int | None = None) -> str:
-    """JSON that any parser reads in any locale: ASCII, and null for what is no number.
+    """Return JSON that any parser reads in any locale: ASCII, and null for NaN and infinity.
 
-    Python's own "NaN" and "Infinity" come in easily: `1e999` in what a server or a model said is enough.
+    Python's own "NaN" and "Infinity" occur easily: `1e999` in a server's or a model's text is enough.
     """
     try:
         return json.dumps(document, indent=indent, default=str, allow_nan=False)
@@ -230,7 +230,7 @@ def portable_json(document: Any, indent: int | None = None) -> str:
 
 
 def readable_json(document: Any) -> str:
-    """The same with its characters as they are, if stdout can carry all of them."""
+    """Return JSON with its characters unescaped, if stdout can encode all of them."""
     text = json.dumps(document, ensure_ascii=False, allow_nan=False)
     try:
         text.encode(getattr(sys.stdout, "encoding", None) or "utf-8")

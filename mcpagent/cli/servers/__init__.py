@@ -1,1 +1,1 @@
-"""`mcpagent mcp`: adding, checking and signing in to servers."""
+"""`mcpagent mcp`: add, check and sign in to servers."""

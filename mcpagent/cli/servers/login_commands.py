@@ -1,4 +1,4 @@
-"""`mcpagent mcp login|logout`: signing in to a remote server in the browser, and out again."""
+"""`mcpagent mcp login|logout`: sign in to a remote server in the browser, and sign out again."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ OpenBrowser = Callable[[str], bool]
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """What the command line asks for. `client_id` and `port`: a client that was registered by hand."""
+    """The request on the command line. `client_id` and `port` belong to a client that was registered manually."""
 
     name: str
     opens_browser: bool = True
@@ -46,7 +46,7 @@ class Login:
 
 
 def log_in(login: Login, options: Options, *, open_browser: OpenBrowser = webbrowser.open) -> ExitCode:
-    """Signs in to one server, then connects to it, so that what is said about it is true."""
+    """Sign in to one server, then connect to it, so that the report about it is true."""
     terminal = open_terminal(options.color)
     config = remote_server(login.name, load_configuration(options))
     if any(name.lower() == "authorization" for name in config.headers):
@@ -100,7 +100,7 @@ async def _log_in(
 
 
 def _show_page(url: str, config: ServerConfig, terminal: Terminal, browser: OpenBrowser | None) -> None:
-    """Prints the page's address whole and unbroken, and opens it if there is a browser."""
+    """Print the page's address whole and unbroken, and open it if there is a browser."""
     address = "".join(safe_text(url).split())
     host = safe_line(urlsplit(address).hostname or "", 80)
     put(terminal.err, f"sign in to {safe_line(config.name, 64)} at {host}:")
@@ -114,7 +114,7 @@ def _show_page(url: str, config: ServerConfig, terminal: Terminal, browser: Open
 
 
 async def _take_pasted(page: LoopbackPage, terminal: Terminal) -> None:
-    """Takes lines from stdin until one is the address that the browser ended at."""
+    """Read lines from stdin until one is the browser's final address."""
     async for line in _lines():
         problem = page.take(line) if line.strip() else ""
         if problem is None:
@@ -124,8 +124,11 @@ async def _take_pasted(page: LoopbackPage, terminal: Terminal) -> None:
 
 
 async def _lines() -> AsyncIterator[str]:
-    """Lines of stdin as they come. A thread reads, since a terminal, a pipe and a file are waited for differently; it
-    is left behind if nothing comes, which is why it goes past Python's buffers and their locks."""
+    """Yield lines of stdin as they arrive.
+
+    A worker thread reads, because terminals, pipes and files are waited for differently. It is abandoned if no data
+    arrive, and therefore bypasses Python's buffers and their locks.
+    """
     if sys.stdin is None or sys.stdin.closed:
         return
     descriptor = sys.stdin.fileno()
@@ -151,7 +154,7 @@ async def _lines() -> AsyncIterator[str]:
 
 
 def log_out(name: str, options: Options) -> ExitCode:
-    """Signs out of a server: a configured one by its name, any by its address."""
+    """Sign out of a server: a configured one by its name, any by its address."""
     from mcpagent.mcp.auth.sign_in_flow import sign_out
 
     terminal = open_terminal(options.color)
@@ -172,7 +175,7 @@ def log_out(name: str, options: Options) -> ExitCode:
 
 
 def remote_server(name: str, configuration: Configuration) -> ServerConfig:
-    """The configured server of this name. Raises `InputError` for one that is not there or is no remote one."""
+    """Return the configured server of this name. Raises `InputError` for one that is not there or is no remote one."""
     shown = safe_line(name, 64)
     for server in configuration.servers.servers:
         if server.name == name and server.url:
@@ -190,7 +193,7 @@ def remote_server(name: str, configuration: Configuration) -> ServerConfig:
 
 
 def has_display(environ: Mapping[str, str]) -> bool:
-    """Whether a browser that is opened here can be seen: without a display one would take over the terminal."""
+    """Return whether an opened browser is visible: without a display, one would take over the terminal."""
     if sys.platform in ("win32", "darwin") or environ.get("BROWSER"):
         return not environ.get("SSH_CONNECTION")
     return bool(environ.get("DISPLAY") or environ.get("WAYLAND_DISPLAY"))

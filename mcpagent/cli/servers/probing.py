@@ -1,4 +1,4 @@
-"""One server tried stage by stage: what it needs, is it started, does it answer, what does it list."""
+"""Test one server stage by stage: its requirements, its start, its answers, its lists."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ StageName: TypeAlias = Literal["config", "variables", "trust", "executable", "ad
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One step. `seconds` is None for what takes no time; `detail` is one printable line."""
+    """A step. `seconds` is None for steps that take no time; `detail` is one printable line."""
 
     name: StageName
     ok: bool
@@ -50,7 +50,7 @@ class Stage:
 
 @dataclass(slots=True)
 class Probe:
-    """What came of one server. `fix` says what to do if it failed; `last_words` are the last lines it wrote."""
+    """The outcome for one server. `fix` is the fix of a failure; `last_words` are its last lines of output."""
 
     name: str
     stages: list[Stage] = field(default_factory=list[Stage])
@@ -71,7 +71,7 @@ class Probe:
 
     @property
     def state(self) -> ServerState:
-        """As a chat has it after as long a time."""
+        """The state that a chat would have after the same time."""
         if self.ok:
             return "ready"
         if self.is_connecting:
@@ -80,7 +80,7 @@ class Probe:
 
     @property
     def ok(self) -> bool:
-        """Whether it can be used."""
+        """True if the server can be used."""
         return self.failure is None
 
     @property
@@ -89,7 +89,7 @@ class Probe:
         return next((stage for stage in self.stages if not stage.ok), None)
 
     def document(self) -> dict[str, Any]:
-        """For `--json`."""
+        """Return the document for `--json`."""
         failed = self.failure
         return {
             "state": self.state,
@@ -115,9 +115,9 @@ class Probe:
 
 
 def probe_of_problem(problem: ServerProblem, *, untrusted: bool) -> Probe:
-    """A server that cannot be tried: nobody has said yes to it, or its variables are not set.
+    """Return the probe of a server that cannot be tried: it has no approval, or its variables are not set.
 
-    The reason of the latter is `file:line:column: place in the file: what`; the place is the source.
+    The reason of the latter is `file:line:column: place in the file: what`; the first part is the source.
     """
     place, colon, rest = problem.reason.partition(": ")
     if untrusted or not colon:
@@ -136,9 +136,9 @@ async def probe(
     *,
     seconds: float | None = None,
 ) -> Probe:
-    """Starts the server, asks what it can do and what it has, and ends it. Raises nothing but what cancels it.
+    """Start the server, query its capabilities and lists, and stop it. Raises only cancellation.
 
-    One that has more time to connect than `seconds` is then said to be connecting, as it is.
+    A server that may take longer to connect than `seconds` is then reported as connecting.
     """
     limit = seconds if seconds and seconds < config.connect_timeout_seconds else None
     result = Probe(config.name, required=config.required, source=config.source)
@@ -164,7 +164,7 @@ async def probe(
 
 
 class _Trial:
-    """The stages of one server one after the other."""
+    """The stages of one server, run in order."""
 
     def __init__(self, config: ServerConfig, result: Probe) -> None:
         from mcpagent.mcp.redaction import Redactor
@@ -177,7 +177,7 @@ class _Trial:
 
     @property
     def seconds(self) -> float | None:
-        """How long the stage has gone on, None for one that takes no time."""
+        """The seconds of the current stage, None for one that takes no time."""
         return None if self._since is None else time.monotonic() - self._since
 
     async def run(self, environ: Mapping[str, str], log_folder: Path, auth: Auth | None) -> None:
@@ -206,7 +206,7 @@ class _Trial:
             await connection.close()
 
     async def _open(self, connection: McpConnection) -> None:
-        """Process and handshake; they are told apart by how long the process took to be there."""
+        """Run process start and handshake, distinguished by the time that the process took to start."""
         started = time.monotonic()
         self.stage, self._since = "initialize", started
         try:
@@ -250,7 +250,7 @@ class _Trial:
         self._since = None
 
     def report(self, news: ServerNews) -> None:
-        """What the server says unasked: its oddities count; what it logs is in its log."""
+        """Record the server's warnings; its log messages are in its log."""
         if news.kind == "warning":
             self.warn(news.text)
 
@@ -268,9 +268,9 @@ async def probe_all(
     *,
     seconds: float | None = None,
 ) -> list[Probe]:
-    """Tries them at the same time, as many as there are processors and some; `seconds` as in `probe`.
+    """Test the servers concurrently, somewhat more at a time than there are processors; `seconds` as in `probe`.
 
-    `report` gets each in this order, as soon as it and those before it are done.
+    `report` receives each in this order, as soon as it and those before it are done.
     """
     room = asyncio.Semaphore(max(4, 2 * (os.cpu_count() or 1)))
 

@@ -1,7 +1,7 @@
-"""What is doubtful about a server and can be seen without trusting it: pure functions to warnings of one line.
+"""Detect doubtful properties of a server without trusting it: pure functions to warnings of one line.
 
-Descriptions are matched with our own patterns; what they were taken from: the tool poisoning and line jumping examples
-of Invariant Labs and Trail of Bits (2025), and MCP's security best practices.
+mcpagent's own patterns match descriptions. Their sources are the tool poisoning and line jumping examples of Invariant
+Labs and Trail of Bits (2025), and MCP's security best practices.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _PATTERNS = {what: re.compile(pattern, re.IGNORECASE | re.VERBOSE) for what, pat
 
 
 def configuration_warnings(config: ServerConfig) -> list[str]:
-    """What is doubtful in the entry itself; each with what to write instead."""
+    """Return warnings about the entry itself; each with a replacement."""
     found: list[str] = []
     for secret in literal_secrets(config.written):
         name = secret.variable
@@ -76,7 +76,7 @@ def configuration_warnings(config: ServerConfig) -> list[str]:
 
 
 def unpinned_package(command: str, args: Sequence[str]) -> tuple[str, str] | None:
-    """A package that is fetched without a version, and how it would be written with one; None if there is none."""
+    """Return a package that is fetched without a version, and its pinned form; None if there is none."""
     program = re.split(r"[\\/]", command)[-1].removesuffix(".cmd").removesuffix(".exe")
     words = list(args)
     if program in ("npm", "pnpm", "yarn") and words[:1] and words[0] in ("exec", "dlx", "x"):
@@ -151,7 +151,7 @@ _IMAGE_FLAGS = frozenset({"--rm", "--init", "--interactive", "--tty", "--privile
 
 
 def poisoned_warnings(tools: Iterable[ToolDefinition]) -> list[str]:
-    """Tools whose texts look as if they were to steer the model and not to describe; to be read by a person."""
+    """Return warnings about tools whose texts seem to steer the model instead of describing, for a user's review."""
     found: list[str] = []
     tools = tuple(tools)
     own = {tool.original_name or tool.name for tool in tools}
@@ -172,7 +172,7 @@ def poisoned_warnings(tools: Iterable[ToolDefinition]) -> list[str]:
 
 
 def unusable_output_schemas(schemas: Mapping[str, Any]) -> list[str]:
-    """Promises about results that cannot be held against them."""
+    """Return warnings about output schemas that cannot be checked."""
     found: list[str] = []
     for name, schema in schemas.items():
         try:
@@ -200,7 +200,7 @@ _ORDER = re.compile(
 
 
 def poisoned_instructions(instructions: str) -> list[str]:
-    """The same for what a server says of itself."""
+    """Return the same warnings for a server's instructions."""
     what = _poison_in(instructions)
     return [f'what it says of itself {what}: "{safe_line(instructions, 120)}"'] if what else []
 

@@ -1,4 +1,4 @@
-"""`mcpagent mcp list|test|logs`: the configured servers, each stage by stage, and what they wrote."""
+"""`mcpagent mcp list|test|logs`: list the configured servers, test each stage by stage, show their output."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ ReportProbe: TypeAlias = Callable[[Probe], None]
 
 
 def list_servers(options: Options) -> ExitCode:
-    """`mcpagent mcp list`: starts none."""
+    """Run `mcpagent mcp list`; starts no server."""
     terminal = open_terminal(options.color)
     configuration = load_configuration(options)
     waiting = waiting_servers(configuration, options)
@@ -62,7 +62,7 @@ def list_servers(options: Options) -> ExitCode:
 def _configured_lines(
     configuration: Configuration, waiting: Collection[str], options: Options, terminal: Terminal
 ) -> Iterator[Text]:
-    """`waiting` are those that nobody has said yes to yet."""
+    """Yield the lines of the configuration; `waiting` are the servers without approval."""
     width = max(map(len, configuration.names), default=0)
     for server in configuration.servers.servers:
         mark = "-" if server.disabled else terminal.glyphs.dot
@@ -86,7 +86,7 @@ def _configured_lines(
 
 
 def run_server_test(options: Options, name: str | None) -> ExitCode:
-    """Tries every server, or the named one. Exit code 5 if one failed."""
+    """Test every server, or the named one. Exit code 5 if one failed."""
     terminal = open_terminal(options.color)
     configuration = untrusted_apart(options, terminal)
     if name is not None:
@@ -113,7 +113,7 @@ def probe_servers(
     *,
     seconds: float | None = None,
 ) -> list[Probe]:
-    """All servers, in the order of the configuration: those that cannot be tried first, disabled ones left out.
+    """Test all servers, in the order of the configuration: unusable ones first, without disabled ones.
 
     `seconds` as in `probe`.
     """
@@ -137,7 +137,7 @@ def probe_servers(
 
 
 def _only(configuration: Configuration, name: str) -> Configuration:
-    """The configuration with this server alone. Raises `InputError`."""
+    """Return the configuration with this server alone. Raises `InputError`."""
     servers = tuple(server for server in configuration.servers.servers if server.name == name)
     problems = tuple(problem for problem in configuration.servers.problems if problem.name == name)
     if not (servers or problems):
@@ -149,7 +149,7 @@ def _only(configuration: Configuration, name: str) -> Configuration:
 
 
 def probe_lines(found: Probe, options: Options, terminal: Terminal) -> Iterator[Text]:
-    """A head line, a line for each stage, and what to do."""
+    """Yield a head line, a line for each stage, and what to do."""
 
     def labelled(label: str, text: str, style: str = "dim") -> Text:
         return Text(f"    {label:<{LABEL_WIDTH}} {text}", style)
@@ -179,7 +179,7 @@ def probe_lines(found: Probe, options: Options, terminal: Terminal) -> Iterator[
 
 
 def probe_totals(probes: Sequence[Probe], end: str) -> str:
-    """`2 of 3 usable. 14 tools, 2,310 tokens`, with `end` after the first part."""
+    """Return `2 of 3 usable. 14 tools, 2,310 tokens`, with `end` after the first part."""
     usable = sum(1 for found in probes if found.ok)
     tools, tokens = sum(found.tools for found in probes), sum(found.tokens for found in probes)
     return f"{usable} of {len(probes)} usable{end} {counted(tools, 'tool')}, {tokens:,} tokens"
@@ -193,7 +193,7 @@ LOOK_SECONDS = 0.2
 
 
 def show_log(options: Options, name: str, lines: int, *, follow: bool) -> ExitCode:
-    """Writes the last lines, then, to follow, each one that comes. Raises `InputError` for a name nobody knows."""
+    """Write the last lines, then, with `follow`, each new one. Raises `InputError` for an unknown server."""
     terminal = open_terminal(options.color)
     path = log_path(server_log_folder(options.environ), name)
     known = load_configuration(options).names
@@ -215,7 +215,7 @@ FileState: TypeAlias = tuple[int, int]
 
 
 def last_lines(path: Path, count: int, end: int | None = None) -> list[str]:
-    """The last lines up to this place of the file, of the one before it too if they are too few; printable."""
+    """Return the last lines up to this place of the file, of the one before it too if they are too few; printable."""
     kept = _tail(path, end)
     if len(kept) < count:
         kept = [*_tail(path.with_name(f"{path.name}.1")), *kept]
@@ -223,7 +223,7 @@ def last_lines(path: Path, count: int, end: int | None = None) -> list[str]:
 
 
 def followed(path: Path, start: FileState, wait: Callable[[], None]) -> Iterator[str]:
-    """Each whole line written after `start`; `wait` is called while there is none. A new file is followed on."""
+    """Yield each complete line written after `start`; `wait` is called if there is none. Follows a new file, too."""
     (at, identity), rest = start, b""
     while True:
         size, now = _state(path)

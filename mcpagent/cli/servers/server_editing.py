@@ -1,4 +1,4 @@
-"""`mcpagent mcp add|remove|enable|disable`: files of servers, and one server in them changed and nothing else."""
+"""`mcpagent mcp add|remove|enable|disable`: change one server in a configuration file and nothing else."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ PROJECT_MODE = 0o644
 
 @dataclass(frozen=True, slots=True)
 class ServerFile:
-    """One file: its text, and where the servers are in it. A file that does not exist yet has no servers."""
+    """A file: its text, and the location of the servers in it. A missing file has no servers."""
 
     path: Path
     is_project: bool
@@ -45,27 +45,27 @@ class ServerFile:
     entries: Mapping[str, Any]
 
     def line(self, name: str) -> int:
-        """The line on which this server begins."""
+        """Return the line on which this server begins."""
         place = _document(self.path, self.text).place((*self.root, name), column=False)
         return int(place.rpartition(":")[2])
 
     def changed(self, text: str) -> ServerFile:
-        """The same file with this text. Raises `ConfigError` if it would not be read back."""
+        """Return the same file with this text. Raises `ConfigError` if it would not be read back."""
         document = _document(self.path, text)
         read_servers(document, Variables({}, document.folder))
         root, entries = server_entries(document)
         return ServerFile(self.path, self.is_project, text, tuple(map(str, root)), entries)
 
     def with_entry(self, name: str, entry: Mapping[str, Any]) -> ServerFile:
-        """With this server, in the place of one of that name."""
+        """Return the file with this server, replacing one of the same name."""
         return self.changed(with_value(self.text, (*self.root, name), dict(entry)))
 
     def without_entry(self, name: str) -> ServerFile:
-        """Without this server; comments around it stay."""
+        """Return the file without this server; comments around it stay."""
         return self.changed(without_value(self.text, (*self.root, name)))
 
     def switched(self, name: str, *, on: bool) -> ServerFile:
-        """With the server enabled or disabled, by the key that the file uses for it."""
+        """Return the file with the server enabled or disabled, by the key that the file uses for it."""
         entry, path = self.entries[name], (*self.root, name)
         text = self.text
         if "enabled" in entry:
@@ -77,7 +77,7 @@ class ServerFile:
         return self.changed(text)
 
     def saved(self, change: Callable[[ServerFile], ServerFile]) -> ServerFile:
-        """Writes what `change` makes of the file as it is by now: another program may have changed it meanwhile."""
+        """Write the result of `change` on the current file: another program may have changed it meanwhile."""
         with alone_with(self.path):
             changed = change(open_file(self.path, is_project=self.is_project))
             if changed.text != self.text or not self.path.exists():
@@ -86,7 +86,7 @@ class ServerFile:
 
 
 def open_file(path: Path, *, is_project: bool) -> ServerFile:
-    """The file as it is, or an empty one in its place. Raises `ConfigError` for one that cannot be read."""
+    """Read the file; a missing one counts as empty. Raises `ConfigError` for an unreadable one."""
     raw = read_bytes(path) if path.exists() else b""  # once: others may write it
     text = raw.decode("utf-8-sig", "replace")
     if not text.strip():
@@ -105,7 +105,7 @@ def open_file(path: Path, *, is_project: bool) -> ServerFile:
 
 
 def files_found(options: Options) -> list[ServerFile]:
-    """The files that the servers are read from, in reading order: `--config`, else those found from here."""
+    """Return the files that the servers are read from, in reading order: `--config`, else those found from here."""
     if options.config:
         return [open_file(path.expanduser(), is_project=False) for path in options.config]
     return [
@@ -115,7 +115,7 @@ def files_found(options: Options) -> list[ServerFile]:
 
 
 def file_to_write(options: Options, scope: WriteScope) -> ServerFile:
-    """The file that a new server goes to."""
+    """Return the file that a new server goes to."""
     if options.config:
         return open_file(options.config[-1].expanduser(), is_project=False)
     if scope == "user":
@@ -126,7 +126,7 @@ def file_to_write(options: Options, scope: WriteScope) -> ServerFile:
 
 
 def file_with(options: Options, name: str, scope: WriteScope | None) -> ServerFile:
-    """The file whose entry of this name counts. Raises `InputError` with the nearest names."""
+    """Return the file whose entry of this name counts. Raises `InputError` with the nearest names."""
     files = files_found(options)
     if scope is not None and not options.config:
         files = [file for file in files if file.is_project == (scope == "project")]
@@ -137,14 +137,14 @@ def file_with(options: Options, name: str, scope: WriteScope | None) -> ServerFi
 
 
 def unknown_server(name: str, known: Sequence[str]) -> str:
-    """One line: no such server, and which may have been meant."""
+    """Return one line about an unknown server, with suggestions."""
     listed = ", ".join(sorted(set(known))[:8]) or "none; add one: mcpagent mcp add NAME -- COMMAND"
     hint = did_you_mean(get_close_matches(name, known, n=3, cutoff=0.5), f"configured: {listed}")
     return f'no server "{safe_line(name, 64)}"; {hint}'
 
 
 def place_of(file: ServerFile, name: str, folder: Path) -> str:
-    """`.mcp.json:3`, as a person would write it from here."""
+    """Return `.mcp.json:3`, relative to the current folder."""
     return short_path(f"{file.path}:{file.line(name)}", folder)
 
 
@@ -157,7 +157,7 @@ def _document(path: Path, text: str) -> Document:
 
 @dataclass(frozen=True, slots=True)
 class NewServer:
-    """What `mcp add` was given: a command with its arguments, or one URL, and what belongs to it."""
+    """The arguments of `mcp add`: a command with its arguments, or one URL, and their options."""
 
     name: str
     target: Sequence[str]
@@ -170,7 +170,7 @@ class NewServer:
 
 
 def add_server(options: Options, new: NewServer, scope: WriteScope, *, replace: bool) -> ExitCode:
-    """Writes the server into the user's or the project's file; a secret is never written into the latter."""
+    """Write the server into the user's or the project's file; a secret is never written into the latter."""
     terminal = open_terminal(options.color)
     file = file_to_write(options, scope)
     if new.name in file.entries and not replace:
@@ -194,7 +194,7 @@ def add_server(options: Options, new: NewServer, scope: WriteScope, *, replace: 
 
 
 def remove_server(options: Options, name: str, scope: WriteScope | None) -> ExitCode:
-    """Takes the server out of the file that counts, or of the one named."""
+    """Remove the server from the effective file, or from the one named."""
     terminal = open_terminal(options.color)
     file = file_with(options, name, scope)
     file.saved(lambda fresh: fresh.without_entry(name))
@@ -206,7 +206,7 @@ def remove_server(options: Options, name: str, scope: WriteScope | None) -> Exit
 
 
 def switch_server(options: Options, name: str, scope: WriteScope | None, *, on: bool) -> ExitCode:
-    """Enables or disables the server in the file that counts, or in the one named."""
+    """Enable or disable the server in the effective file, or in the one named."""
     terminal = open_terminal(options.color)
     file = file_with(options, name, scope)
     changed = file.saved(lambda fresh: fresh.switched(name, on=on))
@@ -217,7 +217,7 @@ def switch_server(options: Options, name: str, scope: WriteScope | None, *, on: 
 
 
 def entry_of(new: NewServer) -> dict[str, Any]:
-    """The entry as it is written into a file. Raises `InputError`."""
+    """Return the entry to write into a file. Raises `InputError`."""
     for name in new.secret:
         if not is_key_name(name):
             raise InputError(f"--secret {safe_line(name, 40)}: write a name such as GITHUB_TOKEN")
@@ -241,7 +241,7 @@ def entry_of(new: NewServer) -> dict[str, Any]:
 
 
 def _own_folder(new: NewServer, file: ServerFile, folder: Path) -> dict[str, str]:
-    """`cwd`, if the command names a file of this folder, and servers of that configuration run in another one."""
+    """Return `cwd`, if the command names a file of this folder, and that configuration's servers run in another."""
     if new.cwd or _is_address(new.target) or file.path.absolute().parent == folder.absolute():
         return {}
     named = (word for word in _words(new) if not os.path.isabs(word) and word not in (os.curdir, os.pardir))
@@ -273,7 +273,7 @@ def _given(**values: Any) -> dict[str, Any]:
 
 
 def _variable(text: str) -> tuple[str, str]:
-    """`NAME=VALUE`, or `NAME` for the value that the environment has when the server is started."""
+    """Parse `NAME=VALUE`, or `NAME` for the value that the environment has when the server is started."""
     name, equals, value = text.partition("=")
     if not name or not name.replace("_", "a").isalnum() or name[0].isdigit():
         raise InputError(f"--env {safe_line(text, 40)}: write NAME=VALUE, or NAME for a reference to that variable")
@@ -288,7 +288,7 @@ def _header(text: str) -> tuple[str, str]:
 
 
 def _store_secrets(options: Options, names: Sequence[str], terminal: Terminal) -> None:
-    """Asks for those that are not kept yet; one that is, is used."""
+    """Ask for secrets that are not stored yet; stored ones are used."""
     store = key_store(options.environ)
     for name in names:
         if store.get(name) is None:

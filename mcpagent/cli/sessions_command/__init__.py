@@ -1,1 +1,1 @@
-"""`mcpagent sessions`: what it shows, and what it changes."""
+"""`mcpagent sessions`: show and change stored sessions."""

@@ -26,7 +26,7 @@ _SECONDS = {"h": 3_600, "d": 86_400, "w": 7 * 86_400, "m": 30 * 86_400, "y": 365
 
 
 def export_session(options: Options, wanted: str, form: str, to: Path | None) -> ExitCode:
-    """`mcpagent sessions export`. Raises `InputError` for a file that is there already or cannot be made."""
+    """Run `mcpagent sessions export`. Raises `InputError` for a file that exists or cannot be created."""
     terminal, store = open_terminal(options.color), store_of(options)
     kept = store.read(the_one(options, store, wanted, terminal).id)
     text = exported(kept, form)
@@ -46,7 +46,7 @@ def export_session(options: Options, wanted: str, form: str, to: Path | None) ->
 
 
 def fork_session(options: Options, wanted: str, title: str | None) -> ExitCode:
-    """`mcpagent sessions fork`; of one that is open elsewhere, up to where it is finished."""
+    """Run `mcpagent sessions fork`; a session that is open elsewhere is copied without its unfinished part."""
     terminal, store = open_terminal(options.color), store_of(options)
     info = the_one(options, store, wanted, terminal)
     length = finished_length(store.read(info.id).messages) if info.holder is not None else None
@@ -59,7 +59,7 @@ def fork_session(options: Options, wanted: str, title: str | None) -> ExitCode:
 
 
 def rename_session(options: Options, wanted: str, title: str) -> ExitCode:
-    """`mcpagent sessions rename`."""
+    """Run `mcpagent sessions rename`."""
     terminal, store = open_terminal(options.color), store_of(options)
     info = the_one(options, store, wanted, terminal)
     store.rename(info.id, title)
@@ -68,7 +68,7 @@ def rename_session(options: Options, wanted: str, title: str) -> ExitCode:
 
 
 def delete_session(options: Options, wanted: str, *, yes: bool) -> ExitCode:
-    """`mcpagent sessions delete`. Raises `SessionBusyError` for one that is open."""
+    """Run `mcpagent sessions delete`. Raises `SessionBusyError` for an open session."""
     terminal, store = open_terminal(options.color), store_of(options)
     info = the_one(options, store, wanted, terminal)
     if info.holder is not None:
@@ -82,7 +82,7 @@ def delete_session(options: Options, wanted: str, *, yes: bool) -> ExitCode:
 
 
 def prune_sessions(options: Options, older_than: str, *, yes: bool) -> ExitCode:
-    """`mcpagent sessions prune`. Raises `InputError` for what is no age."""
+    """Run `mcpagent sessions prune`. Raises `InputError` for an invalid age."""
     terminal, store = open_terminal(options.color), store_of(options)
     before = time.time() - seconds_of(older_than)
     infos = store.sessions() if is_begun(options) else []
@@ -101,7 +101,7 @@ def prune_sessions(options: Options, older_than: str, *, yes: bool) -> ExitCode:
 
 
 def seconds_of(age: str) -> float:
-    """`30d`, `12h`, `8w`, `6m`, `1y`. Raises `InputError` for anything else."""
+    """Parse `30d`, `12h`, `8w`, `6m`, `1y`. Raises `InputError` for anything else."""
     found = _AGE.fullmatch(age.strip().lower())
     if found is None:
         raise InputError(f'--older-than "{safe_line(age, 20)}" is no age; write 30d, 12h, 8w or 1y')

@@ -1,4 +1,4 @@
-"""`mcpagent sessions list|show|search|doctor`: nothing is changed, and no store is made where there is none."""
+"""`mcpagent sessions list|show|search|doctor`: read-only; they create no store."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from mcpagent.text.safe_text import safe_line
 
 
 def list_sessions(options: Options, words: str, limit: int, *, here: bool) -> ExitCode:
-    """`mcpagent sessions list`."""
+    """Run `mcpagent sessions list`."""
     terminal, store = open_terminal(options.color), store_of(options)
     found: list[SessionInfo] = []
     if is_begun(options):
@@ -54,12 +54,12 @@ def list_sessions(options: Options, words: str, limit: int, *, here: bool) -> Ex
 
 
 def listed_lines(infos: list[SessionInfo], options: Options, terminal: Terminal) -> list[Text]:
-    """One line each, by the id that names it."""
+    """Return one line per conversation, with its ID."""
     return session_rows(infos, [short_id(info.id) for info in infos], options.folder, terminal.out.width)
 
 
 def the_one(options: Options, store: Sessions, wanted: str, terminal: Terminal) -> SessionInfo:
-    """The conversation that is meant; where several are, they are listed on stderr. Raises `InputError`."""
+    """Return the matching conversation; several matches are listed on stderr. Raises `InputError`."""
     try:
         return meant_session(options, store, wanted)
     except UnclearError as error:
@@ -68,7 +68,7 @@ def the_one(options: Options, store: Sessions, wanted: str, terminal: Terminal) 
 
 
 def show_session(options: Options, wanted: str) -> ExitCode:
-    """`mcpagent sessions show`."""
+    """Run `mcpagent sessions show`."""
     terminal, store = open_terminal(options.color), store_of(options)
     info = the_one(options, store, wanted, terminal)
     kept = store.read(info.id)
@@ -108,7 +108,7 @@ def _said(kept: KeptSession, terminal: Terminal) -> list[Text]:
 
 
 def search_sessions(options: Options, words: str, limit: int) -> ExitCode:
-    """`mcpagent sessions search`."""
+    """Run `mcpagent sessions search`."""
     terminal, store = open_terminal(options.color), store_of(options)
     found = store.search(words, limit) if is_begun(options) else []
     documents = [
@@ -124,7 +124,7 @@ def search_sessions(options: Options, words: str, limit: int) -> ExitCode:
 
 
 def check_store(options: Options) -> ExitCode:
-    """`mcpagent sessions doctor`."""
+    """Run `mcpagent sessions doctor`."""
     terminal, store = open_terminal(options.color), store_of(options)
     where = safe_line(where_shown(options), 200)
     count, large, wrong = 0, (0, 0), list[str]()

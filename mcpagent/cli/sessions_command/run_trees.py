@@ -1,4 +1,4 @@
-"""`mcpagent trace show`: the runs of a kept session or of a recording, as trees."""
+"""`mcpagent trace show`: the runs of a stored session or of a recording, as trees."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`mcpagent cards check|show`: agent cards, without starting anything."""
+"""`mcpagent cards check|show`: check and show agent cards, without starting anything."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from mcpagent.text.safe_text import safe_line, safe_text
 
 
 def check_cards(paths: Sequence[Path], options: Options) -> ExitCode:
-    """Reports of each card whether an agent can be made of it, and what it asks for. Exit code 3: of one it cannot."""
+    """Report for each card whether it is usable, and which consent it needs. Exit code 3: one is not usable."""
     documents = [document for path in paths for document in _documents(path, options)]
     lines: list[Text] = []
     for found in documents:
@@ -39,7 +39,7 @@ def check_cards(paths: Sequence[Path], options: Options) -> ExitCode:
 
 
 def _documents(path: Path, options: Options) -> Iterator[dict[str, Any]]:
-    """One per card of a file or folder; `error` is None if it can be used, `asks` what needs a yes first."""
+    """Yield one document per card of a file or folder; `error` is None if it is usable, `asks` needs consent."""
     failed: dict[str, Any] = {"path": str(path), "name": "", "error": "", "warnings": [], "asks": []}
     try:
         cards = list(load_cards(path).values()) if path.is_dir() else [load_card(path)]
@@ -61,7 +61,7 @@ def _documents(path: Path, options: Options) -> Iterator[dict[str, Any]]:
 
 
 def show_card(path: Path, options: Options) -> ExitCode:
-    """Prints the card as it would be written."""
+    """Print the card in its file format."""
     card = card_at(path)
     if options.output == "json":
         write_json({**card_data(card), "instruction": card.instruction})

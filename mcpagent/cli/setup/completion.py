@@ -1,7 +1,7 @@
-"""`mcpagent completion`: the script for a shell, and what that script asks for at each press of the key.
+"""`mcpagent completion`: the completion script of a shell, and the candidates that it requests at each key press.
 
-Each script hands the words over as they are and takes lines back; nothing that a server named is ever evaluated. Names
-of tools are the servers' words, so only plain ones are offered, and what is said about them is made safe.
+Each script passes the words unchanged and receives lines; no text of a server is ever evaluated. Tool names come from
+servers, so only plain ones are offered, and their descriptions are made safe.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ if TYPE_CHECKING:
 
 
 def script_of(shell: Shell) -> str:
-    """What the shell evaluates; it stands beside this module."""
+    """Return the script that the shell evaluates; its file is next to this module."""
     return Path(__file__).with_name(f"mcpagent.{shell}").read_text("utf-8")
 
 
 def print_script(shell: Shell) -> ExitCode:
-    """The script on stdout, to be evaluated or kept by the shell."""
+    """Print the script, to be evaluated or stored by the shell."""
     sys.stdout.write(script_of(shell))
     return ExitCode.OK
 
 
 def print_candidates(request: Sequence[str], command: Any) -> ExitCode:
-    """What a script asks for: `SHELL --complete -- WORDS`, of which the last one is open (`--blank`: an empty one is).
+    """Print candidates for `SHELL --complete -- WORDS`, of which the last word is open (`--blank`: an empty word is).
 
-    One candidate a line, with what it is after a tab. bash gives the line and its word breaks instead of words, and
-    gets what is still to be typed.
+    One candidate per line, with its description after a tab. bash passes the line and its word breaks instead of words,
+    and receives the rest of the word.
     """
     shell, *flags = request[: request.index("--")]
     words = list(request[request.index("--") + 1 :])
@@ -63,7 +63,7 @@ def print_candidates(request: Sequence[str], command: Any) -> ExitCode:
 
 
 def split_line(line: str) -> list[str]:
-    """The words behind the command, the last one open: empty after a space, its quote maybe not closed yet."""
+    """Return the words behind the command, the last one open: empty after a space, its quote maybe not closed yet."""
     for closing in ("", "'", '"'):
         try:
             words = shlex.split(line + closing)
@@ -82,7 +82,7 @@ MOST_SESSIONS = 50
 
 @dataclass(frozen=True, slots=True)
 class Completed:
-    """A word that may stand there, and what it is, printable."""
+    """A candidate word and its description, printable."""
 
     word: str
     about: str = ""
@@ -90,7 +90,7 @@ class Completed:
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """The names that only the configuration and the cache know; `parameters` are those of a tool."""
+    """The names that only the configuration and the cache have; `parameters` are those of a tool."""
 
     servers: Callable[[], Iterable[Completed]]
     tools: Callable[[], Iterable[Completed]]
@@ -100,7 +100,7 @@ class Names:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where the open word stands: in which command, after which arguments, as the value of which option."""
+    """The position of the open word: its command, the arguments before it, and the option whose value it is."""
 
     path: tuple[str, ...]
     leaf: Any
@@ -111,7 +111,7 @@ class _Place:
 
 
 def candidates(words: Sequence[str], open_word: str, command: Any, names: Names) -> list[Completed]:
-    """What `open_word` may become after these words; empty if files are meant, or anything."""
+    """Return the completions of `open_word` after these words; empty if files or any text can follow."""
     found = _candidates(_place(words, command), open_word, command, names)
     return [item for item in found if item.word.startswith(open_word)]
 
@@ -170,7 +170,7 @@ def _place(words: Sequence[str], command: Any) -> _Place:
 
 
 def _taking_a_value(word: str, leaf: Any, command: Any) -> Any:
-    """The option of this name, if a value comes after it: the command's own, else the first that has it."""
+    """Return the option of this name, if a value comes after it: the command's own, else the first that has it."""
     every = (param for _, other in leaves(command) for param in options_in(other))
     option = next((param for param in (*options_in(leaf), *every) if word in param.opts), None)
     return option if option is not None and not option.is_flag else None
@@ -221,7 +221,7 @@ def _argument_values(place: _Place, names: Names) -> Iterable[Completed]:
 
 
 def plain_names(items: Iterable[tuple[str, str]]) -> Iterator[Completed]:
-    """Names with a text from elsewhere; a name that a shell could take for something else is left out."""
+    """Yield names with third-party descriptions; names that a shell could interpret are left out."""
     for name, about in items:
         if _PLAIN.fullmatch(name):
             yield Completed(name, _short(about))
@@ -232,7 +232,7 @@ def _short(text: str) -> str:
 
 
 def known_names(options: Options) -> Names:
-    """Servers from the configuration and tools from the cache; nothing is started, what cannot be read is left out."""
+    """Return servers from the configuration and tools from the cache, without starting any; skip unreadable ones."""
 
     @cache
     def configured() -> tuple[ServerConfig, ...]:

@@ -1,4 +1,4 @@
-"""`mcpagent config show|path|edit`: every setting and where it comes from, the files, and an editor for them."""
+"""`mcpagent config show|path|edit`: every setting with its origin, the files, and an editor for them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from mcpagent.text.secret_shapes import without_shapes
 
 
 def show_config(options: Options, command: Any, *, with_origin: bool) -> ExitCode:
-    """Every option that a file or a variable can set, as a command would see it now, and the files of servers."""
+    """Show every option that a file or a variable can set, with its current value, and the server files."""
     terminal = open_terminal(options.color)
     settings = read_settings(options.folder, options.environ, settable(command))
     values = _values_in_force(command, settings, options.environ, options.folder)
@@ -60,7 +60,7 @@ def show_config(options: Options, command: Any, *, with_origin: bool) -> ExitCod
 def _values_in_force(
     command: Any, settings: Settings, environ: Mapping[str, str], folder: Path
 ) -> dict[str, dict[str, Any]]:
-    """By name: the value of each option that is not given, and its origin: a variable, a file and line, or nobody."""
+    """Return each option's value and origin by name: a variable, a file and line, or the default."""
     found: dict[str, dict[str, Any]] = {}
     defaults = default_map(command, settings)
     for (name, *_), leaf in leaves(command):
@@ -77,7 +77,7 @@ def _values_in_force(
 
 
 def _shown(name: str, value: Any) -> Any:
-    """An option's value as it may be shown: a model's name can hold headers, a database's address a password."""
+    """Return an option's value as it may be shown: a model's name can hold headers, a database's address a password."""
     from mcpagent.models.model_names import shown_spec
 
     if not isinstance(value, str):
@@ -93,7 +93,7 @@ def _shown(name: str, value: Any) -> Any:
 
 
 def paths(options: Options) -> dict[str, Path]:
-    """What `config path` and `config edit` can name."""
+    """Return the names that `config path` and `config edit` accept, with their paths."""
     state = state_folder(options.environ)
     return {
         "config": user_config_folder(options.environ) / USER_FILE,
@@ -108,7 +108,7 @@ def paths(options: Options) -> dict[str, Path]:
 
 
 def print_path(options: Options, what: str | None) -> ExitCode:
-    """One path, or all of them with their names."""
+    """Print one path, or all of them with their names."""
     known = paths(options)
     if what is not None:
         write_out(f"{_named(known, what)}\n")
@@ -119,7 +119,7 @@ def print_path(options: Options, what: str | None) -> ExitCode:
 
 
 def edit_config(options: Options, what: str, command: Any) -> ExitCode:
-    """Opens the file in the user's editor and checks it afterwards. Raises `ConfigError` for what is wrong then."""
+    """Open the file in the user's editor and check it afterwards. Raises `ConfigError` for mistakes in it."""
     terminal = open_terminal(options.color)
     known = {name: path for name, path in paths(options).items() if path.suffix in (".toml", ".json")}
     path = _named(known, what)

@@ -1,4 +1,4 @@
-"""`mcpagent doctor`: is everything there that a chat needs, and if not, what to do.
+"""`mcpagent doctor`: check everything that a chat needs, and suggest fixes.
 
 Exit code 3 for a configuration that cannot be read, 4 for a model whose key is missing, 5 if a required server or every
 server fails, or is still connecting after `--server-wait`; a warning changes nothing.
@@ -43,7 +43,7 @@ Level: TypeAlias = Literal["ok", "warning", "error", "fixed"]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing looked at. `fix` says what to do, `repair` does it; `code` is the exit code of an error."""
+    """A result of a check. `fix` is the instruction, `repair` applies it; `code` is the exit code of an error."""
 
     about: Literal["environment", "model", "key", "config", "files"]
     level: Level
@@ -53,7 +53,7 @@ class Finding:
     code: ExitCode = ExitCode.OK
 
     def repaired(self) -> Finding:
-        """The same after its repair, if it has one and that works."""
+        """Return the finding after its repair, if it has one and that succeeds."""
         if self.repair is None:
             return self
         try:
@@ -64,7 +64,7 @@ class Finding:
 
 
 def model_findings(options: Options) -> list[Finding]:
-    """Which model answers, one finding for each of a chain; one of them that cannot is passed over."""
+    """Return one finding for each model of the chain; an unusable one is only a warning if another is usable."""
     from mcpagent.models.model_names import names_in
 
     spec = options.model or options.environ.get("MCPAGENT_MODEL", "").strip()
@@ -76,7 +76,7 @@ def model_findings(options: Options) -> list[Finding]:
 
 
 def _model_finding(options: Options) -> Finding:
-    """Where a model's key comes from; of the key only the last four characters."""
+    """Return a model's finding: the origin of its key, with only the key's last four characters."""
     from mcpagent.cli.oneshot.agent_options import model_of
     from mcpagent.models.model_names import shown_spec
     from mcpagent.models.resolve import resolve_model
@@ -101,7 +101,7 @@ def _model_finding(options: Options) -> Finding:
 
 
 def _at_own_server(text: str, model: Model) -> Finding | None:
-    """What the server on this computer says that the model is at, if it is at one."""
+    """Return a finding on the model from a server on this computer; None for other servers."""
     from mcpagent.models.http_model import HttpModel
     from mcpagent.models.local.local_servers import is_here, listed_models, parameters_at_ollama
 
@@ -121,7 +121,7 @@ def _at_own_server(text: str, model: Model) -> Finding | None:
 
 
 def _what_it_can(model: HttpModel, found: ListedModel, size: int | None) -> Iterator[str]:
-    """What the server says of the model, and what was found out by asking it, which is kept for a day."""
+    """Yield the server's data about the model, and the traits discovered by requests, which are cached for a day."""
     from mcpagent.models.local.model_size import is_of_small_size
 
     known = model.server()
@@ -139,7 +139,7 @@ def _what_it_can(model: HttpModel, found: ListedModel, size: int | None) -> Iter
 
 
 def _key_source(spec: str, environ: Mapping[str, str]) -> str:
-    """`key from env ANTHROPIC_API_KEY (…x9Qa)`."""
+    """Return `key from env ANTHROPIC_API_KEY (…x9Qa)`."""
     from mcpagent.models.resolve import PROVIDERS, parse_spec
 
     parsed = parse_spec(spec)
@@ -155,19 +155,19 @@ def _key_source(spec: str, environ: Mapping[str, str]) -> str:
 
 
 def _plain(environ: Mapping[str, str]) -> Mapping[str, str]:
-    """The environment alone, without the keys that were set for us."""
+    """Return the environment alone, without the keys that were set for us."""
     from mcpagent.config.secret_store import EnvironmentWithKeys
 
     return environ.environ if isinstance(environ, EnvironmentWithKeys) else environ
 
 
 def last_four(key: str) -> str:
-    """`…x9Qa`; of a short key nothing, since that would be most of it."""
+    """Return `…x9Qa`; "" for a short key, because that would be most of it."""
     return f"…{safe_line(key[-4:], 4)}" if len(key) >= 16 else "…"
 
 
 def key_findings(environ: Mapping[str, str]) -> Iterator[Finding]:
-    """Keys that are set and cannot be used: a blank one counts as none, which is easily missed."""
+    """Report keys that are set and unusable: a blank one counts as missing, which is easily overlooked."""
     from mcpagent.models.http_model import usable_key
     from mcpagent.models.resolve import PROVIDERS
 
@@ -186,7 +186,7 @@ def key_findings(environ: Mapping[str, str]) -> Iterator[Finding]:
 
 
 def settings_findings(options: Options, command: Any) -> Iterator[Finding]:
-    """The `config.toml` files: what cannot be read and what is left out."""
+    """Check the `config.toml` files: errors, and ignored settings."""
     try:
         settings = read_settings(options.folder, options.environ, settable(command))
     except ConfigError as error:
@@ -196,7 +196,7 @@ def settings_findings(options: Options, command: Any) -> Iterator[Finding]:
 
 
 def file_findings(environ: Mapping[str, str]) -> Iterator[Finding]:
-    """Files of this user that hold keys, conversations or decisions, and that others can read or write."""
+    """Report the user's files with keys, conversations or decisions that other users can read or write."""
     if sys.platform == "win32":
         return
     data, state = user_data_folder(environ), state_folder(environ)
@@ -219,7 +219,7 @@ _COLOURS = {None: "no colours", "standard": "16 colours", "256": "256 colours", 
 
 
 def run_doctor(options: Options, command: Any, *, fix: bool) -> ExitCode:
-    """Looks at everything and reports; with `fix` repairs what needs no question. `command` is typer's."""
+    """Run all checks and report; with `fix`, apply repairs that need no question. `command` is typer's."""
     terminal = open_terminal(options.color)
     is_text = options.output == "text"
     findings = [_environment_finding(terminal), *model_findings(options), *key_findings(options.environ)]
@@ -270,7 +270,7 @@ def _exit_code(findings: Sequence[Finding], probes: Sequence[Probe]) -> ExitCode
 
 
 def _environment_finding(terminal: Terminal) -> Finding:
-    """Python, the packages that matter, and what the terminal can do."""
+    """Report the versions of Python and important packages, and the terminal's capabilities."""
     encoding = (getattr(terminal.out.file, "encoding", None) or "unknown").upper()
     colours = _COLOURS.get(terminal.out.color_system, "colours") if terminal.out.is_terminal else "no terminal"
     packages = f"mcpagent {__version__}, python {platform.python_version()}, mcp {version('mcp')}"
@@ -288,7 +288,7 @@ def _finding_lines(finding: Finding, terminal: Terminal) -> Iterator[Text]:
 
 
 def _configuration_lines(configuration: Configuration, options: Options) -> list[Text]:
-    """The files that are read, and whose they are."""
+    """Return the files that are read, and whose they are."""
     if configuration.is_demo:
         why = configuration.why_demo(options.folder)
         return [Text(f"config ({why}): the bundled demo server stands in; mcpagent mcp import takes over others'")]
@@ -311,7 +311,7 @@ def _whose(file: str, configuration: Configuration, options: Options) -> str:
 
 
 def _total_lines(probes: Sequence[Probe]) -> Iterator[Text]:
-    """`68 of 70 usable. 527 tools, 99,956 tokens; tool search: on`."""
+    """Yield `68 of 70 usable. 527 tools, 99,956 tokens; tool search: on`."""
     if not probes:
         return
     limit = paying_tokens(None)
@@ -333,7 +333,7 @@ NAME_WIDTH = 24
 
 
 def _server_table(probes: Sequence[Probe], terminal: Terminal) -> list[Text]:
-    """A head and a row for each server; a row ends at the stage that failed."""
+    """Return a head and a row for each server; a row ends at the stage that failed."""
     head: list[Cell] = [(title, "dim") for title in ("server", *(title for title, _ in COLUMNS), " tools", "  tokens")]
     return table([head, *(_row(found, terminal) for found in probes)], "  ") if probes else []
 

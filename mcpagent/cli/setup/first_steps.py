@@ -1,4 +1,4 @@
-"""The first chat of somebody who has configured nothing: one screen, one key each, asked once and never again."""
+"""The first chat of a user without configuration: one screen, one key per choice, shown only once."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ ReadLine = Callable[[str], str]
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What there is to begin with: a model that runs here, as `prefix:model`, and servers that other programs know."""
+    """The user's surroundings: a local model, as `prefix:model`, and the number of servers in other clients."""
 
     local_model: str = ""
     servers: int = 0
@@ -43,7 +43,7 @@ class Surroundings:
 
 
 def first_steps(options: Options, terminal: Terminal) -> Options:
-    """The options as they are after what the user chose, if anything has to be chosen at all."""
+    """Return the options after the user's choices, if there is anything to choose."""
     marker = state_folder(options.environ) / "welcomed"
     if marker.exists() or not _is_new_here(options, terminal):
         return options
@@ -53,7 +53,7 @@ def first_steps(options: Options, terminal: Terminal) -> Options:
 
 
 def offer(options: Options, terminal: Terminal, around: Surroundings, key: ReadKey, line: ReadLine) -> Options:
-    """Shows what can be done and does it, until a key is pressed that stands for nothing."""
+    """Show the choices and apply them, until another key is pressed."""
     put(terminal.out, Text("welcome", "user"), "nothing is configured yet; each of these is one key:")
     left = {"k": f"keep a key: {', '.join(PROVIDERS_OFFERED)}"}
     if around.local_model:
@@ -78,7 +78,7 @@ def offer(options: Options, terminal: Terminal, around: Surroundings, key: ReadK
 
 
 def _do(pressed: str, options: Options, terminal: Terminal, around: Surroundings, line: ReadLine) -> Options:
-    """What the key stands for; gives the options as they are then."""
+    """Apply the choice of a key; return the resulting options."""
     match pressed:
         case "k":
             from mcpagent.cli.may_run.key_commands import keep_secret
@@ -110,7 +110,7 @@ def _do(pressed: str, options: Options, terminal: Terminal, around: Surroundings
 
 
 def _is_new_here(options: Options, terminal: Terminal) -> bool:
-    """Nothing was chosen, set or configured, and somebody watches who has not typed anything yet."""
+    """Return whether nothing is chosen or configured, and a user is present who has not typed yet."""
     chosen = options.model or options.card or options.replay or options.config or options.server or options.quiet
     goes_on = options.continue_last or options.resume is not None
     if chosen or goes_on or not (is_a_terminal(sys.stdin) and terminal.out.is_terminal) or _has_typed():
@@ -123,9 +123,9 @@ def _is_new_here(options: Options, terminal: Terminal) -> bool:
 
 
 def look_around(options: Options, servers: Mapping[str, str] | None = None) -> Surroundings:
-    """What can be offered; looks at other programs' files and asks this computer's own model servers, no one else.
+    """Return the available choices; reads files of other programs and queries only this computer's model servers.
 
-    `servers` are addresses by prefix, by default where those usually are.
+    `servers` are addresses by prefix, by default their usual ones.
     """
     from mcpagent.cli.servers.importing.import_command import servers_elsewhere
 
@@ -139,8 +139,10 @@ def look_around(options: Options, servers: Mapping[str, str] | None = None) -> S
 
 
 def model_here(servers: Mapping[str, str]) -> str:
-    """The first model of the first of these servers that has any, as `prefix:model`; "" if there is none, and for
-    servers on another computer."""
+    """Return the first model of the first of these servers that has one, as `prefix:model`.
+
+    Returns "" if there is none, and for servers on another computer.
+    """
     for prefix, address in servers.items():
         for model in listed_models(address) or ():
             if "embed" not in model.name:
@@ -149,7 +151,7 @@ def model_here(servers: Mapping[str, str]) -> str:
 
 
 def _has_typed() -> bool:
-    """Whether something was typed before anything could be asked: it is a question, no answer."""
+    """Return whether the user typed before the choices appeared: that input is a question, not an answer."""
     if sys.platform == "win32":
         import msvcrt
 
@@ -158,7 +160,7 @@ def _has_typed() -> bool:
 
 
 def read_key() -> str:
-    """One key, as it is pressed; "" for one without a character. Ctrl-C raises `KeyboardInterrupt`."""
+    """Return one pressed key; "" for a key without a character. Ctrl-C raises `KeyboardInterrupt`."""
     if sys.platform == "win32":
         import msvcrt
 

@@ -1,1 +1,1 @@
-"""`mcpagent tools`: looking at tools and calling one."""
+"""`mcpagent tools`: inspect tools and call one."""

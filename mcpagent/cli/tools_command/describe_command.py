@@ -1,4 +1,4 @@
-"""`mcpagent tools describe`: the model writes, once, how people ask for each tool; searches read it from then on."""
+"""`mcpagent tools describe`: let the model write example requests for each tool once; later searches use them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from mcpagent.tool_search.search_options import CHARACTERS_PER_TOKEN
 
 
 def describe_tools(options: Options, servers: Sequence[str], *, yes: bool, again: bool) -> ExitCode:
-    """Says what it would cost, and asks; exit code 1 if it is not to be done, or tools are left without requests."""
+    """Report the cost, and ask; exit code 1 if the user declines, or tools remain without requests."""
     return asyncio.run(_describe(options, servers, yes=yes, again=again))
 
 
@@ -69,7 +69,7 @@ async def _describe(options: Options, servers: Sequence[str], *, yes: bool, agai
 
 
 def _tools_of(agent: Agent, servers: Sequence[str]) -> list[ToolDefinition]:
-    """The tools of these servers, of all without a name. Raises `InputError` for a server that is not there."""
+    """Return the tools of these servers, of all without a name. Raises `InputError` for a server that is not there."""
     known = {tool.server for tool in agent.known_tools.values()}
     if missing := [name for name in servers if name not in known]:
         there = listed(sorted(name for name in known if name))

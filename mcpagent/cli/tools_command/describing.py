@@ -1,4 +1,4 @@
-"""Example requests that a model writes once for each tool: what is asked, and what is taken of its answer."""
+"""Let a model write example requests for each tool: the prompt, and the parsing of its answer."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _FENCED = re.compile(r"```[a-zA-Z]*\n(.*?)\n?```", re.DOTALL)
 
 
 def describing_request(tools: Sequence[ToolDefinition]) -> ModelRequest:
-    """What a model is asked about these tools, at most `TOOLS_AT_ONCE`."""
+    """Return the request to a model about these tools, at most `TOOLS_AT_ONCE`."""
     listed = {
         str(place): {
             "server": for_model(tool.server or ""),
@@ -45,7 +45,7 @@ def describing_request(tools: Sequence[ToolDefinition]) -> ModelRequest:
 
 
 def requests_in(answer: str, tools: Sequence[ToolDefinition]) -> list[tuple[str, ...]]:
-    """The requests for each of the tools that a model was asked about; none for those that it left out."""
+    """Return the requests for each of the tools that a model was asked about; none for those that it left out."""
     held = _object_in(answer)
     return [_usable(held.get(str(place))) for place in range(1, len(tools) + 1)]
 

@@ -1,4 +1,4 @@
-"""`mcpagent tools lint` and `tools eval`: how well the tools of your servers are found."""
+"""`mcpagent tools lint` and `tools eval`: check how well the search finds the tools of your servers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MAX_EVAL_BYTES = 20_000_000
 
 @dataclass(frozen=True, slots=True)
 class ToolFinding:
-    """Something about one tool that keeps a model from finding or using it, and what to do."""
+    """A property of one tool that keeps a model from finding or using it, and the fix."""
 
     tool: str
     kind: str
@@ -35,7 +35,7 @@ class ToolFinding:
 
 
 async def lint(agent: Agent) -> list[ToolFinding]:
-    """Findings by tool name, in the catalogue's order of names."""
+    """Return findings by tool name, in the catalogue's order of names."""
     tools = [agent.known_tools[name] for name in sorted(agent.known_tools)]
     findings = [finding for tool in tools for finding in _about_definition(tool)]
     findings += _twins(tools)
@@ -71,7 +71,7 @@ def _about_definition(tool: ToolDefinition) -> Iterable[ToolFinding]:
 
 
 def _twins(tools: Sequence[ToolDefinition]) -> Iterable[ToolFinding]:
-    """Tools with the very same words: nothing but the name tells them apart."""
+    """Yield tools with identical descriptions: only their names distinguish them."""
     by_words: dict[str, list[str]] = {}
     for tool in tools:
         if words := " ".join(tool.description.lower().split()):
@@ -85,20 +85,20 @@ def _twins(tools: Sequence[ToolDefinition]) -> Iterable[ToolFinding]:
 
 @dataclass(frozen=True, slots=True)
 class Evaluated:
-    """The place of each wanted tool in the ranking, None if it is not looked at; `instead` are the first."""
+    """The rank of each wanted tool, None if it is not among the results; `instead` are the first ones."""
 
     query: str
     places: Mapping[str, int | None]
     instead: tuple[str, ...]
 
     def recall(self, within: int) -> float:
-        """The share of the wanted tools among so many first ones."""
+        """Return the share of the wanted tools among so many first ones."""
         found = sum(1 for place in self.places.values() if place is not None and place <= within)
         return found / len(self.places)
 
 
 def read_questions(path: Path, agent: Agent) -> list[tuple[str, list[str]]]:
-    """The queries of a JSON list or JSON lines, each with the offered names of the tools that it should find.
+    """Return the queries of a JSON list or JSON lines, each with the offered names of the tools that it should find.
 
     An entry is `{"query": "...", "tools": ["server.tool", ...]}`.
 
@@ -139,7 +139,7 @@ def _wanted(entry: Any, where: str, agent: Agent) -> tuple[str, list[str]]:
 
 
 async def evaluate(agent: Agent, wanted: Iterable[tuple[str, list[str]]], within: int) -> list[Evaluated]:
-    """Where the model's own search ranks what each query should find."""
+    """Return the rank of each query's wanted tools in the model's own search."""
     evaluated: list[Evaluated] = []
     for query, tools in wanted:
         names = (await agent.search(query, within)).names
@@ -149,7 +149,7 @@ async def evaluate(agent: Agent, wanted: Iterable[tuple[str, list[str]]], within
 
 
 def read_json(text: str, where: str) -> Any:
-    """The value; `where` is what an `InputError` names for a text that is no JSON."""
+    """Parse JSON. Raises `InputError`, which names `where`, for other texts."""
     if not text.strip():
         raise InputError(f"{where}: is empty; write JSON, {{}} for no arguments")
     try:

@@ -55,7 +55,7 @@ Given = ParamSpec("Given")
 def _with_tools(
     work: Callable[Concatenate[Agent, Terminal, Options, Given], Awaitable[ExitCode]],
 ) -> Callable[Concatenate[Options, Given], ExitCode]:
-    """The command, run with the servers' tools; only what failed is reported besides."""
+    """Return the command, run with the servers' tools; besides its output, only failures are reported."""
 
     @wraps(work)
     def command(options: Options, /, *given: Given.args, **named: Given.kwargs) -> ExitCode:
@@ -71,7 +71,7 @@ def _with_tools(
 
 @_with_tools
 async def list_tools(agent: Agent, terminal: Terminal, options: Options, words: str) -> ExitCode:
-    """`mcpagent tools list`. Exit code 1: none has these words."""
+    """Run `mcpagent tools list`. Exit code 1: no tool has these words."""
     tools = tools_with_words(agent.known_tools, words)
     total = agent._runtime.tools.tokens(tool.name for tool in tools)
     summary = f"{counted(len(tools), 'tool')}, {counted(total, 'token')} when all are offered"
@@ -82,7 +82,7 @@ async def list_tools(agent: Agent, terminal: Terminal, options: Options, words: 
 
 @_with_tools
 async def show_tool(agent: Agent, terminal: Terminal, options: Options, name: str) -> ExitCode:
-    """`mcpagent tools show`. Raises `InputError` for a tool that is not there."""
+    """Run `mcpagent tools show`. Raises `InputError` for an unknown tool."""
     tool = tool_named(agent, name).definition
     terminal.report(options, tool_document(tool), *detail_lines(tool, terminal.out.width, terminal.glyphs))
     return ExitCode.OK
@@ -92,7 +92,7 @@ async def show_tool(agent: Agent, terminal: Terminal, options: Options, name: st
 async def search_tools(
     agent: Agent, terminal: Terminal, options: Options, query: str, limit: int | None, *, explain: bool
 ) -> ExitCode:
-    """`mcpagent tools search`. Exit code 1: nothing found."""
+    """Run `mcpagent tools search`. Exit code 1: nothing found."""
     result = await agent.search(query, limit)
     known = len(agent.known_tools)
     ages = [status.age_seconds for status in agent.servers.values() if status.state == "cached"]
@@ -106,7 +106,7 @@ async def search_tools(
 
 
 def show_learned(options: Options, *, clear: bool) -> ExitCode:
-    """What is kept of earlier searches, the latest first; `clear` forgets it. Raises `InputError` for a broken file."""
+    """Show the recorded searches, the latest first; `clear` deletes them. Raises `InputError` for a broken file."""
     history = search_history(options)
     terminal = open_terminal(options.color)
     try:
@@ -131,7 +131,7 @@ def show_learned(options: Options, *, clear: bool) -> ExitCode:
 
 @_with_tools
 async def count_tokens(agent: Agent, terminal: Terminal, options: Options, by: TokensBy, top: int) -> ExitCode:
-    """What the definitions cost: everything in each request, against what tool search sends."""
+    """Show the cost of the definitions: all in each request, against those that tool search sends."""
     totals: Counter[str] = Counter()
     for name, tool in agent.known_tools.items():
         totals[name if by == "tool" else tool.server or "functions"] += agent._runtime.tools.tokens([name])
@@ -160,7 +160,7 @@ async def count_tokens(agent: Agent, terminal: Terminal, options: Options, by: T
 async def call_tool(
     agent: Agent, terminal: Terminal, options: Options, name: str, words: Sequence[str], whole: str | None
 ) -> ExitCode:
-    """Calls one tool and writes what it gave: its text, or with --json all of it. No model is asked."""
+    """Call one tool and write its output: its text, or with --json all of it. No model is called."""
     seconds = options.timeout if options.timeout is not None else CALL_SECONDS
     tool = tool_named(agent, name)
     arguments = read_arguments(words, tool.definition.parameters, whole)
@@ -180,7 +180,7 @@ async def call_tool(
 
 
 def _write_content(output: ToolOutput, terminal: Terminal) -> None:
-    """The texts made safe on a terminal; into a pipe as a model gets them, so that no control reaches what reads it."""
+    """Write the texts, safe on a terminal, and into a pipe as a model receives them, without control characters."""
     texts = [part.text for part in output.content if isinstance(part, Text)]
     text = "\n".join(texts)
     if output.error is not None:
@@ -194,7 +194,7 @@ def _write_content(output: ToolOutput, terminal: Terminal) -> None:
 
 @_with_tools
 async def lint_tools(agent: Agent, terminal: Terminal, options: Options) -> ExitCode:
-    """What keeps a model from finding or using a tool. Exit code 1: there is something."""
+    """Report properties that keep a model from finding or using a tool. Exit code 1: there are some."""
     findings = await lint(agent)
     lines = [
         Styled.assemble((finding.tool, "tool"), f"  {finding.kind}: {safe_line(finding.text, 240)}")
@@ -210,7 +210,7 @@ async def lint_tools(agent: Agent, terminal: Terminal, options: Options) -> Exit
 async def evaluate_search(
     agent: Agent, terminal: Terminal, options: Options, path: Path, within: int, least: float
 ) -> ExitCode:
-    """How many of the wanted tools the search finds. Exit code 1: less than `least` of them, on average."""
+    """Measure how many wanted tools the search finds. Exit code 1: on average less than `least`."""
     found = await evaluate(agent, read_questions(path, agent), within)
     recalls = {depth: sum(item.recall(depth) for item in found) / len(found) for depth in {1, within}}
     queries = [{"query": item.query, "places": item.places, "recall": item.recall(within)} for item in found]
@@ -228,7 +228,7 @@ async def evaluate_search(
 
 
 def tool_named(agent: Agent, name: str) -> Tool:
-    """The tool that a person means. Raises `InputError` with near names."""
+    """Return the tool that a person means. Raises `InputError` with near names."""
     tool = meant_tool(agent, name)
     if tool is None:
         raise InputError(unknown_tool(agent, name))
@@ -259,7 +259,7 @@ def _search_document(result: SearchResult, known: int) -> dict[str, Any]:
 
 
 def read_arguments(words: Sequence[str], parameters: Mapping[str, Any], whole: str | None = None) -> dict[str, Any]:
-    """The arguments; `whole` is a JSON object that the words are added to.
+    """Return the arguments; `whole` is a JSON object that the words are added to.
 
     `name=value` is text, or a number or a truth value if the tool's schema knows nothing else for that name;
     `name:=value` is JSON. Raises `InputError`.

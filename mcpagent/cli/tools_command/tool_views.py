@@ -1,4 +1,4 @@
-"""Tools as lines: for `tools list|show|search` and for the chat's `/tools`, `/tool` and `/find`."""
+"""Format tools as lines: for `tools list|show|search` and for the chat's `/tools`, `/tool` and `/find`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MIN_WORDS_WIDTH = 12
 
 
 def tools_with_words(tools: Mapping[str, ToolDefinition], words: str) -> list[ToolDefinition]:
-    """The tools that have every word in name, server or description, by server and name."""
+    """Return the tools that have every word in name, server or description, by server and name."""
     wanted = words.lower().split()
 
     def has_all(tool: ToolDefinition) -> bool:
@@ -40,7 +40,7 @@ def tools_with_words(tools: Mapping[str, ToolDefinition], words: str) -> list[To
 def list_lines(
     tools: Sequence[ToolDefinition], *, width: int, loaded: Iterable[str] = (), limit: int | None = None
 ) -> list[Text]:
-    """One line per tool under its server: name, tokens, first words of the description; offered ones are marked."""
+    """Return one line per tool under its server: name, tokens, start of the description; offered ones are marked."""
     offered = set(loaded)
     name_width = min(max((len(tool.name) for tool in tools), default=0), NAME_WIDTH)
     lines: list[Text] = []
@@ -60,7 +60,7 @@ def list_lines(
 
 
 def detail_lines(tool: ToolDefinition, width: int, glyphs: Glyphs) -> list[Text]:
-    """Everything about one tool."""
+    """Return all lines about one tool."""
     origin = f"server {safe_line(tool.server, 64)}" if tool.server else "local function"
     if tool.server and tool.original_name not in ("", tool.name):
         origin += f" (there: {safe_line(tool.original_name, 64)})"
@@ -84,8 +84,10 @@ def detail_lines(tool: ToolDefinition, width: int, glyphs: Glyphs) -> list[Text]
 def search_report(
     result: SearchResult, known: int, *, width: int, glyphs: Glyphs, explain: bool, catalogue: str = ""
 ) -> list[Text]:
-    """What a search found, as a table; with `explain` which words matched in which fields. `catalogue` says what was
-    searched."""
+    """Return a search's results as a table; with `explain`, the matched words and fields.
+
+    `catalogue` describes the searched tools.
+    """
     head = [catalogue] if catalogue else []
     head.append(f"{result.found} of {counted(known, 'tool')} match")
     if result.how not in ("ranked", "none"):
@@ -118,21 +120,24 @@ def search_report(
 
 
 def catalogue_line(tools: Mapping[str, ToolDefinition], ages: Sequence[float]) -> str:
-    """`527 tools, 69 servers, cached 3 h ago`; `ages` are those of the lists that come from earlier, in seconds."""
+    """Return `527 tools, 69 servers, cached 3 h ago`.
+
+    `ages` are those of cached lists, in seconds.
+    """
     servers = len({tool.server for tool in tools.values() if tool.server})
     parts = [counted(len(tools), "tool"), counted(servers, "server")]
     return ", ".join([*parts, f"cached {age(max(ages))} ago"] if ages else parts)
 
 
 def cost_line(tools: Sequence[ToolDefinition], everything: int) -> str:
-    """What the first of a search's tools cost once they are added; `everything` is what all known ones take."""
+    """Return the cost of adding a search's first tools; `everything` is the cost of all known ones."""
     some = sum(map(definition_tokens, tools))
     which = "1" if len(tools) == 1 else f"1-{len(tools)}"
     return f"would load {which} ({some:,} tokens); everything at once: {everything:,} tokens"
 
 
 def learned_lines(uses: Sequence[Use], *, width: int, now: float) -> list[Text]:
-    """One line for each tool and query: when, how often it was called and added, and the words."""
+    """Return one line for each tool and query: time, counts of calls and adds, and the words."""
     name_width = min(max((len(use.tool.label) for use in uses), default=0), NAME_WIDTH)
     lines = [Text(f"{'last':>8}  called  added  {column('tool', name_width)}  query", "dim")]
     for use in uses:
@@ -152,7 +157,7 @@ def _no_match(result: SearchResult) -> str:
 
 
 def _score(score: float) -> str:
-    """Fused scores are at most about 2, those of words alone reach 30 and more, names 1,000."""
+    """Format a score: fused scores are at most about 2, BM25 scores reach 30 and more, names 1,000."""
     if score < 10:
         return f"{score:>5.2f}"
     if score < 1000:
@@ -161,7 +166,7 @@ def _score(score: float) -> str:
 
 
 def because(match: Match) -> str:
-    """`train(name,param) ticket(param)`, the weightiest word first."""
+    """Return `train(name,param) ticket(param)`, the word with most weight first."""
     fields: dict[str, list[str]] = {}
     for found in match.reasons:
         fields.setdefault(found.word, []).append(found.field)
@@ -169,7 +174,7 @@ def because(match: Match) -> str:
 
 
 def tool_document(tool: ToolDefinition) -> dict[str, Any]:
-    """One tool for --json."""
+    """Return one tool's document for --json."""
     return {
         "name": tool.name,
         "server": tool.server,
@@ -182,23 +187,23 @@ def tool_document(tool: ToolDefinition) -> dict[str, Any]:
 
 
 def meant_tool(agent: Agent, name: str) -> Tool | None:
-    """The tool of this name, or of `server.tool` as people write it."""
+    """Return the tool of this name, or of `server.tool` as people write it."""
     return agent._runtime.tools.find(name) or agent._runtime.tools.find(name.replace(".", "__", 1))
 
 
 def unknown_tool(agent: Agent, name: str, otherwise: str = "see mcpagent tools list") -> str:
-    """One line about a tool that is not there, with near names; `otherwise` says who has them all."""
+    """Return one line about an unknown tool, with similar names; `otherwise` names the source of all names."""
     return f'no tool "{safe_line(name, 64)}"; {did_you_mean(agent._runtime.tools.near(name), otherwise)}'
 
 
 def not_connected_lines(agent: Agent) -> list[Text]:
-    """One line that says which servers could not be searched, if any."""
+    """Return one line that names the servers that were not searched, if any."""
     down = [f"{safe_line(name, 64)} ({reason(name, why)})" for name, why in agent._runtime.tools.unavailable.items()]
     return [Text(f"not searched: {'; '.join(down)}", "warning")] if down else []
 
 
 def _fitting(text: str, room: int) -> str:
-    """As much of the text as fits on the line's rest; nothing if that says nothing."""
+    """Return the text cut to the rest of the line; "" if too little would fit."""
     return safe_line(text, room) if room >= MIN_WORDS_WIDTH else ""
 
 

@@ -1,1 +1,1 @@
-"""Signing in to remote MCP servers (OAuth), and using what was signed in to."""
+"""Sign in to remote MCP servers (OAuth), and use the stored sign-ins."""

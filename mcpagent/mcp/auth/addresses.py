@@ -1,4 +1,4 @@
-"""Where an address really leads: judged after its name is resolved, however it is spelled."""
+"""Determine which network an address belongs to, after its name is resolved, in any spelling."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _OLD_SPELLING = re.compile(r"(?:0[xX][0-9a-fA-F]+|[0-9]+)(?:\.(?:0[xX][0-9a-fA-F
 
 
 def whereabouts(address: Address) -> Place:
-    """Where it leads; of an address that stands for another one, such as `::ffff:127.0.0.1`, that one counts."""
+    """Return the network; an address that embeds another, such as `::ffff:127.0.0.1`, counts as that one."""
     if (inner := _inside(address)) is not None:
         place = whereabouts(inner)
         return "network" if place == "everywhere" and address in _LOCAL_NAT64 else place
@@ -74,7 +74,7 @@ def _inside(address: Address) -> IPv4Address | None:
 
 
 def literal(host: str) -> Address | None:
-    """The address that a host is, in any of its spellings; None for a name."""
+    """Return the address that a host is, in any of its spellings; None for a name."""
     plain = host.strip("[]").rstrip(".").partition("%")[0]
     with contextlib.suppress(ValueError):
         return ip_address(plain)
@@ -85,13 +85,13 @@ def literal(host: str) -> Address | None:
 
 
 def is_localhost(host: str) -> bool:
-    """Whether it is a name of this machine (RFC 6761, 6.3)."""
+    """Return whether the host is a name of this machine (RFC 6761, 6.3)."""
     name = host.rstrip(".").lower()
     return name == "localhost" or name.endswith(".localhost")
 
 
 async def resolved(host: str, port: int) -> Sequence[Address]:
-    """All addresses of a host. Raises `OSError` if there are none."""
+    """Return all addresses of a host. Raises `OSError` if there are none."""
     if (address := literal(host)) is not None:
         return (address,)
     if is_localhost(host):
@@ -104,6 +104,6 @@ async def resolved(host: str, port: int) -> Sequence[Address]:
 
 
 def farthest(addresses: Sequence[Address]) -> Place:
-    """Where a host counts as being, of which not all addresses are near."""
+    """Return the farthest network of a host's addresses."""
     places = [whereabouts(address) for address in addresses]
     return next((place for place in PLACES if place in places), "nowhere")

@@ -1,7 +1,7 @@
-"""Requests to the authorization server that a remote server names: checked, bounded, as the client that we are there.
+"""Send requests to the authorization server that a remote server names: checked, bounded, authenticated.
 
-Its addresses come from the remote server, which may be anybody's: so they are https, or as local as the server itself
-is, wherever their names lead to, never link-local, and their answers are small and end.
+Its addresses come from the remote server, which is untrusted. Therefore they must be https, or at most as local as the
+server itself, whatever their names resolve to, and never link-local. Answers are bounded in size and time.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ _TOO_NEAR = {
 
 
 def refusal_of(page: str, server: str) -> str | None:
-    """Why a request for the sign-in to `server` is not sent to this address, as the end of a sentence.
+    """Return why a sign-in to `server` must not use this address, as the end of a sentence; None if it may.
 
-    As far as the address itself shows; where its name leads to is seen when it is asked (`CheckedTransport`).
+    It judges the address itself; the request judges the addresses that its name resolves to (`CheckedTransport`).
     """
     try:
         url, own = httpx2.URL(page), httpx2.URL(server)
@@ -78,7 +78,7 @@ def _origin(url: httpx2.URL) -> tuple[str, str, int | None]:
 
 
 class ElsewhereChecked(httpx2.AsyncBaseTransport):
-    """The network to one server, on which a sign-in also goes to addresses that it named: those are checked."""
+    """The network to one server; requests of a sign-in to addresses that the server named are checked."""
 
     def __init__(self, config: ServerConfig, network: httpx2.AsyncBaseTransport) -> None:
         self._own = _origin(httpx2.URL(config.url))
@@ -86,21 +86,21 @@ class ElsewhereChecked(httpx2.AsyncBaseTransport):
         self._checked = CheckedTransport(config, network)
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Raises as `CheckedTransport` does."""
+        """Send the request. Raises as `CheckedTransport` does."""
         is_own = _origin(request.url) == self._own
         return await (self._network if is_own else self._checked).handle_async_request(request)
 
     async def aclose(self) -> None:
-        """Closes the connections below."""
+        """Close the connections below."""
         await self._network.aclose()
 
 
 class CheckedTransport(httpx2.AsyncBaseTransport):
-    """HTTP for a sign-in: each address is checked, each answer read within bounds, what the server itself answers with
-    success not read at all, since it may be an endless stream.
+    """HTTP for a sign-in: each address is checked, and each answer is read within bounds.
 
-    `refused` is a `WWW-Authenticate` header with which the server refused an earlier request: the first one is answered
-    with that again, so that the sign-in asks for what was missing.
+    A successful answer of the server itself is not read at all, because it may be an endless stream. `refused` is the
+    `WWW-Authenticate` header of an earlier refusal: the first request is answered with it again, so that the sign-in
+    requests the missing permissions.
     """
 
     def __init__(
@@ -119,7 +119,10 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
         """Where the server itself really is, once it has answered."""
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Raises `httpx2.UnsupportedProtocol` for a refused address, `httpx2.ReadTimeout` for an endless answer."""
+        """Send a checked request.
+
+        Raises `httpx2.UnsupportedProtocol` for a refused address, `httpx2.ReadTimeout` for an endless answer.
+        """
         if self._refused:
             header, self._refused = self._refused, ""
             return httpx2.Response(403, headers={"WWW-Authenticate": header})
@@ -143,16 +146,16 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
         return httpx2.Response(response.status_code, headers=headers, content=body)
 
     async def _sent(self, requests: Sequence[httpx2.Request]) -> httpx2.Response:
-        """The answer to the first that can be sent; they are one request, to several addresses."""
+        """Return the answer to the first that can be sent; they are one request, to several addresses."""
         for request in requests[:-1]:
             with contextlib.suppress(httpx2.ConnectError, httpx2.ConnectTimeout):
                 return await self._inner.handle_async_request(request)
         return await self._inner.handle_async_request(requests[-1])
 
     async def _pinned(self, request: httpx2.Request) -> list[httpx2.Request]:
-        """The request, to each address that was judged: a name may lead elsewhere the next time it is asked for.
+        """Return the request for each checked address, because a name may resolve differently the next time.
 
-        Raises `httpx2.UnsupportedProtocol` for an address that is nearer than the server is, `httpx2.ConnectError`.
+        Raises `httpx2.UnsupportedProtocol` for an address that is nearer than the server, and `httpx2.ConnectError`.
         """
         url = request.url
         try:
@@ -178,7 +181,7 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
         ]
 
     async def _own_place(self) -> Place:
-        """Where the server is. What it was connected to counts: its name may lead elsewhere by now."""
+        """Return the server's network, by the connected address if known: its name may resolve differently now."""
         if self._peer is not None:
             return whereabouts(self._peer)
         own = httpx2.URL(self._config.url)
@@ -191,7 +194,7 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
         return response.status_code < 400 and str(request.url) == self._config.url
 
     async def aclose(self) -> None:
-        """Closes the connections below."""
+        """Close the connections below."""
         await self._inner.aclose()
 
 
@@ -218,7 +221,7 @@ async def _small_body(response: httpx2.Response) -> bytes:
 
 
 def authority_client(config: ServerConfig, auth: httpx2.Auth | None = None, *, refused: str = "") -> httpx2.AsyncClient:
-    """A client for the requests of a sign-in; it follows no redirect by itself. `refused` as in `CheckedTransport`."""
+    """Return a client for the requests of a sign-in, which follows no redirects. `refused`: see `CheckedTransport`."""
     return httpx2.AsyncClient(
         transport=CheckedTransport(config, refused=refused),
         auth=auth,
@@ -228,7 +231,7 @@ def authority_client(config: ServerConfig, auth: httpx2.Auth | None = None, *, r
 
 
 async def named_authorities(config: ServerConfig) -> list[str]:
-    """The authorization servers that the server names now (RFC 9728); none if it names none that can be read."""
+    """Return the authorization servers that the server names now (RFC 9728); empty if none can be read."""
     from mcp.client.auth.utils import build_protected_resource_metadata_discovery_urls
     from mcp.shared.auth import ProtectedResourceMetadata
     from pydantic import ValidationError
@@ -244,14 +247,14 @@ async def named_authorities(config: ServerConfig) -> list[str]:
 
 
 def token_endpoint(url: str, sign_in: SignIn) -> str:
-    """Where the authorization server gives tokens; for one that does not describe itself, `/token` of the server."""
+    """Return the token endpoint; `/token` of the server if the authorization server has no metadata."""
     return str(sign_in.authority.token_endpoint) if sign_in.authority is not None else urljoin(url, "/token")
 
 
 async def ask_authority(
     config: ServerConfig, storage: TokenStorage, sign_in: SignIn, endpoint: str, form: Mapping[str, str]
 ) -> httpx2.Response:
-    """Posts a form as the client that we are there. Raises `OAuthFlowError` if it cannot be reached or trusted."""
+    """Post a form as the authenticated client. Raises `OAuthFlowError` if it cannot be reached or trusted."""
     from mcp.client.auth import OAuthFlowError
     from mcp.client.auth.oauth2 import OAuthContext
     from mcp.shared.auth import OAuthClientMetadata

@@ -1,4 +1,4 @@
-"""Asking for tokens that are bound to our key, whatever the way is in which they are asked for."""
+"""Request tokens that are bound to the client's key, with any grant."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _FORM = "application/x-www-form-urlencoded"
 
 
 class BoundSignIn(httpx2.Auth):
-    """A sign-in that asks for bound tokens where the authorization server gives such ones, whatever its own way is.
+    """A sign-in that requests bound tokens if the authorization server issues them, with any grant.
 
-    The key goes to `storage` with the tokens, if these are bound. `wanted` True: also where the server does not say
-    that it gives them; False: never.
+    The key is stored in `storage` with the tokens, if these are bound. `wanted` True: also if the server does not
+    announce them; False: never.
     """
 
     def __init__(self, inner: httpx2.Auth, storage: TokenStorage, *, wanted: bool | None = None) -> None:
@@ -31,7 +31,7 @@ class BoundSignIn(httpx2.Auth):
         self._proofs: Proofs | None = None
 
     async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
-        """As `httpx2.Auth` has it."""
+        """Implement `httpx2.Auth`."""
         known = (await self._storage.load()).proof_key
         if known is not None and self._wanted is not False:
             self._proofs, self._storage.proof_key = self._proofs or Proofs(known), known
@@ -67,7 +67,7 @@ class BoundSignIn(httpx2.Auth):
             self._proofs.add(request, token)
 
     async def _seen(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
-        """Learns from the answer; the tokens in it are read by code that knows only the usual kind."""
+        """Learn from the answer, and rewrite its tokens for code that knows only unbound ones."""
         if "/.well-known/" in request.url.path and response.status_code == 200:
             offered = json_object(await response.aread()).get("dpop_signing_alg_values_supported")
             if isinstance(offered, list) and "oauth-protected-resource" not in request.url.path:

@@ -1,4 +1,4 @@
-"""Tokens that are of use only with our key (DPoP, RFC 9449): each request brings a proof that we have it."""
+"""Tokens bound to the client's key (DPoP, RFC 9449): each request contains a proof of possession."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ ALGORITHMS = ("ES256", "EdDSA", "PS256", "RS256")
 
 
 class ProofKey(BaseModel):
-    """A private key (PEM) and the algorithm that it signs with. It stays with the tokens that are bound to it."""
+    """A private key (PEM) and its signature algorithm. It is stored with the tokens that are bound to it."""
 
     algorithm: str
     pem: str
 
     @classmethod
     def new(cls, algorithm: str) -> ProofKey:
-        """One that nobody had before; `algorithm` is one of `ALGORITHMS`."""
+        """Create a new key; `algorithm` is one of `ALGORITHMS`."""
         from cryptography.hazmat.primitives import serialization
         from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
@@ -43,20 +43,20 @@ class ProofKey(BaseModel):
 
 @dataclass
 class Proofs:
-    """Proofs with one key. Servers may want a number of theirs in each: `nonces`, by origin."""
+    """Proofs with one key. `nonces` has the nonce that each server demands in them, by origin."""
 
     key: ProofKey
     nonces: dict[str, str] = field(default_factory=dict[str, str])
     _jwk: dict[str, Any] | None = field(default=None, repr=False)
 
     def add(self, request: httpx2.Request, token: str = "") -> None:
-        """A new proof for this request; with a token it says that it belongs to that one, and the token is sent."""
+        """Add a new proof to this request; with a token, bind the proof to it and send the token."""
         if token:
             request.headers["Authorization"] = f"DPoP {token}"
         request.headers["DPoP"] = self._proof(request, token)
 
     def wants_nonce(self, response: httpx2.Response) -> bool:
-        """Whether the request should be sent again, with the number that this answer brings (RFC 9449 8 and 9)."""
+        """Return whether to repeat the request with the nonce of this answer (RFC 9449 8 and 9)."""
         origin = _origin(response.request.url)
         given = response.headers.get("dpop-nonce", "")
         if not given or len(given) > 1_024 or self.nonces.get(origin) == given:

@@ -1,4 +1,4 @@
-"""How tokens are asked for, by what the configuration says: for a person, for the client itself, for a workload.
+"""Request tokens with the configured grant: for a user, for the client itself, or for a workload.
 
 Formats: RFC 6749 4.4 (client credentials), RFC 7523 (assertions, of the client and as a grant), RFC 8693 (exchange).
 """
@@ -39,7 +39,7 @@ _SIGNED_SECONDS = 300
 
 
 def secret_method(offered: Sequence[str] | None) -> Literal["client_secret_basic", "client_secret_post"]:
-    """How a client with a secret proves itself: the first of these ways, or basic if none is named (RFC 8414 2)."""
+    """Return the first supported method of client authentication, basic if none is offered (RFC 8414 2)."""
     for method in offered or ():
         if method == "client_secret_post":
             return "client_secret_post"
@@ -49,9 +49,9 @@ def secret_method(offered: Sequence[str] | None) -> Literal["client_secret_basic
 
 
 class ConfiguredSignIn(OAuthClientProvider):
-    """The SDK's client with what the configuration says of the client, the grant and the authorization server.
+    """The SDK's OAuth client with the configured client, grant and authorization server.
 
-    `page` is for a person; without one only grants that need nobody work.
+    `page` is for a user's sign-in; without it, only unattended grants work.
     """
 
     def __init__(self, config: ServerConfig, storage: TokenStorage, page: Page | None) -> None:
@@ -115,7 +115,7 @@ class ConfiguredSignIn(OAuthClientProvider):
         return httpx2.Request("POST", self._get_token_endpoint(), data=form, headers=headers)
 
     def _require_own_authority(self) -> None:
-        """Whom the server names gets what others can use too only if the configuration says so, or it is the server."""
+        """Refuse to send reusable secrets to an authorization server that is not configured or the server itself."""
         way, known = self._way, self.context.oauth_metadata
         is_of_use = way.client_secret or (not way.idp_token_endpoint and (way.token or way.token_file))
         own = httpx2.URL(self._config.url)
@@ -148,7 +148,7 @@ class ConfiguredSignIn(OAuthClientProvider):
         return self.context.prepare_token_auth(form, headers)
 
     async def _audience(self) -> str:
-        """Who an assertion is for: the issuer that the authorization server has shown itself to be."""
+        """Return the audience of an assertion: the verified issuer of the authorization server."""
         known = self.context.oauth_metadata
         if known is None:
             raise OAuthFlowError("its authorization server does not describe itself, so nothing is sent to it")
@@ -165,7 +165,7 @@ class ConfiguredSignIn(OAuthClientProvider):
         return token
 
     async def _signed(self, audience: str) -> str:
-        """The client's own word, signed with its key (RFC 7523 2.2 and 3)."""
+        """Return the client's own word, signed with its key (RFC 7523 2.2 and 3)."""
         import jwt
         from cryptography.hazmat.primitives.asymmetric import ec, ed25519
         from cryptography.hazmat.primitives.serialization import load_pem_private_key
@@ -190,7 +190,7 @@ class ConfiguredSignIn(OAuthClientProvider):
             ) from None
 
     async def _assertion(self, audience: str) -> str:
-        """What vouches for us there: the token itself, or what an identity provider gives for it (RFC 8693)."""
+        """Return the assertion: the token itself, or the one an identity provider exchanges it for (RFC 8693)."""
         way, token = self._way, await self._token()
         if not way.idp_token_endpoint:
             return token
@@ -230,7 +230,7 @@ def _read(path: str) -> str:
 
 
 def json_object(body: bytes) -> dict[str, Any]:
-    """What an answer says; nothing if it is no object."""
+    """Return an answer's JSON object; empty if it is none."""
     try:
         value = json.loads(body)
     except ValueError:

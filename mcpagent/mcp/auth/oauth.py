@@ -1,4 +1,4 @@
-"""A person's sign-in at a page: how it is shown, and how its answer comes back."""
+"""A user's sign-in at an authorization page: show the page, and receive its answer."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ _PAGE = b"<!doctype html><title>mcpagent</title><p>Signed in. You can close this
 
 
 class Page(Protocol):
-    """Takes a person through the authorization page."""
+    """Guides a user through the authorization page."""
 
     @property
     def redirect_uri(self) -> str:
-        """Where the authorization server sends the person back to."""
+        """The address that the authorization server redirects the user to."""
 
     async def show(self, url: str) -> None:
-        """Brings the authorization page before the person."""
+        """Show the authorization page to the user."""
 
     async def result(self) -> AuthorizationCodeResult:
-        """What came back to the redirect URI."""
+        """Wait for the answer at the redirect URI."""
 
 
 class LoopbackPage:
     """A sign-in whose answer comes to a port of 127.0.0.1 (RFC 8252 7.3); an async context manager.
 
-    `show` is given the address of the authorization page: it opens a browser, prints it, or both. If the browser is
-    on another machine, the address that it ended at can be given to `take` instead. `port` is tried first.
+    `show` receives the address of the authorization page: it opens a browser, prints the address, or both. If the
+    browser is on another machine, pass its final address to `take` instead. `port` is tried first.
     """
 
     def __init__(
@@ -49,14 +49,14 @@ class LoopbackPage:
 
     @property
     def redirect_uri(self) -> str:
-        """On the port that is listened at; only while it is entered."""
+        """The redirect URI on the listening port; available only inside the context."""
         if self._server is None:
             raise RuntimeError("LoopbackPage is not entered")
         return f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}/callback"
 
     @property
     def was_shown(self) -> bool:
-        """Whether a person was asked."""
+        """True if the page was shown to a user."""
         return self._answer is not None
 
     async def __aenter__(self) -> LoopbackPage:
@@ -72,13 +72,13 @@ class LoopbackPage:
         await self._server.wait_closed()
 
     async def show(self, url: str) -> None:
-        """Notes which sign-in it is, and has the page shown."""
+        """Note the sign-in's state, and show its page."""
         self._state = _first(url, "state")
         self._answer = asyncio.get_running_loop().create_future()
         await self._show(url)
 
     async def result(self) -> AuthorizationCodeResult:
-        """Waits for the browser, or for `take`. Raises `OAuthFlowError`, also if nobody signs in within `seconds`."""
+        """Wait for the browser, or for `take`. Raises `OAuthFlowError`, also after `seconds` without a sign-in."""
         assert self._answer is not None
         try:
             return await asyncio.wait_for(self._answer, self._seconds)
@@ -86,7 +86,7 @@ class LoopbackPage:
             raise OAuthFlowError(f"nobody signed in within {self._seconds:g} s") from None
 
     def take(self, address: str) -> str | None:
-        """Takes the address that the browser ended at, as somebody pasted it; else says what is wrong with it."""
+        """Accept the browser's final address as pasted by the user; otherwise return the mistake."""
         parts = urlsplit(address.strip())
         expected = urlsplit(self.redirect_uri)
         if (parts.scheme, parts.netloc, parts.path) != (expected.scheme, expected.netloc, expected.path):
@@ -122,7 +122,7 @@ def _first(url: str, name: str) -> str | None:
 
 
 def callback_result(query: str) -> AuthorizationCodeResult:
-    """The code, state and issuer of a redirect's query. Raises `OAuthFlowError` if it carries a refusal."""
+    """Return the code, state and issuer of a redirect's query. Raises `OAuthFlowError` if it carries a refusal."""
     values = {name: found[0] for name, found in parse_qs(query).items()}
     if "code" not in values:
         reason = values.get("error_description") or values.get("error") or "no code came back"

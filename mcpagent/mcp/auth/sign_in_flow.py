@@ -1,4 +1,4 @@
-"""Signing in to one remote server, and out again."""
+"""Sign in to one remote server, and sign out again."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _PROTOCOL = {"MCP-Protocol-Version": "2025-06-18", "Accept": "application/json, 
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """A client that was registered with the authorization server beforehand, by hand: `port` is its callback's."""
+    """A client that was registered manually with the authorization server: `port` is its callback's."""
 
     client_id: str
     secret: str | None = None
@@ -45,9 +45,9 @@ class Registration:
 
 @dataclass(frozen=True, slots=True)
 class SignedIn:
-    """What came of it: somebody signed in just now, what was kept already is enough, or the server wants none.
+    """The outcome of a sign-in: the user signed in now, the stored tokens are enough, or the server needs none.
 
-    `kept` is where the tokens are, if they were written just now; `moved` tells of another authorization server.
+    `kept` is the location of the tokens if they were just written; `moved` reports a new authorization server.
     """
 
     how: Literal["now", "before", "not wanted"]
@@ -57,7 +57,10 @@ class SignedIn:
 
 @dataclass(frozen=True, slots=True)
 class SignedOut:
-    """What came of it. `was_signed_in` False: there was nothing; `reason` says why it could not be revoked there."""
+    """The outcome of a sign-out.
+
+    `was_signed_in` is False if there was no sign-in; `reason` is why it could not be revoked at the server.
+    """
 
     was_signed_in: bool
     revoked: Revoked = "not offered"
@@ -73,9 +76,9 @@ async def loopback_page(
     *,
     seconds: float = SIGN_IN_SECONDS,
 ) -> AsyncIterator[LoopbackPage]:
-    """The page for a sign-in, on the port that we are registered with if that is free.
+    """Open the page for a sign-in, on the registered port if that is free.
 
-    On another port our registration does not count, so a new one is made.
+    The registration is not valid for another port, so a new one is made.
     """
     storage = TokenStorage(store, config.url)
     sign_in = await storage.load()
@@ -112,7 +115,7 @@ def _registered_by_hand(registration: Registration, redirect_uri: str) -> OAuthC
 
 
 async def sign_in(config: ServerConfig, store: SecretStore, page: LoopbackPage) -> SignedIn:
-    """Signs in if the server wants it. Raises `ServerError` (phase "login") with the reason if that fails."""
+    """Sign in if the server requires it. Raises `ServerError` (phase "login") with the reason if that fails."""
     storage = TokenStorage(store, config.url)
     before = await storage.load()
     provider = ConfiguredSignIn(config, storage, page)
@@ -130,9 +133,10 @@ async def sign_in(config: ServerConfig, store: SecretStore, page: LoopbackPage) 
 
 
 async def obtain(config: ServerConfig, storage: TokenStorage, *, refused: str = "") -> None:
-    """Gets tokens as the configuration says, where nobody has to sign in; they are in the storage then.
+    """Get tokens with an unattended grant, and store them.
 
-    `refused` is a `WWW-Authenticate` header that says what the tokens there were lacked. Raises `OAuthFlowError`.
+    `refused` is a `WWW-Authenticate` header that names the missing permissions of the stored tokens. Raises
+    `OAuthFlowError`.
     """
     status = await _until_saved(config, ConfiguredSignIn(config, storage, None), storage, refused)
     if status is not None and status in (401, 403):
@@ -142,7 +146,7 @@ async def obtain(config: ServerConfig, storage: TokenStorage, *, refused: str = 
 async def _until_saved(
     config: ServerConfig, provider: ConfiguredSignIn, storage: TokenStorage, refused: str
 ) -> int | None:
-    """Asks the server until tokens are saved (None), or it answers without (its status). Raises `OAuthFlowError`."""
+    """Query the server until tokens are saved (None), or it answers without (its status). Raises `OAuthFlowError`."""
     auth = BoundSignIn(provider, storage, wanted=config.sign_in.proof_of_possession)
     async with authority_client(config, auth, refused=refused) as client:
         asking = asyncio.create_task(_probe(client, config))
@@ -157,7 +161,7 @@ async def _until_saved(
 
 
 def authority_moved(before: SignIn, now: OAuthMetadata | None) -> str:
-    """What became different if another authorization server is in charge than when somebody last signed in, else ""."""
+    """Return how the authorization server differs from the one of the last sign-in, "" if it is the same."""
     if before.authority is None or now is None or issuers_match(str(before.authority.issuer), str(now.issuer)):
         return ""
     was, is_now = (safe_line(str(known.issuer), 120) for known in (before.authority, now))
@@ -165,7 +169,7 @@ def authority_moved(before: SignIn, now: OAuthMetadata | None) -> str:
 
 
 async def _show(page: LoopbackPage, config: ServerConfig, context: OAuthContext, url: str) -> None:
-    """Shows only a page that a person may be sent to, of an authority that a sign-in is safe with."""
+    """Show the page only if the user may be sent there, and the authorization server is safe to sign in with."""
     authority = context.oauth_metadata
     if authority is not None and "S256" not in (authority.code_challenge_methods_supported or ()):
         # The specification's MUST: a client does not go on if it cannot know that its challenge is checked.
@@ -177,7 +181,7 @@ async def _show(page: LoopbackPage, config: ServerConfig, context: OAuthContext,
 
 
 async def _probe(client: httpx2.AsyncClient, config: ServerConfig) -> int:
-    """The status with which the server answers; the client signs in if it is refused at first."""
+    """Return the status with which the server answers; the client signs in if it is refused at first."""
     headers = {**_PROTOCOL, **config.headers}
     try:
         if config.transport == "sse":
@@ -202,7 +206,7 @@ def _failed(config: ServerConfig, what: str) -> ServerError:
 
 
 async def sign_out(config: ServerConfig, store: SecretStore) -> SignedOut:
-    """Asks the authorization server to revoke the tokens (RFC 7009), if it offers that, and forgets all of it."""
+    """Revoke the tokens at the authorization server (RFC 7009), if it supports that, and delete the sign-in."""
     storage = TokenStorage(store, config.url)
     kept = await storage.load()
     revoked, reason = await _revoke(config, storage, kept)

@@ -1,6 +1,6 @@
-"""What signing in to a remote server brought, kept as one secret for each server's address.
+"""Store the result of a sign-in to a remote server, as one secret for each server's address.
 
-It is read for that address only: another origin, port or path has none of it.
+It is used for that address only: another origin, port or path gets none of it.
 """
 
 from __future__ import annotations
@@ -24,18 +24,19 @@ if TYPE_CHECKING:
 
 
 def address_name(url: str) -> str:
-    """The server's address as a name: without what a query may hold of secrets."""
+    """Return the server's address as a name: without what a query may hold of secrets."""
     parts = urlsplit(url)
     query = f"#{hashlib.sha256(parts.query.encode()).hexdigest()[:12]}" if parts.query else ""
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", "")) + query
 
 
 class SignIn(BaseModel):
-    """The tokens, when the access token ends (`time.time()`), who we are to the authorization server, and that server's
-    own description (RFC 8414) with the one of the protected resource (RFC 9728).
+    """The stored result of a sign-in.
 
-    `refusal` is the `WWW-Authenticate` header with which the server last said that the tokens do not allow enough.
-    `proof_key` is what the tokens are bound to, if they are.
+    It has the tokens, the expiry of the access token (`time.time()`), the client's registration, the metadata of the
+    authorization server (RFC 8414) and those of the protected resource (RFC 9728). `refusal` is the last
+    `WWW-Authenticate` header that reported insufficient permissions. `proof_key` is the key that the tokens are bound
+    to, if they are.
     """
 
     tokens: OAuthToken | None = None
@@ -49,18 +50,18 @@ class SignIn(BaseModel):
     @field_validator("*", mode="wrap")
     @classmethod
     def _or_nothing(cls, value: Any, read: ValidatorFunctionWrapHandler, info: ValidationInfo) -> Any:
-        """A broken part counts as none."""
+        """Replace a broken part by its default."""
         try:
             return read(value)
         except ValidationError:
             return cls.model_fields[info.field_name or ""].default
 
     def has_ended(self, now: float) -> bool:
-        """Whether the access token is of no use any more."""
+        """Return whether the access token has expired."""
         return self.ends is not None and now >= self.ends
 
     def hide(self) -> None:
-        """Keeps its secrets out of all that is shown from now on."""
+        """Register its secrets for redaction from now on."""
         if self.tokens is not None:
             hide(self.tokens.access_token, self.tokens.refresh_token)
         if self.client is not None:
@@ -69,12 +70,12 @@ class SignIn(BaseModel):
             hide(self.proof_key.pem)
 
     def to_text(self) -> str:
-        """As JSON, without what there is nothing of."""
+        """Return the JSON, without empty parts."""
         return self.model_dump_json(exclude_none=True, exclude=None if self.refusal else {"refusal"})
 
     @classmethod
     def from_text(cls, text: str) -> SignIn:
-        """What of `to_text` can be read."""
+        """Read the valid parts of `to_text`."""
         try:
             return cls.model_validate_json(text)
         except ValidationError:
@@ -82,24 +83,24 @@ class SignIn(BaseModel):
 
 
 class Secrets(Protocol):
-    """Where a sign-in is kept, as text under the server's address."""
+    """A store of sign-ins, as text under the server's address."""
 
     def get(self, name: str) -> str | None:
-        """What is kept; None if nothing is."""
+        """Return the stored text, or None."""
 
     def set(self, name: str, value: str) -> Kept | None:
-        """Keeps it; says where, if that is anywhere."""
+        """Store the text; return its location, if there is one."""
 
     def remove(self, name: str) -> Kept | None:
-        """Says where it was; None if there was nothing."""
+        """Remove the text; return its location, None if there was none."""
 
 
 @dataclass
 class TokenStorage:
-    """The sign-in to one server, as the SDK's clients store theirs.
+    """The sign-in to one server, with the storage interface of the SDK's clients.
 
-    `context` is the SDK client that uses it: what that found out about the server is kept with the tokens and given
-    back to it, so that a later process can refresh them. `proof_key` is what new tokens are bound to.
+    `context` is the SDK client that uses it. Its data about the server are stored with the tokens and restored, so that
+    a later process can refresh them. `proof_key` is the key that new tokens are bound to.
     """
 
     store: Secrets
@@ -111,18 +112,18 @@ class TokenStorage:
 
     @property
     def name(self) -> str:
-        """Under which it is kept in the store."""
+        """The name under which the store has it."""
         return address_name(self.url)
 
     async def load(self) -> SignIn:
-        """Raises `CredentialsError` if the keyring does not give it."""
+        """Return the sign-in. Raises `CredentialsError` if the keyring fails."""
         text = await asyncio.to_thread(self.store.get, self.name)
         sign_in = SignIn.from_text(text) if text is not None else SignIn()
         sign_in.hide()
         return sign_in
 
     async def save(self, sign_in: SignIn) -> None:
-        """Raises `CredentialsError` if it cannot be kept."""
+        """Store the sign-in. Raises `CredentialsError` if that fails."""
         sign_in.hide()
         self.kept = await asyncio.to_thread(self.store.set, self.name, sign_in.to_text())
 
@@ -131,7 +132,7 @@ class TokenStorage:
         return await asyncio.to_thread(self.store.remove, self.name) is not None
 
     async def get_tokens(self) -> OAuthToken | None:
-        """For the SDK, which also gets what else an earlier process found out."""
+        """Return the tokens to the SDK, and restore what an earlier process discovered."""
         sign_in = await self.load()
         if self.context is not None and sign_in.tokens is not None:
             self.context.token_expiry_time = sign_in.ends
@@ -140,7 +141,7 @@ class TokenStorage:
         return sign_in.tokens
 
     async def set_tokens(self, tokens: OAuthToken) -> None:
-        """From the SDK: new tokens, with when they end and what it found out."""
+        """Store new tokens from the SDK, with their expiry and the data that it discovered."""
         sign_in = await self.load()
         sign_in.tokens = tokens
         sign_in.refusal = ""
@@ -153,11 +154,11 @@ class TokenStorage:
         self.saved.set()
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
-        """For the SDK: who we are to the authorization server."""
+        """Return the client's registration to the SDK."""
         return (await self.load()).client
 
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
-        """From the SDK: a registration that it made."""
+        """Store a registration that the SDK made."""
         sign_in = await self.load()
         sign_in.client = client_info
         await self.save(sign_in)

@@ -1,6 +1,6 @@
-"""Requests to a remote server with what was signed in for: sent, refreshed, and said so if that is not enough.
+"""Authenticate requests to a remote server with the stored sign-in: send tokens, refresh them, report refusals.
 
-No page is ever opened here. Only `mcpagent mcp login` (`sign_in_flow.py`) does that.
+No page is ever opened here. Only `mcpagent mcp login` (`sign_in_flow.py`) opens one.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ EARLY_SECONDS = 30.0
 
 
 class StoredSignIn(httpx2.Auth):
-    """Uses and refreshes the sign-in kept for one server, or gets tokens where nobody has to sign in for them.
+    """Uses and refreshes the stored sign-in of one server, or gets tokens with an unattended grant.
 
-    If there is none, or it is not enough, the server's refusal becomes an `OAuthFlowError` that names the command.
+    If there is none, or it is insufficient, the server's refusal becomes an `OAuthFlowError` that names the command.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class StoredSignIn(httpx2.Auth):
         self._turn = asyncio.Lock()
 
     async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
-        """As `httpx2.Auth` has it: the request with a token, and once more after a refresh. Raises `OAuthFlowError`."""
+        """Implement `httpx2.Auth`: send a token, and once more after a refresh. Raises `OAuthFlowError`."""
         sign_in = await self._current()
         if self._is_due(sign_in):
             sign_in = await self._refreshed(sign_in)
@@ -69,7 +69,7 @@ class StoredSignIn(httpx2.Auth):
         return sign_in.has_ended(self._now() + EARLY_SECONDS)
 
     def _can_be_better(self, response: httpx2.Response, sign_in: SignIn) -> bool:
-        """Whether other tokens may be let in where these are refused."""
+        """Return whether other tokens may succeed after this refusal."""
         if self._config.sign_in.is_unattended:
             return response.status_code == 401 or _lacks_scope(response)
         return response.status_code == 401 and sign_in.tokens is not None and bool(sign_in.tokens.refresh_token)
@@ -92,7 +92,7 @@ class StoredSignIn(httpx2.Auth):
             raise OAuthFlowError(f"the sign-in does not allow this{missing}; {self._command()} asks for it")
 
     async def _moved(self, sign_in: SignIn) -> str:
-        """Whether another authorization server is in charge now: the beginning of a sentence, or ""."""
+        """Return the beginning of a sentence if the authorization server changed, else ""."""
         from mcpagent.mcp.auth.authority import named_authorities
 
         if sign_in.authority is None or sign_in.resource is None:
@@ -118,7 +118,7 @@ class StoredSignIn(httpx2.Auth):
         return request
 
     async def _remember(self, refusal: str) -> None:
-        """For the next sign-in, which then asks for what is missing."""
+        """Store the refusal, so that the next sign-in requests the missing permissions."""
         sign_in = await self._loaded()
         if self._storage is not None and sign_in.refusal != refusal[:_MAX_REFUSAL]:
             sign_in.refusal = refusal[:_MAX_REFUSAL]
@@ -142,7 +142,7 @@ class StoredSignIn(httpx2.Auth):
             raise OAuthFlowError(str(error)) from None
 
     async def _refreshed(self, used: SignIn, refusal: str = "") -> SignIn:
-        """Newer tokens than those used, or the used ones if they cannot be refreshed. One at a time."""
+        """Return newer tokens than the used ones, or those if they cannot be refreshed. One refresh at a time."""
         async with self._turn:
             if self._sign_in is not used and self._sign_in is not None:
                 return self._sign_in
@@ -155,7 +155,7 @@ class StoredSignIn(httpx2.Auth):
             return self._sign_in
 
     async def _obtained(self, refusal: str) -> SignIn:
-        """New tokens, as the configuration says. Raises `OAuthFlowError`."""
+        """Return new tokens from the configured grant. Raises `OAuthFlowError`."""
         from mcpagent.mcp.auth.sign_in_flow import obtain
 
         assert self._storage is not None
@@ -167,7 +167,7 @@ class StoredSignIn(httpx2.Auth):
         return await self._loaded()
 
     async def _refresh(self, sign_in: SignIn) -> SignIn | None:
-        """None if the authorization server refuses. Raises `OAuthFlowError` if it cannot be asked."""
+        """Return refreshed tokens, None if the server refuses. Raises `OAuthFlowError` if it cannot be reached."""
         from mcp.client.auth import OAuthFlowError
         from mcp.shared.auth import OAuthToken
         from pydantic import ValidationError
@@ -210,7 +210,7 @@ def _missing_scope(response: httpx2.Response) -> str:
 
 
 class _Memory:
-    """For one process: what nobody has to sign in for."""
+    """A store in memory for unattended sign-ins, which need not outlive the process."""
 
     def __init__(self) -> None:
         self._text: str | None = None

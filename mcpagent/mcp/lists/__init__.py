@@ -1,1 +1,1 @@
-"""What MCP servers list: read, cached on disk, and pinned."""
+"""The lists of MCP servers: read them, cache them on disk, and pin tools."""

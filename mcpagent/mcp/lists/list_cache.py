@@ -1,6 +1,6 @@
-"""Tool lists on disk, so that a session starts at once and a server only when one of its tools is called.
+"""Cache tool lists on disk, so that a session starts at once and a server only when one of its tools is called.
 
-One JSON file a server, named by a hash of its whole configuration: another argument or key is another file.
+One JSON file per server, named by a hash of its whole configuration: another argument or key gives another file.
 """
 
 from __future__ import annotations
@@ -32,10 +32,9 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class CachedServer:
-    """What was true of a server when it was last connected. `is_modern` is its protocol era, None if unknown.
+    """The data of a server when it was last connected. `is_modern` is its protocol version, None if unknown.
 
-    `is_stale`: it is older than it should be; to be used, and read again in the background. `age_seconds` is how long
-    ago it was saved.
+    `is_stale`: too old; usable, but to be read again in the background. `age_seconds` is the time since it was saved.
     """
 
     lists: ServerLists = field(default_factory=ServerLists)
@@ -48,10 +47,11 @@ class CachedServer:
 
 
 class ListCache:
-    """Cached lists in one folder. A file that is too old, of another format or broken counts as none; nothing raises.
+    """Cached lists in one folder.
 
-    An entry lives `max_age_seconds`, or as long as the server itself said if that is shorter. After that, and for
-    `stale_seconds` in all, it is given as stale, for those who can refresh it while it is used.
+    A file that is too old, of another format or broken counts as missing; nothing raises. An entry is valid for
+    `max_age_seconds`, or for the server's own time to live if that is shorter. After that, and for `stale_seconds` in
+    total, it is returned as stale, for callers that can refresh it while using it.
     """
 
     @checked()
@@ -69,12 +69,12 @@ class ListCache:
         self._now = now
 
     def path(self, config: ServerConfig) -> Path:
-        """The file of one server, whether it is there or not."""
+        """Return the file of one server, whether it is there or not."""
         name = re.sub(r"[^A-Za-z0-9_-]", "_", config.name)[:40]
         return self._folder / f"{name}-{config_fingerprint(config)[:24]}.json"
 
     def load(self, config: ServerConfig) -> CachedServer | None:
-        """What is known of a server; None if there is nothing that may still be used."""
+        """Return the cached data of a server; None if there are none that may still be used."""
         try:
             data = json.loads(read_own(self.path(config)))
             if data["format"] != _FORMAT:
@@ -98,19 +98,22 @@ class ListCache:
         return replace(cached, age_seconds=age, is_stale=age > life)
 
     def save(self, config: ServerConfig, server: CachedServer) -> None:
-        """Keeps what is true now, in place of what was kept before."""
+        """Replace the cached data of a server."""
         data = {"format": _FORMAT, "saved": self._now(), "server": asdict(server)}
         with contextlib.suppress(OSError, ValueError):
             write_whole(self.path(config), json.dumps(data), is_cache=True)
 
     def drop(self, config: ServerConfig) -> None:
-        """Forgets a server."""
+        """Delete a server's entry."""
         with contextlib.suppress(OSError):
             self.path(config).unlink(missing_ok=True)
 
 
 def config_fingerprint(config: ServerConfig) -> str:
-    """SHA-256 over all that decides which server answers: command, arguments, environment, folder, URL, headers."""
+    """Return a SHA-256 over everything that identifies a server.
+
+    That is its command, arguments, environment, folder, URL and headers.
+    """
     parts = [
         config.command,
         list(config.args),
@@ -124,7 +127,7 @@ def config_fingerprint(config: ServerConfig) -> str:
 
 
 def _read(data: dict[str, Any]) -> CachedServer:
-    """Raises `ConfigError` and others for what is of another kind than the lists of a server have."""
+    """Return a server from its JSON. Raises `ConfigError` and others for data of a wrong type."""
     lists = data["lists"]
     prompts = (
         item | {"arguments": tuple(_made(PromptArgument, part) for part in item["arguments"])}
@@ -155,7 +158,7 @@ def _schemas(found: Any) -> dict[str, dict[str, Any]]:
 
 
 def _tool(item: dict[str, Any]) -> ToolDefinition:
-    """As `_made`; of these there are thousands, and a session starts with them."""
+    """Return a tool as `_made` does, faster: there are thousands of tools, and a session starts with them."""
     tool = ToolDefinition(**item | {"tags": tuple(item["tags"]), "source": "", "listed": ""})
     texts_fit = type(tool.name) is type(tool.description) is type(tool.original_name) is type(tool.title) is str
     others_fit = type(tool.category) is str and type(tool.parameters) is dict and type(tool.read_only) in _HINTS

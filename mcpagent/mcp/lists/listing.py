@@ -1,4 +1,4 @@
-"""Reading what a server lists, page by page; what is malformed or does not end costs only itself."""
+"""Read a server's lists, page by page; a malformed or endless list affects only itself."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ _MANY = 50
 
 
 async def list_server(connection: McpConnection, config: ServerConfig, warn: Callable[[str], None]) -> CachedServer:
-    """All that is kept of a server: its era, what it says about itself, and its lists, read at once.
+    """Return the cached data of a server: its protocol version, its own description, and its lists, read concurrently.
 
-    Only the list of the tools is needed; without the others the server is still of use. Raises `ServerError` if the
+    Only the list of tools is required; without the others, the server is still usable. Raises `ServerError` if the
     tools cannot be listed within `connect_timeout_seconds`.
     """
     session, redact = connection.session, Redactor(config).result
@@ -164,9 +164,9 @@ class _ListReader:
         )
 
     async def _items(self, request_type: Any, key: str) -> list[dict[str, Any]]:
-        """All items of a list that the server may also not have; what fails here is a warning.
+        """Return all items of an optional list; a failure is a warning.
 
-        Without secrets: an item whose own name holds one can be listed and not be asked for.
+        Secrets are redacted: an item whose own name contains one is listed and cannot be requested.
         """
 
         async def page_at(cursor: str | None) -> tuple[list[dict[str, Any]], str | None]:
@@ -186,7 +186,7 @@ class _ListReader:
 async def _all_pages(
     page_at: Callable[[str | None], Awaitable[tuple[list[Item], str | None]]], most: int
 ) -> tuple[list[Item], str]:
-    """The items of a list, `most` of them, and why that is not all, if it is not."""
+    """Return at most `most` items of a list, and the reason if they are not all, else ""."""
     items: list[Item] = []
     seen: set[str] = set()
     cursor: str | None = None
@@ -205,7 +205,7 @@ async def _all_pages(
 
 
 def _kept(description: str) -> str:
-    """What a server says of a tool, unchanged; of a text that is too long its beginning and what shows any change."""
+    """Return a tool's description unchanged; of one that is too long the beginning and a hash of all."""
     if len(description) <= MAX_KEPT:
         return description
     digest = hashlib.sha256(description.encode("utf-8", "surrogatepass")).hexdigest()

@@ -1,7 +1,7 @@
-"""Tools pinned when first used: a server that changes one afterwards is found out before the next call.
+"""Pin tools at first use, so that a server's later change is detected before the next call.
 
-A description or schema that was looked at and trusted may be replaced later by one that is not (a "rug pull"). What is
-pinned is all that a model or a person sees of a tool.
+A server may replace a description or schema that was reviewed and trusted (a "rug pull"). A pin has everything that a
+model or a user sees of a tool.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _SHOWN, _BEFORE = 80, 20
 
 @dataclass(frozen=True, slots=True)
 class ToolChange:
-    """A tool that is no longer what it was when first used; `lines` say what changed, one printable line each."""
+    """A tool that changed since its first use; `lines` describe the changes, one printable line each."""
 
     server: str
     tool: str
@@ -47,7 +47,7 @@ class ToolChange:
 
     @property
     def refusal(self) -> str:
-        """What a model is told if nobody says that the change is right."""
+        """The result for the model if the change is not allowed."""
         what = f'tool "{safe_line(self.tool, 60)}" was changed by its server since it was first used'
         return f"{what}; it was not called, since nobody has allowed the change"
 
@@ -59,9 +59,9 @@ AllowChange: TypeAlias = Callable[[ToolChange], Awaitable[bool]]
 
 
 class PinStore:
-    """What each tool was when it was first used, one JSON file a server; only its user can read or write it.
+    """The tools as they were at first use, one JSON file per server; only its user can read or write it.
 
-    A server is known by its name and where it is reached (command and arguments, or URL), not by its secrets.
+    A server is identified by its name and its location (command and arguments, or URL), not by its secrets.
     """
 
     @checked()
@@ -70,13 +70,13 @@ class PinStore:
         self._known: dict[Path, dict[str, Any]] = {}
 
     def is_as_pinned(self, config: ServerConfig, tool: ToolDefinition, output: Schema = None) -> bool:
-        """Whether the tool surely is as it was when it was first used, which takes no waiting to know."""
+        """Return whether the tool certainly equals its pin; answers without waiting for the disk."""
         return bool(self._known.get(self.path(config), {}).get(tool.original_name) == as_shown(tool, output))
 
     def check(
         self, config: ServerConfig, tool: ToolDefinition, offered: ToolDefinition | None = None, output: Schema = None
     ) -> ToolChange | None:
-        """None if the tool is as it was when it was first used; that pins it as it was `offered`, else as it is.
+        """Return the change since the first use, or None. The first use pins the tool, as `offered` if that is set.
 
         `output` is the schema of its results, here and elsewhere.
         """
@@ -92,11 +92,11 @@ class PinStore:
         return ToolChange(config.name, tool.original_name, (*lines[:_MOST_LINES], *more))
 
     def accept(self, config: ServerConfig, tool: ToolDefinition, output: Schema = None) -> None:
-        """Pins the tool as it is now."""
+        """Pin the current tool."""
         self._pinned(config, tool.original_name, as_shown(tool, output), anew=True)
 
     def _pinned(self, config: ServerConfig, name: str, seen: dict[str, Any], *, anew: bool = False) -> Any:
-        """What the tool is pinned as: as it is seen if it was not yet, or `anew`. Other processes lose nothing."""
+        """Return the tool's pin; pin it now if it has none, or `anew`. Keeps the pins of other processes."""
         path = self.path(config)
         pins = {**self._pins(config)}
         # What another program holds for long, or cannot be written, is pinned in this process.
@@ -110,7 +110,7 @@ class PinStore:
         return pins[name]
 
     def path(self, config: ServerConfig) -> Path:
-        """The file of one server, whether it is there or not."""
+        """Return the file of one server, whether it is there or not."""
         place = json.dumps(
             [config.name, config.command, words_without_secrets(config), address_without_secrets(config)]
         )
@@ -140,8 +140,11 @@ async def refusal_of_change(
     emit: Emit,
     allow_change: AllowChange | None,
 ) -> str:
-    """Why a call is not made: the tool, as `lists` have it now, is not what it was when it was `offered`, perhaps said
-    yes to, or when it was first used, and nobody says that this is right. Empty if it may be made."""
+    """Return why a call must not be made, "" if it may.
+
+    The tool in the current `lists` differs from the `offered` one, which the user may have approved, or from its first
+    use, and the change is not allowed.
+    """
     same = [tool for tool in lists.tools if tool.original_name == offered.original_name]
     output = lists.output_schemas.get(offered.original_name)
     current = offered if offered in same or not same else same[0]
@@ -161,8 +164,10 @@ async def refusal_of_change(
 
 
 def as_shown(tool: ToolDefinition, output: Schema = None) -> dict[str, Any]:
-    """What of a tool a model and a person go by, as JSON gives it back, with what is promised of its results, if
-    anything is: that is pinned."""
+    """Return the pinned data of a tool as JSON.
+
+    They are the parts of a tool that a model and a user see, with its output schema if there is one.
+    """
     shown = {
         "description": tool.description,
         "title": tool.title,
@@ -174,7 +179,7 @@ def as_shown(tool: ToolDefinition, output: Schema = None) -> dict[str, Any]:
 
 
 def _differences(before: Any, after: Any, path: str = "") -> Iterator[str]:
-    """Each place where two JSON values differ, as `path: old -> new`."""
+    """Yield each difference of two JSON values, as `path: old -> new`."""
     if isinstance(before, dict) and isinstance(after, dict):
         for key in sorted(before.keys() | after.keys()):
             deeper = f"{path}.{key}" if path else key
@@ -195,5 +200,5 @@ def _differences(before: Any, after: Any, path: str = "") -> Iterator[str]:
 
 
 def _part(text: str, start: int = 0) -> str:
-    """Of a long text the part from `start` on, with marks where there is more."""
+    """Return the part of a long text from `start` on, with an ellipsis for omitted text."""
     return f"{'…' if start else ''}{safe_line(text[start:], _SHOWN)}"

@@ -1,4 +1,4 @@
-"""What a server offers, as values: its tools, prompts and resources, and how two states of its tools differ."""
+"""The lists of a server as values: its tools, prompts and resources, and the difference of two tool lists."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mcpagent.messages import ToolDefinition
 
 @dataclass(frozen=True, slots=True)
 class PromptArgument:
-    """One argument of a prompt, which has a string for a value."""
+    """An argument of a prompt, with a string value."""
 
     name: str
     description: str
@@ -20,7 +20,7 @@ class PromptArgument:
 
 @dataclass(frozen=True, slots=True)
 class PromptInfo:
-    """One prompt of a server."""
+    """A prompt of a server."""
 
     name: str
     description: str
@@ -29,7 +29,7 @@ class PromptInfo:
 
 @dataclass(frozen=True, slots=True)
 class ResourceInfo:
-    """One resource or, if `is_template`, a URI template (RFC 6570) for many."""
+    """A resource or, if `is_template`, a URI template (RFC 6570) for many."""
 
     uri: str
     name: str
@@ -40,11 +40,11 @@ class ResourceInfo:
 
 @dataclass(frozen=True, slots=True)
 class ServerLists:
-    """All that one server lists. `ttl_seconds` is how long the server says the tools stay as they are; 0: not said.
+    """The lists of one server. `ttl_seconds` is its own time to live for the tools; 0: not stated.
 
-    `safe_by_hint` are the tools, by their own names, of which the server says that they may run twice; `task_only` and
-    `task_able` those whose calls it runs as tasks, always or if asked to. `output_schemas` are what it promises of the
-    results of those that it promises something of.
+    `safe_by_hint` are the tools, by their own names, that may run twice according to the server. It runs calls of
+    `task_only` tools always as tasks, of `task_able` ones on request. `output_schemas` has the schemas of results, for
+    tools that declare one.
     """
 
     tools: tuple[ToolDefinition, ...] = ()
@@ -59,7 +59,7 @@ class ServerLists:
 
 @dataclass(frozen=True, slots=True)
 class ToolsDifference:
-    """How a server's tools changed, by their own names; `changed` ones have another schema or description."""
+    """The changes of a server's tools, by their own names; `changed` ones have another schema or description."""
 
     server: str
     added: tuple[str, ...]
@@ -79,7 +79,7 @@ class ToolsDifference:
 
 
 def difference(server: str, before: Sequence[ToolDefinition], after: Sequence[ToolDefinition]) -> ToolsDifference:
-    """What to say about two states of a server's tools, in the order of the lists."""
+    """Return the difference of two states of a server's tools, in the order of the lists."""
     old = {tool.original_name: tool for tool in before}
     new = {tool.original_name: tool for tool in after}
     return ToolsDifference(

@@ -1,9 +1,9 @@
-"""A server's tool as a model is shown it, and a model's arguments as the server knows them.
+"""Convert a server's tool to its form for a model, and a model's arguments back to the server's form.
 
-What a server lists is kept as it is, to be pinned and compared. A model gets its texts through `for_model`, cut to
-`MAX_DESCRIPTION`, those of parameters to `MAX_PARAMETER_TEXT`; what has to come back exactly (names of parameters,
-values of `enum`, `const`, defaults, examples) with escapes in place of what nobody sees, which are put back in the
-arguments.
+The listed definition is stored unchanged, to be pinned and compared. A model receives its texts through `for_model`,
+cut to `MAX_DESCRIPTION`, and those of parameters to `MAX_PARAMETER_TEXT`. Values that must be returned exactly (names
+of parameters, values of `enum`, `const`, defaults, examples) have escapes instead of invisible characters; the
+arguments get the original characters back.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ _DEEPEST = 100
 
 @dataclass(frozen=True, slots=True)
 class ShownTool:
-    """The definition for a model; `originals` has, by what it is shown as, what the server has to get instead."""
+    """The definition for a model; `originals` maps each shown text to the server's original."""
 
     definition: ToolDefinition
     originals: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @classmethod
     def of(cls, listed: ToolDefinition) -> ShownTool:
-        """The very definition if there is nothing to take out of it. Idempotent."""
+        """Return the very definition if there is nothing to take out of it. Idempotent."""
         if _is_plain(listed):
             return cls(listed)
         writer = _SchemaWriter()
@@ -58,7 +58,7 @@ class ShownTool:
         return cls(shown, {shown: text for shown, text in writer.originals.items() if shown not in own})
 
     def arguments(self, given: dict[str, Any]) -> dict[str, Any]:
-        """A model's arguments with the server's own spelling of names and values."""
+        """Return a model's arguments with the server's own spelling of names and values."""
         if not self.originals:
             return given
         restored: dict[str, Any] = redacted(given, lambda text: self.originals.get(text, text))
@@ -66,7 +66,7 @@ class ShownTool:
 
 
 def are_plain(listed: Sequence[ToolDefinition]) -> bool:
-    """Whether it is seen at a glance that there is nothing to do for any of these: ten thousand take 50 ms."""
+    """Return whether none of these needs a change, by a quick check: ten thousand take 50 ms."""
     try:
         text = _AS_JSON.encode([[tool.description, tool.title, tool.parameters] for tool in listed])
     except (RecursionError, TypeError, ValueError):
@@ -76,7 +76,7 @@ def are_plain(listed: Sequence[ToolDefinition]) -> bool:
 
 
 def _is_plain(listed: ToolDefinition) -> bool:
-    """Whether it is seen at a glance that there is nothing to do, as for nearly all tools."""
+    """Return whether a tool needs no change, by a quick check, as for nearly all tools."""
     if len(listed.description) > MAX_DESCRIPTION or (
         listed.title and line_for_model(listed.title, 100) != listed.title
     ):
@@ -90,13 +90,13 @@ def _is_plain(listed: ToolDefinition) -> bool:
 
 
 class _SchemaWriter:
-    """Writes schemas for a model; `originals` collects what is shown in another spelling."""
+    """Writes schemas for a model; `originals` collects the texts that are shown in another spelling."""
 
     def __init__(self) -> None:
         self.originals: dict[str, str] = {}
 
     def schema(self, value: Any, depth: int = 0) -> Any:
-        """A schema, or a keyword's value, as it is shown."""
+        """Return a schema, or a keyword's value, in its form for a model."""
         if isinstance(value, str):
             return self.exact(value)
         if depth > _DEEPEST:
@@ -131,7 +131,7 @@ class _SchemaWriter:
         return value
 
     def exact(self, text: str) -> str:
-        """A text that may have to come back exactly."""
+        """Return a text that may have to come back exactly."""
         shown = spelled(text) if len(text) <= MAX_DESCRIPTION else ""  # which is never shorter than the text
         if len(text) > MAX_DESCRIPTION or len(shown) > MAX_DESCRIPTION:
             digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:8]

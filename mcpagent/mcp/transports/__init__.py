@@ -1,1 +1,1 @@
-"""The ways to an MCP server, stdio, HTTP and SSE, and what comes over them made usable."""
+"""The transports to an MCP server, stdio, HTTP and SSE, and the repair of its messages."""

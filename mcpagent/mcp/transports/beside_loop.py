@@ -1,4 +1,4 @@
-"""What takes long is done beside the event loop, so that nobody waits: work on much that a server sent, and imports."""
+"""Run long work in worker threads, off the event loop: processing of large server messages, and imports."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _imported: set[str] = set()
 
 
 def is_large(value: Any, most_parts: int = _MANY, most_characters: int = _LONG) -> bool:
-    """Whether a JSON value has more parts or characters than that; stops counting there."""
+    """Return whether a JSON value has more parts or characters than the limits; stops counting there."""
     parts = length = 0
     waiting = [value]
     while waiting:
@@ -41,7 +41,7 @@ def is_large(value: Any, most_parts: int = _MANY, most_characters: int = _LONG) 
 
 
 def json_in_steps(value: Any) -> str:
-    """`json.dumps(value, ensure_ascii=False)`, of a large value in steps that let other threads run."""
+    """Return `json.dumps(value, ensure_ascii=False)`, of a large value in steps that let other threads run."""
     if isinstance(value, dict) and is_large(value):
         return "{" + ", ".join(f"{json_in_steps(key)}: {json_in_steps(item)}" for key, item in value.items()) + "}"
     if isinstance(value, list) and is_large(value):
@@ -60,12 +60,12 @@ def _items_text(items: list[Any]) -> str:
 
 
 async def beside_loop(work: Callable[[], T], *, is_much: bool) -> T:
-    """Does `work`, in a thread if it is much."""
+    """Run `work`, in a worker thread if `is_much`."""
     return await asyncio.to_thread(work) if is_much else work()
 
 
 async def imported(module: str) -> None:
-    """Loads a module in a thread, the first time: the MCP SDK and what it needs take most of a second."""
+    """Import a module in a thread, the first time: the MCP SDK and its dependencies take most of a second."""
     if module not in _imported:
         with _uncollected():
             await asyncio.to_thread(import_module, module)
@@ -74,9 +74,9 @@ async def imported(module: str) -> None:
 
 @contextmanager
 def _uncollected() -> Iterator[None]:
-    """What is made meanwhile stays as long as the process, so the garbage collector need not hold everything for it.
+    """Keep the garbage collector from pausing all threads for objects that live as long as the process.
 
-    Nothing is lost: what is garbage is found when the collector next looks at all that there is.
+    No garbage is lost: the next full collection finds it.
     """
     if not gc.isenabled():
         yield

@@ -1,7 +1,7 @@
-"""Bytes of a server turned into JSON-RPC messages, whatever the bytes are.
+"""Parse the bytes of a server as JSON-RPC messages; accepts any bytes.
 
-A line that is no message is `Junk`. A broken answer whose id can still be read becomes an error answer with that id
-and the code `INVALID_ANSWER`, so that the call it belongs to ends at once and says why.
+A line that is no message is `Junk`. A broken answer with a readable ID becomes an error answer with that ID and the
+code `INVALID_ANSWER`, so that the call it belongs to ends at once with the reason.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ Transport: TypeAlias = AbstractAsyncContextManager[Line]
 
 
 class Heard(Protocol):
-    """Is told of all bytes that come from a server: whether they are of an answer, and of which, if that is known."""
+    """Receives a call for all bytes from a server: whether they belong to an answer, and to which, if known."""
 
     def __call__(self, *, is_answer: bool, request_id: RequestId | None = None) -> None: ...
 
 
 def unheard(*, is_answer: bool, request_id: RequestId | None = None) -> None:
-    """For whom it makes no difference."""
+    """Ignore received bytes; a `Heard` for callers that do not need it."""
 
 
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024
@@ -57,7 +57,7 @@ _SIGNS = (b"jsonrpc", b"result", b"error", b"method", b'"id"', b"\\u")
 
 @dataclass(frozen=True, slots=True)
 class Junk:
-    """Something a server wrote that is no message; `text` is a printable sample."""
+    """Output of a server that is no message; `text` is a printable sample."""
 
     text: str
 
@@ -67,7 +67,7 @@ Decoded: TypeAlias = JSONRPCMessage | Junk
 
 @dataclass(frozen=True, slots=True)
 class TooLong:
-    """A line over the cap: its first bytes, its whole size, and the cap."""
+    """A line over the size limit: its first bytes, its whole size, and the limit."""
 
     head: bytes
     size: int
@@ -79,7 +79,7 @@ FLOOD_BYTES = 16_384
 
 
 class LineSplitter:
-    """Cuts a byte stream into lines in linear time, holding at most one line of `limit` bytes."""
+    """Splits a byte stream into lines in linear time, holding at most one line of `limit` bytes."""
 
     def __init__(self, limit: int = MAX_MESSAGE_BYTES) -> None:
         self._limit = limit
@@ -88,7 +88,7 @@ class LineSplitter:
         self._dropped = 0
 
     def feed(self, data: bytes) -> Iterator[bytes | TooLong]:
-        """The lines that `data` completes, without their line feeds."""
+        """Yield the lines that `data` completes, without their line feeds."""
         self._buffer += data
         start = 0
         while (end := self._buffer.find(b"\n", max(self._searched, start))) >= 0:
@@ -109,15 +109,15 @@ class LineSplitter:
 
     @property
     def has_rest(self) -> bool:
-        """Whether something came after the last line feed."""
+        """True if bytes arrived after the last line feed."""
         return bool(self._buffer)
 
     def rest(self) -> bytes:
-        """What came after the last line feed: a server that ended without one may still have answered."""
+        """Return the bytes after the last line feed: a server that ended without one may still have answered."""
         return b"" if self._dropped else bytes(self._buffer)
 
     def pass_over(self, data: bytes) -> list[bytes]:
-        """In place of `feed`, for lines that are of no use: the first and the last of those that `data` completes."""
+        """Return only the first and last completed line; replaces `feed` for useless lines."""
         end = data.rfind(b"\n")
         if end < 0:
             self._buffer += data[: max(0, _HEAD_BYTES - len(self._buffer))]
@@ -133,7 +133,7 @@ class LineSplitter:
         return lines
 
     def forget(self) -> None:
-        """The rest is dealt with."""
+        """Drop the rest of the line, which has been processed."""
         self._buffer.clear()
         self._searched = 0
 
@@ -151,7 +151,7 @@ class LineSplitter:
 
 
 class MessageReader:
-    """Decodes a byte stream as it comes, however it is cut; an object spread over lines counts as one message."""
+    """Decodes a byte stream in any fragmentation; an object spread over lines counts as one message."""
 
     def __init__(self, limit: int = MAX_MESSAGE_BYTES) -> None:
         self._splitter = LineSplitter(limit)
@@ -162,7 +162,7 @@ class MessageReader:
         """Whether what came after the last line feed is no beginning of a message."""
 
     def lines(self, data: bytes) -> Iterator[bytes | TooLong]:
-        """What `data` completes, each for `decode`; of a flood of lines that cannot be messages only two."""
+        """Yield the completed lines, each for `decode`; only two of a flood of lines that cannot be messages."""
         is_flood = len(data) >= FLOOD_BYTES and self._is_prose and not self._spread
         if is_flood and b"{" not in data and b"jsonrpc" not in data:
             yield from self._splitter.pass_over(data)
@@ -176,16 +176,16 @@ class MessageReader:
 
     @property
     def is_in_message(self) -> bool:
-        """Whether what came last may be a piece of a message that is not whole yet."""
+        """True if the last bytes may be part of an incomplete message."""
         return bool(self._spread) or not self._is_prose
 
     @property
     def is_in_line(self) -> bool:
-        """Whether something came after the last line feed."""
+        """True if bytes arrived after the last line feed."""
         return self._splitter.has_rest
 
     def unfinished(self) -> list[Decoded]:
-        """A whole message without its line feed, of a server that is waited for and may have forgotten it."""
+        """Return a whole message without its line feed, of a server that is waited for and may have forgotten it."""
         rest = self._splitter.rest()
         if self._spread or not rest.rstrip(b" \t\r\0\x0c\x1e").endswith(b"}"):
             return []
@@ -196,7 +196,7 @@ class MessageReader:
         return found
 
     def end(self) -> Iterator[Decoded]:
-        """What came after the last line feed, if it is whole: a server may end without one."""
+        """Yield the message after the last line feed, if it is complete: a server may end without one."""
         yield from filter(_is_whole, decode(self._splitter.rest()))
 
     def _joined(self, line: bytes | TooLong) -> list[bytes | TooLong]:
@@ -217,19 +217,19 @@ class MessageReader:
 
 
 def dumped(message: JSONRPCMessage) -> bytes:
-    """A message as we send it. Raises `ValueError` if it has text that is not valid Unicode."""
+    """Return a message as we send it. Raises `ValueError` if it has text that is not valid Unicode."""
     return message.model_dump_json(by_alias=True, exclude_unset=True).encode()
 
 
 async def decoded(line: bytes | TooLong) -> list[Decoded]:
-    """`decode`, in a thread for a large line, so that only the parser's own steps hold the event loop."""
+    """Run `decode`, in a thread for a large line, so that only the parser's own steps hold the event loop."""
     if isinstance(line, bytes) and len(line) > _LARGE_BYTES:
         return await asyncio.to_thread(decode, line)
     return decode(line)
 
 
 def decode(line: bytes | TooLong) -> list[Decoded]:
-    """The messages in one line: none for an empty one, several for a batch. Never raises."""
+    """Return the messages in one line: none for an empty one, several for a batch. Never raises."""
     if isinstance(line, TooLong):
         what = f"it is {line.size / 2**20:.3g} MiB long, the limit is {line.limit / 2**20:.3g} MiB"
         return [_broken(line.head.decode("utf-8", "replace"), f'{what}; raise "max_message_bytes" if it needs more')]
@@ -264,7 +264,7 @@ def _junk(line: bytes) -> Junk:
 
 
 def _narrow(line: bytes) -> bytes:
-    """A line of UTF-16 as UTF-8; line feeds cut it in the middle of a character, so that a zero byte is astray."""
+    """Convert a line of UTF-16 to UTF-8; line feeds split it within a character, so a zero byte may be astray."""
     if b"\0" not in line[:4] or line.count(0) * 3 < len(line):
         return line
     is_big = line.startswith((b"\xfe\xff", b"\0"))
@@ -282,20 +282,20 @@ def _decode_broken(text: str) -> list[Decoded]:
 
 
 def _messages(data: Any) -> list[Decoded]:
-    """The messages of one JSON value: an object, or a batch of them."""
+    """Return the messages of one JSON value: an object, or a batch of objects."""
     if not isinstance(data, list):
         return [_message(data)]
     return [message for item in data for message in _messages(item)] or [Junk("[]")]
 
 
 def _after(text: str) -> list[Decoded]:
-    """What follows a whole message on its line: another one, or nothing of use."""
+    """Return the messages after a complete one on the same line; junk if there are none."""
     start = text.find('{"jsonrpc"')
     return decode(text[start:].encode("utf-8", "replace")) if start >= 0 else [Junk(safe_line(text, 80))]
 
 
 def _resynchronised(text: str, why: str) -> list[Decoded]:
-    """A half line followed by a whole message: the message counts, the half answers its own call with an error."""
+    """Return a message after half a line: the message counts, and the half answers its own call with an error."""
     start = text.rfind('{"jsonrpc"', 1)
     if start > 0:
         rest = decode(text[start:].encode("utf-8", "replace"))
@@ -313,7 +313,7 @@ _JSON = json.JSONDecoder(strict=False, parse_int=_int_or_text)
 
 
 def _message(data: Any) -> Decoded:
-    """A parsed value as a message, repaired if the call it answers is known."""
+    """Return a parsed value as a message, repaired if the call it answers is known."""
     if not isinstance(data, dict):
         return Junk(safe_line(json.dumps(data), 80))
     data = {"jsonrpc": "2.0"} | encodable(data)
@@ -335,7 +335,7 @@ def _message(data: Any) -> Decoded:
 
 
 def _error(error: Any) -> ErrorData:
-    """An error object whatever its shape: the server's own words are what a reader needs."""
+    """Return an error object from any shape, with the server's own text, which the reader needs."""
     if error is None:
         return ErrorData(code=INVALID_ANSWER, message='its "error" is null')
     if not isinstance(error, dict):
@@ -349,14 +349,14 @@ def _error(error: Any) -> ErrorData:
 
 
 def _is_whole(message: Decoded) -> bool:
-    """Whether a message was one before it was read, and not put together from a broken line."""
+    """Return whether a message was complete, and not assembled from a broken line."""
     if isinstance(message, JSONRPCError):
         return message.error.code != INVALID_ANSWER
     return not isinstance(message, Junk)
 
 
 def encodable(value: Any) -> Any:
-    """The value with every lone surrogate in its strings replaced, since those cannot be written as UTF-8."""
+    """Return the value with every lone surrogate in its strings replaced, since those cannot be written as UTF-8."""
     return redacted(value, _encodable)
 
 
@@ -365,7 +365,7 @@ def _encodable(text: str) -> str:
 
 
 def invalid_answer(request_id: RequestId | None, what: str) -> JSONRPCError:
-    """The error answer that ends a call whose real answer cannot be used; without an id, the only call there is."""
+    """Return the error answer for a call with an unusable answer; without an ID, for the only open call."""
     return JSONRPCError(jsonrpc="2.0", id=request_id, error=ErrorData(code=INVALID_ANSWER, message=what))
 
 
@@ -373,7 +373,7 @@ _ID = re.compile(r"""\bid["']?\s{0,8}:\s{0,8}(?:(\d{1,18})|["']([^"'\\]{1,100})[
 
 
 def _broken(text: str, why: str) -> Decoded:
-    """A broken line as the answer to its call, if head or tail show an id; the first id is the envelope's.
+    """Return a broken line as the answer to its call, if head or tail show an id; the first id is the envelope's.
 
     What is no answer, such as a request that a server prints for its own purposes, is junk.
     """

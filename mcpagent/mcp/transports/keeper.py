@@ -1,9 +1,9 @@
-"""Nothing that a server started outlives us, even if we are killed: a small process watches, and ends what is left.
+"""A watchdog process that ends every process of a server when mcpagent ends, even if mcpagent is killed.
 
 It is a shell (a millisecond and a megabyte, where a Python would cost twenty of each), one for all servers of this
-process, in a session of its own. It reads from a pipe whose other end is ours alone, so it sees our end however that
-comes, and then kills every process that has our mark, which children inherit, and those of the groups that it was told
-of. On Windows the system does it: a job object whose handle closes with us.
+process, in a separate session. It reads from a pipe whose other end only this process holds, so it notices the end of
+this process however that happens. Then it kills every process with this process's mark, which children inherit, and the
+registered process groups. On Windows the system does it: a job object whose handle closes with this process.
 """
 
 from __future__ import annotations
@@ -87,10 +87,10 @@ done
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """What tells the processes of one server: a variable of their environment, and on Linux a limit as well.
+    """The mark of one server's processes: a variable of their environment, and on Linux a limit as well.
 
-    A daemon may leave its parents, its group, its session and its environment behind, but not its limits. This one is
-    in microseconds of real time scheduling, which a process has that asks for it: thirty thousand years and some.
+    A daemon may leave its parents, its group, its session and its environment, but not its limits. This limit is in
+    microseconds of real-time scheduling, for processes that request it: thirty thousand years and some.
     """
 
     variable: str
@@ -98,9 +98,9 @@ class Mark:
     """0: none, where it may not be set."""
 
     def command(self, launch: Launch) -> tuple[str, ...]:
-        """What is run, so that it has the limit from its first moment on; without `prlimit` (util-linux) as it is.
+        """Return the command that sets the limit from the first moment on; the plain one without `prlimit`.
 
-        Our own limit is not changed for that: what others start in this process meanwhile would have it too.
+        mcpagent leaves its own limit unchanged: processes that other threads start meanwhile would inherit it.
         """
         command = (launch.program, *launch.arguments)
         is_plain = not any(name.startswith("LD_") for name in launch.environment)
@@ -109,15 +109,16 @@ class Mark:
         return command
 
     def put_on(self, pids: Iterable[int]) -> None:
-        """Has processes that run already have the limit, and what they start from now on."""
+        """Set the limit on processes that run already, and so on those that they start from now on."""
         for pid in pids if self.limit else ():
             _limit(pid, self.limit)
 
 
 def _is_surely_run(program: str) -> bool:
-    """Whether the system takes it for a program: `prlimit`, which calls `execvp`, has a shell read what it does not.
+    """Return whether the system runs it as a program: `prlimit` uses `execvp`, which has a shell read other files.
 
-    A script whose first line names a machine program, or one itself: of the same machine and whole, as elf(5) has it.
+    Such are scripts whose first line names a machine program, and machine programs: for this machine and complete, as
+    in elf(5).
     """
     with contextlib.suppress(OSError):
         if Path(program).is_file():
@@ -142,7 +143,7 @@ def _is_machine_program(program: str) -> bool:
 
 
 def _limit(pid: int, microseconds: int) -> bool:
-    """Whether that could be set."""
+    """Set the limit; return whether that succeeded."""
     if sys.platform == "linux":
         import resource
 
@@ -155,7 +156,7 @@ def _limit(pid: int, microseconds: int) -> bool:
 
 
 class ProcessGuard:
-    """The watching process of this one: there is one while servers run. Safe to use from several threads."""
+    """The watchdog of this process: it runs while servers run. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -166,9 +167,9 @@ class ProcessGuard:
         self._numbers = itertools.count(1)
 
     def hold(self) -> Mark:
-        """Sees to it that it watches one more server, until `release`; gives the mark of that one.
+        """Watch one more server until `release`; return that server's mark.
 
-        Where there is no such shell (Windows) nobody watches.
+        Without a suitable shell (Windows), there is no watchdog.
         """
         with self._lock:
             if self._process is not None and self._process.poll() is not None:  # somebody killed it
@@ -200,7 +201,7 @@ class ProcessGuard:
                 self._write(f"#{least // _SERVERS}")
 
     def tell(self, line: str) -> None:
-        """`+GROUP` for a process group to end with us, `-GROUP` for one that is gone."""
+        """Send `+GROUP` for a process group to end with this process, `-GROUP` for one that is gone."""
         with self._lock:
             self._write(line)
 
@@ -210,7 +211,7 @@ class ProcessGuard:
                 self._process.stdin.write(f"{line}\n".encode())
 
     def has_forked(self) -> None:
-        """In a fork: it has servers of its own, and must not keep the pipe by which the end of its parent is seen."""
+        """Reset in a fork, which has its own servers, and must not hold the pipe that signals its parent's end."""
         if self._process is not None:
             _close_input(self._process)
             self._process.returncode = 0  # it is the parent's, and goes on
@@ -218,7 +219,7 @@ class ProcessGuard:
         self._mark, self._limit = "", 0
 
     async def release(self) -> None:
-        """One server less; with the last one it ends."""
+        """Stop watching one server; the watchdog ends with the last one."""
         with self._lock:
             self._users -= 1
             process = self._process
@@ -237,7 +238,7 @@ def _close_input(process: subprocess.Popen[bytes]) -> None:
 
 
 async def _ended(process: subprocess.Popen[bytes]) -> None:
-    """Waits for an end that is about to come, in steps: a thread for it would cost more than the process."""
+    """Poll for an imminent end: a thread for it would cost more than the process."""
     try:
         for step in range(100):
             if process.poll() is not None:
@@ -274,7 +275,7 @@ if sys.platform == "win32":
         )
 
     def job_of(pid: int) -> Callable[[], None]:
-        """Has a process and all that it starts end when this process does, or when the result is called."""
+        """End a process and its children when this process ends, or when the returned function is called."""
         kernel = ctypes.WinDLL("kernel32", use_last_error=True)
         kernel.CreateJobObjectW.restype = kernel.OpenProcess.restype = wintypes.HANDLE
         kernel.SetInformationJobObject.argtypes = (wintypes.HANDLE, ctypes.c_int, ctypes.c_void_p, wintypes.DWORD)

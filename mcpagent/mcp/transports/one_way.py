@@ -1,6 +1,6 @@
-"""What is sent over HTTP and wants no answer: nobody waits for the server to take it, and its failure ends nothing.
+"""Send HTTP messages that need no answer in the background; a failure ends nothing.
 
-The SDK posts such messages one by one, before all that come later, and gives up the session if one cannot be sent.
+The SDK posts such messages one by one, before all later ones, and gives up the session if one cannot be sent.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class OneWay:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def post(self, request: httpx2.Request) -> httpx2.Response:
-        """Counts as accepted at once, unless `MOST_AT_ONCE` are under way."""
+        """Post in the background and return an accepted response at once, unless `MOST_AT_ONCE` are in progress."""
         while len(self._tasks) >= MOST_AT_ONCE:
             await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
         task = asyncio.create_task(self._sent(request), name="mcp-one-way")
@@ -33,7 +33,7 @@ class OneWay:
         return httpx2.Response(202, content=b"")
 
     async def aclose(self) -> None:
-        """Gives up what is still under way."""
+        """Cancel the posts in progress."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -1,6 +1,6 @@
-"""The requests that wait for an answer on one connection, and which of them an answer is for.
+"""The requests of one connection that wait for an answer, and their matching with answers.
 
-Also bounds the era probe, whose time limit the SDK fixes at 10 s.
+Also bounds the discovery probe, whose time limit the SDK fixes at 10 s.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ _MOST_ANONYMOUS = 16
 
 @dataclass(eq=False, frozen=True, slots=True)
 class OpenRequest:
-    """One of them: its method, the protocol version it was made in, and the name or URI that it is about.
+    """An open request: its method, its protocol version, and the name or URI that it concerns.
 
-    `answer` is done as soon as there is one; `heard` gets the progress that its server reports.
+    `answer` is done once there is one; `heard` receives the progress that its server reports.
     """
 
     method: str
@@ -55,7 +55,10 @@ class OpenRequest:
 
 
 class OpenRequests:
-    """All of one connection, by id: 7 and "7" are one. `version` is the protocol version of requests that name none."""
+    """All open requests of one connection, by ID: 7 and "7" are the same.
+
+    `version` is the protocol version of requests without one.
+    """
 
     def __init__(self) -> None:
         self.version = LATEST_HANDSHAKE_VERSION
@@ -66,7 +69,7 @@ class OpenRequests:
         """Answers without an id, each with the requests that were open then and still are."""
 
     def add(self, request: JSONRPCRequest, heard: ProgressFnT | None) -> OpenRequest:
-        """One that is about to be sent. Raises `MCPError` if no answer can come."""
+        """Register a request that is about to be sent. Raises `MCPError` if no answer can come."""
         if self._is_closed:
             raise MCPError.from_error_data(_CLOSED)
         params = request.params or {}
@@ -82,7 +85,7 @@ class OpenRequests:
         return added
 
     def end(self, answer: JSONRPCResponse | JSONRPCError) -> None:
-        """Gives a request its answer; one that nobody waits for is dropped."""
+        """Resolve a request with its answer; drop an answer without a waiting request."""
         key = None if answer.id is None else coerce_request_id(answer.id)
         if key is None or (request := self._taken(key)) is None:
             return
@@ -93,7 +96,7 @@ class OpenRequests:
             request.answer.set_result(answer)
 
     async def hear_progress(self, params: Mapping[str, Any]) -> bool:
-        """Whether this is progress of one of them that wants to hear of it."""
+        """Return whether this is progress of an open request with a listener."""
         token = as_request_id(params.get("progressToken"))
         request = None if token is None else self._open.get(coerce_request_id(token))
         if request is None or request.heard is None:
@@ -104,7 +107,11 @@ class OpenRequests:
         return True
 
     def give_up(self, request_id: RequestId) -> None:
-        """Nobody waits for an answer to it any more. One without an id that came may have been it, so no other is."""
+        """Abandon a request.
+
+        An earlier answer without an ID may have belonged to it, so that answer is no longer matched with other
+        requests.
+        """
         key = coerce_request_id(request_id)
         if self._taken(key) is not None:
             for item in [item for item in self._anonymous if key in item[0]]:
@@ -116,8 +123,11 @@ class OpenRequests:
         return self._open.pop(key, None)
 
     def id_for(self, error: ErrorData) -> RequestId | None:
-        """The request that an answer without an id ends; none at once if it may as well answer a notification, so that
-        the answer which is waited for may follow. Of several it is the one that gets no other answer."""
+        """Return the request that an answer without an ID ends.
+
+        Returns None for now if the answer may belong to a notification, so that the awaited answer may follow. Of
+        several requests, it is the one that gets no other answer.
+        """
         meant = {key for key, request in self._open.items() if request.method != "subscriptions/listen"}
         if len(meant) == 1 and error.code in _CANNOT_READ:
             return meant.pop()
@@ -126,20 +136,20 @@ class OpenRequests:
         return None
 
     def close(self) -> None:
-        """No answer will come any more, to none of them."""
+        """End all open requests: no answer will come any more."""
         self._is_closed = True
         for key in tuple(self._open):
             self.end(JSONRPCError(jsonrpc="2.0", id=key, error=_CLOSED))
 
     def _attribute(self) -> None:
-        """Has those requests end soon that are the last ones an answer without an id can have been meant for."""
+        """Schedule the end of requests that are the last candidates for an answer without an ID."""
         for meant, error in [item for item in self._anonymous if len(item[0]) <= 1]:
             self._anonymous.remove((meant, error))
             for key in meant:
                 self._end_after(ANONYMOUS_SECONDS, key, error)
 
     def _end_after(self, seconds: float, request_id: RequestId, error: ErrorData) -> None:
-        """Has a request end with an error, unless it is answered before that."""
+        """End a request with an error after a delay, unless it is answered before."""
         key = coerce_request_id(request_id)
         if (timer := self._timers.pop(key, None)) is not None:
             timer.cancel()
@@ -148,6 +158,6 @@ class OpenRequests:
 
 
 def number(value: Any) -> float | None:
-    """A JSON value as a number to count with; None for anything else, and for one too large to mean anything."""
+    """Return a JSON value as a number to count with; None for anything else, and for one too large to mean anything."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e15
     return float(value) if is_number else None

@@ -1,4 +1,4 @@
-"""What a server started, on Linux: what left its process group is otherwise out of reach."""
+"""Find the processes that a server started, on Linux: those outside its process group are otherwise out of reach."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _MOST_TURNS, _EMPTY_TURNS, _TURN_SECONDS = 40, 4, 0.005
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A process and when it started (clock ticks since boot), so that a reused pid is not taken for it."""
+    """A process and its start time (clock ticks since boot), so that a reused PID is not mistaken for it."""
 
     pid: int
     started: int
 
 
 def descendants(pid: int) -> tuple[Process, ...]:
-    """All living descendants of a process; none if there is no `/proc`."""
+    """Return all living descendants of a process; none without `/proc`."""
     found: dict[int, Process] = {}
     open_pids = [pid]
     while open_pids and len(found) < _MOST_PROCESSES:
@@ -37,10 +37,10 @@ def descendants(pid: int) -> tuple[Process, ...]:
 
 
 def with_mark(mark: Mark, missed: set[int] | None = None) -> Iterator[Process]:
-    """All living processes that have this mark, as far as we may see it; to be asked in a thread.
+    """Yield all living processes with this mark that this user may see; call it in a thread.
 
-    `missed` gets the pids that were listed, may have had it, and had ended when their turn came: what they started
-    meanwhile is in no list yet.
+    `missed` collects the PIDs that were listed, may have had the mark, and ended before they were read: their children
+    may be in no list yet.
     """
     pids = map(int, filter(str.isdigit, _listed("/proc"))) if _is_ours() else ()
     for pid in sorted(pids, reverse=True):  # what has just begun may end soon
@@ -55,7 +55,7 @@ def with_mark(mark: Mark, missed: set[int] | None = None) -> Iterator[Process]:
 
 
 def _is_marked(pid: int, mark: Mark) -> bool | None:
-    """None if the process has ended and nothing tells any more. A zombie has no environment, but its limits."""
+    """Return None if the process ended without a trace. A zombie has no environment, but its limits."""
     environment = _contents(Path(f"/proc/{pid}/environ"))
     if environment and f"{MARK}={mark.variable}".encode() in environment:
         return True
@@ -66,7 +66,7 @@ def _is_marked(pid: int, mark: Mark) -> bool | None:
 
 
 def _is_ours() -> bool:
-    """Whether `/proc` is of this namespace: the processes of another are not those that we would end."""
+    """Return whether `/proc` belongs to this PID namespace; processes of another one must not be killed."""
     with contextlib.suppress(OSError):
         return os.readlink("/proc/self") == str(os.getpid())
     return False
@@ -79,7 +79,7 @@ def _listed(folder: str) -> list[str]:
 
 
 def _contents(file: Path) -> bytes | None:
-    """What a file of a process says: nothing if we may not read it, None if the process has ended."""
+    """Return a process file's content: empty if not readable, None if the process has ended."""
     try:
         return file.read_bytes()
     except (FileNotFoundError, ProcessLookupError):
@@ -89,10 +89,11 @@ def _contents(file: Path) -> bytes | None:
 
 
 def end_marked(mark: Mark) -> None:
-    """Kills all processes with this mark, and what they start meanwhile; to be done in a thread.
+    """Kill all processes with this mark, and those that they start meanwhile; call it in a thread.
 
-    One look that finds none is believed if none was found before and all that were listed lived until their turn
-    came. Else it takes several in a row: one that forks and ends all the time is missed now and then.
+    One scan without a find is enough if none was found before and all listed processes lived until they were read.
+    Otherwise several empty scans in a row are needed: a process that forks and ends all the time is missed now and
+    then.
     """
     empty_wanted, empty = 1, 0
     for _ in range(_MOST_TURNS):
@@ -109,9 +110,9 @@ def end_marked(mark: Mark) -> None:
 
 
 def _kill_with_group(process: Process) -> None:
-    """Kills its group first: one that forks and ends all the time is another process by now.
+    """Kill the process's group first, then the process: one that forks and ends all the time may be another by now.
 
-    Groups do not go beyond sessions, and the server has begun one.
+    Groups do not extend beyond sessions, and the server started a session.
     """
     with contextlib.suppress(ProcessLookupError, PermissionError):
         if os.getsid(process.pid) != os.getsid(0):
@@ -120,7 +121,7 @@ def _kill_with_group(process: Process) -> None:
 
 
 def kill_all(processes: tuple[Process, ...]) -> None:
-    """Kills those that still live."""
+    """Kill the processes that are still alive."""
     for process in processes:
         if _started(process.pid) == process.started:
             with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -128,7 +129,7 @@ def kill_all(processes: tuple[Process, ...]) -> None:
 
 
 def children_of(pid: int) -> list[int]:
-    """The processes that a process started and has not waited for yet; none if there is no `/proc`."""
+    """Return the processes that a process started and has not waited for yet; none if there is no `/proc`."""
     children: list[int] = []
     with contextlib.suppress(OSError):
         for thread in Path(f"/proc/{pid}/task").iterdir() if _is_ours() else ():
@@ -143,7 +144,7 @@ def _is_keeper(pid: int) -> bool:
 
 
 def _started(pid: int) -> int | None:
-    """None if it has ended."""
+    """Return the start time of a process; None if it has ended."""
     with contextlib.suppress(OSError, ValueError, IndexError):
         # proc(5): fields 3 and 22, counted after the command in parentheses, which may hold anything.
         state, *others = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()

@@ -1,4 +1,4 @@
-"""Redirects of remote servers: followed where they change nothing but the path, and not for ever."""
+"""Follow redirects of remote servers if they only change the path, a limited number of times."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ KEEPING_METHOD = frozenset({307, 308})
 
 
 async def sent_within_origin(network: httpx2.AsyncBaseTransport, request: httpx2.Request) -> httpx2.Response:
-    """Sends a request, and again to where it is redirected if method and origin stay the same, at most five times."""
+    """Send a request, and follow redirects that keep method and origin, at most five."""
     url, followed = request.url, 0
     while True:
         response = await network.handle_async_request(request)
@@ -28,7 +28,7 @@ async def sent_within_origin(network: httpx2.AsyncBaseTransport, request: httpx2
 
 
 def redirect_target(response: httpx2.Response, url: httpx2.URL) -> httpx2.URL | None:
-    """Where an answer from `url` says to go; None if it says nothing or what is no address."""
+    """Return the redirect target of an answer from `url`; None if there is none or it is invalid."""
     location = response.headers.get("location", "")
     try:
         return url.join(location) if location and 300 <= response.status_code < 400 else None
@@ -37,7 +37,7 @@ def redirect_target(response: httpx2.Response, url: httpx2.URL) -> httpx2.URL | 
 
 
 def is_within_origin(url: httpx2.URL, target: httpx2.URL) -> bool:
-    """Whether this is the same origin, or its https where both have the usual port."""
+    """Return whether this is the same origin, or its https version with both on the default port."""
     if (url.scheme, url.host, url.port) == (target.scheme, target.host, target.port):
         return True
     is_upgrade = (url.scheme, target.scheme) == ("http", "https")

@@ -1,4 +1,4 @@
-"""Between transport and session: messages are seen as they pass, answers repaired, and a flood is kept away."""
+"""The dispatcher between transport and session: observe messages, repair answers, and limit floods."""
 
 from __future__ import annotations
 
@@ -78,16 +78,16 @@ _CHANGES = {f"notifications/{what}/list_changed": what for what in ("tools", "pr
 
 
 class Observer(Protocol):
-    """What takes notice of what happens on the wire."""
+    """Observes the events on the wire."""
 
     def report(self, news: ServerNews) -> None:
-        """The server says something unasked, or something about it is odd."""
+        """Receive a notification of the server, or an observation about it."""
 
     def junk(self, text: str) -> None:
-        """The server sent something that is no message."""
+        """Receive output of the server that is no message."""
 
     def ended(self) -> None:
-        """The server will send nothing more."""
+        """Receive the end of the server's output."""
 
 
 @asynccontextmanager
@@ -98,10 +98,10 @@ async def relayed(
     tasks: FollowedTasks,
     allowed: Collection[str],
 ) -> AsyncIterator[Relay]:
-    """What a session speaks through over this transport, with the answers repaired and the end observed.
+    """Return the streams of a session over this transport, with answers repaired and the end observed.
 
-    `attempts` note what is sent for them, and take their large results; `tasks` hear what is about them. What the
-    server asks by a method that is `allowed` is for the session to answer, anything else is refused here.
+    `attempts` record their messages and store large results; `tasks` receive their notifications. The session answers
+    the server's requests with `allowed` methods; all others are refused here.
     """
     async with transport as (messages, send):
         passed_on, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](64)
@@ -118,10 +118,10 @@ async def relayed(
 
 
 class Relay:
-    """The messages of one connection, both ways: to the SDK's session it is the `Dispatcher`.
+    """The messages of one connection, both ways: for the SDK's session it is the `Dispatcher`.
 
-    Our requests and their answers are paired here, so that an answer wakes the task that waits for it and no other.
-    What the server asks by itself goes on to the SDK's own dispatcher, to which this is the `WriteStream`.
+    Requests and answers are matched here, so that an answer wakes only the task that waits for it. The server's own
+    requests go to the SDK's own dispatcher, for which this is the `WriteStream`.
     """
 
     def __init__(
@@ -146,7 +146,7 @@ class Relay:
         self._background: set[asyncio.Task[None]] = set()
 
     def close(self) -> None:
-        """Writes nothing more; whoever waits for an answer learns that none will come."""
+        """Stop writing; waiting callers learn that no answer will come."""
         self._requests.close()
         for task in self._background:
             task.cancel()
@@ -161,16 +161,16 @@ class Relay:
         *,
         task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
     ) -> None:
-        """Has the session answer what the server asks, until nothing more comes."""
+        """Let the session answer the server's requests, until no more come."""
         self._intercept = on_notify_intercept
         await self._asked.run(on_request, on_notify, task_status=task_status)
 
     async def send_raw_request(
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
     ) -> dict[str, Any]:
-        """Sends a request and gives its result, repaired. Raises `MCPError`; cancelling it notifies the server.
+        """Send a request and return its repaired result. Raises `MCPError`; cancelling it notifies the server.
 
-        It has no time limit of its own: who asks has one, and the era probe that of `OpenRequests`.
+        It has no time limit itself: the caller has one, and the discovery probe that of `OpenRequests`.
         """
         options: CallOptions = opts or {}
         sent = dict(params or {})
@@ -212,7 +212,7 @@ class Relay:
         return self._handed_on(request, await self._repaired(request, answer))
 
     async def notify(self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None) -> None:
-        """Sends a notification, if the connection is still open."""
+        """Send a notification, if the connection is still open."""
         headers = (opts or {}).get("headers")
         message = _notification(method, None if params is None else dict(params))
         message.metadata = ClientMessageMetadata(headers=headers) if headers else None
@@ -238,16 +238,16 @@ class Relay:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """The transport is closed by whoever opened it."""
+        """Do nothing: the opener of the transport closes it."""
 
     async def send(self, item: SessionMessage, /) -> None:
-        """Hands the answer to something that the server asked on."""
+        """Send the answer to one of the server's requests."""
         await self._write(item)
 
     # --- from the server ---
 
     async def pump(self, messages: AsyncIterator[SessionMessage | Exception], allowed: Collection[str]) -> None:
-        """Passes on what comes, until nothing more does."""
+        """Pass on incoming messages until the transport ends."""
         try:
             async with self._passed_on:
                 passed = 0
@@ -278,7 +278,7 @@ class Relay:
             self._observer.ended()
 
     async def _heard(self, method: str, params: Mapping[str, Any]) -> None:
-        """Tells whoever wants to know of a notification; the connection outlives what goes wrong there."""
+        """Dispatch a notification to its listeners; the connection outlives their exceptions."""
         try:
             if method == "notifications/message":
                 level = safe_line(str(params.get("level", "info")), 20)
@@ -293,14 +293,14 @@ class Relay:
             _logger.exception("whoever hears of %s raised", safe_line(method, 80))
 
     def _intercepted(self, method: str, params: Mapping[str, Any]) -> bool:
-        """Whether the session takes a notification, at once: subscriptions need it in its order with the answers."""
+        """Return whether the session consumes a notification; subscriptions need it in order with answers."""
         return run_notify_intercept(self._intercept, method, params)
 
     def _answer(self, request: JSONRPCRequest) -> None:
-        """Answers a ping, refuses what we do not support.
+        """Answer a ping, and refuse unsupported requests.
 
-        In the background, since a server that floods us with requests may not read until it is done; past
-        `MAX_OPEN_MESSAGES` the rest goes unanswered.
+        This happens in the background, because a server that floods the client with requests may not read until it is
+        done. Beyond `MAX_OPEN_MESSAGES`, requests stay unanswered.
         """
         answer: JSONRPCResponse | JSONRPCError
         if len(self._background) >= MAX_OPEN_MESSAGES:
@@ -316,7 +316,7 @@ class Relay:
         self._send_beside(SessionMessage(answer))
 
     def _answered(self, message: JSONRPCResponse | JSONRPCError) -> None:
-        """Wakes whoever waits for this answer, if anybody does."""
+        """Wake the caller that waits for this answer, if there is one."""
         if message.id is None:
             assert isinstance(message, JSONRPCError)
             self._observer.junk(f"an answer without an id: {safe_line(message.error.message, 200)}")
@@ -324,7 +324,7 @@ class Relay:
         self._requests.end(message)
 
     async def _repaired(self, request: OpenRequest, answer: JSONRPCResponse) -> dict[str, Any]:
-        """The result in a form that the session can use. Raises `MCPError` if there is none."""
+        """Return the result in a form that the session can use. Raises `MCPError` if there is none."""
         much = is_large(answer.result)
         try:
             result, changes = await beside_loop(partial(_usable, request, answer), is_much=much)
@@ -341,8 +341,11 @@ class Relay:
         return result
 
     def _handed_on(self, request: OpenRequest, result: dict[str, Any]) -> dict[str, Any]:
-        """What the SDK gets of a result, which is checked already and all of which it walks through in the event loop:
-        of a long list a part, of others nothing if the real one can go past it."""
+        """Return the result's form for the SDK, which processes all of it in the event loop.
+
+        The result is already checked. The SDK receives one page of a long list, and a placeholder of a result that can
+        bypass it.
+        """
         if request.method == "tools/list":
             return self._pages.first_of(result)
         stand_in = _STAND_INS.get(request.method)
@@ -350,14 +353,14 @@ class Relay:
 
 
 class _Pages:
-    """Long lists of tools, given to the SDK in pages of our own."""
+    """Long lists of tools, passed to the SDK in pages."""
 
     def __init__(self) -> None:
         self._rests: dict[str, dict[str, Any]] = {}
         self._cursors = itertools.count()
 
     def first_of(self, result: dict[str, Any]) -> dict[str, Any]:
-        """The first page of a `tools/list` result; the rest is kept for the request that asks for it."""
+        """Return the first page of a `tools/list` result; the rest is stored for the SDK's next request."""
         tools = result["tools"]
         if len(tools) <= TOOLS_AT_ONCE:
             return result
@@ -368,13 +371,13 @@ class _Pages:
         return result | {"tools": tools[:TOOLS_AT_ONCE], "nextCursor": cursor}
 
     def rest_for(self, params: Mapping[str, Any]) -> dict[str, Any] | None:
-        """The result of a request for the rest of a list that we have already."""
+        """Return the result of a request for the rest of a list that we have already."""
         rest = self._rests.pop(str(params.get("cursor")), None)
         return None if rest is None else self.first_of(rest)
 
 
 def _usable(request: OpenRequest, answer: JSONRPCResponse) -> tuple[dict[str, Any] | str, tuple[str, ...]]:
-    """`repair_result`, for an answer that may also be the handle of a task."""
+    """Run `repair_result` on an answer that may also be the handle of a task."""
     if request.method == "tools/call" and (handle := marked(answer.result, answer.id)) is not None:
         return handle, ()
     return repair_result(request.method, request.version, answer.result)

@@ -1,7 +1,7 @@
-"""Remote servers: the SDK's streamable HTTP and our SSE stream, over an HTTP transport whose failures are answers.
+"""Remote servers: the SDK's streamable HTTP and mcpagent's SSE stream, over HTTP that turns failures into answers.
 
-Under the SDK's client a connection reset cancels whoever waits and kills the session. Here every failure of a request
-becomes a JSON-RPC error answer to that request, with what HTTP said in `data`, and the session lives on.
+Under the SDK's client, a connection reset cancels the waiting callers and ends the session. Here every failure of a
+request becomes a JSON-RPC error answer to that request, with the HTTP error in `data`, and the session continues.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ async def http_streams(
 
 
 def client_for(config: ServerConfig, transport: httpx2.AsyncBaseTransport) -> httpx2.AsyncClient:
-    """A client for the requests to one server. What is secret in its address is hidden from every log from now on."""
+    """Return a client for the requests to one server. Secrets in its address are redacted in logs from now on."""
     hide(*secrets_of_address(config.url))
     return httpx2.AsyncClient(
         transport=transport,
@@ -103,7 +103,7 @@ def _timeout(config: ServerConfig) -> httpx2.Timeout:
 
 
 def network(auth: httpx2.Auth | None, config: ServerConfig) -> httpx2.AsyncBaseTransport:
-    """The connections to one server, with the requests on them signed in by `auth`."""
+    """Return the connections to one server, with the requests on them signed in by `auth`."""
     limits = httpx2.Limits(max_connections=None, max_keepalive_connections=20)
     network = httpx2.AsyncHTTPTransport(verify=certificates(), limits=limits)
     if auth is None:
@@ -113,7 +113,7 @@ def network(auth: httpx2.Auth | None, config: ServerConfig) -> httpx2.AsyncBaseT
 
 
 def certificates() -> ssl.SSLContext:
-    """What every connection checks certificates with, read once: it takes 60 ms, so on a loop read it beside it."""
+    """Return the TLS context, created once: that takes 60 ms, so call it in a thread on an event loop."""
     return _certificates(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
 
 
@@ -123,11 +123,11 @@ def _certificates(_file: str | None, _folder: str | None) -> ssl.SSLContext:
 
 
 class SignInFailedError(httpx2.TransportError):
-    """A sign-in raised what none should, before the request was sent or after."""
+    """Raised if a sign-in raised an unexpected exception, before or after the request was sent."""
 
 
 class _SignedIn(httpx2.AsyncBaseTransport):
-    """Signs in below the answers, so that a refusal that stays one still becomes an answer."""
+    """Signs in below the answering transport, so that a final refusal still becomes an answer."""
 
     def __init__(self, client: httpx2.AsyncClient) -> None:
         self._client = client
@@ -147,7 +147,7 @@ class _SignedIn(httpx2.AsyncBaseTransport):
 class AnsweringTransport(httpx2.AsyncBaseTransport):
     """Sends through `inner`; a POST with a JSON-RPC request always gets a JSON-RPC answer, of at most `max_bytes`.
 
-    A large one is set `aside`. `heard` is told of each piece of an answer that comes.
+    `aside` stores large answers. `heard` is called for each piece of an answer.
     """
 
     def __init__(
@@ -162,7 +162,7 @@ class AnsweringTransport(httpx2.AsyncBaseTransport):
         self._one_way = OneWay(partial(sent_within_origin, inner))
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Raises only for what is no request of JSON-RPC."""
+        """Send a request; raises only for requests that are not JSON-RPC."""
         if request.method == "GET":
             return await self._open_stream(request)
         if request.method != "POST":
@@ -176,17 +176,17 @@ class AnsweringTransport(httpx2.AsyncBaseTransport):
         return await self._one_way.post(request)
 
     async def aclose(self) -> None:
-        """Closes the connections below."""
+        """Close the connections below."""
         await self._one_way.aclose()
         await self._inner.aclose()
 
     async def _open_stream(self, request: httpx2.Request) -> httpx2.Response:
-        """A GET stream. The SDK re-opens one at the pace the server names, which may be none at all."""
+        """Return a GET stream. The SDK re-opens one at the pace the server names, which may be none at all."""
         await self._turn(request.headers.get("last-event-id", ""))
         return await self._inner.handle_async_request(request)
 
     async def _turn(self, place: str) -> None:
-        """Waits until a stream may be opened at this place: so often in a time, unless events moved the place on."""
+        """Wait until a stream may be opened at this place: a limited number per time, unless events arrived."""
         opened = self._openings.setdefault(place, deque(maxlen=_STREAM_OPENINGS))
         if len(opened) == _STREAM_OPENINGS:
             await asyncio.sleep(max(0.0, opened[0] + _STREAM_WINDOW_SECONDS - time.monotonic()))
@@ -221,8 +221,10 @@ class AnsweringTransport(httpx2.AsyncBaseTransport):
 
 
 async def _waited(end: End, asked: _Asked, heard: Callable[[], None]) -> bool:
-    """Waits as long as the server asks for, which is no silence of its own; False if it does not, or the request is not
-    to be sent again after that."""
+    """Wait as long as the server demands, which does not count as silence.
+
+    Returns False if it demands no wait, or the request must not be repeated after that.
+    """
     seconds = retry_after_seconds(end.headers) if end.status in (429, 503) else None
     may_be_sent = outcome_of(end)[0] in MAY_BE_SENT_AGAIN or asked.method != "tools/call"
     if seconds is None or seconds > _LONGEST_RETRY_WAIT_SECONDS or not may_be_sent:
@@ -236,7 +238,7 @@ async def _waited(end: End, asked: _Asked, heard: Callable[[], None]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """A request of JSON-RPC, and the headers that it went with."""
+    """A JSON-RPC request, and its HTTP headers."""
 
     id: RequestId
     method: str
@@ -246,7 +248,7 @@ class _Asked:
 
     @classmethod
     def of(cls, request: httpx2.Request, body: bytes) -> _Asked | None:
-        """What a POST asks; None for a notification or an answer."""
+        """Return the request of a POST; None for a notification or an answer."""
         try:
             data = json.loads(body)
         except ValueError:
@@ -259,7 +261,7 @@ class _Asked:
         return cls(request_id, str(data["method"]), request.url, session, version in MODERN_PROTOCOL_VERSIONS)
 
     def end(self, **how: Any) -> End:
-        """How it ended."""
+        """Return the end of this request."""
         return End("http", request_id=self.id, session=self.session, is_modern=self.is_modern, **how)
 
 
@@ -315,7 +317,7 @@ def _answer_to(
 
 
 def no_answer(response: httpx2.Response, url: httpx2.URL) -> str:
-    """What a status that is neither an error nor an answer says, as the end of a sentence."""
+    """Describe a status that is neither an error nor an answer, as the end of a sentence."""
     target = redirect_target(response, url)
     if target is None or target.scheme not in ("http", "https"):
         return f"answered {_status(response)}, which is no answer"
@@ -334,7 +336,7 @@ def _status(response: httpx2.Response) -> str:
 
 
 async def _ended(response: httpx2.Response, asked: _Asked, heard: Callable[[], None]) -> End:
-    """What came with an HTTP error, read within bounds."""
+    """Return the end of a request with an HTTP error, whose body is read within bounds."""
     body = await error_body(response, heard)
     found = decode(body.replace(b"\n", b" ")) if b'"jsonrpc"' in body else []
     own = (item for item in found if isinstance(item, JSONRPCResponse) and whose_answer(item.id, asked.id) == "own")
@@ -344,7 +346,7 @@ async def _ended(response: httpx2.Response, asked: _Asked, heard: Callable[[], N
 
 
 async def error_body(response: httpx2.Response, heard: Callable[[], None] | None = None) -> bytes:
-    """What came with an error; in place of what cannot be read, why not: it may have said anything."""
+    """Return an error's body; the reason if it cannot be read, because it may have had any content."""
     try:
         return await read_capped(response, MAX_ERROR_BYTES, heard)
     except httpx2.TransportError as error:
@@ -364,7 +366,7 @@ def _http_error(response: httpx2.Response, end: End) -> httpx2.Response:
 
 
 def http_error_text(status: str, end: End) -> str:
-    """What an HTTP error says, as the end of a sentence."""
+    """Describe an HTTP error, as the end of a sentence."""
     text = f"answered {status}{f': {sample(end.body)}' if end.body else ''}"
     wait = retry_after_seconds(end.headers)
     if wait is None:
@@ -390,24 +392,26 @@ def _answered(answer: JSONRPCResponse | JSONRPCError, **headers: str) -> httpx2.
 
 
 def lost_text(error: httpx2.TransportError) -> str:
-    """What ended a request that may have been sent, as the end of a sentence."""
+    """Describe the failure of a request that may have been sent, as the end of a sentence."""
     return str(error) if isinstance(error, SignInFailedError) else f"connection lost: {cause(error)}"
 
 
 def cause(error: Exception) -> str:
-    """An exception of HTTP as the end of a sentence."""
+    """Return an exception of HTTP as the end of a sentence."""
     text = safe_line(str(error), 200)
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 def sample(body: bytes) -> str:
-    """The beginning of a body, printable."""
+    """Return the beginning of a body, printable."""
     return safe_line(body[:_BODY_SAMPLE_BYTES].decode("utf-8", "replace"), 200)
 
 
 class _Stream(httpx2.AsyncByteStream):
-    """The event stream that answers a request, decompressed within bounds, its messages repaired and large answers set
-    `aside`; if the connection breaks it just ends."""
+    """The event stream that answers a request, decompressed within bounds, with repaired messages.
+
+    Large answers go to `aside`; if the connection breaks, the stream just ends.
+    """
 
     def __init__(
         self, response: httpx2.Response, request_id: RequestId, max_bytes: int, aside: SetAside | None, heard: Heard
@@ -442,19 +446,19 @@ class _Stream(httpx2.AsyncByteStream):
 
 
 def is_comment(chunk: bytes) -> bool:
-    """Whether a piece of an event stream says nothing: some servers send such so that a connection is not closed."""
+    """Return whether a piece of an event stream is only comments: some servers send these as keep-alives."""
     return all(line[:1] in (b":", b"") for line in chunk.splitlines())
 
 
 def _replaced(response: httpx2.Response, stream: _Stream) -> httpx2.Response:
-    """The response with another body; headers about the old body's bytes go."""
+    """Return the response with another body; headers about the old body's bytes go."""
     dropped = ("content-encoding", "content-length", "transfer-encoding")
     headers = [(name, value) for name, value in response.headers.multi_items() if name.lower() not in dropped]
     return httpx2.Response(response.status_code, headers=headers, stream=stream, extensions=response.extensions)
 
 
 async def read_capped(response: httpx2.Response, limit: int, heard: Callable[[], None] | None = None) -> bytes:
-    """The whole body. Raises `ValueError` if it is larger than `limit` bytes or not decodable."""
+    """Return the whole body. Raises `ValueError` if it is larger than `limit` bytes or not decodable."""
     body = bytearray()
     if response.headers.get("content-encoding", "identity").strip().lower() not in ("", "identity"):
         limit = min(limit, _MAX_UNPACKED_BYTES)
@@ -471,7 +475,7 @@ async def read_capped(response: httpx2.Response, limit: int, heard: Callable[[],
 
 
 async def _plain_chunks(response: httpx2.Response) -> AsyncIterator[bytes]:
-    """The body's bytes; gzip and deflate are undone a bounded piece at a time, so a bomb never unfolds in memory."""
+    """Yield the body's bytes; gzip and deflate are decoded in bounded pieces, so a bomb never fills memory."""
     encoding = response.headers.get("content-encoding", "identity").strip().lower()
     if response.is_stream_consumed:
         yield response.content

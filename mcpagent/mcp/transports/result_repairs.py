@@ -1,7 +1,7 @@
-"""Results that are malformed, made usable: what one tool, block or field would spoil is repaired or cut out.
+"""Repair malformed results: an invalid tool, block or field is fixed or removed, and the rest stays usable.
 
-The SDK validates a whole result at once and raises on the first flaw; here each item stands for itself. Every change
-is reported as one printable line.
+The SDK validates a whole result at once and raises on the first flaw; here each item is validated separately. Every
+change is reported as one printable line.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ _ITEMS_OF: Mapping[str, tuple[str, str, Raw, Callable[[Any], Raw]]] = {
 
 
 def repair_result(method: str, version: str, result: Raw) -> tuple[Raw | str, tuple[str, ...]]:
-    """The result in a form the SDK accepts and what was changed; or, as text, why it cannot be used."""
+    """Return the result in a form that the SDK accepts, and the changes; or, as text, why it is unusable."""
     result, cut = _bounded(method, result)
     if _flaw(method, version, result) is None:
         return result, cut
@@ -91,7 +91,7 @@ def repair_result(method: str, version: str, result: Raw) -> tuple[Raw | str, tu
 
 
 def _bounded(method: str, result: Raw) -> tuple[Raw, tuple[str, ...]]:
-    """The result with no more items than can be validated in a moment."""
+    """Return the result with no more items than can be validated in a moment."""
     if method == "tools/call":
         content = result.get("content")
         if not isinstance(content, list) or len(content) <= MAX_BLOCKS:
@@ -107,7 +107,7 @@ def _bounded(method: str, result: Raw) -> tuple[Raw, tuple[str, ...]]:
 
 
 def _flaw(method: str, version: str, result: Raw) -> str | None:
-    """What the SDK would raise on, or None; a long list is looked at in steps that let other threads run."""
+    """Return the flaw that the SDK would raise on, or None; checks a long list in steps, so other threads run."""
     key = _LISTS[method][0] if method in _LISTS else ""
     items = result.get(key)
     if not isinstance(items, list) or len(items) <= _AT_ONCE:
@@ -134,7 +134,7 @@ def _flaw_of(method: str, version: str, result: Raw) -> str | None:
 
 
 def _is_plain(version: str, result: Raw) -> bool:
-    """Whether a call's result is texts and nothing else, as most are: then it is whole, as models say more slowly."""
+    """Return whether a call's result has only texts, as most have: a quick form of the models' validation."""
     if version not in KNOWN_PROTOCOL_VERSIONS or not result.keys() <= _PLAIN_FIELDS:
         return False
     is_complete = "resultType" not in result and version not in MODERN_PROTOCOL_VERSIONS
@@ -154,13 +154,13 @@ def _is_plain(version: str, result: Raw) -> bool:
 
 
 def _without_values(result: Raw) -> Raw:
-    """A call's result without what may be anything, which checking would walk through."""
+    """Return a call's result without what may be anything, which checking would walk through."""
     known = {name: result[name] for name in _CALL_FIELDS if name in result}
     return known | {name: {} for name in ("structuredContent", "_meta") if isinstance(known.get(name), dict)}
 
 
 def _described(error: ValidationError) -> str:
-    """The error that got furthest into the value: of a union's branches that is the one meant."""
+    """Return the error that got furthest into the value: of a union's branches that is the one meant."""
     first = max(error.errors(include_url=False, include_input=False), key=lambda item: len(item["loc"]))
     steps = [str(step) for step in first["loc"] if not str(step)[:1].isupper()]
     return safe_line(f"{'.'.join(steps)}: {first['msg']}", 160)
@@ -190,7 +190,7 @@ def _repair_list(method: str, version: str, result: Raw) -> tuple[Raw, list[str]
 
 
 def _repair_item(method: str, version: str, key: str, needed: frozenset[str], item: Any) -> tuple[Any, str]:
-    """The item with its broken optional fields left out, or None if a needed one is broken; and what changed."""
+    """Return the item with its broken optional fields left out, or None if a needed one is broken; and what changed."""
     if not isinstance(item, dict):
         return None, "dropped: it is not an object"
     flaw = _flaw(method, version, {key: [item]} | _CACHE_HINTS)
@@ -230,7 +230,7 @@ def _repair_call(version: str, result: Raw) -> tuple[Raw, list[str]]:
 
 
 def _each(method: str, version: str, items: Any) -> tuple[list[Raw], list[str]]:
-    """The items of a result, each malformed one as text; and what was changed."""
+    """Return the items of a result, each malformed one as text, and the changes."""
     key, what, rest, as_text = _ITEMS_OF[method]
     kept: list[Raw] = []
     changes: list[str] = []
@@ -248,7 +248,7 @@ def _wants_input(result: Raw) -> bool:
 
 
 def _repair_initialize(result: Raw) -> tuple[Raw, list[str]]:
-    """Only the protocol version is needed to talk to a server."""
+    """Return an `initialize` result with invalid parts removed: only the protocol version is required."""
     whole: Raw = {"protocolVersion": result.get("protocolVersion"), "capabilities": {}}
     whole["serverInfo"] = {"name": "", "version": ""}
     changes: list[str] = []
@@ -263,7 +263,7 @@ def _repair_initialize(result: Raw) -> tuple[Raw, list[str]]:
 
 
 def _repair_capabilities(whole: Raw, found: Any) -> Raw:
-    """Those that can be read, and those named at all as plain ones; tools, if nothing can be read."""
+    """Return the readable capabilities, and unreadable ones as empty; tools, if nothing can be read."""
     if not isinstance(found, dict):
         return {"tools": {}}
     usable: Raw = {}

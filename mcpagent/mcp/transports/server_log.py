@@ -1,7 +1,7 @@
-"""What one server writes to its standard error, kept in a file of bounded size.
+"""Write one server's standard error to a file of bounded size.
 
-Lines come as fast as a server likes and go to disk a few times a second, so that a flood costs little: what does not
-fit between two writes is counted and left out.
+Lines are written to disk a few times a second, however fast they arrive, so that a flood costs little: lines that
+exceed the buffer between two writes are counted and dropped.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _LONGEST_LINE = 2_000
 
 
 def log_path(folder: Path, server: str) -> Path:
-    """Where a server's log is; any name gives a plain file name, and two names never the same one."""
+    """Return the path of a server's log; any name gives a plain file name, distinct for each name."""
     plain = re.sub(r"[^a-z0-9_-]", "_", server.lower())[:60]
     if plain != server or not plain.strip("_-"):
         plain = f"{plain}-{hashlib.sha256(server.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"
@@ -39,7 +39,7 @@ def log_path(folder: Path, server: str) -> Path:
 class ServerLog:
     """Appends printable lines, each after the time (UTC), to a file that only its user can read.
 
-    Several processes may write to the same file. A file that cannot be written is no error: nothing is kept.
+    Several processes may write to the same file. A file that is not writable is no error: the lines are dropped.
     """
 
     def __init__(self, path: Path, redact: Callable[[str], str], *, max_bytes: int = MAX_LOG_BYTES) -> None:
@@ -52,7 +52,7 @@ class ServerLog:
         self._timer: asyncio.TimerHandle | None = None
 
     def output(self, data: bytes) -> None:
-        """Takes what the server wrote, however it is cut; a line counts when it is whole."""
+        """Receive the server's output in any fragmentation; a line counts when it is complete."""
         *lines, rest = bytes(self._rest + data).split(b"\n")
         self._rest = bytearray(rest[:_LONGEST_LINE])
         for line in lines[-_MAX_WAITING:]:
@@ -60,11 +60,11 @@ class ServerLog:
         self._left_out += max(0, len(lines) - _MAX_WAITING)
 
     def note(self, text: str) -> None:
-        """A remark of ours, such as that the server was started."""
+        """Append a remark of mcpagent, such as that the server was started."""
         self._add(f"--- {text}")
 
     def close(self) -> None:
-        """Writes what is still to be written."""
+        """Write the pending lines."""
         if self._rest:
             self.output(b"\n")
         self._write()
@@ -94,7 +94,7 @@ class ServerLog:
 
 
 def append_bounded(path: Path, content: bytes, max_bytes: int = MAX_LOG_BYTES) -> None:
-    """Appends to a file that only its user can read; one that would grow larger becomes `NAME.1`. Raises `OSError`."""
+    """Append to a file that only its user can read; rotate a full one to `NAME.1`. Raises `OSError`."""
     make_private(path.parent)
     check_own(path)
     with contextlib.suppress(FileNotFoundError):

@@ -1,6 +1,6 @@
-"""Large answers over HTTP, taken past the SDK's transport, which parses what it is given in the event loop.
+"""Let large HTTP answers bypass the SDK's transport, which parses its input in the event loop.
 
-It gets a small answer with a token in its place, and when it passes that on, the real one is put back.
+The SDK receives a small answer with a token instead, which is replaced by the real answer when the SDK passes it on.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _LINE_END = re.compile(rb"\r\n|\n|\r")
 
 
 class SetAside:
-    """The answers of one connection that are on their way past the SDK."""
+    """The answers of one connection that bypass the SDK."""
 
     def __init__(self) -> None:
         self._kept: dict[str, Answer] = {}
         self._count = 0
 
     def put(self, answer: Answer) -> JSONRPCResponse:
-        """Keeps an answer and gives the one to pass on in its place."""
+        """Store an answer and return its placeholder."""
         self._count += 1
         key = str(self._count)
         self._kept[key] = answer
@@ -47,20 +47,23 @@ class SetAside:
     async def all_restored(
         self, items: AsyncIterable[SessionMessage | Exception]
     ) -> AsyncIterator[SessionMessage | Exception]:
-        """What the SDK's transport gives, with what was set aside put back."""
+        """Yield the items of the SDK's transport, with the real answers restored."""
         async for item in items:
             yield self.restored(item)
 
     def restored(self, item: SessionMessage | Exception) -> SessionMessage | Exception:
-        """What was set aside, if this is in its place."""
+        """Return the real answer, if this is its placeholder."""
         if not isinstance(item, SessionMessage) or not isinstance(item.message, JSONRPCResponse):
             return item
         answer = self._kept.pop(str(item.message.result.get(_TOKEN)), None)
         return item if answer is None else SessionMessage(answer, item.metadata)
 
     def readable(self, event: bytes, request_id: RequestId) -> bytes:
-        """An event of the stream that answers a request, as events that the SDK can read: messages repaired as those of
-        a local server are, a large answer set aside. As it is, if it holds no message."""
+        """Return an event of the stream that answers a request as events that the SDK can read.
+
+        Messages are repaired as those of a local server are, and a large answer becomes a placeholder. An event without
+        a message stays unchanged.
+        """
         data, rest = _parts_of(event)
         is_much = len(data) > LARGE_BYTES
         messages = [message for message in decode(data) if not isinstance(message, Junk)]
@@ -78,7 +81,7 @@ class SetAside:
 
 
 def _parts_of(event: bytes) -> tuple[bytes, list[bytes]]:
-    """What an event says, and its lines that are not that; a large one is copied once."""
+    """Return an event's data, and its other lines; a large event is copied once."""
     whole, pieces, rest = memoryview(event), list[memoryview](), list[bytes]()
     start = 0
     for end, following in ((found.start(), found.end()) for found in _LINE_END.finditer(event)):
@@ -95,7 +98,7 @@ def _parts_of(event: bytes) -> tuple[bytes, list[bytes]]:
 
 
 class EventSplitter:
-    """Cuts an event stream into its events, in linear time; none is held that is longer than `limit` bytes."""
+    """Splits an event stream into its events, in linear time; holds at most `limit` bytes of an event."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -103,7 +106,7 @@ class EventSplitter:
         self._searched = 0
 
     def feed(self, chunk: bytes) -> Iterator[bytes]:
-        """The events that `chunk` completes, each with its blank line."""
+        """Yield the events that `chunk` completes, each with its blank line."""
         self._buffer += chunk
         start = 0
         while found := _BLANK_LINE.search(self._buffer, max(start, self._searched - 3)):
@@ -122,7 +125,7 @@ class EventSplitter:
             yield self.rest()
 
     def rest(self) -> bytes:
-        """What came after the last blank line."""
+        """Return the bytes after the last blank line."""
         rest = bytes(self._buffer)
         self._buffer.clear()
         self._searched = 0

@@ -135,7 +135,10 @@ def _origin(url: str) -> tuple[str, str | None, int | None]:
 
 
 class _Listened(httpx2.AsyncByteStream):
-    """The long stream, with each piece of it told. Which request an event answers is not known before it is whole."""
+    """The long stream, which reports each piece of it.
+
+    The request that an event answers is unknown before the event is complete.
+    """
 
     def __init__(self, stream: httpx2.AsyncByteStream, heard: Heard) -> None:
         self._stream = stream

@@ -1,7 +1,7 @@
-"""The pipe that a server reads our requests from, and which of them it certainly never read.
+"""The pipe from which a server reads requests, and the requests that it certainly never read.
 
-A process that ended took what it had read along, and left the rest in the pipe: Linux says how much that is. So a
-request which it never got can be sent to the next process, and nothing that it may have read ever is.
+When a process ends, the bytes that it did not read stay in the pipe, and Linux reports their number. So a request that
+the process never got can be sent to the next one, and a request that it may have read is never repeated.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _MOST_WRITTEN = 1 << 20
 
 
 class PosixStdin:
-    """A pipe of our own: asyncio's forgets what it could not write, and closes before one can ask what was read.
+    """A pipe without asyncio's: that one drops unwritten bytes, and closes before the read bytes can be counted.
 
-    `child_end` is what the child is started with, a file descriptor; `is_broken`: nobody reads at the other end.
+    `child_end` is the file descriptor that the child is started with; `is_broken`: the other end is closed.
     """
 
     def __init__(self) -> None:
@@ -42,11 +42,11 @@ class PosixStdin:
         self.is_broken = False
 
     def has_started(self, transport: asyncio.SubprocessTransport | None) -> None:  # noqa: ARG002  (Stdin)
-        """The child runs, or could not be started."""
+        """Note that the child runs, or could not be started."""
         os.close(self.child_end)
 
     def send(self, line: bytes, request_id: RequestId | None) -> None:
-        """Writes what the pipe takes, and the rest as it is read."""
+        """Write as much as the pipe accepts, and the rest as the server reads."""
         self._sent += len(line)
         if request_id is not None:
             if len(self._requests) >= _PRUNED_FROM:
@@ -62,7 +62,7 @@ class PosixStdin:
                 asyncio.get_running_loop().add_writer(self._fd, self._push)
 
     async def drained(self) -> None:
-        """Waits until everything sent is in the pipe, or nobody reads any more."""
+        """Wait until all sent bytes are in the pipe, or its reader is gone."""
         await self._drained.wait()
 
     def _push(self) -> None:
@@ -88,14 +88,14 @@ class PosixStdin:
             self._drained.set()
 
     def has_read(self, request_id: RequestId | None) -> bool:
-        """Whether the server may have read a request (None: anything at all). False if it certainly has not."""
+        """Return whether the server may have read a request (None: any byte); False if it certainly has not."""
         taken = self._taken()
         if request_id is None:
             return taken > 0
         return all(end <= taken for end, unread_id in self._requests if unread_id == request_id)
 
     def _taken(self) -> int:
-        """How many bytes may have been read: all that was sent, while anyone can still read."""
+        """Return how many bytes may have been read: all that were sent, while a reader exists."""
         if self._taken_at_end is not None:
             return self._taken_at_end
         return self._written - _unread(self._fd) if _has_no_reader(self._fd) else self._sent
@@ -106,14 +106,14 @@ class PosixStdin:
             self._requests.popleft()
 
     def has_forked(self) -> None:
-        """In a fork, which would keep the server from seeing the end of its input."""
+        """Close the pipe in a fork, which would keep the server from seeing the end of its input."""
         if self._taken_at_end is None:
             self._taken_at_end = self._written
             with contextlib.suppress(OSError):
                 os.close(self._fd)
 
     def close(self) -> None:
-        """The end of input, for the child."""
+        """Close the input of the child."""
         if self._taken_at_end is not None:
             return
         # Whoever still reads gets all that is in the pipe, and then its end.
@@ -135,7 +135,7 @@ if sys.platform != "win32":
 
 
 class WindowsStdin:
-    """The same over asyncio's own pipe, which says nothing about that: whatever was sent may have been read."""
+    """The same interface over asyncio's pipe, which reports no reads: every sent byte may have been read."""
 
     def __init__(self) -> None:
         self.child_end = asyncio.subprocess.PIPE
@@ -144,28 +144,28 @@ class WindowsStdin:
 
     @property
     def is_broken(self) -> bool:
-        """Whether nobody reads at the other end."""
+        """True if the other end is closed."""
         return self._transport is None or (self._transport.is_closing() and not self._is_closed)
 
     def has_started(self, transport: asyncio.SubprocessTransport | None) -> None:
-        """Takes the pipe of the child that runs; None if it could not be started."""
+        """Use the pipe of the running child; None if it could not be started."""
         pipe = None if transport is None else transport.get_pipe_transport(0)
         self._transport = pipe if isinstance(pipe, asyncio.WriteTransport) else None
 
     def send(self, line: bytes, request_id: RequestId | None) -> None:  # noqa: ARG002  (Stdin)
-        """Hands everything to asyncio, whatever the pipe takes."""
+        """Pass everything to asyncio, however much the pipe accepts."""
         if self._transport is not None:
             self._transport.write(line)
 
     async def drained(self) -> None:
-        """asyncio holds what the pipe does not take."""
+        """Return at once: asyncio holds the bytes that the pipe does not accept."""
 
     def has_read(self, request_id: RequestId | None) -> bool:  # noqa: ARG002  (Stdin)
-        """Always, as far as is known."""
+        """Return True: any sent byte may have been read."""
         return True
 
     def close(self) -> None:
-        """The end of input, for the child."""
+        """Close the input of the child."""
         self._is_closed = True
         if self._transport is not None:
             self._transport.close()
@@ -176,12 +176,12 @@ Stdin: TypeAlias = PosixStdin | WindowsStdin
 
 
 def new_stdin() -> Stdin:
-    """The one for this system."""
+    """Return a pipe for this system."""
     return WindowsStdin() if sys.platform == "win32" else PosixStdin()
 
 
 def _unread(fd: int) -> int:
-    """How many bytes wait in the pipe; 0 if the system does not say."""
+    """Return the number of bytes in the pipe; 0 if the system does not report it."""
     if sys.platform != "linux":
         return 0
     import fcntl

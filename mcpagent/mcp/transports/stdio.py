@@ -1,4 +1,4 @@
-"""A local server as a child process: pipes, limits, and an end that leaves nothing behind."""
+"""Run a local server as a child process: pipes, limits, and an end that leaves no process behind."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ _ENDING: set[asyncio.Future[None]] = set()
 
 
 async def _to_the_end(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Does it, whoever is cancelled meanwhile: it goes on, and is waited for, unless that is cancelled once more.
+    """Run the work to its end, even if the caller is cancelled; a second cancellation ends the waiting only.
 
-    Work that is cancelled itself, as all is at the end of an event loop, is done again.
+    Work that is cancelled itself, as all work is at the end of an event loop, is repeated.
     """
     ending = asyncio.ensure_future(work())
     _ENDING.add(ending)
@@ -66,7 +66,7 @@ async def _to_the_end(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
 
 
 async def _made(making: Coroutine[Any, Any, Any]) -> None:
-    """Does what asyncio does to start a process. At the end of an event loop it has to be cancelled several times."""
+    """Start a process with asyncio. At the end of an event loop, starting must be cancelled several times."""
     made = asyncio.ensure_future(making)
     try:
         await asyncio.shield(made)
@@ -80,7 +80,7 @@ async def _made(making: Coroutine[Any, Any, Any]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ProcessEnd:
-    """How a child ended. `code` is negative for a signal."""
+    """The end of a child. `code` is negative for a signal."""
 
     code: int
 
@@ -94,7 +94,7 @@ class ProcessEnd:
 
 
 class _Pipes(asyncio.SubprocessProtocol):
-    """Collects what the child writes, and notes when it ended."""
+    """Collects the child's output, and notes its end."""
 
     def __init__(self, log: ServerLog | None) -> None:
         self._log = log
@@ -153,7 +153,7 @@ class _Pipes(asyncio.SubprocessProtocol):
 
 
 class _Stdout(asyncio.Protocol):
-    """Takes output as it is read: by asyncio's own way it comes a step of the event loop later."""
+    """Receives output directly: asyncio's own protocol delivers it one step of the event loop later."""
 
     def __init__(self, pipes: _Pipes, before: asyncio.BaseProtocol) -> None:
         self._pipes = pipes
@@ -167,10 +167,10 @@ class _Stdout(asyncio.Protocol):
 
 
 class StdioTransport:
-    """Runs a server's command and gives the SDK its message streams: an async context manager for one process.
+    """Runs a server's command and returns the SDK's message streams: an async context manager for one process.
 
-    Raises `ServerError` (phase "start") if the command cannot be run. `on_junk` gets each line that is no
-    message. `died` says how the process ended and `stderr_lines()` what it last said; `log` keeps all it says.
+    Raises `ServerError` (phase "start") if the command cannot be run. `on_junk` receives each line that is no message.
+    `died` is the end of the process and `stderr_lines()` its last output; `log` stores all of it.
     """
 
     def __init__(
@@ -204,7 +204,7 @@ class StdioTransport:
 
     @property
     def died(self) -> ProcessEnd | None:
-        """How the process ended by itself; None if it lives or was stopped by us."""
+        """The end of the process by itself; None if it is alive or was stopped by mcpagent."""
         transport = self._pipes.transport
         if not self._stopping and transport is not None and (code := transport.get_returncode()) is not None:
             self._died = ProcessEnd(code)
@@ -212,15 +212,15 @@ class StdioTransport:
 
     @property
     def pid(self) -> int | None:
-        """Of the server, or of what starts it; None before that."""
+        """The PID of the server or its launcher; None before the start."""
         return None if self._pipes.transport is None else self._pipes.transport.get_pid()
 
     def has_read(self, request_id: RequestId | None = None) -> bool:
-        """Whether the server may have read a request, or anything at all. False if it certainly has not."""
+        """Return whether the server may have read a request, or any byte; False if it certainly has not."""
         return self._stdin is not None and self._stdin.has_read(request_id)
 
     def stderr_lines(self, limit: int = 10) -> tuple[str, ...]:
-        """The last lines the server wrote to stderr, printable."""
+        """Return the last lines the server wrote to stderr, printable."""
         text = self._redact(bytes(self._pipes.stderr).decode("utf-8", "replace"))
         lines = (safe_line(line) for line in text.splitlines())
         return tuple([line for line in lines if line][-limit:])
@@ -243,7 +243,7 @@ class StdioTransport:
         return self._messages(), self.send
 
     async def _spawn(self, launch: Launch) -> None:
-        """Starts the process. To be left alone until it is done: halfway, nobody knows what there is to be closed."""
+        """Start the process. Do not cancel it halfway: then the resources to close are unknown."""
         self._stdin = new_stdin()
         mark = self._pipes.mark = KEEPER.hold()
         self._is_watched, marked = True, {MARK: mark.variable}  # the first one: busybox's grep reads no further
@@ -292,7 +292,7 @@ class StdioTransport:
             await self.__aexit__(None, None, None)
 
     async def _allowed(self) -> Launch:
-        """What is run. If somebody said yes to it, files are read again, which may take a while."""
+        """Return the launch. If the user approved it, files are read again, which may take a while."""
         if self._config.vouched:
             return await asyncio.to_thread(allowed_launch, self._config, self._environ)
         return allowed_launch(self._config, self._environ)
@@ -316,7 +316,7 @@ class StdioTransport:
             self._note("stopped" if self._died is None else str(self._died))
 
     async def _leave_nothing(self) -> None:
-        """Of a server that was killed; what watches it has one less to watch then."""
+        """End all processes of a killed server, and stop watching it."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(1.0):
                 await self._pipes.exited.wait()
@@ -326,7 +326,7 @@ class StdioTransport:
         await self._watched_no_more()
 
     async def _messages(self) -> AsyncIterator[SessionMessage]:
-        """What the server says, until it can say no more; then it is known how it ended."""
+        """Yield the server's messages until its output ends; then the end of the process is known."""
         reader = MessageReader(self._config.max_message_bytes)
         pipes, useless, number = self._pipes, 0, 0
         while True:
@@ -360,7 +360,7 @@ class StdioTransport:
         self.is_patient = False
 
     async def _has_more(self, reader: MessageReader) -> bool:
-        """Waits for output; False once the process is gone and only a child of its own holds the pipe."""
+        """Wait for output; return False once the process is gone and only a child holds the pipe."""
         pipes = self._pipes
         pipes.changed.clear()
         if pipes.chunks or self._own_answers or not pipes.stdout_open:
@@ -383,7 +383,7 @@ class StdioTransport:
         return True
 
     def _told(self, found: Iterable[Decoded]) -> Iterator[SessionMessage]:
-        """The messages among what was read; what is none is reported at once."""
+        """Yield the messages among the decoded lines; report junk at once."""
         for message in found:
             if isinstance(message, Junk):
                 self._on_junk(message.text)
@@ -391,7 +391,7 @@ class StdioTransport:
                 yield SessionMessage(message)
 
     async def send(self, item: SessionMessage) -> None:
-        """Sends one message. Raises `anyio.BrokenResourceError` if nobody reads what is sent, and as `dumped` does."""
+        """Send one message. Raises `anyio.BrokenResourceError` if the reader is gone, and as `dumped` does."""
         message = item.message
         request_id = message.id if isinstance(message, JSONRPCRequest) else None
         line = dumped(message) + b"\n"
@@ -403,7 +403,7 @@ class StdioTransport:
             raise anyio.BrokenResourceError
 
     async def _ended_soon(self) -> None:
-        """Waits until it is known how the process ended and what it said last, if that is about to be known."""
+        """Wait briefly for the end of the process and its last output."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_LAST_OUTPUT_SECONDS):
                 await self._pipes.exited.wait()
@@ -414,7 +414,7 @@ class StdioTransport:
             self._log.note(text)
 
     async def _stop(self) -> None:
-        """stdin closed, then TERM, then KILL; each step gets its share of the time to stop."""
+        """Stop the process: close stdin, then TERM, then KILL; each step gets its share of the time."""
         transport = self._pipes.transport
         if transport is None:
             return
@@ -447,7 +447,7 @@ class StdioTransport:
         return True
 
     def _kill_group(self, number: signal.Signals) -> None:
-        """Signals the server and every process it started; also after its own clean exit, for those it left."""
+        """Signal the server and every process it started; also after its own clean exit, for remaining ones."""
         pid = self.pid
         if pid is None:
             return

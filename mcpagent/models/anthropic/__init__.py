@@ -1,1 +1,1 @@
-"""Claude, by Anthropic's Messages API."""
+"""Claude models through Anthropic's Messages API."""

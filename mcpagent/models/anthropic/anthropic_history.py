@@ -1,7 +1,7 @@
-"""A history as Anthropic's Messages API takes it, with found tools where they were found.
+"""Write a history for Anthropic's Messages API, with discovered tools at their position.
 
-Forms and placement: https://platform.claude.com/docs/en/agents-and-tools/tool-use/tool-search-tool; withdrawals and
-new definitions are a beta, mid-conversation tool changes.
+Forms and placement: https://platform.claude.com/docs/en/agents-and-tools/tool-use/tool-search-tool; withdrawals and new
+definitions are a beta, mid-conversation tool changes.
 """
 
 from __future__ import annotations
@@ -50,7 +50,10 @@ _LONGEST_ID = 64
 
 
 def write_tool(tool: ToolDefinition) -> dict[str, Any]:
-    """A definition. Parameters with a name that Anthropic refuses are left out: one would fail every request."""
+    """Return a tool definition for the request.
+
+    Parameters whose names Anthropic refuses are left out: one would fail every request.
+    """
     schema = object_schema(tool.parameters)
     refused = [name for name in schema["properties"] if not _LEGAL_PARAMETER.fullmatch(name)]
     if refused:
@@ -60,13 +63,13 @@ def write_tool(tool: ToolDefinition) -> dict[str, Any]:
 
 
 class AnthropicHistory:
-    """One request's history in alternating turns from a user's on, as Anthropic demands, with found tools in place.
+    """The history of one request in alternating turns, starting with the user's, with discovered tools in place.
 
-    A found tool is a deferred definition, at the end of `tools`, and a `tool_reference` in the result that found it;
-    that result's own words follow the results. Withdrawals and new definitions are system messages after the turn
-    if the model knows such, else the words of the result alone. With Anthropic's own search all deferred tools are
-    there from the start, and its own results refer to them; to what another provider's search found, the result of the
-    call that followed.
+    A discovered tool is a deferred definition at the end of `tools`, and a `tool_reference` in the result that found
+    it. The text of that result follows the results. Withdrawals and new definitions are system messages after the turn
+    if the model supports them, else only text in the result. With Anthropic's own search, all deferred tools are in the
+    request from the start, and its own results refer to them. The results of another provider's search are references
+    in the result of the next call.
     """
 
     def __init__(self, request: ModelRequest, can: Capabilities) -> None:
@@ -86,9 +89,9 @@ class AnthropicHistory:
         self._announced: dict[str, dict[str, Any]] = {}
 
     def tools(self) -> list[dict[str, Any]]:
-        """The definitions, to be written after the history: only what it refers to, or is searched for, is deferred.
+        """Return the definitions, to be written after the history.
 
-        Each stays where it was first written.
+        Only tools that the history refers to, or that are searchable, are deferred.
         """
         search = [dict(_SEARCH_TOOLS[self._strategy])] if self.searched else []
         written = [self._written(tool) for tool in self.plan.in_order_of_arrival() if tool.name in self._defined]
@@ -101,7 +104,7 @@ class AnthropicHistory:
         return {**write_tool(tool), "defer_loading": True} if deferred else write_tool(tool)
 
     def write(self, messages: Sequence[Message]) -> list[dict[str, Any]]:
-        """The turns of the messages, to be asked for once."""
+        """Return the turns of the messages, to be asked for once."""
         in_answer: tuple[Change, ...] = ()
         for position, message in enumerate(messages):
             changes = self.plan.changes.get(position, ())
@@ -125,7 +128,7 @@ class AnthropicHistory:
         return [self._without_lost(block) for block in blocks if block is not None]
 
     def _without_lost(self, block: dict[str, Any]) -> dict[str, Any]:
-        """A search's result without tools that no longer exist: Anthropic refuses a request that refers to one."""
+        """Return a search's result without removed tools: Anthropic refuses a request that refers to one."""
         if block.get("type") != _SEARCH_RESULT or not self._defined:
             return block
         content = block.get("content")
@@ -146,7 +149,7 @@ class AnthropicHistory:
             self._turns.append({"role": role, "content": blocks})
 
     def _announce(self) -> None:
-        """Tool changes stand after a user's turn and before the model's, never between a call and its result."""
+        """Add tool changes after a user's turn and before the model's, never between a call and its result."""
         if self._announced and self._turns:
             self._turns.append({"role": "system", "content": list(self._announced.values())})
             self._announced.clear()
@@ -180,7 +183,7 @@ class AnthropicHistory:
         return {**block, "is_error": True} if result.error else block
 
     def _references(self, changes: Sequence[Change]) -> dict[str, list[str]]:
-        """By call id, the tools its result refers to; whatever else changed is announced after the turn."""
+        """Return the tools that each result refers to, by call ID; all other changes are announced after the turn."""
         references: dict[str, list[str]] = {}
         if not self.by_reference:
             return references
@@ -214,7 +217,7 @@ class AnthropicHistory:
 
 
 def limit_problem(deferred: Sequence[dict[str, Any]]) -> str:
-    """What Anthropic would refuse in these written definitions; "" if they are within its limits."""
+    """Return the limit of Anthropic that these written definitions exceed; "" if they exceed none."""
     if len(deferred) > MAX_DEFERRED_TOOLS:
         return f"anthropic: {len(deferred):,} deferred tools are over its limit of {MAX_DEFERRED_TOOLS:,}"
     megabytes, limit = sum(len(encoded(tool)) for tool in deferred) / 1e6, MAX_DEFINITION_BYTES / 1e6
@@ -224,14 +227,14 @@ def limit_problem(deferred: Sequence[dict[str, Any]]) -> str:
 
 
 def _is_search(part: Part) -> bool:
-    """Whether it is a search on Anthropic's side, or its result."""
+    """Return whether the part is a search on Anthropic's side, or its result."""
     if not isinstance(part, ProviderBlock):
         return False
     return part.data.get("type") == _SEARCH_RESULT or str(part.data.get("name")).startswith("tool_search_tool")
 
 
 def found_names(part: Part) -> list[str]:
-    """The tools that a result of Anthropic's own search refers to."""
+    """Return the tools that a result of Anthropic's own search refers to."""
     if not isinstance(part, ProviderBlock) or part.data.get("type") != _SEARCH_RESULT:
         return []
     return _referred(part.data.get("content"))
@@ -249,7 +252,7 @@ def _name_in(reference: object) -> str:
 
 
 def search_events(message: Message, *, known: int) -> list[Event]:
-    """Each search on Anthropic's side, and its errors, which come inside an answer that is otherwise good."""
+    """Return events for searches on Anthropic's side, and for their errors, which come inside successful answers."""
     events: list[Event] = []
     query = ""
     for part in message.parts:
@@ -269,7 +272,7 @@ def search_events(message: Message, *, known: int) -> list[Event]:
 
 
 def _tool_change(kind: str, name: str) -> dict[str, Any]:
-    """In system messages a reference says `name`; in results it says `tool_name`."""
+    """Return a tool change: its reference has the key `name` in system messages, but `tool_name` in results."""
     return {"type": kind, "tool": {"type": "tool_reference", "name": name}}
 
 
@@ -278,7 +281,10 @@ def _tool_definition(tool: ToolDefinition) -> dict[str, Any]:
 
 
 def _words_beside(result: ToolResult) -> list[dict[str, Any]]:
-    """What a result that carries references says besides: only lone references in a result were ever seen accepted."""
+    """Return the content of a result that also carries references, as separate blocks.
+
+    Anthropic is only known to accept results whose references stand alone.
+    """
     return written_parts(headed(result, f"{sendable_name(result.name)}:", " "), "text", _image)
 
 

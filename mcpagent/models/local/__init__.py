@@ -1,1 +1,1 @@
-"""What models on one's own servers need: calls as text, calls by prompt, and what was found out about a server."""
+"""Support for models on self-hosted servers: calls as text, prompted calls, and discovered server traits."""

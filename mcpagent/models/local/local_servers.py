@@ -1,4 +1,4 @@
-"""What a server on this computer says of itself: Ollama, llama.cpp, LM Studio and vLLM all list their models."""
+"""Query a server on this computer for its models: Ollama, llama.cpp, LM Studio and vLLM all list them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _HERE = ("127.0.0.1", "localhost", "::1")
 
 @dataclass(frozen=True, slots=True)
 class ListedModel:
-    """A model that a server has, with its window in tokens and its number of parameters where the server says them."""
+    """A model of a server, with its window in tokens and its number of parameters if the server reports them."""
 
     name: str
     window_tokens: int | None = None
@@ -37,7 +37,7 @@ class ListedModel:
 
 
 def is_here(base_url: str) -> bool:
-    """Whether this is an address of this computer's own."""
+    """Return whether the address is on this computer."""
     try:
         return urlsplit(base_url).hostname in _HERE
     except ValueError:
@@ -45,7 +45,7 @@ def is_here(base_url: str) -> bool:
 
 
 def listed_models(base_url: str) -> tuple[ListedModel, ...] | None:
-    """The models of a server on this computer; None if nothing there answers as such a server does."""
+    """Return the models of a server on this computer; None if nothing there answers as such a server does."""
     if not is_here(base_url):
         return None
     try:
@@ -56,7 +56,7 @@ def listed_models(base_url: str) -> tuple[ListedModel, ...] | None:
 
 
 def parameters_at_ollama(base_url: str, name: str) -> int | None:
-    """How many parameters Ollama's own list gives a model, which its list in OpenAI's format leaves out."""
+    """Return the number of parameters from Ollama's own list; its list in OpenAI's format omits them."""
     if not is_here(base_url):
         return None
     try:
@@ -69,7 +69,7 @@ def parameters_at_ollama(base_url: str, name: str) -> int | None:
 
 
 def _got(base_url: str, path: str) -> Any:
-    """The JSON of a path at a server; raises one of `_NO_ANSWER`."""
+    """Return the JSON of a path at a server; raises one of `_NO_ANSWER`."""
     parts = urlsplit(base_url)
     kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
     connection = kind(parts.hostname or "", parts.port, timeout=ANSWER_SECONDS)
@@ -87,12 +87,12 @@ def _got(base_url: str, path: str) -> Any:
 
 
 def _window(listed: Mapping[str, Any]) -> int | None:
-    """As vLLM (`max_model_len`) and llama.cpp (`meta.n_ctx`) say it."""
+    """Return the window as vLLM (`max_model_len`) and llama.cpp (`meta.n_ctx`) report it."""
     return _number(listed.get("max_model_len") or _meta(listed).get("n_ctx"))
 
 
 def _parameters(listed: Mapping[str, Any]) -> int | None:
-    """As llama.cpp says it (`meta.n_params`)."""
+    """Return the number of parameters as llama.cpp reports it (`meta.n_params`)."""
     return _number(_meta(listed).get("n_params"))
 
 

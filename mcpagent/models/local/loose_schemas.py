@@ -1,7 +1,7 @@
-"""Tool schemas for servers that make a grammar of them, and refuse the whole request for what they cannot.
+"""Loosen tool schemas for servers that compile them to a grammar, and refuse a request with an unsupported one.
 
-llama.cpp takes a `pattern` only from `^` to `$` and without classes such as `\\d`, and refuses large repetitions. What
-is left out is said more loosely: arguments are checked against the original schema anyway.
+llama.cpp accepts a `pattern` only from `^` to `$` and without classes such as `\\d`, and refuses large repetitions.
+Unsupported keywords are dropped: arguments are checked against the original schema anyway.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ LeftOut: TypeAlias = Callable[[str, Any], bool]
 
 
 def beyond_grammars(keyword: str, value: Any) -> bool:  # noqa: ARG001
-    """All that some server's grammars may not express."""
+    """Return whether a grammar of some server may not support the keyword."""
     return keyword in _LEFT_OUT
 
 
 def beyond_llamacpp(keyword: str, value: Any) -> bool:
-    """A `pattern` that is not from `^` to `$`, or has classes or groups of the kind that llama.cpp does not know."""
+    """Return whether llama.cpp does not support a `pattern`: not from `^` to `$`, or with unknown classes or groups."""
     is_pattern = keyword == "pattern" and isinstance(value, str)
     return is_pattern and (not _TAKEN_PATTERN.fullmatch(value) or "(?" in value)
 
 
 def refuses_schemas(message: str) -> bool:
-    """Whether an error's text says that a schema could not be made a grammar."""
+    """Return whether an error's text reports that a schema could not be compiled to a grammar."""
     return any(words in message.lower() for words in _REFUSED)
 
 
@@ -48,7 +48,7 @@ def loose_schema(schema: Any, left_out: LeftOut = beyond_grammars) -> Any:
 
 
 def with_loose_schemas(body: Mapping[str, Any], left_out: LeftOut = beyond_grammars) -> dict[str, Any]:
-    """A request of any of the three protocols with the schemas of its tools, and of what may be answered, loose."""
+    """Return a request of any of the three protocols with loose schemas of its tools and its output format."""
     made = dict(body)
     if isinstance(body.get("tools"), list):
         made["tools"] = [_loose_tool(tool, left_out) for tool in body["tools"]]

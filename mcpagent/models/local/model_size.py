@@ -1,7 +1,7 @@
-"""Which models are small, and what is set for them where nobody says otherwise.
+"""Decide which models are small, and define their defaults.
 
-A small model is given the tools that its question finds, calls what it was shown without loading it first, and reads a
-short prompt: with the usual ones it answers with calls written as text, or searches without end.
+A small model receives the tools that its question finds, calls shown tools without loading them first, and reads a
+short prompt. With the usual defaults it answers with calls written as text, or searches without end.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _UNITS = {"b": 1e9, "m": 1e6}
 
 
 def is_of_small_size(name: str, window_tokens: int | None, parameters: float | None) -> bool:
-    """By its window and its number of parameters, as far as they are known; else by its name: `qwen3:1.7b`."""
+    """Return whether the model is small, by its window and parameters if known, else by its name: `qwen3:1.7b`."""
     if window_tokens is not None and window_tokens <= SMALL_WINDOW:
         return True
     known = parameters or max((float(size) * _UNITS[unit] for size, unit in _SIZE.findall(name.lower())), default=None)

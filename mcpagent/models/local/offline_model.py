@@ -1,4 +1,4 @@
-"""The offline model: rules that answer without a provider. It sees a request and nothing else."""
+"""The offline model: rules that answer without a provider, from the request alone."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from mcpagent.models.base import ModelRequest, ModelResponse
 
 
 class OfflineModel:
-    """A rule-based stand-in that needs no key and no network, and says so once in a conversation.
+    """A rule-based stand-in that needs no key and no network, and states this once in a conversation.
 
-    It really searches, adds and calls. By itself it runs only tools that are marked as only reading (`read_only` True);
-    of others it says what it would call. The same request gives the same answer; `now` is read only for words such as
-    "tomorrow". `Usage` counts characters / 4, as nothing is billed.
+    It actually searches, adds and calls tools. Without being asked, it runs only tools marked as read-only (`read_only`
+    True); for others, it states the call that it would make. The same request gives the same answer; `now` is read only
+    for words such as "tomorrow". `Usage` counts characters / 4, because nothing is billed.
     """
 
     name = "offline:rules"
@@ -25,7 +25,7 @@ class OfflineModel:
         self._now = now
 
     async def respond(self, request: ModelRequest, emit: Emit) -> ModelResponse:
-        """The next answer or calls, by rules alone; raises nothing."""
+        """Return the next answer or calls, by rules alone; raises nothing."""
         # A chat is at its prompt before the rules are loaded.
         from mcpagent.offline.turn import answer
 
@@ -38,11 +38,11 @@ class OfflineModel:
         return ModelResponse(message, usage, "tool_calls" if message.tool_calls else "end", dollars=0.0)
 
     def price_of(self, usage: Usage) -> float:  # noqa: ARG002
-        """Nothing is billed."""
+        """Return 0.0: nothing is billed."""
         return 0.0
 
     async def aclose(self) -> None:
-        """Nothing to give back."""
+        """Do nothing; the model holds no resources."""
 
 
 def _size(message: Message) -> int:

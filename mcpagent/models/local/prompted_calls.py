@@ -1,6 +1,6 @@
-"""Tool calls for models whose server takes no tools: described in the prompt, answered as JSON of a given schema.
+"""Tool calls for models whose server supports no tools: described in the prompt, answered as JSON with a schema.
 
-A request becomes one without tools, an answer becomes a call again; the history that is kept is the same as elsewhere.
+A request is converted to one without tools, and its answer back to a call; the stored history is the same as elsewhere.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ _NO_TOOLS = (
 
 
 def takes_no_tools(message: str) -> bool:
-    """Whether an error's text says so."""
+    """Return whether an error's text reports that the server supports no tools."""
     return any(words in message.lower() for words in _NO_TOOLS)
 
 
 def prompted_way(request: ModelRequest, emit: Emit, *, constrained: bool) -> AskedWay:
-    """Asked as `prompted` writes it; of the JSON that comes only what it says is shown, once it is whole."""
+    """Return the request in the form of `prompted`; of the JSON answer, only its text is shown, once complete."""
 
     def listen(event: Event) -> None:
         if not isinstance(event, TextDelta):
@@ -70,7 +70,7 @@ def prompted_way(request: ModelRequest, emit: Emit, *, constrained: bool) -> Ask
 
 
 def is_constrained(request: ModelRequest) -> bool:
-    """Whether the request, as `prompted` wrote it, says what may be answered."""
+    """Return whether the request, as `prompted` wrote it, constrains the answer."""
     match request.settings.extra.get("response_format"):
         case {"json_schema": {"name": name}}:
             return bool(name == _FORMAT)
@@ -79,9 +79,9 @@ def is_constrained(request: ModelRequest) -> bool:
 
 
 def prompted(request: ModelRequest, *, constrained: bool) -> ModelRequest:
-    """The same request without tools, `constrained` with the schema of what may be answered.
+    """Return the same request without tools; `constrained` adds the schema of the possible answers.
 
-    Tools found later are described where they were found, so that no earlier byte changes.
+    Tools found later are described at the position where they were found, so that no earlier byte changes.
     """
     plan = plan_tools(request)
     system = "\n\n".join(part for part in (request.system, _described(plan.eager, request.output)) if part.strip())
@@ -101,7 +101,7 @@ def _described(tools: Sequence[ToolDefinition], output: OutputFormat | None) -> 
 
 
 def answer_format(tools: Sequence[ToolDefinition], output: OutputFormat | None = None) -> dict[str, Any]:
-    """`response_format` that allows a call of one of these tools, or an answer: words, or what `output` says."""
+    """Return the `response_format` for a call of one of these tools, or an answer: text, or `output`'s format."""
     forms = [_form({"tool": {"const": tool.name}, "arguments": _arguments(tool)}) for tool in tools]
     words: dict[str, Any] = {"type": "string"}
     if output is not None:  # what refers to its own root is another one in here
@@ -115,13 +115,13 @@ def _form(properties: dict[str, Any]) -> dict[str, Any]:
 
 
 def _arguments(tool: ToolDefinition) -> dict[str, Any]:
-    """The tool's schema, unless it refers to its own root, which is another one in here."""
+    """Return the tool's schema, unless it refers to its own root, which is another one in here."""
     schema = object_schema(tool.parameters)
     return {"type": "object"} if '"$ref"' in json_text(schema) else schema
 
 
 def _plain(message: Message, changes: Sequence[Change]) -> Message:
-    """A message as words: calls as they are to be written, results as the user's."""
+    """Return a message as text: calls in the prompted form, results as the user's text."""
     if message.role == "assistant":
         said = (part for part in message.parts if not isinstance(part, ToolsChanged))
         return replace(message, parts=tuple(_as_words(part) if isinstance(part, ToolCall) else part for part in said))
@@ -145,7 +145,7 @@ def _as_words(call: ToolCall) -> Text:
 
 
 def read_prompted(response: ModelResponse, request: ModelRequest) -> ModelResponse:
-    """The call or the answer that the JSON is; whatever is neither, or was cut off, stays the text it is."""
+    """Convert a JSON answer to a call or text; an answer that is neither, or was cut off, stays unchanged."""
     message = response.message
     if response.stop != "end":
         return response

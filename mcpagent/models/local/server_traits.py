@@ -1,4 +1,4 @@
-"""What was found out about a model behind a server of one's own, kept on disk so that it is found out once."""
+"""The discovered traits of a model on a self-hosted server, cached on disk."""
 
 from __future__ import annotations
 
@@ -21,11 +21,12 @@ _FORMAT = 1
 
 @dataclass(frozen=True, slots=True)
 class ServerTraits:
-    """`takes_tools`: whether requests may hold tools; `constrains`: whether `response_format` is obeyed.
+    """The traits of a model on a server.
 
-    `takes_schemas`: whether tools' schemas are taken as they are, or only loosely (`loose_schemas.py`).
-    `window_tokens`: the most tokens the model takes as its server was started, as far as the server or a failure told;
-    `parameters`: how many it has.
+    `takes_tools`: whether requests may contain tools. `constrains`: whether `response_format` is obeyed.
+    `takes_schemas`: whether tools' schemas are accepted unchanged, or only loosened (`loose_schemas.py`).
+    `window_tokens`: the window with which its server was started, as reported by the server or a failure. `parameters`:
+    the model's number of parameters.
     """
 
     takes_tools: bool = True
@@ -36,7 +37,7 @@ class ServerTraits:
 
 
 class TraitCache:
-    """One small file in `folder` for each model at an address. A file that is old or broken counts as none."""
+    """Small files in `folder`, one for each model at an address. An old or broken file counts as missing."""
 
     def __init__(
         self, folder: Path, *, max_age_seconds: float = MAX_AGE_SECONDS, now: Callable[[], float] = time.time
@@ -46,7 +47,7 @@ class TraitCache:
         self._now = now
 
     def load(self, base_url: str, model: str) -> ServerTraits | None:
-        """What was kept of a model at an address, None if nothing that still counts was."""
+        """Return the stored traits of a model at an address, None if there are none that are still valid."""
         try:
             data = json.loads(read_own(self._path(base_url, model)))
             is_current = data["format"] == _FORMAT and 0 <= self._now() - data["found"] <= self._max_age_seconds
@@ -60,7 +61,7 @@ class TraitCache:
         return traits if is_current and are_flags and are_sizes else None
 
     def save(self, base_url: str, model: str, traits: ServerTraits) -> None:
-        """A folder that cannot be written costs the next process one more request, never an answer."""
+        """Save the traits; a folder that is not writable only costs the next process one more request."""
         data = {"format": _FORMAT, "found": self._now(), "traits": asdict(traits)}
         with contextlib.suppress(OSError):
             write_whole(self._path(base_url, model), json.dumps(data), is_cache=True)

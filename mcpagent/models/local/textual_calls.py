@@ -1,9 +1,9 @@
-"""Tool calls that a local model writes as text, because its server does not read them out of its answer.
+"""Read tool calls that a local model writes as text because its server does not parse them.
 
-Recognised are the forms that model families are trained on (`textual_forms.py`). They are parsed strictly: the answer
-must be nothing but calls (after words, if the form has marks of its own), with whole arguments. A call of a tool
-that is not offered is one too: what becomes of it is decided where all such calls are. Anything else is text and
-stays text; nothing is guessed, completed or run when it was cut off.
+The known forms are those that model families are trained on (`textual_forms.py`). They are parsed strictly: the answer
+must consist only of calls with complete arguments (after text, if the form has its own markers). A call of a tool that
+is not offered counts, too; such calls are handled like all others. Anything else stays text: nothing is guessed,
+completed, or run if it was cut off.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _LONGEST_MARK = max(map(len, _MARKS))
 
 
 def read_textual_calls(response: ModelResponse, request: ModelRequest, *, of_any_tool: bool = True) -> ModelResponse:
-    """The response with calls in the place of the text that held them, if the text is exactly that.
+    """Return the response with calls in the place of the text that held them, if the text is exactly that.
 
     `of_any_tool`: calls of tools that are not offered count too. Where calls come as such, a text that looks like one
     is more likely the JSON that was asked for.
@@ -61,7 +61,7 @@ _NAMED = re.compile(r'"name"\s*:\s*"([^"\n]{1,128})"|<function=([\w.-]{1,128})')
 
 
 def unreadable_call(response: ModelResponse, request: ModelRequest) -> ModelResponse:
-    """The response whose text was meant as a call that nobody can read, as a malformed call: its result says so."""
+    """Return the response with its unreadable call as a malformed call, so that its result reports the mistake."""
     text = response.message.text
     found = _NAMED.search(text[:_LONGEST_ANSWER])
     named = (found[1] or found[2]) if found else ""
@@ -71,14 +71,14 @@ def unreadable_call(response: ModelResponse, request: ModelRequest) -> ModelResp
 
 
 def _calls_elsewhere(text: str, request: ModelRequest) -> tuple[str, list[Call]]:
-    """Calls in an exact form of which at least one is of a tool that is not offered."""
+    """Return text and calls in an exact form, of which at least one is for a tool that is not offered."""
     words, calls = calls_in(text, _AnyTool({tool.name: tool.parameters for tool in request.tools}))
     are_schemas = any("properties" in arguments and arguments.get("type") == "object" for _, arguments in calls)
     return (text, []) if are_schemas else (words, calls)  # a definition that is told looks like a call
 
 
 class _AnyProperty(Mapping[str, Any]):
-    """Says nothing about any property."""
+    """A schema for any property, without constraints."""
 
     def __getitem__(self, key: str) -> Any:
         return {}
@@ -95,7 +95,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,127}", re.ASCII)
 
 
 class _AnyTool(Mapping[str, Mapping[str, Any]]):
-    """The offered tools, and any other of whose arguments nothing is known."""
+    """The offered tools, and any other tool with unknown arguments."""
 
     def __init__(self, offered: Schemas) -> None:
         self._offered = offered
@@ -113,7 +113,7 @@ class _AnyTool(Mapping[str, Mapping[str, Any]]):
 
 
 def textual_way(request: ModelRequest, emit: Emit) -> AskedWay:
-    """Asked as it is; text that may turn out to be a call is shown only when it did not."""
+    """Return the unchanged request; text that may become a call is shown only if it did not."""
     held = HeldText(emit)
 
     def understand(response: ModelResponse) -> ModelResponse:
@@ -125,7 +125,7 @@ def textual_way(request: ModelRequest, emit: Emit) -> AskedWay:
 
 
 def calls_in(text: str, tools: Schemas) -> tuple[str, list[Call]]:
-    """The words before the calls, and the calls: name and arguments. No calls if anything is not exact."""
+    """Return the words before the calls, and the calls: name and arguments. No calls if anything is not exact."""
     text = without_end_tokens(text)
     if len(text) > _LONGEST_ANSWER:
         return text, []
@@ -139,12 +139,12 @@ def calls_in(text: str, tools: Schemas) -> tuple[str, list[Call]]:
 
 
 def _words(before: str) -> str:
-    """What was said before the calls; thoughts that gpt-oss's server let through are not for the user."""
+    """Return the text before the calls, without thoughts that gpt-oss's server let through."""
     return "" if "<|channel|>analysis" in before else before.strip()
 
 
 def _whole(text: str, tools: Schemas) -> list[Call] | None:
-    """An answer that is nothing but one JSON call, or a list of calls in JSON or Python; a fence may be around it."""
+    """Read an answer that is only one JSON call, or a list of calls in JSON or Python, possibly fenced."""
     if text.startswith(_FENCE) and text.endswith(_FENCE) and len(text) > 2 * len(_FENCE):
         text = text.removeprefix(_FENCE).removesuffix(_FENCE).removeprefix("json").strip()
     if not text.startswith(("{", "[")):
@@ -154,19 +154,19 @@ def _whole(text: str, tools: Schemas) -> list[Call] | None:
 
 
 def _listed(text: str, tools: Schemas) -> list[Call] | None:
-    """A list of calls in Python, which without marks must be of offered tools."""
+    """Return a list of calls in Python, which without marks must be of offered tools."""
     known = {name: tools[name] for name in tools}
     return pythonic(text, known) if text.startswith("[") else None
 
 
 def _in_lines(text: str, tools: Schemas) -> list[Call] | None:
-    """Calls in JSON, one a line."""
+    """Read calls in JSON, one per line."""
     lines = [line for line in text.splitlines() if line.strip()]
     return calls_of([strict_json(line) for line in lines], tools)
 
 
 def may_be_all_call(start: str) -> bool:
-    """Whether an answer that begins so may still turn out to be calls and nothing else."""
+    """Return whether an answer with this beginning may still consist only of calls."""
     start = start[:_LONGEST_START].lstrip()
     if any(mark.startswith(start) or start.startswith(mark) for mark in _AT_THE_START):
         return True
@@ -183,7 +183,7 @@ def may_be_all_call(start: str) -> bool:
 
 
 def mark_in(text: str) -> int:
-    """Where a mark of a call begins, or may begin at the end of the text; its length if there is none."""
+    """Return the index at which a call's marker begins, or may begin at the end of the text; else its length."""
     whole = [place for mark in _MARKS if (place := text.find(mark)) >= 0]
     if whole:
         return min(whole)
@@ -192,7 +192,7 @@ def mark_in(text: str) -> int:
 
 
 class HeldText:
-    """Keeps back the text of an answer that may turn out to be a call, so that nobody is shown raw JSON or marks."""
+    """Holds back the text of an answer that may become a call, so that no raw JSON or markers are shown."""
 
     def __init__(self, emit: Emit) -> None:
         self._emit = emit
@@ -217,5 +217,5 @@ class HeldText:
             self._emit(TextDelta(shown))
 
     def show(self) -> None:
-        """Shows what is still kept."""
+        """Show the text that is still held back."""
         self._show(len(self._held))

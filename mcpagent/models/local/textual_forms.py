@@ -1,7 +1,7 @@
-"""The forms in which model families write tool calls, as their chat templates and model cards give them.
+"""The forms in which model families write tool calls, from their chat templates and model cards.
 
-Each is read strictly: a form either accounts for every character from its first mark on, or reads nothing. Values are
-JSON wherever the form has JSON; if it has bare text, the tool's schema says what the text is.
+Each form is parsed strictly: it either accounts for every character from its first marker on, or matches nothing.
+Values are JSON if the form uses JSON; if it uses bare text, the tool's schema defines the type.
 """
 
 from __future__ import annotations
@@ -29,9 +29,10 @@ _END_TOKENS = ("<|eot_id|>", "<|eom_id|>", "<|im_end|>", "<|end|>", "<|return|>"
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """One family's way. From `begins` on the text is for `read`: all its calls, or none if anything is not exact.
+    """The form of one model family: `begins` is its marker.
 
-    `inside`: words may stand before the mark. `read` gets the text with the mark.
+    `read` gets the text from the marker on, and returns all calls, or none if the text deviates from the form.
+    `inside`: text may precede the marker.
     """
 
     begins: str
@@ -40,7 +41,7 @@ class Form:
 
 
 def strict_json(text: str) -> Any:
-    """The value, None if the text is not one. Doubled keys and NaN say more than one thing, or nothing."""
+    """Return the value, None if the text is no JSON. Duplicate keys and NaN are refused as ambiguous."""
     try:
         return json.loads(text, object_pairs_hook=_distinct, parse_constant=_refuse)
     except (ValueError, RecursionError):
@@ -62,7 +63,7 @@ _DECODER = json.JSONDecoder(object_pairs_hook=_distinct, parse_constant=_refuse)
 
 
 def _json_at(text: str, place: int) -> tuple[Any, int] | None:
-    """The JSON value that begins there, and where it ends."""
+    """Return the JSON value that begins there, and where it ends."""
     try:
         return _DECODER.raw_decode(text, place)
     except (ValueError, RecursionError):
@@ -70,7 +71,7 @@ def _json_at(text: str, place: int) -> tuple[Any, int] | None:
 
 
 def call_of(value: Any, tools: Schemas) -> Call | None:
-    """`{"name": ..., "arguments": {...}}`, or `parameters` as Llama writes it, with nothing else beside."""
+    """Read `{"name": ..., "arguments": {...}}`, or `parameters` as Llama writes it, without other keys."""
     match value:
         case {"type": "function", "function": dict(inner), **rest} if not rest.keys() - {"id"}:
             value = inner
@@ -84,7 +85,7 @@ def call_of(value: Any, tools: Schemas) -> Call | None:
 
 
 def calls_of(value: Any, tools: Schemas) -> Calls:
-    """One call or a list of calls, as JSON."""
+    """Read one call or a list of calls, as JSON."""
     return _all([call_of(one, tools) for one in (value if isinstance(value, list) else [value])])
 
 
@@ -94,7 +95,7 @@ def _all(calls: list[Call | None]) -> Calls:
 
 
 def _every(pattern: re.Pattern[str], text: str, read: Callable[[re.Match[str]], Calls]) -> Calls:
-    """The calls of a text that is nothing but matches of the pattern, as `read` finds them in each."""
+    """Return the calls of a text that is nothing but matches of the pattern, as `read` finds them in each."""
     place, calls = 0, list[Call]()
     while place < len(text):
         one = pattern.match(text, place)
@@ -107,7 +108,7 @@ def _every(pattern: re.Pattern[str], text: str, read: Callable[[re.Match[str]], 
 
 
 def _after(text: str, mark: str, end: str = "") -> str:
-    """What stands between the marks; the text itself, which is no JSON, if the end is not there."""
+    """Return the text between the markers; the whole text, which is no JSON, if the end marker is missing."""
     inside = text.removeprefix(mark).strip()
     return inside.removesuffix(end).strip() if not end or inside.endswith(end) else text
 
@@ -124,7 +125,7 @@ def _json_after(mark: str, end: str = "", *, needs_end: bool = True) -> ReadCall
 
 
 def _headed(head: str, tail: str = "", *, begins: str = "", ends: str = "") -> ReadCalls:
-    """Calls that name the tool in a `head` and give its arguments as JSON, each closed by `tail`."""
+    """Return a reader of calls with the tool's name in a `head` and its arguments as JSON, each closed by `tail`."""
     opening, closing = re.compile(head), re.compile(tail)
 
     def read(text: str, tools: Schemas) -> Calls:
@@ -151,9 +152,9 @@ _TAGS = re.compile(r"<tool_call>(.*?)</tool_call>\s*+", re.DOTALL)
 
 
 def _tagged(text: str, tools: Schemas) -> Calls:
-    """`<tool_call>` around JSON (Hermes, Qwen), around a `<function=...>` (Qwen Coder) or around keys and values (GLM).
+    """Read `<tool_call>` around JSON (Hermes, Qwen), a `<function=...>` (Qwen Coder), or keys and values (GLM).
 
-    Granite writes the opening tag alone, before a list.
+    Granite writes only the opening tag, before a list.
     """
     if "</tool_call>" not in text:
         value = strict_json(text.removeprefix("<tool_call>"))
@@ -172,7 +173,7 @@ _XML_PARAMETER = re.compile(r"<parameter=(?P<key>[^<>\n]{1,200})>(?P<value>.*?)<
 
 
 def _xml(text: str, tools: Schemas) -> Calls:
-    """`<function=name><parameter=key>value</parameter></function>`, as Qwen Coder and its kin."""
+    """Read `<function=name><parameter=key>value</parameter></function>`, as written by Qwen Coder and others."""
     return _every(_XML, text, lambda one: _typed_call(one["name"], one["inside"].strip(), _XML_PARAMETER, tools))
 
 
@@ -188,7 +189,7 @@ def _glm(text: str, tools: Schemas) -> Calls:
 
 
 def _typed_call(name: str, text: str, parameter: re.Pattern[str], tools: Schemas) -> Calls:
-    """A call whose values are bare text: what each is, the schema says; an unknown or doubled key is no call."""
+    """Read a call with bare text values, typed by the schema; an unknown or duplicate key makes it no call."""
     if name not in tools:
         return None
     properties = tools[name].get("properties")
@@ -210,7 +211,7 @@ _NOTHING = object()
 
 
 def _typed(text: str, schema: Any) -> Any:
-    """The value of a bare text: itself for a string, JSON for all else."""
+    """Return the value of a bare text: itself for a string, JSON for all else."""
     kinds = schema.get("type") if isinstance(schema, Mapping) else None
     text = text.removeprefix("\n").removesuffix("\n")
     if kinds == "string":
@@ -232,7 +233,7 @@ _DSML_PARAMETER = re.compile(
 
 
 def _dsml(text: str, tools: Schemas) -> Calls:
-    """DeepSeek from 3.2 on."""
+    """Read the form of DeepSeek from 3.2 on."""
     begins, ends = "<｜DSML｜function_calls>", "</｜DSML｜function_calls>"
     if not text.rstrip().endswith(ends):
         return None
@@ -243,13 +244,13 @@ def _dsml(text: str, tools: Schemas) -> Calls:
 
 
 def _python_fence(text: str, tools: Schemas) -> Calls:
-    """Gemma's fenced `tool_code`: Python calls with literal keyword arguments, one a line."""
+    """Read Gemma's fenced `tool_code`: Python calls with literal keyword arguments, one per line."""
     inside = _after(text, "```tool_code", "```")
     return pythonic(inside, tools) if inside is not text else None
 
 
 def pythonic(text: str, tools: Schemas) -> Calls:
-    """`get_weather(place="Rome")`, or a list of such (Llama 3.2 and 4). Parsed, never evaluated."""
+    """Read `get_weather(place="Rome")`, or a list of such (Llama 3.2 and 4). Parsed, never evaluated."""
     if len(text) > _LONGEST_PYTHON:
         return None
     try:
@@ -281,7 +282,7 @@ _BETWEEN = re.compile(r"\s*+(?:;\s*+(?=\S)|$)")
 
 
 def _llama(text: str, tools: Schemas) -> Calls:
-    """JSON calls, more than one parted by semicolons."""
+    """Read JSON calls, several separated by semicolons."""
     rest = text.removeprefix("<|python_tag|>").strip()
     place, calls = 0, list[Call | None]()
     while place < len(rest):
@@ -329,7 +330,7 @@ FORMS: tuple[Form, ...] = (
 
 
 def without_end_tokens(text: str) -> str:
-    """The text without the tokens that end a turn, which some servers leave in."""
+    """Return the text without the tokens that end a turn, which some servers leave in."""
     text = text.strip()
     while ended := next((token for token in _END_TOKENS if text.endswith(token)), ""):
         text = text.removesuffix(ended).rstrip()

@@ -1,1 +1,1 @@
-"""OpenAI's Responses and Chat Completions, which most other servers speak too."""
+"""OpenAI's Responses and Chat Completions APIs, which most other servers support, too."""

@@ -1,8 +1,8 @@
-"""Tool schemas in the part of JSON Schema that Gemini takes, and what else its endpoint wants.
+"""Convert tool schemas to the subset of JSON Schema that Gemini's endpoint supports.
 
-A request with one keyword it does not know is refused whole ("Unknown name ... Cannot find field"). The fields are
-those of its `Schema` (https://ai.google.dev/api/caching#Schema). If a schema says more, it is said more loosely
-here: arguments are checked against the original anyway.
+The endpoint refuses a whole request with one unknown keyword ("Unknown name ... Cannot find field"). The fields are
+those of its `Schema` (https://ai.google.dev/api/caching#Schema). Stricter schemas are loosened here: arguments are
+checked against the original anyway.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ _MOST_NODES = 2_000
 
 
 def gemini_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """A tool's parameters as Gemini takes them. Never fails; the same schema always gives the same."""
+    """Return a tool's parameters as Gemini takes them. Never fails; the same schema always gives the same."""
     return _Writer(schema).write(object_schema(schema), 0)
 
 
 class _Writer:
-    """Writes one schema; `root` is where its references point into."""
+    """Writes one schema; its references point into `root`."""
 
     def __init__(self, root: Mapping[str, Any]) -> None:
         self._root = root
@@ -99,7 +99,7 @@ class _Writer:
 
 
 def _kinds(schema: Mapping[str, Any]) -> tuple[list[str], bool]:
-    """The types a schema allows, by what it says or else by what it has, and whether null is one of them."""
+    """Return the types that a schema allows, stated or implied by its keywords, and whether null is one of them."""
     said = schema.get("type")
     named = said if isinstance(said, list) else [said]
     kinds = [kind for kind in named if isinstance(kind, str) and kind in _BY_TYPE]
@@ -118,7 +118,7 @@ def _enumerated(schema: Mapping[str, Any]) -> list[Any]:
 
 
 def _choices(kind: str, schema: Mapping[str, Any], description: object) -> dict[str, Any]:
-    """An `enum` may only hold texts; other values are named in the description."""
+    """Return an `enum` of texts, the only allowed values; the description names the others."""
     values = [value for value in _enumerated(schema) if value is not None]
     if not values:
         return {}
@@ -129,7 +129,7 @@ def _choices(kind: str, schema: Mapping[str, Any], description: object) -> dict[
 
 
 def _bounds(kind: str, schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Exclusive bounds as inclusive ones: the next whole number, or, among all numbers, the bound itself."""
+    """Return exclusive bounds as inclusive ones: the next whole number, or, for other numbers, the bound itself."""
     step = 1 if kind == "integer" else 0
     found: dict[str, tuple[Any, int]] = {
         "minimum": (schema.get("exclusiveMinimum"), step),

@@ -1,7 +1,7 @@
-"""OpenAI's Chat Completions format, which most other servers speak too, always streamed.
+"""OpenAI's Chat Completions API, which most other servers support, too; always streamed.
 
-Format: https://platform.openai.com/docs/api-reference/chat. What servers add to it (reasoning fields, signatures on
-calls) is kept and goes back to the same server.
+Format: https://platform.openai.com/docs/api-reference/chat. Fields that servers add (reasoning fields, signatures on
+calls) are stored and sent back to the same server.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ _MISSES_REASONING = re.compile(
 
 
 class OpenAIChatModel(OpenAIModel):
-    """A model behind any server that speaks Chat Completions.
+    """A model behind any server that supports Chat Completions.
 
-    `provider` names the server in errors and histories, `hint` says what to do if nothing answers; how it is reached
-    is in `Connection`, by default without a key elsewhere than at OpenAI.
-    `max_tokens_field` is what the server calls its output limit: OpenAI's newer models refuse the old `max_tokens`,
-    which is what all other servers know. `capabilities` with discovery "call_tool" keeps the whole prefix of a
+    `provider` names the server in errors and histories; `hint` is the advice if it does not answer. `Connection` has
+    the connection options; at other servers than OpenAI, the default is no key.
+    `max_tokens_field` is the server's name of its output limit: OpenAI's newer models refuse the old `max_tokens`, the
+    only one that all other servers know. `capabilities` with discovery "call_tool" keeps the whole prefix of a
     conversation cached, while the default writes found tools at the end of `tools`.
-    `calls` "prompted" describes tools in the prompt and has calls written as JSON, for models that cannot call; None
-    finds out with the first request, at servers other than OpenAI's; `traits` of `Connection` remembers it.
+    `calls` "prompted" describes tools in the prompt and requests calls as JSON, for models that cannot call. None
+    determines it with the first request, at servers other than OpenAI's; `traits` of `Connection` stores the result.
     """
 
     path = "/chat/completions"
@@ -69,11 +69,11 @@ class OpenAIChatModel(OpenAIModel):
         self.max_tokens_field = max_tokens_field or ("max_completion_tokens" if self.speaks_as_openai else "max_tokens")
 
     def known_capabilities(self) -> Capabilities:
-        """Found tools keep the cached beginning where that costs a fraction, and else are tools like others."""
+        """Return the capabilities: found tools keep the cached prefix on servers with cheap caching."""
         return chat_capabilities(self.origin)
 
     def write(self, request: ModelRequest) -> dict[str, Any]:
-        """The JSON of a Chat Completions request, in the server's dialect."""
+        """Return the JSON of a Chat Completions request, in the server's dialect."""
         return request_body(
             request,
             self.model_name,
@@ -82,11 +82,11 @@ class OpenAIChatModel(OpenAIModel):
         )
 
     def settings_of(self, request: ModelRequest) -> WrittenSettings:
-        """With the longest answer as the server calls it."""
+        """Return the settings, with the output limit under the server's name."""
         return written_settings(request, self.origin, limit_field=self.max_tokens_field, run=self.run_for(request))
 
     def way(self, request: ModelRequest, emit: Emit) -> AskedWay:
-        """With prompted calls if that was asked for, or if the server takes no tools, which is reported once."""
+        """Return the form of the request: prompted calls if configured, or (with a notice) without tool support."""
         prompts = self.calls == "prompted" or (self.calls is None and not self.server().takes_tools)
         if not prompts:
             return super().way(request, emit)
@@ -99,12 +99,15 @@ class OpenAIChatModel(OpenAIModel):
 
     @property
     def wants_subset(self) -> bool:
-        """Servers of one's own take whole schemas, or loose ones."""
+        """True if an answer's schema must be reduced to the strict subset; self-hosted servers accept any schema."""
         return server_of(self.origin).structured != "alone"
 
     def learns(self, failure: Failure, way: AskedWay) -> bool:
-        """Also whether the server takes tools, whether it obeys `response_format`, whether its model wants to see
-        reasoning in each answer, though it be empty, and what it calls the longest answer."""
+        """Also learn further traits of the server.
+
+        Such are whether it supports tools and obeys `response_format`, whether its model demands a reasoning field,
+        even an empty one, in each answer, and the name of its output limit.
+        """
         if _MISSES_REASONING.search(failure.message) and self._dialect is not DEEPSEEK:
             self._dialect = DEEPSEEK
             return True
@@ -118,12 +121,12 @@ class OpenAIChatModel(OpenAIModel):
         return super().learns(failure, way)
 
     def generated_answer(self, text: str) -> dict[str, Any]:
-        """An answer that says it, and that it was meant as a call."""
+        """Return an answer with this text, marked as an intended call."""
         said = {"role": "assistant", "content": text}
         return {"choices": [{"message": said, "finish_reason": "stop"}], "failed_generation": text}
 
     def is_priced(self, message: Message, body: Mapping[str, Any]) -> bool:
-        """Not of models that search the web for each answer: what that costs stands in no counter."""
+        """Return False for models that search the web for each answer: no counter has the cost of that."""
         return not searches_by_chat(self.model_name) and super().is_priced(message, body)
 
     def _read(self, answer: Mapping[str, Any], request: ModelRequest) -> ModelResponse:

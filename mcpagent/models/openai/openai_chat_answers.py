@@ -1,4 +1,4 @@
-"""Answers of Chat Completions, whole and streamed, as ours; what a server adds to the format is kept."""
+"""Read answers of Chat Completions, whole and streamed; fields that a server adds are kept."""
 
 from __future__ import annotations
 
@@ -30,8 +30,10 @@ _NOT_REPLAYED = (
 
 
 def read_completion(answer: Mapping[str, Any], *, history: Sequence[Message] = ()) -> ModelResponse:
-    """A whole Chat Completions answer, its first choice. `history` is what came before: ids of calls
-    stay distinct."""
+    """Read the first choice of a whole Chat Completions answer.
+
+    `history` are the preceding messages: IDs of calls stay distinct.
+    """
     if answer.get("error"):
         raise ReportedError(answer["error"])
     choice = answer["choices"][0]
@@ -58,26 +60,26 @@ def read_completion(answer: Mapping[str, Any], *, history: Sequence[Message] = (
 
 
 def _check(finish_reason: object) -> None:
-    """Raises `ReportedError` if the provider gave the answer up."""
+    """Raise `ReportedError` if the provider aborted the answer."""
     if finish_reason in _GIVEN_UP:
         raise ReportedError({"type": "overloaded_error", "message": f"it gave the answer up: {finish_reason}"})
 
 
 def _calls_of(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The calls; one in the form from before tools (`function_call`) is one too."""
+    """Return the calls; one in the form from before tools (`function_call`) is one too."""
     calls, former = message.get("tool_calls") or [], message.get("function_call")
     return list(calls) or ([{"function": former}] if isinstance(former, Mapping) and former.get("name") else [])
 
 
 def _read_sound(audio: Any) -> list[Part]:
-    """Spoken words; what goes back is the id that they can be heard by."""
+    """Return spoken text; the ID of the sound is sent back."""
     if not isinstance(audio, Mapping) or not isinstance(audio.get("id"), str):
         return []
     return [Text(str(audio.get("transcript") or ""), provider_data={"audio": {"id": audio["id"]}})]
 
 
 def _read_content(content: Any, *, beside_calls: bool) -> list[Text]:
-    """Text, or, as some servers write it, a list of pieces, which goes back as it is."""
+    """Return the text, or, as some servers write it, a list of pieces, which is sent back unchanged."""
     if isinstance(content, str):
         return [Text(content)] if content.strip() or (content and beside_calls) else []
     if not isinstance(content, list) or not content:
@@ -101,7 +103,7 @@ def _read_extras(message: Mapping[str, Any]) -> list[Part]:
 
 
 def _read_call(call: Mapping[str, Any], *, cut_off: bool) -> ToolCall:
-    """A call. One of a kind that nobody asked for has no arguments to run with: it is malformed."""
+    """Return a call. A call of an unrequested kind has no arguments to run with: it is malformed."""
     call_id, function = str(call.get("id") or ""), call.get("function")
     if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
         return ToolCall(call_id, str(call.get("type") or ""), {}, malformed=json_text(call))
@@ -112,10 +114,10 @@ def _read_call(call: Mapping[str, Any], *, cut_off: bool) -> ToolCall:
 
 
 class CompletionStream:
-    """Puts a stream's chunks together to the answer it is without streaming.
+    """Assemble a stream's chunks into the answer of a request without streaming.
 
-    Chunks as in https://platform.openai.com/docs/api-reference/chat-streaming. Calls are told apart by `index`, and,
-    since some servers send none or always 0, by a new id.
+    Chunks as in https://platform.openai.com/docs/api-reference/chat-streaming. Calls are distinguished by `index`, and,
+    because some servers send none or always 0, by a new ID.
     """
 
     done = False  # usage comes after what looks like the end
@@ -131,7 +133,7 @@ class CompletionStream:
         self._usage: Any = None
 
     def add(self, event: Mapping[str, Any]) -> Delta | CallDelta | None:
-        """Takes one event; gives what to show of it."""
+        """Process one event; return the delta to show."""
         if event.get("error"):
             raise ReportedError(event["error"])
         self._usage = event.get("usage") or self._usage
@@ -154,7 +156,7 @@ class CompletionStream:
         return _shown(delta) or self._last_call(delta)
 
     def _last_call(self, delta: Mapping[str, Any]) -> CallDelta | None:
-        """The piece of a call that came, if one alone did."""
+        """Return the piece of a call that came, if one alone did."""
         calls: Sequence[Any] = delta.get("tool_calls") or ()
         piece = (calls[0].get("function") or {}).get("arguments") if len(calls) == 1 else None
         if not isinstance(piece, str) or not piece:
@@ -163,7 +165,7 @@ class CompletionStream:
         return CallDelta(str(call["function"]["name"]), piece)
 
     def _add_field(self, key: str, value: Any) -> None:
-        """Texts and lists go on where they ended; of anything else the last one counts."""
+        """Append texts and lists; of any other value, the last one counts."""
         if isinstance(value, str) and key in self._lists:
             value = [{"type": "text", "text": value}] if value else []
         if isinstance(value, str):
@@ -208,9 +210,9 @@ class CompletionStream:
         call["function"] |= without(function, ("name", "arguments"))
 
     def answer(self) -> dict[str, Any]:
-        """The answer as it is without streaming. Raises `AnswerError` if the stream ended early.
+        """Return the answer as without streaming. Raises `AnswerError` if the stream ended early.
 
-        Some servers send no finish reason: then `[DONE]` alone says that all of it came.
+        Some servers send no finish reason: then only `[DONE]` shows that the answer is complete.
         """
         if self._finish is None and not (self.was_marked and (self._texts or self._lists or self._calls)):
             raise AnswerError("the stream ended early", "cut")
@@ -229,7 +231,7 @@ _GROWING = ("text", "summary", "thinking")
 
 
 def _add_piece(known: list[Any], piece: Any) -> None:
-    """A piece goes on with the one before it, if that has the same type and place."""
+    """Add a piece to the list; it continues the previous one if type and position are the same."""
     before = known[-1] if known else None
     if not isinstance(piece, dict) or not isinstance(before, dict) or not _goes_on(before, piece):
         known.append(piece)
@@ -255,13 +257,13 @@ def _goes_on(before: Mapping[str, Any], piece: Mapping[str, Any]) -> bool:
 
 
 def _both(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
-    """Two objects as one, the newer's values before the older's, at every depth."""
+    """Merge two objects at every depth; the newer one's values win."""
     shared = {key for key in new if isinstance(new[key], dict) and isinstance(old.get(key), dict)}
     return {**old, **new, **{key: _both(old[key], new[key]) for key in new if key in shared}}
 
 
 def _sound(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
-    """A stream's sound so far: its words go on, of all else the last one counts."""
+    """Return a stream's sound so far: its words go on, of all else the last one counts."""
     spoken = "".join(part["transcript"] for part in (old, new) if isinstance(part.get("transcript"), str))
     return {**old, **new, "transcript": spoken}
 

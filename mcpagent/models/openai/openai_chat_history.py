@@ -1,6 +1,6 @@
-"""A history and its tools as Chat Completions takes them.
+"""Write a history and its tools for Chat Completions.
 
-Format: https://platform.openai.com/docs/api-reference/chat. A server's own additions go back to it as they came.
+Format: https://platform.openai.com/docs/api-reference/chat. A server's own additions are sent back to it unchanged.
 """
 
 from __future__ import annotations
@@ -62,8 +62,11 @@ _usual_id = partial(legal_id, longest=_LONGEST_ID)
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """What a server wants otherwise: how `parameters` are written, the turns that another model made, which `turns` may
-    follow each other and what they must hold, and what stands for a `call_id` that is not the server's own."""
+    """The deviations of a server from the format.
+
+    `parameters` writes schemas, `foreign` the turns of another model. `turns` enforces the order and content of turns,
+    and `call_id` replaces IDs that are not the server's own.
+    """
 
     parameters: Callable[[Mapping[str, Any]], dict[str, Any]] = object_schema
     foreign: Callable[[dict[str, Any]], dict[str, Any]] = lambda turn: turn
@@ -72,13 +75,13 @@ class Dialect:
 
 
 def _signed(turn: dict[str, Any]) -> dict[str, Any]:
-    """Of a turn's calls Gemini signs the first, and wants that one signed."""
+    """Return the turn with a signature on its first call, as Gemini demands."""
     calls = turn.get("tool_calls") or []
     return {**turn, "tool_calls": [{**calls[0], "extra_content": UNSIGNED}, *calls[1:]]} if calls else turn
 
 
 def alternating(turns: list[Written]) -> list[Written]:
-    """A user's turn first and between two answers, and two of a user's as one.
+    """Insert a user's turn first and between two answers, and merge two of a user's.
 
     Gemini wants it before calls, and the chat templates of Mistral's, Gemma's and other models refuse all else.
     """
@@ -94,7 +97,7 @@ def alternating(turns: list[Written]) -> list[Written]:
 
 
 def _joined(*contents: str | list[Written]) -> str | list[Written]:
-    """Words alone stay one text, the form that every server knows."""
+    """Return texts without images as one text, the form that every server supports."""
     if all(isinstance(content, str) for content in contents):
         return "\n\n".join(map(str, contents))
     as_lists = ([{"type": "text", "text": one}] if isinstance(one, str) else one for one in contents)
@@ -102,7 +105,7 @@ def _joined(*contents: str | list[Written]) -> str | list[Written]:
 
 
 def _answered(turns: list[Written]) -> list[Written]:
-    """An answer between results and the next words of a user's: Mistral refuses the role "user" after the role "tool".
+    """Insert an answer between results and a user's turn: Mistral refuses the role "user" after the role "tool".
 
     Such words follow images, and results that the model was not asked about any more.
     """
@@ -115,7 +118,7 @@ def _answered(turns: list[Written]) -> list[Written]:
 
 
 def _reasoned(turns: list[Written]) -> list[Written]:
-    """Each answer with reasoning, if only with none: "Missing `reasoning_content` field in the assistant message"."""
+    """Add an empty reasoning to answers without: "Missing `reasoning_content` field in the assistant message"."""
     missing = {"reasoning_content": ""}
     return [{**missing, **turn} if turn["role"] == "assistant" else turn for turn in alternating(turns)]
 
@@ -125,7 +128,7 @@ _DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 
 def nine_characters(call_id: str) -> str:
-    """The id as Mistral's API and the chat templates of its models demand one: nine letters and digits."""
+    """Return the id as Mistral's API and the chat templates of its models demand one: nine letters and digits."""
     if _NINE.fullmatch(call_id):
         return call_id
     number = int.from_bytes(sha256(call_id.encode("utf-8", "replace")).digest())
@@ -143,7 +146,7 @@ _MISTRALS = re.compile(r"(?:mi[sx]tral|ministral|magistral|devstral|codestral|pi
 
 
 def dialect_of(to: Origin) -> Dialect:
-    """By the server; elsewhere by the model, whose chat template has rules of its own."""
+    """Return the dialect of the server; at unknown servers that of the model, whose chat template has own rules."""
     named = _DIALECTS.get(server_of(to).dialect)
     return named or (MISTRAL if _MISTRALS.search(to.model) else USUAL)
 
@@ -155,7 +158,10 @@ def request_body(
     *,
     dialect: Dialect = OPENAI,
 ) -> dict[str, Any]:
-    """The body for one request without its settings. `tool_choice` "none" keeps the tools, and so the cached prefix."""
+    """Return the body of one request without its settings.
+
+    `tool_choice` "none" keeps the tools, and so the cached prefix.
+    """
     plan = plan_tools(request)
     proxied = is_proxied(plan, can)
     tools = (*plan.eager, CALL_TOOL) if proxied else plan.all_tools
@@ -171,7 +177,7 @@ def request_body(
 
 
 def write_tool(tool: ToolDefinition, dialect: Dialect = OPENAI) -> dict[str, Any]:
-    """A definition, its schema in the server's dialect."""
+    """Return a definition, its schema in the server's dialect."""
     parameters = dialect.parameters(tool.parameters)
     function = {"name": tool.name, "description": tool.description, "parameters": parameters}
     return {"type": "function", "function": function}
@@ -180,7 +186,7 @@ def write_tool(tool: ToolDefinition, dialect: Dialect = OPENAI) -> dict[str, Any
 def write_messages(
     messages: Sequence[Message], plan: ToolPlan, *, proxied: bool, dialect: Dialect = OPENAI
 ) -> list[dict[str, Any]]:
-    """The history. Images of tool results follow in a user message: the format has no place for them in a result.
+    """Return the messages. Images of tool results follow in a user message: results cannot contain them.
 
     With `proxied`, found tools are described in the result that found them and called through `call_tool`.
     """
@@ -245,7 +251,7 @@ def _assistant_message(message: Message, proxied: frozenset[str], ids: Mapping[s
 
 
 def _said(texts: Sequence[Text], ours: bool) -> tuple[Any, dict[str, Any]]:
-    """The content, a string or the pieces that the server sent; and what of it has a place of its own in a message."""
+    """Return the content, a string or the server's pieces, and the parts with a separate field in a message."""
     text = refused = ""
     sounds: list[Any] = []
     pieces: list[Any] = []
@@ -264,7 +270,7 @@ def _said(texts: Sequence[Text], ours: bool) -> tuple[Any, dict[str, Any]]:
 
 
 def _write_call(call: ToolCall, call_id: str, *, proxied: bool) -> dict[str, Any]:
-    """A malformed call goes back without arguments: servers parse them, and its result says what was wrong."""
+    """Return a call. A malformed one has no arguments: servers parse them, and its result reports the mistake."""
     sent = without(call.provider_data, ("function",)) if call.malformed else call.provider_data
     as_sent = sent.get("function", _NOTHING)
     name, arguments = sendable_name(call.name), call.arguments

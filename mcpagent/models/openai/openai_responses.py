@@ -1,6 +1,6 @@
 """OpenAI's Responses API (https://platform.openai.com/docs/api-reference/responses), always streamed and stateless.
 
-Nothing is stored at OpenAI: the whole history goes out each time, reasoning as the encrypted items it came in.
+OpenAI stores nothing: each request has the whole history, with reasoning as the encrypted items that OpenAI sent.
 """
 
 from __future__ import annotations
@@ -26,8 +26,10 @@ from mcpagent.python.argument_checks import checked
 
 
 def read_response(answer: Mapping[str, Any], *, history: Sequence[Message] = ()) -> ModelResponse:
-    """A whole Responses answer. Raises `ReportedError` if it failed. `history` is what came before: ids of calls
-    stay distinct."""
+    """Read a whole Responses answer. Raises `ReportedError` if it failed.
+
+    `history` are the preceding messages: IDs of calls stay distinct.
+    """
     _check(answer)
     reason = (answer.get("incomplete_details") or {}).get("reason")
     cut = answer.get("status") == "incomplete" and reason != "content_filter"
@@ -44,21 +46,21 @@ def read_response(answer: Mapping[str, Any], *, history: Sequence[Message] = ())
 
 
 def _is_web_search(item: Mapping[str, Any]) -> bool:
-    """Whether it is one that is charged: opening a page it found is not."""
+    """Return whether the item is a charged search; opening a page that it found is free."""
     action = item.get("action")
     kind = action.get("type") if isinstance(action, Mapping) else "search"
     return item.get("type") == "web_search_call" and kind == "search"
 
 
 def _check(answer: Mapping[str, Any]) -> None:
-    """Raises `ReportedError` if the answer failed, or was cancelled by somebody else than us."""
+    """Raise `ReportedError` if the answer failed, or was cancelled by another party."""
     if answer.get("status") in ("failed", "cancelled") or answer.get("error"):
         told = answer.get("error") or {"type": "server_error", "message": f"the answer is {answer.get('status')}"}
         raise ReportedError(told)
 
 
 def read_item(item: Mapping[str, Any], *, cut_off: bool = False) -> list[Part]:
-    """The parts of an item of an answer. `cut_off`: the answer ended in it, so that a call is not whole."""
+    """Return the parts of an item of an answer. `cut_off`: the answer ended in it, so that a call is not whole."""
     match item:
         case {"type": "message", "content": [_, *_] as contents}:
             around = without(item, ("content",))
@@ -81,7 +83,7 @@ def _texts(pieces: object) -> list[str]:
 
 
 def _read_content(content: Any, around: dict[str, Any], *, joined: bool) -> Part:
-    """One piece of a message item, with the item around it, so that it can be put back."""
+    """Return one piece of a message item, with the item around it, so that it can be restored."""
     place = {"item": around, **({"joined": True} if joined else {})}
     match content:
         case {"type": "refusal", "refusal": str(text)}:
@@ -94,7 +96,7 @@ def _read_content(content: Any, around: dict[str, Any], *, joined: bool) -> Part
 
 
 class ResponseStream:
-    """Puts a stream's events together: the last one holds the whole answer, or, at some servers, all but its items.
+    """Assemble a stream's events: the last one has the whole answer, or, at some servers, all but its items.
 
     Events as in https://platform.openai.com/docs/api-reference/responses-streaming.
     """
@@ -107,11 +109,11 @@ class ResponseStream:
 
     @property
     def done(self) -> bool:
-        """Whether the last event came."""
+        """True if the last event arrived."""
         return self._answer is not None
 
     def add(self, event: Mapping[str, Any]) -> Delta | CallDelta | None:
-        """Takes one event; gives what to show of it."""
+        """Process one event; return the delta to show."""
         match event.get("type"):
             case "response.output_text.delta" | "response.refusal.delta":
                 return TextDelta(event["delta"])
@@ -140,7 +142,7 @@ class ResponseStream:
         return None
 
     def answer(self) -> dict[str, Any]:
-        """The answer as it is without streaming. Raises `AnswerError` if the stream ended early."""
+        """Return the answer as without streaming. Raises `AnswerError` if the stream ended early."""
         if self._answer is None:
             raise AnswerError("the stream ended early", "cut")
         items = [self._items[index] for index in sorted(self._items)]
@@ -150,7 +152,7 @@ class ResponseStream:
 class OpenAIResponsesModel(OpenAIModel):
     """A model behind OpenAI's Responses API, by default with the key in OPENAI_API_KEY.
 
-    At an address of your own nothing is known of the model's capabilities. Options are in `Connection`.
+    At other addresses, the capabilities of the model are unknown. `Connection` has the options.
     """
 
     path = "/responses"
@@ -164,11 +166,11 @@ class OpenAIResponsesModel(OpenAIModel):
         super().__init__(provider, model_name, "OPENAI_API_KEY", **connection)
 
     def known_capabilities(self) -> Capabilities:
-        """By family and version at OpenAI itself, elsewhere by what its server keeps."""
+        """Return the capabilities: by family and version at OpenAI itself, elsewhere by the server's caching."""
         return openai_capabilities(self.model_name) if self.at_openai else chat_capabilities(self.origin)
 
     def write(self, request: ModelRequest) -> dict[str, Any]:
-        """The JSON of a Responses request."""
+        """Return the JSON of a Responses request."""
         return request_body(request, self.model_name, self.capabilities)
 
     def _read(self, answer: Mapping[str, Any], request: ModelRequest) -> ModelResponse:
@@ -176,15 +178,15 @@ class OpenAIResponsesModel(OpenAIModel):
         return unproxied(response) if self.capabilities.discovery == "call_tool" else response
 
     def search_problem(self, strategy: str, deferred: Sequence[ToolDefinition]) -> str:
-        """That the model has no search, or does not rank by the `strategy`."""
+        """Return the reason if the model has no search, or does not rank by the `strategy`."""
         if not self.capabilities.searches:
             return super().search_problem(strategy, deferred)
         return "" if strategy == "auto" else f'OpenAI ranks in a way of its own, not by "{strategy}"'
 
     def learns(self, failure: Failure, way: AskedWay) -> bool:
-        """Also that a container is gone: what ran in it is told in words from then on.
+        """Also learn that a container is gone: from then on, its results are written as text.
 
-        As OpenAI and Azure say so: "Expected container_id: cntr_...", "Container is expired."
+        Errors of OpenAI and Azure: "Expected container_id: cntr_...", "Container is expired."
         """
         said = failure.message.lower()
         if failure.status in (400, 404) and "container" in said:

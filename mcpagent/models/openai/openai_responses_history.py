@@ -1,4 +1,4 @@
-"""A history and its tools as OpenAI's Responses API takes them, with found tools where they were found.
+"""Write a history and its tools for OpenAI's Responses API, with discovered tools at their position.
 
 Forms: https://platform.openai.com/docs/api-reference/responses, and its guide to tool search.
 """
@@ -58,7 +58,10 @@ _LONGEST_ID = 64
 
 
 def request_body(request: ModelRequest, model_name: str, can: Capabilities = SAFE) -> dict[str, Any]:
-    """The body for one request without its settings. `tool_choice` "none" keeps the tools, and so the cached prefix."""
+    """Return the body of one request without its settings.
+
+    `tool_choice` "none" keeps the tools, and so the cached prefix.
+    """
     plan = plan_tools(request)
     inline = can.discovery == "additional_tools"
     search = HostedSearch(request, plan, can)
@@ -84,14 +87,17 @@ def request_body(request: ModelRequest, model_name: str, can: Capabilities = SAF
 
 
 def _allowed(names: Sequence[str]) -> dict[str, Any] | str:
-    """Withdraws all other tools without changing a byte of what was sent before."""
+    """Return a `tool_choice` that withdraws all other tools without changing a byte of earlier input."""
     if not names:
         return "none"
     return {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": name} for name in names]}
 
 
 def write_tool(tool: ToolDefinition) -> dict[str, Any]:
-    """`strict` is off: it would need schemas rewritten to OpenAI's subset, and servers' schemas go out unchanged."""
+    """Return a tool definition with `strict` off.
+
+    Strict mode would need schemas in OpenAI's subset, and servers' schemas are sent unchanged.
+    """
     parameters = object_schema(tool.parameters)
     return {
         "type": "function",
@@ -103,11 +109,11 @@ def write_tool(tool: ToolDefinition) -> dict[str, Any]:
 
 
 class HostedSearch:
-    """OpenAI's own search in one request, and what it searches: one namespace per server, and one of local functions.
+    """OpenAI's own search in one request, and its tools: one namespace per server, and one of local functions.
 
-    What was there from the start is in `tools`, what came later in `arriving`, by position of the message; `recalled`
-    are those of them all that were found in another way, by where that was. `loaded` are the tools that OpenAI's search
-    found in this history: its items bring their definitions. `namespaces` has, by tool, where a call finds it.
+    `tools` has the tools from the start, `arriving` the later ones by position of the message. `recalled` are those
+    among them that were found in another way, by position. `loaded` are the tools that OpenAI's search found in this
+    history: its items contain their definitions. `namespaces` maps each tool to its namespace in a call.
     """
 
     def __init__(self, request: ModelRequest, plan: ToolPlan, can: Capabilities) -> None:
@@ -131,7 +137,10 @@ class HostedSearch:
             self.recalled[place] = [self._in_namespace(tool) for tool in found if tool.name in self.namespaces]
 
     def _written(self, tools: Sequence[ToolDefinition]) -> list[dict[str, Any]]:
-        """The model sees of a namespace only its name and description, so the description lists what is in it."""
+        """Return namespaces whose description lists their tools.
+
+        The model sees only the name and description of a namespace.
+        """
         written: list[dict[str, Any]] = []
         by_server: dict[str, list[ToolDefinition]] = {}
         for tool in sorted(tools, key=lambda tool: tool.name):
@@ -154,7 +163,7 @@ class HostedSearch:
 
 
 def _loaded(messages: Sequence[Message]) -> dict[int, list[str]]:
-    """By position, the tools that OpenAI's search found there."""
+    """Return the tools that OpenAI's search found, by position."""
     found: dict[int, list[str]] = {}
     for position, message in enumerate(messages):
         for part in message.parts:
@@ -173,7 +182,7 @@ def _described(server: str, members: Sequence[ToolDefinition]) -> str:
 
 
 def found_names(part: Part) -> list[str]:
-    """The tools that a result of OpenAI's own search loads, those inside namespaces too."""
+    """Return the tools that a result of OpenAI's own search loads, those inside namespaces too."""
     if not isinstance(part, ProviderBlock) or part.data.get("type") != "tool_search_output":
         return []
     inside = [function for tool in _tools_in(part.data) for function in (_tools_in(tool) or (tool,))]
@@ -186,7 +195,7 @@ def _tools_in(item: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def without_lost(item: dict[str, Any], known: Collection[str]) -> dict[str, Any]:
-    """A search's result without tools that no longer exist: it holds definitions, which the model could call."""
+    """Return a search's result without tools that no longer exist: it holds definitions, which the model could call."""
     if item.get("type") != "tool_search_output" or not isinstance(item.get("tools"), list):
         return item
     kept: list[dict[str, Any]] = []
@@ -199,7 +208,7 @@ def without_lost(item: dict[str, Any], known: Collection[str]) -> dict[str, Any]
 
 
 def search_events(message: Message, *, known: int) -> list[Event]:
-    """Each search on OpenAI's side; what it asked for is paths, not words."""
+    """Return the events of searches on OpenAI's side; their queries are paths, not words."""
     events: list[Event] = []
     query = ""
     for part in message.parts:
@@ -216,10 +225,11 @@ def search_events(message: Message, *, known: int) -> list[Event]:
 def write_input(
     messages: Sequence[Message], plan: ToolPlan, search: HostedSearch, *, inline: bool, proxied: bool = False
 ) -> list[dict[str, Any]]:
-    """The history as input items; with `inline`, tools stand where they arrived, as `additional_tools`; with `proxied`
-    they are described there and called through `call_tool`.
+    """Return the history as input items.
 
-    What another provider's search found stands before that answer, since its calls follow in it.
+    With `inline`, tools appear where they arrived, as `additional_tools`; with `proxied`, they are described there and
+    called through `call_tool`. The results of another provider's search precede that answer, because its calls follow
+    in it.
     """
     items: list[dict[str, Any]] = []
     ids = ids_on_the_wire(messages, partial(legal_id, longest=_LONGEST_ID))
@@ -239,7 +249,7 @@ def write_input(
 
 
 def _recalled(position: int, found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Deferred tools that were found in another way than by OpenAI's search, as a search of ours that found them."""
+    """Return deferred tools that OpenAI's search did not find as the results of a client-side search."""
     if not found:
         return []
     names = [function["name"] for space in found for function in space["tools"]]
@@ -305,7 +315,7 @@ def _with_text(part: Text) -> dict[str, Any]:
 
 
 def _add_content(items: list[dict[str, Any]], place: Mapping[str, Any], content: Any) -> None:
-    """A piece of a message item goes back into its item; `joined` ones into that of the piece before them."""
+    """Put a piece of a message item back into its item, and a `joined` one into that of the previous piece."""
     item = place["item"]
     if place.get("joined") and items and without(items[-1], ("content",)) == item:
         items[-1]["content"].append(content)

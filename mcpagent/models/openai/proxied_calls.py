@@ -1,7 +1,7 @@
-"""Found tools that are no tools of the request: described where they were found, and called through one that is.
+"""Call found tools through one request tool, and describe them where they were found.
 
-A request's `tools` stand before everything else, so one more of them costs the cached prefix of a whole conversation,
-unless the format has a way of its own to say that a tool was found. Where it has none, this keeps the prefix.
+A request's `tools` precede everything else, so an additional tool costs the cached prefix of a whole conversation,
+unless the format can announce found tools. This module keeps the prefix for other formats.
 """
 
 from __future__ import annotations
@@ -30,26 +30,29 @@ CALL_TOOL = ToolDefinition(
 
 
 def is_proxied(plan: ToolPlan, can: Capabilities) -> bool:
-    """Whether found tools are called through `call_tool`: in a conversation that begins with a search for tools."""
+    """Return whether found tools are called through `call_tool`: in conversations with search tools."""
     return can.discovery == "call_tool" and any(tool.name in SEARCH_NAMES for tool in plan.eager)
 
 
 def proxy_notes(change: Change) -> list[str]:
-    """What `call_tool` can call from here on."""
+    """Return notes about the tools that `call_tool` can call from here on."""
     new = [f"Call it as call_tool(tool_name, arguments): {as_text(tool)}" for tool in change.new]
     return [*new, *redefinition_notes(change)]
 
 
 def through_call_tool(call: ToolCall, sent: object = None) -> tuple[str, dict[str, Any]]:
-    """Name and arguments of a call of a found tool. One that was `sent` with other arguments was made natively, by the
-    same model before tools were found in this way, and stays as it was."""
+    """Return the name and arguments of a call of a found tool.
+
+    A call that was `sent` with other arguments was made natively, by the same model before tools were proxied, and
+    stays unchanged.
+    """
     if isinstance(sent, str) and '"tool_name"' not in sent:
         return sendable_name(call.name), call.arguments
     return CALL_TOOL.name, {"tool_name": call.name, "arguments": call.arguments}
 
 
 def unproxied(response: ModelResponse) -> ModelResponse:
-    """The answer with calls through `call_tool` as calls of the tools meant; how they were sent stays with them."""
+    """Return the answer with calls through `call_tool` as calls of the tools; they keep their sent form."""
     parts = tuple(_unwrapped(part) if isinstance(part, ToolCall) else part for part in response.message.parts)
     return replace(response, message=replace(response.message, parts=parts))
 

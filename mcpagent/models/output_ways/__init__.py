@@ -1,1 +1,1 @@
-"""How an answer is asked for as data, by what a model and its server take, and how it is read."""
+"""Request structured output in a mode that the model and its server support, and read the answer."""

@@ -1,7 +1,7 @@
-"""The ways to ask for an answer as data: the provider's own form, a tool to submit it with, or words.
+"""The modes of structured output: the provider's native format, a tool to submit the answer, or instructions.
 
-Whichever it is, what the loop and the history see is the same: an answer whose text is the JSON. A submitted answer
-becomes that text before anybody else sees the call, so that a conversation can go on with another model.
+The loop and the history see the same in each mode: an answer whose text is the JSON. A submitted answer is converted to
+that text before other code sees the call, so a conversation can continue with another model.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ answering in words: nobody reads those."""
 
 
 def takes_output(model: Model) -> bool:
-    """Whether the model asks by itself for the form that `ModelRequest.output` says: those do that have a provider.
+    """Return whether the model itself implements `ModelRequest.output`, as models with a provider do.
 
-    Such a model has a method `takes_output()`; all others need none, and are asked in words.
+    A model can implement it as a method `takes_output()`; without it, the format is described in the prompt.
     """
     own = getattr(model, "takes_output", None)
     return own is not None and bool(own())
 
 
 def told_form(model: Model, request: ModelRequest) -> ModelRequest:
-    """The request as the model is given it: one that knows nothing of forms is told the form in words."""
+    """Return the request for the model; one without support for structured output gets the format as text."""
     return request if request.output is None or takes_output(model) else told_in_words(request)
 
 
 def told_in_words(request: ModelRequest) -> ModelRequest:
-    """The request with the form of its answer in the system prompt."""
+    """Return the request with the form of its answer in the system prompt."""
     if request.output is None:
         return request
     words = _WORDS + json_text(request.output.schema)
@@ -55,7 +55,7 @@ def told_in_words(request: ModelRequest) -> ModelRequest:
 
 
 def usual_way(request: ModelRequest, to: Origin, *, most_tools: int | None, can_call: bool = True) -> OutputWay:
-    """How the model is asked, by what is known of it and of its server. `can_call`: whether it takes tools."""
+    """Return the output mode, by the known traits of model and server. `can_call`: whether the model supports tools."""
     if request.output is None:
         return "text"
     has_tools = bool(request.tools or request.deferred_tools)
@@ -74,7 +74,7 @@ def _is_native(output: OutputFormat, to: Origin, *, alone: bool) -> bool:
 
 
 def native_fields(output: OutputFormat, protocol: WireProtocol, *, subset: bool) -> dict[str, Any]:
-    """The fields of a body that say the form. `subset`: the server wants OpenAI's strict subset, else the schema."""
+    """Return the body's fields for the format. `subset`: the server demands OpenAI's strict subset of the schema."""
     if protocol == "messages":
         schema = strict_schema(output.schema, ANTHROPIC) or output.schema
         return {"output_config": {"format": {"type": "json_schema", "schema": schema}}}
@@ -88,7 +88,7 @@ def native_fields(output: OutputFormat, protocol: WireProtocol, *, subset: bool)
 
 
 def with_fields(body: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The body with these fields, beside what a setting wrote into the same ones (`output_config.effort`)."""
+    """Return the body with these fields merged into fields that a setting already wrote (`output_config.effort`)."""
     beside = {name: body[name] for name in fields if isinstance(body.get(name), dict)}
     return {**body, **{name: {**beside.get(name, {}), **value} for name, value in fields.items()}}
 
@@ -97,24 +97,24 @@ def with_fields(body: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str,
 
 
 def with_submit_tool(request: ModelRequest, output: OutputFormat) -> ModelRequest:
-    """The request with the tool behind those that there are: within a run it stays where it is."""
+    """Return the request with the tool behind those that there are: within a run it stays where it is."""
     description = f"{_SUBMIT} {output.description}".strip()
     tool = ToolDefinition(SUBMIT_TOOL, description, output.schema, original_name=SUBMIT_TOOL)
     return replace(request, tools=(*request.tools, tool), output=replace(output, way="tool"))
 
 
 def is_submitted(request: ModelRequest) -> bool:
-    """Whether the request, as it is written, has the tool."""
+    """Return whether the request, as written, has the submit tool."""
     return request.output is not None and request.output.way == "tool"
 
 
 def callable_in(request: ModelRequest) -> ModelRequest:
-    """The request as one whose answer may make calls, if submitting it is one."""
+    """Return the request as one whose answer may make calls, if submitting it is one."""
     return replace(request, tool_choice="auto") if is_submitted(request) else request
 
 
 def demanded(body: Mapping[str, Any], request: ModelRequest, protocol: WireProtocol) -> dict[str, Any]:
-    """The body with a call demanded, since words are no answer: of the submitting tool, if nothing else may be called.
+    """Return the body with a required call, since text is no answer: of the submit tool, if it is the only one.
 
     What the caller demands of the first answer goes first, and Claude takes no demand while it thinks.
     """
@@ -139,8 +139,10 @@ def demanded(body: Mapping[str, Any], request: ModelRequest, protocol: WireProto
 
 
 def submitted_way(asked: AskedWay, emit: Emit) -> AskedWay:
-    """The same way, with what is submitted read as the answer: its JSON is shown while it arrives, words are not
-    unless nothing was submitted."""
+    """Return the same form, with the submitted arguments read as the answer.
+
+    Their JSON is shown while it arrives; other text is shown only if the model submitted nothing.
+    """
     held: list[str] = []
 
     def listen(event: Event) -> None:
@@ -162,7 +164,7 @@ def submitted_way(asked: AskedWay, emit: Emit) -> AskedWay:
 
 
 def read_submitted(response: ModelResponse) -> ModelResponse:
-    """The response with what was submitted as its text. Other calls beside it stay calls: they were wanted."""
+    """Return the response with the submitted JSON as its text. Other calls of the answer stay calls."""
     message = response.message
     submitted = [call for call in message.tool_calls if call.name == SUBMIT_TOOL]
     if not submitted:
@@ -193,7 +195,7 @@ _ABOUT_TOOLS = re.compile(r"function\b|tools?\b[.\[ ]", re.IGNORECASE)
 
 
 def refuses_output(failure: Failure) -> bool:
-    """Whether the failure is about the form of the answer rather than about a tool's schema."""
+    """Return whether the failure concerns the output format rather than a tool's schema."""
     said = f"{failure.param} {failure.message}"
     found = _ABOUT_OUTPUT.search(said)
     is_plain_schema = found is not None and found[0].lower() in ("schema", "grammar")
@@ -201,16 +203,16 @@ def refuses_output(failure: Failure) -> bool:
 
 
 def refuses_schema(failure: Failure) -> bool:
-    """Whether it is this very schema that is refused, which says nothing of others."""
+    """Return whether this particular schema is refused, which implies nothing for others."""
     said = failure.message.lower().replace("json_schema", "")
     return "schema" in said or "grammar" in said
 
 
 def schema_text(request: ModelRequest) -> str:
-    """The schema of the answer as one text."""
+    """Return the schema of the answer as one text."""
     return json_text(request.output.schema) if request.output is not None else ""
 
 
 def refuses_demand(failure: Failure) -> bool:
-    """Whether the failure is about a call being demanded."""
+    """Return whether the failure concerns the demand for a call."""
     return "tool_choice" in f"{failure.param} {failure.message}"

@@ -1,8 +1,7 @@
-"""The schema of an answer in the subset that a provider holds the model to.
+"""Convert the schema of an answer to the subset that a provider enforces.
 
-What is beyond the subset is said in words, in the description of the part that it is about: the answer is checked
-against the whole schema anyway. A schema that cannot be said at all in the subset, such as one of an object with names
-that nobody knows before, gives None.
+Rules beyond the subset are described in the description of their part: the answer is checked against the whole schema
+anyway. A schema that the subset cannot express, such as an object with arbitrary names, gives None.
 
 OpenAI: https://developers.openai.com/api/docs/guides/structured-outputs#supported-schemas; Anthropic:
 https://platform.claude.com/docs/en/build-with-claude/structured-outputs and `transform_schema` of its SDK (2.13).
@@ -21,10 +20,10 @@ from mcpagent.models.wire_values import json_text
 
 @dataclass(frozen=True, slots=True)
 class Subset:
-    """What of JSON Schema a provider holds a model to. `kept` are the keywords by type, beside `description`.
+    """The subset of JSON Schema that a provider enforces.
 
-    `all_required`: what may be left out is null instead. `recursive`: references may lead back. `most_*` bound what is
-    in one schema.
+    `kept` are the keywords by type, in addition to `description`. `all_required`: optional properties are null instead
+    of missing. `recursive`: references may form a cycle. `most_*` bound the content of one schema.
     """
 
     kept: Mapping[str, tuple[str, ...]]
@@ -70,11 +69,11 @@ _NULL: dict[str, Any] = {"type": "null"}
 
 
 class _BeyondError(Exception):
-    """The subset has no way to say it."""
+    """Raised if the subset cannot express the schema."""
 
 
 def strict_schema(schema: Mapping[str, Any], subset: Subset) -> dict[str, Any] | None:
-    """The schema in the subset; None if that cannot say it. The same schema always gives the same."""
+    """Return the schema in the subset; None if it cannot be expressed. The same schema always gives the same result."""
     writer = _SubsetWriter(schema, subset)
     try:
         written = writer.write(schema, 0)
@@ -99,7 +98,7 @@ class _SubsetWriter:
     writing: str = ""
 
     def definitions(self) -> dict[str, Any]:
-        """What was referred to, and what that refers to."""
+        """Return all referenced definitions, including those that they reference."""
         made: dict[str, Any] = {}
         while waiting := [reference for reference, name in self.referred.items() if name not in made]:
             for reference in waiting:
@@ -113,7 +112,7 @@ class _SubsetWriter:
         return made
 
     def write(self, schema: Any, depth: int, within: str = "") -> dict[str, Any]:
-        """One schema. `within` is the reference that it is the target of."""
+        """Return one converted schema. `within` is the reference that points to it."""
         if not isinstance(schema, Mapping) or depth > self.subset.most_depth:
             raise _BeyondError
         left = {name: rule for name, rule in schema.items() if name not in _NOTES}
@@ -151,7 +150,7 @@ class _SubsetWriter:
         return found
 
     def _typed(self, left: dict[str, Any], depth: int) -> dict[str, Any]:
-        """Takes what can be said out of `left`."""
+        """Return the expressible rules, removed from `left`."""
         left.pop("discriminator", None)
         branches = left.pop("anyOf", None) or left.pop("oneOf", None)
         if branches:

@@ -1,1 +1,1 @@
-"""Tools that a model's provider runs by itself: as values, as requests write them, and as answers tell of them."""
+"""Tools that a model's provider runs: their values, their forms in requests, and their calls in answers."""

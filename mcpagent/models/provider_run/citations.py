@@ -1,4 +1,4 @@
-"""The sources that an answer's words name, as each protocol sends them."""
+"""Read the sources that an answer cites, in the form of each protocol."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MAX_CITED = 1_000
 
 
 def citations_of(listed: object) -> tuple[Citation, ...]:
-    """Anthropic's `citations`, and `annotations` of OpenAI's and of those who write as it does, in order."""
+    """Read Anthropic's `citations`, and `annotations` in OpenAI's format, in order."""
     return tuple(_read(listed))
 
 

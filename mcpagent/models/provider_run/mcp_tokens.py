@@ -1,4 +1,4 @@
-"""The tokens that a provider shows to remote MCP servers: read where a request is made, and kept in no value."""
+"""Read the tokens that a provider sends to remote MCP servers, at each request; no value stores them."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from mcpagent.text.known_secrets import hide
 
 
 def names_tokens(tools: Iterable[ProviderTool]) -> bool:
-    """Whether any of them has one."""
+    """Return whether any of the tools has a token."""
     return any(isinstance(tool, ProviderMcp) and tool.authorization for tool in tools)
 
 
 def read_tokens(tools: Iterable[ProviderTool]) -> dict[ProviderTool, str]:
-    """The tokens by tool, since agents that share a model may each have a server of one name. They are hidden from now
-    on from whatever is shown or kept; may wait for a keyring.
+    """Return the tokens by tool, because agents that share a model may each have a server of the same name.
 
-    Raises `CredentialsError` for a reference that leads nowhere, and for what cannot be a token.
+    From now on the tokens are redacted in all output and stores. May wait for a keyring. Raises `CredentialsError` for
+    a reference that cannot be resolved, or an invalid token.
     """
     environ = with_stored_keys(os.environ)
     tokens: dict[ProviderTool, str] = {}

@@ -1,7 +1,7 @@
-"""Calls that a provider ran, read from what it sent of them: for events, and in words for models elsewhere.
+"""Read calls that a provider ran, for events, and as text for other models.
 
-One reading of Anthropic's blocks and OpenAI's items, whose types have nothing in common. What is not as it should be is
-passed over: it goes back to its provider as it came, whatever it is.
+One reader for Anthropic's blocks and OpenAI's items, whose types have nothing in common. Malformed ones are skipped:
+they are sent back to their provider unchanged.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ NONE_WAITING: Mapping[str, ProviderCall] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """A call with what it came to: `outcome` in a few words, `text` whole; None of one that has no result yet."""
+    """A call with its result: `outcome` in a few words, `text` in full; None for a call without a result yet."""
 
     call: ProviderCall
     outcome: str | None = None
@@ -36,13 +36,13 @@ class Ran:
 
     @property
     def events(self) -> tuple[ProviderCallStarted, ProviderCallFinished | None]:
-        """As they are reported."""
+        """The events of the call."""
         ended = None if self.outcome is None else ProviderCallFinished(self.call, self.outcome, self.failed)
         return ProviderCallStarted(self.call), ended
 
 
 def asked_in(block: Mapping[str, Any]) -> ProviderCall | None:
-    """The call that a block of an answer asks the provider for, None if it asks for none."""
+    """Return the call that a block of an answer asks the provider for, None if it asks for none."""
     call_id, name = str(block.get("id") or ""), _text(block.get("name"))
     match block.get("type"):
         case "server_tool_use" if not name.startswith("tool_search_tool"):
@@ -66,14 +66,14 @@ def asked_in(block: Mapping[str, Any]) -> ProviderCall | None:
 
 
 def _action(action: object) -> dict[str, Any]:
-    """What a search at OpenAI did, without what it found."""
+    """Return the action of a search at OpenAI, without its results."""
     if not isinstance(action, Mapping):
         return {}
     return {name: action[name] for name in ("query", "queries", "url", "pattern") if action.get(name)}
 
 
 def ended_in(block: Mapping[str, Any], calls: Mapping[str, ProviderCall]) -> Ran | None:
-    """The call that has its result in this block; `calls` are those asked for so far, by id."""
+    """Return the call that has its result in this block; `calls` are those asked for so far, by id."""
     kind, content = _text(block.get("type")), block.get("content")
     if (call := calls.get(str(block.get("tool_use_id")))) is not None and kind.endswith("_tool_result"):
         if kind == "mcp_tool_result":
@@ -147,8 +147,10 @@ def _of_gpt(call: ProviderCall, item: Mapping[str, Any]) -> Ran:
 
 
 def ran_at(parts: Iterable[Part], waiting: Mapping[str, ProviderCall] = NONE_WAITING) -> dict[int, Ran]:
-    """The provider's calls in an answer by the place where each was asked for, with their results as far as it has
-    them; one that was `waiting` since the answer before (see `calls_to_come`) by the place of its result."""
+    """Return the provider's calls in an answer with their results, by the position where each was requested.
+
+    A call that was `waiting` since the previous answer (see `calls_to_come`) is at the position of its result.
+    """
     calls, places = dict(waiting), dict[str, int]()
     found: dict[int, Ran] = {}
     for place, part in enumerate(parts):
@@ -162,13 +164,16 @@ def ran_at(parts: Iterable[Part], waiting: Mapping[str, ProviderCall] = NONE_WAI
 
 
 def ran_in(parts: Iterable[Part], waiting: Mapping[str, ProviderCall] = NONE_WAITING) -> list[Ran]:
-    """The same in order."""
+    """Return the provider's calls in an answer, in order."""
     return [ran for _, ran in sorted(ran_at(parts, waiting).items(), key=lambda one: one[0])]
 
 
 def calls_to_come(answer: Message | None) -> dict[str, ProviderCall]:
-    """By id, what an answer asked for and has no result of: Anthropic runs that when calls of ours beside it have their
-    results, so that what came of it stands in its next answer."""
+    """Return the calls of an answer without a result yet, by ID.
+
+    Anthropic runs such a call when the client's calls next to it have their results; its own result is in the next
+    answer.
+    """
     parts = answer.parts if answer is not None else ()
     return {ran.call.id: ran.call for ran in ran_in(parts) if ran.outcome is None and ran.call.id}
 
@@ -176,8 +181,11 @@ def calls_to_come(answer: Message | None) -> dict[str, ProviderCall]:
 def call_events(
     message: Message, told: Mapping[str, bool], waiting: Mapping[str, ProviderCall] = NONE_WAITING
 ) -> Iterator[Event]:
-    """What is to be reported of an answer's calls, beyond what was `told`: by id, whether their end was too. Those that
-    were `waiting` were told when they were asked for."""
+    """Yield the events of an answer's calls, except those already reported.
+
+    `told` maps each reported ID to whether its end was reported, too. The starts of `waiting` calls were reported with
+    the previous answer.
+    """
     for ran in ran_in(message.parts, waiting):
         started, ended = ran.events
         if (ran.call.id not in told and ran.call.id not in waiting) or not ran.call.id:
@@ -187,14 +195,13 @@ def call_events(
 
 
 def ran_unpriced(message: Message) -> bool:
-    """Whether the provider ran for this answer what costs beside tokens and is in no table: code in a container, a
-    search of its files, an image."""
+    """Return whether the provider ran something outside the price table: code in a container, file search, an image."""
     kinds = ("code_execution", "file_search", "image_generation")
     return any(ran.call.server is None and ran.call.name.endswith(kinds) for ran in ran_in(message.parts))
 
 
 def containers_of(message: Message) -> frozenset[str]:
-    """The containers that OpenAI's items of this answer go on in."""
+    """Return the containers that OpenAI's items of this answer go on in."""
     blocks = (part.data for part in message.parts if isinstance(part, ProviderBlock))
     return frozenset(
         _text(block.get("container_id")) for block in blocks if block.get("type") == "code_interpreter_call"
@@ -202,8 +209,9 @@ def containers_of(message: Message) -> frozenset[str]:
 
 
 def in_words(parts: Sequence[Part], waiting: Mapping[str, ProviderCall] = NONE_WAITING) -> dict[int, str]:
-    """By place in an answer, as in `ran_at`, what a model elsewhere is told of a call: what was asked and what came of
-    it. One that has no result is not told of.
+    """Return the text about each call for another model, by position as in `ran_at`: the query and its result.
+
+    Calls without a result have no text.
     """
     ran = ran_at(parts, waiting).items()
     return {place: _in_words(one, one.outcome) for place, one in ran if one.outcome is not None}

@@ -1,8 +1,8 @@
-"""Calls that Anthropic runs and their results, which it takes in pairs alone.
+"""Keep calls that Anthropic runs paired with their results, because Anthropic accepts only pairs.
 
-A call beside calls of ours has no result yet: it is run when these have theirs, and what came of it stands in the next
+A call next to client calls has no result yet: Anthropic runs it when these have theirs, and its result is in the next
 answer (https://platform.claude.com/docs/en/agents-and-tools/tool-use/server-tools, turns that mix tools). If that
-answer was another model's, was cut off, or never had it, the call is refused in every request from then on.
+answer came from another model, was cut off, or lacks the result, Anthropic refuses the call in every later request.
 """
 
 from __future__ import annotations
@@ -16,8 +16,10 @@ from mcpagent.models.provider_run.provider_calls import NONE_WAITING, calls_to_c
 
 
 def with_pairs(history: Sequence[Message], written: Sequence[Message]) -> tuple[Message, ...]:
-    """The answers as they are `written` to Anthropic, one for each of `history`, without a call that has no result and
-    is not waiting for one, and with words for a result that has no call any more."""
+    """Return the answers as `written` to Anthropic, without calls that have no result and are not waiting for one.
+
+    `written` has one answer for each of `history`. A result without its call becomes text.
+    """
     made = list(written)
     answers = [place for place, message in enumerate(made) if message.role == "assistant"]
     known: frozenset[str] = frozenset()
@@ -38,8 +40,10 @@ def with_pairs(history: Sequence[Message], written: Sequence[Message]) -> tuple[
 
 
 def _unpaired(message: Message, known: frozenset[str]) -> tuple[dict[str, ProviderBlock], set[int]]:
-    """The calls of an answer that have no result in it, by id; and by identity the blocks that cannot stand anywhere:
-    results of calls that are neither before them nor `known`, and what comes twice."""
+    """Return the answer's calls without a result in it, by ID, and the identities of blocks that are never valid.
+
+    Invalid are results of calls that are neither before them nor `known`, and duplicates.
+    """
     calls: dict[str, ProviderBlock] = {}
     seen, left, strange = set[str](), set(known), set[int]()
     for block in (part for part in message.parts if isinstance(part, ProviderBlock)):
@@ -57,7 +61,7 @@ def _unpaired(message: Message, known: frozenset[str]) -> tuple[dict[str, Provid
 
 
 def _results_of_others(message: Message) -> frozenset[str]:
-    """Ids of results of calls that the answer itself did not ask for before."""
+    """Return the IDs of results whose calls are not in the answer before them."""
     seen, found = set[str](), set[str]()
     for block in (part for part in message.parts if isinstance(part, ProviderBlock)):
         if asked := _asks(block):
@@ -68,7 +72,7 @@ def _results_of_others(message: Message) -> frozenset[str]:
 
 
 def _without(parts: Sequence[Part], lost: set[int], words: Mapping[int, str]) -> Iterator[Part]:
-    """The parts without these blocks; what came of a call is told in words."""
+    """Yield the parts without these blocks; results become text."""
     for part in parts:
         if id(part) not in lost:
             yield part

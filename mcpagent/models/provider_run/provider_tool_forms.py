@@ -1,8 +1,8 @@
-"""Tools that a provider runs, as requests write them: one table of which model, at which address, has which tool.
+"""Write provider tools into requests: one table of the tools of each model at each address.
 
-Each row has its source. What a model has not is left out, with the reason, and so is a tool whose limits on where it
-may go cannot be kept; a limit on how often it may go there is told and not kept. A provider that refuses one of them
-after all is not sent it again (`HttpModel.learns`).
+Each row has its source. Unsupported tools are left out with the reason, and so is a tool whose domain limits cannot be
+enforced; an unenforceable limit on the number of uses only causes a notice. A tool that a provider refuses after all is
+not sent again (`HttpModel.learns`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MCP_BETA = "mcp-client-2026-09-15"
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """What a model has: by kind of tool the `type` that a request writes; `source` is where that is known from."""
+    """The tools of a model: the `type` in requests by kind of tool; `source` is the source of these facts."""
 
     source: str
     types: Mapping[str, str]
@@ -112,9 +112,9 @@ _ROUTED = Offer(
 
 @dataclass(slots=True)
 class WrittenTools:
-    """Tools as a request has them: entries of `tools`, fields of the body, and, by name, why one is left out.
+    """Tools as written in a request: entries of `tools`, fields of the body, and, by name, why one is left out.
 
-    `choices` are how each is named where one is chosen, `words` how a refusal may name it; both by name.
+    `choices` are the forms of each in a tool choice, `words` the names for it in a refusal; both by name.
     """
 
     tools: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
@@ -125,7 +125,7 @@ class WrittenTools:
 
 
 def offer_of(to: Origin) -> tuple[Offer | None, str]:
-    """What the model has at its address; if that is nothing, why."""
+    """Return the tools of the model at its address; None with the reason if there are none."""
     if to.provider in OWN_SERVERS:
         return None, "a server of one's own runs no tools"
     match to.protocol:
@@ -169,7 +169,7 @@ def _offer_by_chat(to: Origin) -> tuple[Offer | None, str]:
 
 
 def searches_by_chat(model: str) -> bool:
-    """Whether it is one of OpenAI's models that search the web for each answer."""
+    """Return whether the model is one of OpenAI's that search the web for each answer."""
     return _SEARCHES_BY_CHAT.fullmatch(base_name(model)) is not None
 
 
@@ -181,7 +181,7 @@ def written_tools(
     refused: Mapping[str, str] | None = None,
     tokens: Mapping[ProviderTool, str] | None = None,
 ) -> WrittenTools:
-    """The tools as this model takes them.
+    """Return the tools as this model takes them.
 
     `offered` are names of tools of ours in the same request, `refused` those that the provider refused, with the
     reason, and `tokens` those of MCP servers.
@@ -204,7 +204,7 @@ def written_tools(
 
 
 def _called(tool: ProviderTool) -> frozenset[str]:
-    """The names that it has on the wire."""
+    """Return the names that it has on the wire."""
     if isinstance(tool, ProviderMcp):
         return frozenset()
     return CODE_NAMES if isinstance(tool, CodeExecution) else frozenset({tool.name})
@@ -336,9 +336,9 @@ def _write_for_openrouter(tool: ProviderTool, kind: str, to: Origin, made: Writt
 
 
 def beside_ours(body: Mapping[str, Any], run: WrittenTools, to: Origin, *, may_call: bool) -> dict[str, Any]:
-    """The body with these before all tools of ours, so that what is found later stands at the end.
+    """Return the body with these before all client tools, so that tools found later are at the end.
 
-    `may_call`: whether an answer may call at all. Where what is callable is listed, they are listed too.
+    `may_call`: whether an answer may call at all. If the body lists the callable tools, these are added to the list.
     """
     made = dict(body)
     if run.tools:
@@ -357,9 +357,9 @@ def beside_ours(body: Mapping[str, Any], run: WrittenTools, to: Origin, *, may_c
 
 
 def refused_tools(message: str, run: WrittenTools) -> dict[str, str]:
-    """The tools that a refusal names, with what is said of them afterwards; none if it is about the history.
+    """Return the tools that a refusal names, with the reason for the notice; empty if it concerns the history.
 
-    Of several MCP servers those by name, if any is named; else whatever is spoken of as all of them are.
+    Of several MCP servers, the ones named; if none is named, all tools that the refusal's words may mean.
     """
     if re.match(r"(messages|input)[.\[]", message):
         return {}
@@ -369,6 +369,6 @@ def refused_tools(message: str, run: WrittenTools) -> dict[str, str]:
 
 
 def _names(message: str, word: str) -> bool:
-    """Whether it stands there as a word, however its parts are joined."""
+    """Return whether the message contains the word, with its parts joined in any style."""
     written = re.escape(word.lower()).replace("_", "[_ -]")
     return re.search(rf"(?<![a-z0-9]){written}(?![a-z0-9])", message.lower()) is not None

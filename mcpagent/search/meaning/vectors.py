@@ -1,4 +1,4 @@
-"""The vectors of the indexed tools, and which of them a query's vector is closest to."""
+"""The vectors of the indexed tools, and the search for the tools closest to a query's vector."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _WORD = re.compile(r"[^\W_]+")
 
 
 def vectors_for(strategy: object, embedder: Embedder | None, cache_folder: Path | None) -> Vectors | None:
-    """Those that ranking by this strategy takes, if it takes any. Raises `ConfigError` if they are not installed."""
+    """Return the vectors for this strategy, or None. Raises `ConfigError` if they are not installed."""
     if strategy == "multilingual" and embedder is None:
         embedder = MultilingualEmbedder()
     model = static_model_folder() if embedder is None and strategy in ("auto", "hybrid") else None
@@ -69,7 +69,7 @@ def vectors_for(strategy: object, embedder: Embedder | None, cache_folder: Path 
 
 
 def tool_parts(tool: ToolDefinition, examples: Sequence[str] = ()) -> dict[str, str]:
-    """The texts of a tool that are embedded; the keys are those of its parts' weights."""
+    """Return the texts of a tool that are embedded; the keys are those of its parts' weights."""
     return {
         "name": spoken(local_name(tool)[:MAX_NAME]),
         "description": tool.description[:_DESCRIPTION],
@@ -80,7 +80,7 @@ def tool_parts(tool: ToolDefinition, examples: Sequence[str] = ()) -> dict[str, 
 
 
 class Vectors:
-    """One unit vector per tool number. New tools are embedded at the next search, in one batch."""
+    """Unit vectors by tool number. New tools are embedded at the next search, in one batch."""
 
     def __init__(self, embedder: Embedder | None = None, cache_folder: Path | None = None) -> None:
         self.embedder = embedder
@@ -94,17 +94,17 @@ class Vectors:
 
     @property
     def cosines(self) -> Cosines:
-        """What these vectors' cosines tell."""
+        """The calibration of these vectors' cosines."""
         found = getattr(self._model(), "cosines", OF_WORDS)
         return found if isinstance(found, Cosines) else OF_WORDS
 
     @property
     def are_of_words(self) -> bool:
-        """Whether they come from word vectors, which take microseconds a text."""
+        """True if they are word vectors, which take microseconds per text."""
         return isinstance(self._model(), StaticEmbedder)
 
     def corrected(self, text: str, words: Mapping[str, str]) -> str:
-        """The text with those of its words replaced that word vectors hardly know, as typos are."""
+        """Return the text with those of its words replaced that word vectors hardly know, as typos are."""
         model = self._model()
         if not words or not isinstance(model, StaticEmbedder):
             return text
@@ -112,11 +112,11 @@ class Vectors:
         return _WORD.sub(lambda word: unknown.get(word[0], word[0]), text)
 
     def add(self, number: int, tool: ToolDefinition, examples: Sequence[str] = ()) -> None:
-        """Embeds the tool at the next search."""
+        """Add the tool; it is embedded at the next search."""
         self._waiting[number] = tool_parts(tool, examples)
 
     def remove(self, number: int) -> None:
-        """Forgets the tool, also one that is not embedded yet."""
+        """Remove the tool, even if it is not embedded yet."""
         if self._waiting.pop(number, None) is not None or self._few.pop(number, None) is not None:
             return
         if self._matrix is None:
@@ -128,7 +128,7 @@ class Vectors:
             self._matrix[row] = self._matrix[len(self._numbers)]
 
     def of(self, queries: Sequence[str]) -> Sequence[Vector]:
-        """The vectors of texts, for `closest` and `likeness`, all of a request in one go.
+        """Return the vectors of texts, for `closest` and `likeness`, all of a request in one go.
 
         Raises `EmbeddingError` if the embedder fails.
         """
@@ -139,7 +139,7 @@ class Vectors:
         return list(self.query_vectors(queries))
 
     def closest(self, query: Vector, limit: int, also: Iterable[int] = ()) -> dict[int, float]:
-        """Cosine by tool number: the `limit` closest tools, and those asked for as well."""
+        """Return cosines by tool number: of the `limit` closest tools, and of the tools in `also`."""
         if (few := self.few()) is not None:
             return _closest_of_few(few, query, limit, also)
         if self._matrix is None or not self._numbers:
@@ -148,7 +148,7 @@ class Vectors:
         return _closest(likeness, self._numbers, self._rows.__getitem__, limit, also)
 
     def likeness(self, queries: Sequence[Vector], numbers: Sequence[int]) -> list[dict[int, float]]:
-        """Cosine by tool number of just these tools, for each query."""
+        """Return cosines by tool number of these tools only, for each query."""
         if (few := self.few()) is not None:
             some = {number: few[number] for number in numbers}
             return [_near(some, query) for query in queries]
@@ -161,7 +161,7 @@ class Vectors:
         return [dict(zip(numbers, row, strict=True)) for row in products]
 
     def rows(self, numbers: Sequence[int]) -> Matrix | None:
-        """The vectors of these tools, a row each; None if there are none.
+        """Return the vectors of these tools, one row each; None if there are none.
 
         Raises `EmbeddingError` if the embedder fails.
         """
@@ -172,14 +172,14 @@ class Vectors:
         return rows
 
     def query_vectors(self, queries: Sequence[str]) -> Matrix:
-        """A row for each text. Raises `EmbeddingError` if the embedder fails."""
+        """Return a row for each text. Raises `EmbeddingError` if the embedder fails."""
         vectors = self._embed(queries)
         if self._matrix is not None and vectors.shape[1] != self._matrix.shape[1]:
             raise EmbeddingError(f"vectors of {vectors.shape[1]} and of {self._matrix.shape[1]} numbers")
         return vectors
 
     def few(self) -> Mapping[int, Row] | None:
-        """The vectors of all tools, if they are so few that numpy is not needed, else None."""
+        """Return the vectors of all tools, if they are so few that numpy is not needed, else None."""
         if self._matrix is not None or len(self._few) + len(self._waiting) > _FEW_TOOLS:
             return None
         model = self._model()
@@ -228,7 +228,7 @@ class Vectors:
         return embed(texts) if self._cache is None else self._cache.vectors(name, texts, embed)
 
     def _embed_mixed(self, texts: Sequence[str]) -> Matrix:
-        """The vectors of tools' parts in the order of their weights, `_BETWEEN` between them, added by weight."""
+        """Return the vectors of tools' parts, joined by `_BETWEEN` in the order of their weights, added by weight."""
         parts = list(zip_longest(*(text.split(_BETWEEN) for text in texts), fillvalue=""))
         mixed = self._embed(parts[0]) * next(iter(_PARTS.values()))
         for part, weight in list(zip(parts, _PARTS.values(), strict=False))[1:]:
@@ -260,7 +260,7 @@ def _as_parts(part: Mapping[str, str]) -> str:
 
 
 def _mixed(model: StaticEmbedder, texts: Sequence[str]) -> Iterable[Row]:
-    """What `_embed_mixed` gives, without numpy."""
+    """Yield the vectors of `_embed_mixed`, without numpy."""
     known: dict[str, Row] = WorkedOut(lambda text: model.plain([text])[0])
     for text in texts:
         parts = zip_longest(text.split(_BETWEEN), _PARTS.values(), fillvalue="")
@@ -274,18 +274,18 @@ def _as_one(part: Mapping[str, str]) -> str:
 
 
 class VectorsOfSome(Vectors):
-    """Those of some of the tools, by their numbers in `whole`, which makes them; nothing is added here."""
+    """The vectors of some of the tools of `whole`, by their numbers there; read-only."""
 
     def __init__(self, whole: Vectors, held: Sequence[int]) -> None:
         super().__init__(whole.embedder)
         self._whole, self._held = whole, held
 
     def of(self, queries: Sequence[str]) -> Sequence[Vector]:
-        """As the whole has them."""
+        """Return the queries' vectors from the whole."""
         return self._whole.of(queries)
 
     def closest(self, query: Vector, limit: int, also: Iterable[int] = ()) -> dict[int, float]:
-        """As with these tools alone."""
+        """Return the closest tools, computed with these tools only."""
         if (few := self._whole.few()) is not None:
             return _closest_of_few({one: few[one] for one in self._held}, query, limit, also)
         rows = self._whole.rows(self._held)
@@ -295,7 +295,7 @@ class VectorsOfSome(Vectors):
         return _closest(likeness, self._held, lambda number: bisect_left(self._held, number), limit, also)
 
     def likeness(self, queries: Sequence[Vector], numbers: Sequence[int]) -> list[dict[int, float]]:
-        """As with these tools alone."""
+        """Return the similarities, computed with these tools only."""
         return self._whole.likeness(queries, numbers)
 
 
@@ -322,7 +322,7 @@ def _closest(
 
 
 def _nth_highest(likeness: Matrix, rank: int) -> float:
-    """The `rank`th highest of them, the lowest if there are fewer."""
+    """Return the value at this rank from the top, the lowest if there are fewer."""
     import numpy as np
 
     if rank >= len(likeness):
@@ -334,7 +334,7 @@ def _nth_highest(likeness: Matrix, rank: int) -> float:
 
 
 def _products(matrix: Matrix, vector: Vector) -> Matrix:
-    """Each row times the vector, or times each of several, in this thread: a second one of BLAS costs more here."""
+    """Multiply each row by the vector, or by each of several, in this thread: a second BLAS thread costs more."""
     import numpy as np
 
     products: Matrix = np.vecdot(matrix, np.asarray(vector))

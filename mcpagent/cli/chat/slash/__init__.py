@@ -1,1 +1,1 @@
-"""The commands of a conversation, from /help to /quit."""
+"""The slash commands of a conversation, from /help to /quit."""

@@ -1,4 +1,4 @@
-"""What the chat's commands work with."""
+"""The state of a chat that its slash commands work with."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from mcpagent.sessions import SessionInfo, Sessions
 
 
 class Leave(Exception):  # noqa: N818 - not an error: `/exit`
-    """The user wants to go."""
+    """Raised when the user leaves the chat."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChatQuestion:
-    """One question: what was typed, what was asked with it, and how things were before it."""
+    """A question: the typed text, its attachments, and the state before it."""
 
     typed: str
     prompt: Prompt
@@ -36,12 +36,12 @@ class ChatQuestion:
 
 @dataclass(kw_only=True, slots=True)
 class Desk:
-    """A chat as its commands see it.
+    """The state of a chat for its commands.
 
-    `ready` waits until there are tools to look at; `ask` has a question answered, `edit` gives a text to the user's
-    editor and returns it as it was saved. `store` keeps the conversations, None: nothing does; `pick` lets the user
-    choose one, `go_on_with` takes up the one of this id, `finish` goes on with what is unfinished in this one. `asked`
-    are the questions of this conversation. `kept` is what the next question takes along.
+    `ready` waits until tools are known. `ask` answers a question; `edit` opens a text in the user's editor and returns
+    the saved version. `store` has the conversations, None if they are not stored. `pick` lets the user choose one,
+    `go_on_with` continues the one with this ID, and `finish` continues the unfinished part of this one. `asked` are the
+    questions of this conversation. `kept` is attached to the next question.
     """
 
     agent: Agent
@@ -63,15 +63,15 @@ class Desk:
     kept: list[Words | Image] = field(default_factory=list["Words | Image"])
 
     def say(self, *lines: Text | str) -> None:
-        """Lines on the terminal."""
+        """Print lines on the terminal."""
         put(self.terminal.out, *lines)
 
     def warn(self, line: str) -> None:
-        """What is wrong with a command."""
+        """Print a mistake in a command."""
         self.say(Text(line, "warning"))
 
     def note(self, line: str) -> None:
-        """What was done, or could be."""
+        """Print the effect of a command, or a suggestion."""
         self.say(Text(line, "dim"))
 
     @property
@@ -81,6 +81,6 @@ class Desk:
 
 
 def is_command(line: str) -> bool:
-    """`/word`; a path such as /etc/hosts is part of a question."""
+    """Return whether the line is a `/word`; a path such as /etc/hosts is part of a question."""
     word = line.strip().partition(" ")[0]
     return word.startswith("/") and "/" not in word[1:] and "\n" not in word and len(word) > 1

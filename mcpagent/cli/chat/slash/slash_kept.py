@@ -1,4 +1,4 @@
-"""The commands about kept conversations: `/sessions`, `/resume`, `/continue`, `/fork`, `/rename`."""
+"""The commands about stored conversations: `/sessions`, `/resume`, `/continue`, `/fork`, `/rename`."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ async def rename(desk: Desk, argument: str) -> None:
 
 
 def _kept(desk: Desk) -> Sessions | None:
-    """The store, if this conversation is in it; else it is said why not."""
+    """Return the store if it has this conversation; otherwise print the reason and return None."""
     if desk.store is None or not desk.agent._runtime.own_session.is_kept:
         desk.say(NOT_KEPT)
     elif not desk.agent.messages:

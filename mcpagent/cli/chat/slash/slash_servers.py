@@ -1,4 +1,4 @@
-"""`/mcp`: the servers, and turning one on, off, restarting it, reading its log."""
+"""`/mcp`: list the servers; turn one on or off, restart it, read its log."""
 
 from __future__ import annotations
 

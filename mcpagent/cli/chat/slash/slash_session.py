@@ -1,4 +1,4 @@
-"""The commands about the conversation itself: going back, keeping it, its model, what it took."""
+"""The commands about the conversation itself: undo, save, change the model, show context and cost."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ async def edit(desk: Desk, _argument: str) -> None:
 
 
 def _take_back(desk: Desk) -> ChatQuestion:
-    """Makes everything as it was before the last question."""
+    """Restore the state before the last question."""
     last = desk.asked.pop()
     desk.agent._runtime.own_session.rewind(last.length)
     desk.trace = last.trace
@@ -196,7 +196,7 @@ async def export(desk: Desk, argument: str) -> None:
 
 
 def _write(desk: Desk, form: str, name: str) -> None:
-    """Under the first name that is free: nothing is ever overwritten."""
+    """Write to the first free name: nothing is ever overwritten."""
     from mcpagent.mcp.redaction import Redactor
     from mcpagent.sessions.export import exported
 
@@ -219,7 +219,7 @@ def _write(desk: Desk, form: str, name: str) -> None:
 
 
 def _path(desk: Desk, form: str, name: str) -> Path:
-    """A name goes to the user's folder, a path to where it says."""
+    """Return the path: a name is placed in the user's folder, a path is used as given."""
     if "/" in name or "\\" in name or name.endswith(f".{form}"):
         path = desk.folder / Path(name).expanduser()
         return path if path.suffix else path.with_suffix(f".{form}")
@@ -240,7 +240,7 @@ async def copy(desk: Desk, _argument: str) -> None:
 
 
 async def _copied(text: str, console: Console, environ: Mapping[str, str]) -> str:
-    """Copies, and says in one line what was done."""
+    """Copy the text, and return one line with the outcome."""
     size = f"{len(text):,} characters"
     command = _clipboard_command(environ)
     if command is not None:

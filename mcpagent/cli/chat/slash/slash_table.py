@@ -1,4 +1,4 @@
-"""The chat's slash commands: which there are, and running one."""
+"""The table of the chat's slash commands, and their dispatch."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ async def show_help(desk: Desk, argument: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A slash command; what its function says of itself is what help says of it.
+    """A slash command; its help text is the docstring of its function.
 
-    `waits`: it needs to know the tools. `asks` is said if nothing stands behind it.
+    `waits`: it needs the known tools. `asks` is printed if its argument is missing.
     """
 
     group: str
@@ -46,7 +46,7 @@ class Command:
 
     @property
     def about(self) -> str:
-        """What it does, in one line."""
+        """The command's description, in one line."""
         return (self.run.__doc__ or "").strip()
 
 
@@ -168,7 +168,7 @@ def overview(width: int = 80) -> list[Text]:
 
 
 def everything() -> list[Text]:
-    """Every command with what it does."""
+    """Return every command with its description."""
     lines: list[Text] = []
     for title, names in GROUPS.items():
         lines.append(Text(title, "user"))

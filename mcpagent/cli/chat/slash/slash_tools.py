@@ -1,4 +1,4 @@
-"""The commands of a conversation about its tools: `/tools`, `/tool`, `/find`, `/why`, `/allow`, `/deny`."""
+"""The commands about a conversation's tools: `/tools`, `/tool`, `/find`, `/why`, `/allow`, `/deny`."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ MAX_SEARCHES = 8
 
 
 async def why_lines(agent: Agent, trace: Trace, name: str, rules: Rules | None = None) -> list[Text]:
-    """What happened to one known tool: whether it is offered and since when, its place in each search, its calls."""
+    """Return one known tool's history: whether and since when it is offered, its rank in each search, its calls."""
     catalog = agent._runtime.tools
     offered = name in {tool.name for tool in agent.offered_tools()}
     lines = [Text.assemble((name, "tool"), f" {_standing(agent, trace, name, offered=offered)}")]

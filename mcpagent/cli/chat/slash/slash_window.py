@@ -1,4 +1,4 @@
-"""The commands about what of the conversation the model is sent: `/compact`, `/pin`, `/history`."""
+"""The commands about the part of the conversation that the model receives: `/compact`, `/pin`, `/history`."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Servers that other MCP clients know, taken over: where their files are, and what is different in them."""
+"""Import the servers of other MCP clients: locate their files, and convert their entries."""

@@ -1,4 +1,4 @@
-"""Where other MCP clients keep their servers, and how their files are read.
+"""Locate and read the server configurations of other MCP clients.
 
 Places and keys as in the clients' own documentation: Claude Desktop (modelcontextprotocol.io, "Connect to local
 servers"), Claude Code and its `~/.claude.json`, Cursor, VS Code ("MCP configuration reference"), Codex ("Model Context
@@ -25,7 +25,7 @@ from mcpagent.text.safe_text import safe_line
 
 @dataclass(frozen=True, slots=True)
 class ClientFile:
-    """One file of a client; `is_project`: it belongs to the project and not to the user."""
+    """A file of a client; `is_project`: it belongs to the project and not to the user."""
 
     client: Client
     path: Path
@@ -57,7 +57,7 @@ _SECTIONS: Mapping[Client, str] = {"vscode": "servers", "codex": "mcp_servers", 
 
 
 def client_files(environ: Mapping[str, str], folder: Path, platform: str = sys.platform) -> list[ClientFile]:
-    """The files that exist: the user's of each client, then those of the project from its top down to `folder`."""
+    """Return the existing files: the user's of each client, then the project's from its top down to `folder`."""
     folders = _folders(environ, platform)
     found = [ClientFile(client, path) for client, base, name in _OF_USER for path in sorted(folders[base].glob(name))]
     for above in project_folders(folder):
@@ -87,8 +87,11 @@ def _is_file(path: Path) -> bool:
 
 
 def read_client_file(file: ClientFile, folder: Path) -> tuple[dict[str, Any], dict[str, Mapping[str, Any]]]:
-    """What the file holds for someone in `folder`: server name -> entry as the client writes it, and by their ids the
-    inputs that VS Code asks its user for. Raises `ConfigError` for a file that cannot be read."""
+    """Read the client's servers for a user in `folder`.
+
+    Returns the entries by server name, as the client writes them, and by ID the inputs that VS Code asks its user for.
+    Raises `ConfigError` for an unreadable file.
+    """
     data = _parsed(file.path)
     servers, inputs = _mapping(data, _SECTIONS.get(file.client, "mcpServers")), dict[str, Mapping[str, Any]]()
     if file.client == "claude-code":
@@ -105,7 +108,7 @@ def read_client_file(file: ClientFile, folder: Path) -> tuple[dict[str, Any], di
 
 
 def _of_claude_project(data: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """What Claude Code keeps for this project in the user's file ("local" scope); the nearest folder wins."""
+    """Return Claude Code's servers for this project in the user's file ("local" scope); the nearest folder wins."""
     found: dict[str, Any] = {}
     for above in project_folders(folder):
         project = _mapping(_mapping(data, "projects"), str(above))

@@ -1,4 +1,4 @@
-"""One server's entry of another client, as ours, and what becomes of the secrets in it: pure functions."""
+"""Convert another client's server entry to mcpagent's form, and move its secrets: pure functions."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ Inputs = Mapping[str, Mapping[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class NewSecret:
-    """A secret that is to be kept under a name."""
+    """A secret to be stored under a name."""
 
     name: str
     value: str = field(repr=False)
@@ -57,7 +57,7 @@ class NewSecret:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """An entry as we would write it, None if it cannot be taken over; what is different; what has to be kept for it."""
+    """The converted entry, None if it cannot be imported; the differences; the secrets to store for it."""
 
     entry: dict[str, Any] | None
     notes: tuple[str, ...] = ()
@@ -65,9 +65,9 @@ class Taken:
 
 
 def taken_over(client: Client, entry: Any, inputs: Inputs | None = None) -> Taken:
-    """The entry as we would write it. Approvals are never taken over: those are asked for here.
+    """Convert an entry. Approvals are never imported: mcpagent asks for them.
 
-    `inputs` are those that VS Code asks its user for, by id.
+    `inputs` are those that VS Code asks its user for, by ID.
     """
     if not isinstance(entry, Mapping):
         return Taken(None, ("is no object",))
@@ -99,7 +99,7 @@ def taken_over(client: Client, entry: Any, inputs: Inputs | None = None) -> Take
 
 
 def _take_sign_in(known: dict[str, Any], notes: list[str]) -> None:
-    """What stands there of a client that has to be registered; a person's sign-in needs no words here."""
+    """Convert the sign-in of a registered client; a user's sign-in needs no setting."""
     given = known.pop("sign_in", None)
     headers = known.get("headers") or {}
     if given in (None, True, False, "", {}, BY_PERSON):
@@ -117,7 +117,7 @@ def _take_sign_in(known: dict[str, Any], notes: list[str]) -> None:
 
 
 def _usable_sign_in(given: Mapping[Any, Any]) -> dict[str, Any]:
-    """By our keys; {} for what a server's entry may not have."""
+    """Return the sign-in under mcpagent's keys; {} if a server's entry may not have it."""
     keys = {key: value for name, value in given.items() if (key := KEY_OF_SIGN_IN.get(folded(str(name)))) is not None}
     # What variables stand for is known when they are used; this is a text, and an address.
     tried = _with_texts(keys, lambda text: re.sub(r"\$\{[^{}]*\}", "https://host/path", text))
@@ -129,7 +129,7 @@ def _usable_sign_in(given: Mapping[Any, Any]) -> dict[str, Any]:
 
 
 def taken_by_project(server: str, entry: dict[str, Any]) -> Taken:
-    """With references to variables in the place of secrets, which everybody who shares the file sets."""
+    """Replace secrets by references to variables, which each user of the shared file sets."""
 
     def name_of(found: LiteralSecret) -> str:
         return found.variable if found.path[0] == "env" else f"{variable_name(server)}_{found.variable}"
@@ -142,10 +142,10 @@ def taken_by_project(server: str, entry: dict[str, Any]) -> Taken:
 
 
 def taken_by_user(server: str, entry: dict[str, Any], *, plain: bool) -> Taken:
-    """With references to keys of this server's own, `${keyring:server.VARIABLE}`.
+    """Replace secrets by references to keys of this server, `${keyring:server.VARIABLE}`.
 
-    With the server's name before them and a dot they are never taken for a variable, so that no other server and no
-    model finds them in its environment.
+    A name with the server's prefix and a dot is never a variable's name, so no other server and no model finds the
+    secret in its environment.
     """
     if plain:
         return Taken(entry)
@@ -167,7 +167,7 @@ def _place(found: LiteralSecret) -> str:
 def _without_literal_secrets(
     entry: Mapping[str, Any], name_of: Callable[[LiteralSecret], str], form: str
 ) -> tuple[dict[str, Any], list[tuple[LiteralSecret, NewSecret]], list[LiteralSecret]]:
-    """The entry with references of this form in the place of secrets, what they were, and those that none replaces."""
+    """Return the entry with references for secrets, the replaced secrets, and the irreplaceable ones."""
     moved: list[tuple[LiteralSecret, NewSecret]] = []
     left: list[LiteralSecret] = []
     changed = _with_texts(entry, str)
@@ -188,7 +188,7 @@ def _without_literal_secrets(
 
 
 def moved_workspace(entry: dict[str, Any], inner: PurePath) -> dict[str, Any]:
-    """The entry for a file of a folder further up, from where `inner` is the way to the folder it was written for."""
+    """Return the entry for a file in a higher folder; `inner` is the path from there to the original folder."""
     if inner == PurePath():
         return entry
     place = f"${{workspaceFolder}}/{inner.as_posix()}"
@@ -203,7 +203,7 @@ _GOOSE_OWN = frozenset({"builtin", "platform", "frontend", "inline_python"})
 
 
 def _prepared(client: Client, entry: dict[str, Any], notes: list[str]) -> dict[str, Any]:
-    """The entry with what only this client has written in the way that all share."""
+    """Return the entry with what only this client has written in the way that all share."""
     match client:
         case "codex":
             return _of_codex(entry, notes)
@@ -234,7 +234,7 @@ def _of_codex(entry: dict[str, Any], notes: list[str]) -> dict[str, Any]:
 
 
 def _codex_variables(listed: Any, notes: list[str]) -> list[str]:
-    """Names as they are, or tables of `name` and `source`; what another machine holds is not to be had here."""
+    """Return names, given as texts or tables of `name` and `source`; variables of other machines are unavailable."""
     names: list[str] = []
     for item in listed if isinstance(listed, list) else ():
         if isinstance(item, Mapping):
@@ -247,7 +247,7 @@ def _codex_variables(listed: Any, notes: list[str]) -> list[str]:
 
 
 def _of_goose(entry: dict[str, Any], notes: list[str]) -> dict[str, Any]:
-    """Secrets of goose are in a keyring of its own, and named by `env_keys`."""
+    """Convert an entry of goose, whose secrets are in its own keyring, named by `env_keys`."""
     rest = {key: value for key, value in entry.items() if key not in ("uri", "envs", "env_keys", "available_tools")}
     keys = entry.get("env_keys")
     names = [name for name in keys if isinstance(name, str)] if isinstance(keys, list) else []
@@ -274,7 +274,7 @@ _ANY_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}|\$([A-Za-z_][A-Za-z0
 
 
 def _take_timeout(client: Client, timeout: Any, known: dict[str, Any], notes: list[str]) -> None:
-    """The bare key `timeout` as the seconds of a call."""
+    """Convert the bare key `timeout` to the seconds of a call."""
     if not _is_number(timeout):
         return
     # If the client does not say: nobody waits 1000 seconds, nor 999 milliseconds.
@@ -286,7 +286,7 @@ def _take_timeout(client: Client, timeout: Any, known: dict[str, Any], notes: li
 
 
 def _texts(value: Any) -> Any:
-    """Numbers and truth values in a list or an object as texts; what is null is not there."""
+    """Return numbers and truth values in a list or an object as texts, without null values."""
 
     def text(item: Any) -> Any:
         if isinstance(item, bool):
@@ -303,14 +303,14 @@ def _is_number(value: Any) -> bool:
 
 
 def _in_workspace(place: str) -> str:
-    """A path that starts where the client was started, as one that starts at the project."""
+    """Return a path that starts where the client was started, as one that starts at the project."""
     if PurePath(place).is_absolute() or place.startswith(("$", "~")) or place[1:2] == ":":
         return place
     return f"${{workspaceFolder}}/{place.removeprefix('./')}"
 
 
 def _with_our_variables(entry: dict[str, Any], client: Client, inputs: Inputs, notes: list[str]) -> dict[str, Any]:
-    """References in our form: `$VAR` of Gemini, `${input:id}` of VS Code."""
+    """Convert references to mcpagent's form: `$VAR` of Gemini, `${input:id}` of VS Code."""
 
     def changed(text: str) -> str:
         if client == "gemini":
@@ -333,7 +333,7 @@ def _with_our_variables(entry: dict[str, Any], client: Client, inputs: Inputs, n
 
 
 def _with_texts(entry: Mapping[str, Any], change: Callable[[str], str]) -> dict[str, Any]:
-    """A copy with every text in it changed."""
+    """Return a copy with every text in it changed."""
     return {key: redacted(value, change) for key, value in entry.items()}
 
 

@@ -1,4 +1,4 @@
-"""`mcpagent mcp import`: what other clients know, into our file; `--dry-run` shows it as a diff."""
+"""`mcpagent mcp import`: copy other clients' servers to mcpagent's file; `--dry-run` shows a diff."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from mcpagent.text.secret_shapes import redactor
 
 @dataclass(slots=True)
 class Imported:
-    """What came of one file: names by what happened to them, and remarks."""
+    """The outcome for one file: server names by outcome, and remarks."""
 
     file: ClientFile
     added: list[str] = field(default_factory=list[str])
@@ -47,7 +47,7 @@ class Imported:
 
 @dataclass(frozen=True, slots=True)
 class Manner:
-    """How servers are taken over: `replaceable` are names that may be replaced, `plan` says what becomes of secrets."""
+    """The mode of an import: `replaceable` names may be replaced; `plan` converts an entry and its secrets."""
 
     replaceable: frozenset[str]
     plan: Callable[[str, dict[str, Any]], Taken]
@@ -64,9 +64,9 @@ def import_servers(
     plain_secrets: bool = False,
     store: SecretStore | None = None,
 ) -> ExitCode:
-    """Writes, or with `dry_run` shows, what the clients know and our file does not. Exit code 1: nothing was found.
+    """Write, or with `dry_run` show, the clients' servers that our file does not have. Exit code 1: none was found.
 
-    Secrets go to the store of keys, with `plain_secrets` into the user's file as they are, and never into a project's.
+    Secrets go to the key store, with `plain_secrets` unchanged into the user's file, and never into a project's.
     """
     terminal = open_terminal(options.color)
     store = store or key_store(options.environ)
@@ -97,7 +97,7 @@ def import_servers(
 
 
 def clients_named(text: str) -> list[Client]:
-    """The clients of `--from a,b`. Raises `InputError`."""
+    """Return the clients of `--from a,b`. Raises `InputError`."""
     names, known = [name.strip().lower() for name in text.split(",") if name.strip()], get_args(Client)
     for name in names:
         if name not in known:
@@ -107,13 +107,13 @@ def clients_named(text: str) -> list[Client]:
 
 
 def files_to_read(options: Options, scope: WriteScope) -> list[ClientFile]:
-    """For the user's file the user's, so that no project's server gets there unseen; for a project's file all."""
+    """Return the files: only the user's for the user's file, so no project's server enters it unseen; else all."""
     found = client_files(options.environ, options.folder)
     return [file for file in found if scope == "project" or not file.is_project]
 
 
 def servers_elsewhere(options: Options) -> dict[Client, int]:
-    """How many servers each other client of this user knows; what cannot be read counts as none."""
+    """Return the number of servers of each other client of this user; unreadable files count as empty."""
     counts: dict[Client, int] = {}
     for file in files_to_read(options, "user"):
         try:
@@ -129,7 +129,7 @@ def servers_elsewhere(options: Options) -> dict[Client, int]:
 def _merged(
     options: Options, file: ServerFile, files: Sequence[ClientFile], manner: Manner
 ) -> tuple[ServerFile, list[Imported]]:
-    """The file with the servers of all others, and what came of each of these."""
+    """Return the file with the servers of all others, and what came of each of these."""
     outcomes: list[Imported] = []
     for source in files:
         outcome = Imported(source)
@@ -154,7 +154,7 @@ def _merged(
 
 
 def _with_one(file: ServerFile, name: str, taken: Taken, outcome: Imported, manner: Manner) -> ServerFile:
-    """The file with this server too, if it is a new one."""
+    """Return the file with this server too, if it is a new one."""
     assert taken.entry is not None
     shown, there = safe_line(name, 64), file.entries.get(name)
     plan = manner.plan(name, taken.entry)
@@ -184,7 +184,7 @@ def _with_one(file: ServerFile, name: str, taken: Taken, outcome: Imported, mann
 
 
 def _diff(before: ServerFile, after: ServerFile, label: str, secrets: Sequence[str]) -> str:
-    """A unified diff without secrets; empty if nothing changes."""
+    """Return a unified diff without secrets; empty if nothing changes."""
     redact = redactor([*secrets, *_secret_values(before), *_secret_values(after)])
     old = before.text if before.path.exists() else ""
     if old == after.text:
