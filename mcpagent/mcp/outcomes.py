@@ -51,11 +51,12 @@ _BUSY_WORDS = re.compile(
     r"(?:a|after|again|allowed|api|are|been|busy|client|exceeded|few|for|from|has|have|hour|hours|http|in|is|later|limit"
     r"|limited|limiting|limits|many|maximum|minute|minutes|moment|ms|of|per|please|quota|rate|rate-limit|rate_limit"
     r"|rate_limited|rate_limit_exceeded|ratelimit|reached|request|requests|retry|retry-after|s|second|seconds|server|slow"
-    r"|slowdown|the|throttled|throttling|too|too_many_requests|try|wait|was|were|you|your|\d+)"
+    r"|down|slowdown|the|code|status|error|message|detail|title|jsonrpc|null|throttled|throttling|too|too_many_requests|try|wait|was|were|you|your|\d+)"
 )
-_FRAME = frozenset(
-    "400 404 429 body center code detail error h1 head hr html message nginx page status title".split()  # noqa: SIM905
-)
+_MARKUP = re.compile(r"</?[a-z][a-z0-9]{0,20}[^<>]{0,100}>|nginx|openresty|cloudflare", re.IGNORECASE)
+"""HTML, and the servers that sign an error page of their own."""
+
+_FRAME = frozenset({"404", "400", "code", "detail", "error", "message", "page", "status", "title"})
 """What stands around the words of an error, such as the keys of a JSON object."""
 
 INTERNAL_ERROR = -32603
@@ -104,15 +105,18 @@ def outcome_of(end: End) -> tuple[Outcome, Remedy]:
     if end.answer is not None and _is_header_mismatch(end):
         return "unread", "lists"
     if end.answer is not None and whose == "own":
-        return _of_answer(end.answer), remedy
+        return _of_answer(end.answer), "session" if _says_session_is_gone(end) else ""
     if whose != "another's" and _says_session_is_gone(end):
         return "unread", "session"
-    if end.status == 429 and end.transport == "http":
-        return _of_too_many(end)
+    is_busy = end.status == 429 and end.transport == "http" and whose != "another's" and _says_too_many(end)
+    if is_busy and retry_after_seconds(end.headers) is not None:
+        return "unread", "time"
     if end.answer is not None and whose == "nobody's":
-        return _of_answer(end.answer), remedy
+        return _of_answer(end.answer), ""
     # The response to a POST of the older transport does not answer the request in it, so it says little about that.
     is_turned_away = end.transport == "http" and end.status in _TURNED_AWAY and whose != "another's"
+    if end.status == 429:
+        is_turned_away = is_busy
     return ("refused" if is_turned_away else "unknown"), remedy
 
 
@@ -131,14 +135,10 @@ def whose_answer(answer_id: RequestId | None, request_id: RequestId | None) -> L
     return "another's" if isinstance(coerced, int) else "nobody's"
 
 
-def _of_too_many(end: End) -> tuple[Outcome, Remedy]:
-    """Return the outcome of a status 429. It says that the request was not processed, unless its body says more."""
-    words = [word for word in _WORD.findall(_said(end).lower()) if word not in _FRAME]
-    if len(end.body) > _LONGEST_SAID or not all(map(_BUSY_WORDS.fullmatch, words)):
-        return "unknown", ""
-    if retry_after_seconds(end.headers) is None:
-        return "refused", ""
-    return "unread", "time"
+def _says_too_many(end: End) -> bool:
+    """Return whether a body says nothing but that there were too many requests; an empty one does."""
+    words = _WORD.findall(_MARKUP.sub(" ", _said(end)).lower())
+    return len(end.body) <= _LONGEST_SAID and all(map(_BUSY_WORDS.fullmatch, words))
 
 
 def _of_answer(answer: JSONRPCResponse | JSONRPCError) -> Outcome:

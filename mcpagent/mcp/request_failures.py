@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,7 +10,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from mcpagent.errors import ServerError
 from mcpagent.mcp.outcomes import INTERNAL_ERROR, Outcome, Remedy
-from mcpagent.mcp.transports.beside_loop import json_in_steps
 from mcpagent.text.for_model import MAX_ERROR, cut_for_model
 from mcpagent.text.safe_text import safe_line
 from mcpagent.tools import ToolOutput
@@ -99,10 +99,22 @@ def _refusal_text(error: RefusedError) -> str:
     text = cut_for_model(error.message, MAX_ERROR) or f"error {error.code}"
     if error.data is None:
         return text
-    data = error.data if isinstance(error.data, str) else json_in_steps(error.data)
+    data = error.data if isinstance(error.data, str) else _beginning_of_json(error.data)
     if not data or data == error.message:
         return text
     return f"{text}\n{cut_for_model(data, MAX_ERROR)}"
+
+
+def _beginning_of_json(value: Any) -> str:
+    """Return the beginning of a value as JSON, which may be large: the rest is not written."""
+    pieces: list[str] = []
+    length = 0
+    for piece in json.JSONEncoder(ensure_ascii=False).iterencode(value):
+        pieces.append(piece)
+        length += len(piece)
+        if length > MAX_ERROR:
+            break
+    return "".join(pieces)
 
 
 def mistake_in(error: Exception) -> str:

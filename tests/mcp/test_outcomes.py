@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import re
 import sys
 from collections import Counter
 from collections.abc import AsyncGenerator, Iterable
@@ -35,7 +36,12 @@ def error(message: str, request_id: str = "THIS", code: int = -32000) -> str:
     return f'{{"jsonrpc":"2.0","id":{request_id},"error":{{"code":{code},"message":"{message}"}}}}'
 
 
-OWN_ERRORS = {"own-error": error("it broke"), "own-session": error("no session of yours; it was booked")}
+OWN_ERRORS = {
+    "own-error": error("it broke"),
+    "own-session": error("no session of yours; it was booked"),
+    "own-gone": error("Invalid session ID"),
+    "own-busy": error("Too many requests"),
+}
 OTHER_ERRORS = {"any-error": error("it broke", "null"), "any-session": error("your session is over: booked", "null")}
 GONE = {
     "gone": "Bad Request: No valid session ID provided",
@@ -59,7 +65,21 @@ WORDS = {
     "no-error": '{"jsonrpc":"2.0","id":THIS}',
 }
 RESULT = {"result": '{"jsonrpc":"2.0","id":THIS,"result":{"content":[{"type":"text","text":"fine"}]}}'}
-BODIES = OWN_ERRORS | OTHER_ERRORS | GONE | GONE_404 | WORDS | RESULT
+BUSY = {
+    "busy": "Too Many Requests",
+    "busy-json": '{"error": {"code": 429, "message": "Rate limit exceeded, retry after 3 seconds"}}',
+    "busy-html": "<html><head><title>429 Too Many Requests</title></head><body><hr>nginx</body></html>",
+    "busy-error": error("Rate limit reached", "null"),
+}
+FOREIGN = {
+    "foreign-error": error("Rate limit reached", "999999"),
+    "foreign-session": error("Session not found", '"999998"'),
+    "foreign-result": '{"jsonrpc":"2.0","id":999999,"result":{"content":[{"type":"text","text":"of Bob"}]}}',
+    "internal": error("it broke in the middle", code=-32603),
+}
+"""Of other requests than this one; and an error in the middle of the work."""
+
+BODIES = OWN_ERRORS | OTHER_ERRORS | GONE | GONE_404 | WORDS | RESULT | BUSY | FOREIGN
 
 HEADERS: dict[str, dict[str, str]] = {
     "none": {},
@@ -86,16 +106,20 @@ def expected(kind: Kind, status: int, headers: str, body: str) -> tuple[int, str
         is_gone = is_gone and body not in ("gone-error", "empty", "plain", "plain-json", "object")
     if is_gone and has_session:
         return 2, "lost"
-    if kind == "sse" or body in ("half", "no-error") or (body == "result" and status >= 400):
+    if kind == "sse" or body in ("half", "no-error", *FOREIGN) or (body == "result" and status >= 400):
         return 1, "told"
-    if status == 429 and HEADERS[headers].get("Retry-After", "soon") != "soon" and body not in OWN_ERRORS:
+    if status == 429 and body in (*BUSY, "empty", "object"):
+        if HEADERS[headers].get("Retry-After", "soon") == "soon":
+            return 1, "error" if body == "busy-error" else "lost"
         return (3 if headers == "later" else 1), "lost"
+    errors = (*OWN_ERRORS, *OTHER_ERRORS, "gone-error", "busy-error")
     if status >= 400:
-        if body in OWN_ERRORS | OTHER_ERRORS or body == "gone-error":
+        if body == "own-gone" and status in (400, 404) and has_session:
+            return 1, "lost"  # the server has read the call; the next one is sent in a new session
+        if body in errors:
             return 1, "error"
-        return 1, "lost" if status in TURNED_AWAY else "told"
+        return 1, "lost" if status in TURNED_AWAY - {429} else "told"
     if status < 300 and status not in (202, 204, 205) and headers != "events":
-        errors = (*OWN_ERRORS, *OTHER_ERRORS, "gone-error")
         known = {**dict.fromkeys(errors, "error"), "result": "fine"}
         return 1, known.get(body, "told")
     return 1, "told"
@@ -227,6 +251,24 @@ async def test_a_header_that_the_server_wants_otherwise_is_learned_in_the_era_th
             call = {"key": "k", "status": 400, "headers": json_kind, "body": error("mismatch", code=-32020)}
             await book.run(call)
             assert server.runs == {"k": runs}
+
+
+@each_row("kind, count", [(kind, count) for kind in ("application/json", "text/event-stream") for count in (2, 50)])
+async def test_crossed_answers_reach_nobody_else(kind: str, count: int) -> None:
+    """A response answers the request that it is the response to, so one to another request is no answer."""
+    async with nothing_left(), booking("http") as server:
+        config = ServerConfig("b", url=server.url, transport="http", timeout_seconds=30)
+        async with ServerLink(config) as link:
+            (book,) = await link.tools()
+            keys = [f"user {number}" for number in range(count)]
+            outputs = await asyncio.gather(*(book.run({"key": key, "cross": count, "type": kind}) for key in keys))
+            for key, output in zip(keys, outputs, strict=True):
+                assert seen(output) == "told", f"{key}: {output.content}"
+                assert re.search(r"sent no answer: its (body|stream) answers request \d+, not \d+", str(output.content))
+            assert server.runs == dict.fromkeys(keys, 1)
+            assert (
+                seen(await book.run({"key": "next", "status": 200, "headers": {}, "body": BODIES["result"]})) == "fine"
+            )
 
 
 class FailingSignIn(httpx2.Auth):

@@ -27,6 +27,8 @@ class Booking:
     url: str = ""
     runs: dict[str, int] = field(default_factory=dict)
     streams: dict[str, asyncio.StreamWriter] = field(default_factory=dict)
+    crossing: list[tuple[dict[str, Any], asyncio.StreamWriter]] = field(default_factory=list)
+    crossed: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
@@ -54,7 +56,9 @@ class Booking:
         wanted = message["params"].get("arguments", {}) if message.get("method") == "tools/call" else {}
         if "key" in wanted:
             self.runs[wanted["key"]] = self.runs.get(wanted["key"], 0) + 1
-        if "hang" in wanted:
+        if "cross" in wanted:
+            await self.cross(message, writer)
+        elif "hang" in wanted:
             await asyncio.sleep(60)
         elif "pieces" in wanted and self.kind == "sse" and "status" not in wanted:
             respond(writer, 202, "")
@@ -76,6 +80,21 @@ class Booking:
             answer = usual_answer(message, is_modern=self.kind == "modern")
             session = {"Mcp-Session-Id": "s-1"} if message["method"] == "initialize" else {}
             respond(writer, 200, json.dumps(answer), {"Content-Type": "application/json"} | session)
+
+    async def cross(self, message: dict[str, Any], writer: asyncio.StreamWriter) -> None:
+        """Answer so many calls at once, each in the response to another one; `type` is that of the responses."""
+        wanted = message["params"]["arguments"]
+        self.crossing.append((message, writer))
+        if len(self.crossing) == wanted["cross"]:
+            others = [other for other, _ in self.crossing]
+            for other, (_, answered) in zip([*others[1:], others[0]], self.crossing, strict=True):
+                text = {"type": "text", "text": f"of {other['params']['arguments']['key']}"}
+                body = json.dumps({"jsonrpc": "2.0", "id": other["id"], "result": {"content": [text]}})
+                if wanted["type"] == "text/event-stream":
+                    body = f"event: message\ndata: {body}\n\n"
+                respond(answered, 200, body, {"Content-Type": wanted["type"]})
+            self.crossed.set()
+        await self.crossed.wait()
 
 
 async def drip(writer: asyncio.StreamWriter, message: dict[str, Any]) -> None:

@@ -45,7 +45,7 @@ _LARGE_BYTES = 128 * 1024
 INVALID_ANSWER = -32019
 """Our own error code (implementation-defined band) for an answer that is not one."""
 
-_INTERNAL_ERROR = -32603
+_NO_CODE = 0
 _HEAD_BYTES = 4096
 _SAMPLE_BYTES = 400
 _BEGINNINGS = b"{[\xef"
@@ -340,11 +340,11 @@ def _error(error: Any) -> ErrorData:
         return ErrorData(code=INVALID_ANSWER, message='its "error" is null')
     if not isinstance(error, dict):
         text = error if isinstance(error, str) else json.dumps(error)
-        return ErrorData(code=_INTERNAL_ERROR, message=safe_line(text, 500))
+        return ErrorData(code=_NO_CODE, message=safe_line(text, 500))
     code = error.get("code")
     message = error.get("message")
     text = message if isinstance(message, str) else json.dumps(error)
-    known = code if isinstance(code, int) and not isinstance(code, bool) else _INTERNAL_ERROR
+    known = code if isinstance(code, int) and not isinstance(code, bool) else _NO_CODE
     return ErrorData(code=known, message=text, data=error.get("data"))
 
 

@@ -44,7 +44,7 @@ from mcpagent.mcp.transports.redirects import (
     redirect_target,
     sent_within_origin,
 )
-from mcpagent.mcp.transports.set_aside import LARGE_BYTES, EventSplitter, SetAside
+from mcpagent.mcp.transports.set_aside import LARGE_BYTES, EventSplitter, SetAside, StreamAnswers
 from mcpagent.text.known_secrets import hide
 from mcpagent.text.retry_after import retry_after_seconds
 from mcpagent.text.safe_text import safe_line
@@ -339,9 +339,11 @@ async def _ended(response: httpx2.Response, asked: _Asked, heard: Callable[[], N
     """Return the end of a request with an HTTP error, whose body is read within bounds."""
     body = await error_body(response, heard)
     found = decode(body.replace(b"\n", b" ")) if b'"jsonrpc"' in body else []
-    own = (item for item in found if isinstance(item, JSONRPCResponse) and whose_answer(item.id, asked.id) == "own")
-    errors = (item for item in found if isinstance(item, JSONRPCError) and item.error.message)
-    answer = next(itertools.chain(own, errors), None)
+    answers = [item for item in found if isinstance(item, JSONRPCResponse | JSONRPCError)]
+    own = [item for item in answers if whose_answer(item.id, asked.id) == "own"]
+    results = [item for item in own if isinstance(item, JSONRPCResponse)]
+    errors = [item for item in answers if isinstance(item, JSONRPCError) and item.error.message]
+    answer = next(iter([*results, *errors, *answers]), None)
     return asked.end(status=response.status_code, headers=response.headers, body=body, answer=answer)
 
 
@@ -357,7 +359,7 @@ async def error_body(response: httpx2.Response, heard: Callable[[], None] | None
 
 def _http_error(response: httpx2.Response, end: End) -> httpx2.Response:
     outcome, remedy = outcome_of(end)
-    if isinstance(end.answer, JSONRPCError) and outcome == "refused":
+    if isinstance(end.answer, JSONRPCError) and outcome == "refused" and not remedy:
         # The server's own error: negotiation reads its code and data.
         return _answered(JSONRPCError(jsonrpc="2.0", id=end.request_id, error=end.answer.error))
     if outcome == "unread" and remedy == "session":
@@ -421,6 +423,7 @@ class _Stream(httpx2.AsyncByteStream):
         self._request_id = request_id
         self._max_bytes = max_bytes
         self._aside = aside
+        self._answers = StreamAnswers()
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         events = EventSplitter(self._max_bytes)
@@ -433,13 +436,19 @@ class _Stream(httpx2.AsyncByteStream):
                     is_first = False
                     yield await self._readable(whole)
         yield events.rest()
+        if self._answers.foreign and not self._answers.is_answered:
+            yield b"\n\ndata: " + dumped(self._no_answer()) + b"\n\n"
+
+    def _no_answer(self) -> JSONRPCError:
+        text = f"sent no answer: its stream answers request {safe_line(self._answers.foreign, 60)}"
+        return failed_request(self._request_id, f"{text}, not {self._request_id}", outcome="unknown")
 
     async def _readable(self, event: bytes) -> bytes:
         if self._aside is None:
             return event
         if len(event) > LARGE_BYTES:
-            return await asyncio.to_thread(self._aside.readable, event, self._request_id)
-        return self._aside.readable(event, self._request_id)
+            return await asyncio.to_thread(self._aside.readable, event, self._request_id, self._answers)
+        return self._aside.readable(event, self._request_id, self._answers)
 
     async def aclose(self) -> None:
         await self._response.aclose()

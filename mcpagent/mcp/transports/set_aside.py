@@ -8,11 +8,13 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import AsyncIterable, AsyncIterator, Iterator
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCError, JSONRPCMessage, JSONRPCResponse, RequestId
 
+from mcpagent.mcp.outcomes import whose_answer
 from mcpagent.mcp.transports.bytes_to_messages import Junk, decode, dumped
 
 Answer: TypeAlias = JSONRPCResponse | JSONRPCError
@@ -25,6 +27,14 @@ _TOKEN = secrets.token_hex(8)
 _MOST_KEPT = 1_000
 _BLANK_LINE = re.compile(rb"(?:\r\n|\n|\r(?!\n))(?:\r\n|\n|\r)")
 _LINE_END = re.compile(rb"\r\n|\n|\r")
+
+
+@dataclass(slots=True)
+class StreamAnswers:
+    """The answers in one stream: whether its request has one, and the ID of an answer to another request."""
+
+    is_answered: bool = False
+    foreign: str = ""
 
 
 class SetAside:
@@ -58,11 +68,12 @@ class SetAside:
         answer = self._kept.pop(str(item.message.result.get(_TOKEN)), None)
         return item if answer is None else SessionMessage(answer, item.metadata)
 
-    def readable(self, event: bytes, request_id: RequestId) -> bytes:
+    def readable(self, event: bytes, request_id: RequestId, answers: StreamAnswers) -> bytes:
         """Return an event of the stream that answers a request as events that the SDK can read.
 
         Messages are repaired as those of a local server are, and a large answer becomes a placeholder. An event without
-        a message stays unchanged.
+        a message stays unchanged. An answer to another request is removed, and noted in `answers`: the SDK would give
+        it the ID of this one.
         """
         data, rest = _parts_of(event)
         is_much = len(data) > LARGE_BYTES
@@ -70,14 +81,23 @@ class SetAside:
         del data
         if not messages:
             return event
-        return b"".join(b"\n".join([*rest, self._data(item, request_id, is_much), b"", b""]) for item in messages)
+        events: list[bytes] = []
+        for message in messages:
+            lines = self._data(message, request_id, answers, is_much=is_much)
+            events.append(b"\n".join([*rest, *lines, b"", b""]))
+        return b"".join(events)
 
-    def _data(self, message: JSONRPCMessage, request_id: RequestId, is_much: bool) -> bytes:
+    def _data(
+        self, message: JSONRPCMessage, request_id: RequestId, answers: StreamAnswers, *, is_much: bool
+    ) -> list[bytes]:
         if not isinstance(message, Answer):
-            return b"data: " + dumped(message)
-        if message.id is None:  # there is no other request here
-            message.id = request_id
-        return b"data: " + dumped(self.put(message) if is_much else message)
+            return [b"data: " + dumped(message)]
+        whose = whose_answer(message.id, request_id)
+        if whose == "another's" or (whose == "nobody's" and isinstance(message, JSONRPCResponse)):
+            answers.foreign = str(message.id)
+            return []
+        answers.is_answered, message.id = True, request_id
+        return [b"data: " + dumped(self.put(message) if is_much else message)]
 
 
 def _parts_of(event: bytes) -> tuple[bytes, list[bytes]]:

@@ -11,7 +11,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCResponse
 
 from mcpagent.mcp.transports.bytes_to_messages import decode
-from mcpagent.mcp.transports.set_aside import EventSplitter, SetAside
+from mcpagent.mcp.transports.set_aside import EventSplitter, SetAside, StreamAnswers
 from tests.tables import each_row
 
 ENDS = st.sampled_from([b"\n", b"\r\n", b"\r"])
@@ -48,7 +48,7 @@ def test_a_large_answer_in_an_event_comes_back(end: str) -> None:
     content = ["x" * 1_000] * 200
     text = json.dumps({"jsonrpc": "2.0", "id": 5, "result": {"content": content}}, indent=1)
     event = "".join(f"data: {line}{end}" for line in text.splitlines())
-    slim = aside.readable(f"id: 9{end}{event}{end}".encode(), 5)
+    slim = aside.readable(f"id: 9{end}{event}{end}".encode(), 5, StreamAnswers())
     assert slim.startswith(b"id: 9\ndata: {")
     assert len(slim) < 200
     (passed_on,) = decode(slim.split(b"data: ")[1])
@@ -63,19 +63,20 @@ def test_a_large_answer_in_an_event_comes_back(end: str) -> None:
 @each_row("data", ["", "hello", "[]", "7"])
 def test_an_event_without_a_message_stays_as_it_is(data: str) -> None:
     event = f"data: {data}\n\n".encode()
-    assert SetAside().readable(event, 1) == event
+    assert SetAside().readable(event, 1, StreamAnswers()) == event
 
 
 def test_messages_of_a_batch_are_events_of_their_own() -> None:
     event = b'event: message\ndata: [{"jsonrpc":"2.0","method":"x"},{"jsonrpc":"2.0","id":3}]\n\n'
-    first, second, end = SetAside().readable(event, 3).split(b"\n\n")
+    first, second, end = SetAside().readable(event, 3, StreamAnswers()).split(b"\n\n")
     assert first == b'event: message\ndata: {"jsonrpc":"2.0","method":"x"}'
     assert b'it has no \\"result\\"' in second
     assert end == b""
 
 
 def test_an_answer_without_an_id_is_that_of_the_only_request() -> None:
-    event = SetAside().readable(b'data: {"jsonrpc":"2.0","id":null,"error":{"code":1,"message":"no"}}\n\n', 3)
+    error = b'data: {"jsonrpc":"2.0","id":null,"error":{"code":1,"message":"no"}}\n\n'
+    event = SetAside().readable(error, 3, StreamAnswers())
     assert event == b'data: {"jsonrpc":"2.0","id":3,"error":{"code":1,"message":"no"}}\n\n'
 
 
