@@ -277,6 +277,8 @@ def _said(kind: Any) -> str:
         return "a list"
     known = {str: "a text", int: "a whole number", float: "a number", bool: "True or False", NoneType: "None"}
     name = getattr(origin or kind, "__name__", str(kind))
+    if getattr(origin or kind, "_is_protocol", False):  # a protocol cannot be called
+        return f"an object with the methods of {name}"
     return known.get(kind) or f"{name}(...)"
 
 

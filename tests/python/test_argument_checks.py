@@ -70,6 +70,10 @@ MAKING: dict[str, tuple[Callable[[], object], str]] = {
     "policy": (lambda: ApprovalPolicy(given("x")), "approval: .* got str 'x'"),
     "decide=5": (lambda: ApprovalPolicy(decide=given(5)), "ApprovalPolicy.decide: expected a function or None"),
     "on_event=5": (lambda: agent(on_event=5), "Agent: on_event: expected a function or None, got int 5"),
+    "sessions=5": (
+        lambda: agent(sessions=5),
+        r"sessions: expected Sessions\(...\) or an object with the methods of SessionStore or a text or None, got int",
+    ),
     "wrappers=Recorder": (
         lambda: agent(options=RunOptions(wrappers=given(Recorder("x")))),
         r"RunOptions\.wrappers: expected a list, got Recorder",
