@@ -195,11 +195,16 @@ LISTS: dict[str, Callable[[str | None], Request]] = {
 
 def list_tools(mode: str, request: Request) -> None:
     log("list")
-    if mode == "list-error":
+    cursor = (request.get("params") or {}).get("cursor")
+    if mode == "list-error" or (mode == "list-second-error" and cursor):
         refuse(request, -32000, "the backend is down")
+    elif mode in ("list-second-error", "list-second-hangs", "list-second-odd") and not cursor:
+        reply(request, {"tools": TOOLS, "nextCursor": "second"})
+    elif mode == "list-second-odd":
+        reply(request, {"tools": "none"})
     elif mode in LISTS:
         reply(request, LISTS[mode]((request.get("params") or {}).get("cursor")))
-    elif mode != "hang-list":
+    elif mode not in ("hang-list", "list-second-hangs"):
         reply(request, {"tools": TOOLS})
 
 

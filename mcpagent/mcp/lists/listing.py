@@ -16,7 +16,13 @@ from mcpagent.mcp.connection import McpConnection
 from mcpagent.mcp.lists.list_cache import CachedServer
 from mcpagent.mcp.lists.server_lists import PromptArgument, PromptInfo, ResourceInfo, ServerLists
 from mcpagent.mcp.redaction import Redactor
-from mcpagent.mcp.request_failures import REQUEST_FAILURES, CallTimeoutError, RefusedError, RequestLimits
+from mcpagent.mcp.request_failures import (
+    REQUEST_FAILURES,
+    CallTimeoutError,
+    InvalidAnswerError,
+    RefusedError,
+    RequestLimits,
+)
 from mcpagent.mcp.transports.beside_loop import is_large, json_in_steps
 from mcpagent.messages import ToolDefinition
 from mcpagent.text.for_model import MAX_DESCRIPTION, cut_for_model, line_for_model
@@ -90,7 +96,10 @@ class _ListReader:
 
         async def page_at(cursor: str | None) -> tuple[list[types.Tool], str | None]:
             nonlocal ttl_seconds
-            page = await self._connection.list_tools_page(cursor, self._limits)
+            limits = self._limits
+            if cursor is not None:  # the first page is used without the others
+                limits = self._others_limits
+            page = await self._connection.list_tools_page(cursor, limits)
             ttl_seconds = (page.ttl_ms or 0) / 1000
             return page.tools, page.next_cursor
 
@@ -191,7 +200,12 @@ async def _all_pages(
     seen: set[str] = set()
     cursor: str | None = None
     for _ in range(MAX_PAGES):
-        page, cursor = await page_at(cursor)
+        try:
+            page, cursor = await page_at(cursor)
+        except (RefusedError, CallTimeoutError, InvalidAnswerError) as error:
+            if not items:
+                raise
+            return items, f"could not be read to its end ({safe_line(str(error), 200)})"
         await asyncio.sleep(0)  # the pages of one large response are all here already, and each takes some milliseconds
         items.extend(page)
         if len(items) > most or (len(items) == most and cursor is not None):

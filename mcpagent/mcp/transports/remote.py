@@ -507,3 +507,5 @@ async def _plain_chunks(response: httpx2.Response) -> AsyncIterator[bytes]:
             except zlib.error:
                 raise ValueError(f"answer is not valid {encoding}") from None
             data = decompressor.unconsumed_tail
+    if not decompressor.eof:
+        raise ValueError(f"answer is cut off: its {encoding} data has no end")

@@ -59,7 +59,7 @@ DOWN: dict[str, str] = {
     "length-and-chunks": "answered with what is no answer instead of JSON-RPC: nothing",
     **{f"chunk-{kind}": "answer cut off: " for kind in ("cut", "size-bad", "size-huge", "no-end")},
     "gzip-not": "answer is not valid gzip",
-    "gzip-cut": "answered with what is no answer instead of JSON-RPC: nothing",
+    "gzip-cut": "answer is cut off: its gzip data has no end",
     "brotli": "answer is encoded as br, which was not asked for",
     "encoding-odd": "answer is encoded as rot13, which was not asked for",
     **{f"head-{kind}": "connection lost: " for kind in ("cut", "without-colon", "huge", "bad-bytes")},

@@ -261,6 +261,24 @@ async def test_endless_pages_stop(tmp_path: Path) -> None:
         await at_once(stop, [("list-endless-cursor", 2, 2), ("list-fresh-cursor", 101, 100)])
 
 
+async def test_a_second_page_that_fails_leaves_the_first(tmp_path: Path) -> None:
+    async def list_tools(mode: str, why: str) -> None:
+        async with linked(mode, tmp_path / mode, connect_timeout_seconds=4.0) as server:
+            assert list(server.tools) == ["echo", "trouble"]
+            (warning,) = server.toolset.status.warnings
+            assert "its tool list could not be read to its end (" in warning, warning
+            assert why in warning
+            assert warning.endswith("; the first 2 tools are used")
+
+    async with nothing_left(str(tmp_path)):
+        wrong = [
+            ("list-second-error", "the backend is down"),
+            ("list-second-hangs", "did not finish tools/list within 2 s"),
+            ("list-second-odd", ""),
+        ]
+        await at_once(list_tools, wrong)
+
+
 async def test_no_more_tools_than_the_limit(log: Path) -> None:
     async with connected("list-huge", log) as server:
         assert len(server.tools) == MAX_TOOLS
