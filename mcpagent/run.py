@@ -119,7 +119,7 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class SessionBudget:
-    """What a session may take, and what its runs took before this one."""
+    """The limits of a session, and the amounts that its runs used before this one."""
 
     limits: Limits = NO_LIMITS
     before: Spent = field(default_factory=Spent)
@@ -255,11 +255,11 @@ def _no_tools() -> SessionTools:
 
 
 async def _nothing() -> None:
-    """For a run whose tools never change."""
+    """Refresh nothing: the tools of the run never change."""
 
 
 async def nothing_to_keep() -> None:
-    """For a run of a session that nobody writes down."""
+    """Write nothing: the session is not stored."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from mcpagent.events import (
 )
 from mcpagent.execution import run_calls
 from mcpagent.limits.model_hints import tool_written_about
-from mcpagent.messages import Citation, Message, Spent, Step, ToolsChanged, Usage, user_message
+from mcpagent.messages import Citation, Spent, Step, ToolsChanged, Usage, user_message
 from mcpagent.models.base import ModelRequest, ModelResponse, OutputFormat
 from mcpagent.models.output_ways.asked_output import told_form
 from mcpagent.output.last_answer import LastAnswer
@@ -87,9 +87,7 @@ def _finished(run: AgentRun, last: LastAnswer, stop: Stop, seconds: float) -> Ru
     elif not answer and not pending:
         cut = "was cut off before it answered: set a larger max_output_tokens, or less thinking"
         run.emit(Notice(f"the model {cut if reason == 'truncated' else 'gave an empty answer'}", "warning"))
-    citations: tuple[Citation, ...] = ()
-    if limit is None or pending or answer:
-        citations = _last_message(run).citations
+    citations = _citations(run) if limit is None or pending or answer else ()
     told = last.told(answer, reason)
     return RunFinished(
         turns=run.tally.turns,
@@ -103,21 +101,24 @@ def _finished(run: AgentRun, last: LastAnswer, stop: Stop, seconds: float) -> Ru
     )
 
 
-def _last_message(run: AgentRun) -> Message:
-    """Return the last message of the model."""
-    return next(message for message in reversed(run.conversation.messages) if message.role == "assistant")
+def _citations(run: AgentRun) -> tuple[Citation, ...]:
+    """Return the citations of the model's last message; a run may be stopped before there is one."""
+    for message in reversed(run.conversation.messages):
+        if message.role == "assistant":
+            return message.citations
+    return ()
 
 
 def _said_so_far(run: AgentRun) -> str:
-    """The last words of the model in this run, "" if there are none."""
-    said = (
-        message.text for message in reversed(run.conversation.messages[run.begins_at :]) if message.role == "assistant"
-    )
-    return next((text for text in said if text.strip()), "")
+    """Return the last text of the model in this run, "" if there is none."""
+    for message in reversed(run.conversation.messages[run.begins_at :]):
+        if message.role == "assistant" and message.text.strip():
+            return message.text
+    return ""
 
 
 async def _settled(run: AgentRun) -> None:
-    """Waits a bounded time for servers that are connecting; whoever asked is told which still are."""
+    """Wait a bounded time for servers that are connecting, and report those that still are."""
     if run.context.tool_context.namespaces:
         run.emit(run.state.snapshot())
     await run.tools.settle()
@@ -147,7 +148,7 @@ async def _begin(run: AgentRun) -> ModelResponse | None:
 
 
 def _deliver(run: AgentRun) -> None:
-    """What there is to say of tools, those among them that read what was just set aside."""
+    """Offer the tools that read large results, if there are any, and append the announcements to the history."""
     run.large.offer_readers(run.tools)
     run.conversation.deliver()
 
