@@ -81,7 +81,7 @@ def agent(middleware: Asked, runs: list[str]) -> Agent:
         runs.append(name)
         return name
 
-    calls = (ToolCall("1", "look", {"name": "a"}), ToolCall("2", "look", {"name": "b"}))
+    calls = [ToolCall("1", "look", {"name": "a"}), ToolCall("2", "look", {"name": "b"})]
     model = ScriptedModel([calls, "done", "done"])
     return Agent(model, tools=[look], options=RunOptions(wrappers=[middleware]))
 
