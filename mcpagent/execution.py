@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -23,11 +22,12 @@ from mcpagent.middleware.admission import admit, misfit_of, misfit_text
 from mcpagent.python.left_behind import end_or_leave, times_cancelled
 from mcpagent.run import AgentRun
 from mcpagent.run_parts import CallBatch, CallState, Stop
-from mcpagent.text.safe_text import safe_line
+from mcpagent.text.safe_text import error_text, safe_line
 from mcpagent.tools import Tool, ToolOutput, usable_output
 from mcpagent.toolsets.validation import fitted, held_to_promise
 
 NOT_BEGUN = "This call was cancelled before it began, so it was not run."
+_NOT_PERMITTED = "This call was not run: nothing has permitted it."
 NOTHING_RETURNED = "(the tool returned nothing)"
 _resent: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
 
@@ -62,23 +62,27 @@ async def run_calls(calls: Sequence[ToolCall], run: AgentRun, answers: Mapping[s
                         await running
                         if times_cancelled() > before:  # the call has a result all the same
                             raise asyncio.CancelledError
-        except asyncio.CancelledError:
-            run.conversation.append(_cancelled(calls, states))
+        except BaseExceptionGroup as errors:
+            run.conversation.append(_results(calls, states))
+            raise errors.exceptions[0] from errors.exceptions[0].__cause__
+        except BaseException:
+            run.conversation.append(_results(calls, states))
             raise
         parts = [part for state in states for part in state.parts]
         if parts:
             message = Message("tool", tuple(parts))
             run.conversation.append(message)
             batch.results = message.tool_results
-    if batch.stop is not None:
-        raise batch.stop
     pending = tuple(request for state in states for request in state.pending)
+    stop = batch.stop
+    if stop is not None:
+        raise stop if stop.final_note else Stop(stop.reason, stop.answer, pending=pending)
     if pending:
         raise Stop("calls_pending", _text_with_calls(run), pending=pending)
 
 
-def _cancelled(calls: Sequence[ToolCall], states: Sequence[CallState]) -> Message:
-    """Return the results so far, and one that says so for each call that has none."""
+def _results(calls: Sequence[ToolCall], states: Sequence[CallState]) -> Message:
+    """Return the results of calls that were cut off, and for each call without one a result that says so."""
     parts: list[Part] = []
     for position, call in enumerate(calls):
         state = states[position] if position < len(states) else CallState(call)
@@ -98,50 +102,64 @@ async def run_call(call: CallState, run: AgentRun) -> None:
     """Run one call, of the model or of a program, within the pipeline; then it has a result, or is pending."""
     started = time.monotonic()
     try:
+        if call.batch.stop is not None:
+            call.refuse(NOT_BEGUN, "cancelled")
         async with run.pipeline.around_call(run, call):
             started = time.monotonic()  # without the wait for a person
+            _require_permission(call)
             if not call.is_settled and call.tool is not None:
-                async with _executing(call, call.tool, run):
-                    if not call.is_settled:
-                        # A task of its own, so that a tool which does not heed its cancellation holds nothing up.
-                        arguments = await _arguments_for(call.tool, call.arguments)
-                        call.task = asyncio.ensure_future(call.tool.run(arguments))
-            if not call.pending:
-                await _give_result(call, run, started)
-            call.batch.unfinished -= 1
+                tool, called = call.tool, run.for_call(call)
+                seconds = tool.limit(run.tool_timeout_seconds)
+                timeout = asyncio.timeout(seconds)
+                try:
+                    with called.entered():
+                        async with run.pipeline.around_execution(run, call):
+                            if not call.is_settled:
+                                call.has_begun = True
+                                async with timeout:
+                                    # A task of its own: a tool which does not heed its cancellation holds nothing up.
+                                    working = asyncio.ensure_future(tool.run(await _arguments_for(tool, call)))
+                                    try:
+                                        await asyncio.wait({working})
+                                    except asyncio.CancelledError:
+                                        await end_call(working, tool, run, run.left_after)
+                                    output = usable_output(tool, working.result())
+                                    call.settle(await held_to_promise(tool, output))
+                except Stop as stop:
+                    call.batch.stop = stop
+                except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - tools are other people's code
+                    call.settle(failure_output(error, tool, seconds if timeout.expired() else None))
+                call.batch.stop = call.batch.stop or call.tally.stop
+            await _conclude(call, run, started)
     except Stop as stop:
         call.batch.stop = stop
         if call.result is None:
-            call.refuse(NOT_BEGUN, "cancelled")
-            await _give_result(call, run, started)
+            await _conclude(call, run, started)
+    finally:
+        call.batch.unfinished -= 1
 
 
-@asynccontextmanager
-async def _executing(call: CallState, tool: Tool, run: AgentRun) -> AsyncIterator[None]:
-    """Await the `task` of the call that the body begins, within its time limit, and give the call its output."""
-    seconds = tool.limit(run.tool_timeout_seconds)
-    timeout = asyncio.timeout(seconds)
-    called = run.for_call(call.call.id, tool.name, call.tally, approved=call.by_person)
-    try:
-        with called.entered():
-            async with run.pipeline.around_execution(run, call):
-                call.has_begun = not call.is_settled
-                async with timeout:
-                    yield
-                    if call.task is not None:
-                        try:
-                            await asyncio.wait({call.task})
-                        except asyncio.CancelledError:
-                            await end_call(call.task, tool, run, run.left_after)
-                        call.settle(await held_to_promise(tool, usable_output(tool, call.task.result())))
-    except Stop:
-        raise
-    except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - tools are other people's code
-        call.settle(failure_output(error, tool, seconds if timeout.expired() else None))
+def _require_permission(call: CallState) -> None:
+    """Refuse a call that no middleware has permitted, and one whose sibling has stopped the run meanwhile."""
+    if call.is_settled:
+        return
+    if call.batch.stop is not None:
+        call.refuse(NOT_BEGUN, "cancelled")
+    elif call.tool is None or call.arguments is None:
+        call.refuse(_NOT_PERMITTED, "denied")
+
+
+async def _conclude(call: CallState, run: AgentRun, started: float) -> None:
+    """Give a call its result, unless it waits for an answer."""
     if run.of_call is not None:  # a program makes the call: it counts for the program
         run.of_call.spent += call.tally.spent
-    if call.output is not None and call.output.pending and run.tools.is_own(tool):
+    if call.output is None and not call.pending:  # the run is stopped
+        call.refuse(CANCELLED if call.has_begun else NOT_BEGUN, "cancelled")
+    is_own = call.tool is not None and run.tools.is_own(call.tool)
+    if call.output is not None and call.output.pending and is_own:
         call.wait_with(call.output.pending)
+    if not call.pending:
+        await _give_result(call, run, started)
 
 
 async def _give_result(call: CallState, run: AgentRun, started: float) -> None:
@@ -187,13 +205,17 @@ async def run_inner_call(call: ToolCall, tool: Tool, run: AgentRun, progress: Ca
     problem = "" if tool.checks_arguments else await misfit_of(tool, call.arguments, run)
     if problem:
         state.tool, state.refusal = None, ToolOutput.of_text(misfit_text(tool, problem), error="invalid_arguments")
+    state.batch.stop = run.of_call.stop if run.of_call is not None else None
     running = run_call(state, run)
     await (_one_at_a_time(running) if state.times_sent else running)
+    if run.of_call is not None:  # the stop of a call ends the run after the program
+        run.of_call.stop = state.batch.stop
     return state
 
 
-async def _arguments_for(tool: Tool, arguments: dict[str, Any]) -> dict[str, Any]:
-    """Return a copy of arguments that fit, for the tool's own code."""
+async def _arguments_for(tool: Tool, call: CallState) -> dict[str, Any]:
+    """Return a copy of the permitted arguments, for the tool's own code."""
+    arguments = call.arguments or {}
     is_much = is_large(arguments)
     if not tool.checks_arguments and await beside_loop(lambda: _has_null(arguments), is_much=is_much):
         arguments, _ = await fitted(tool.definition.parameters, arguments)
@@ -223,4 +245,4 @@ def failure_output(error: BaseException, tool: Tool, expired_seconds: float | No
     if expired_seconds is not None:
         text = f'"{tool.name}" gave no answer within {expired_seconds:g} seconds; it may have run, or still be running.'
         return ToolOutput.of_text(text, error="timeout")
-    return ToolOutput.of_text(f"{type(error).__name__}: {error}", error="failed")
+    return ToolOutput.of_text(error_text(error), error="failed")

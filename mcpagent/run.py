@@ -141,8 +141,12 @@ class NoModel:
 class Middleware:
     """One item of the pipeline: context managers around the parts of a run. This one adds nothing.
 
-    Each is entered before the part and left after it, in the order of the list. A middleware that sets a response or
-    an output keeps the ones behind it, and the part itself, from being entered. One that raises `Stop` ends the run.
+    Each is entered before the part and left after it, in the order of the list. A middleware that calls `settle` of a
+    step or call keeps the ones behind it, and the part itself, from being entered. Those before it are left as usual.
+
+    `Stop` ends the run. It may be raised in every part but `around_run`, and its `final_note` counts in every part but
+    `around_turns`. Calls that have begun keep their results; all others get one that says that they were not run. Any
+    other exception fails the call that `around_execution` surrounds, and from every other part it fails the run.
     """
 
     def around_run(self, run: AgentRun) -> AbstractAsyncContextManager[None]:
@@ -333,10 +337,11 @@ class AgentRun:
     pipeline: Pipeline = field(default=NO_PIPELINE, repr=False, compare=False)
     observe: Observe | None = field(default=None, repr=False, compare=False)
 
-    def for_call(self, call_id: str, tool_name: str, tally: CallTally, *, approved: bool = False) -> AgentRun:
-        """Return the run as one call sees it; the tally counts what the call uses."""
-        context = replace(self.context, call_id=call_id, tool_name=tool_name, approved=approved)
-        return replace(self, context=context, of_call=tally)
+    def for_call(self, call: CallState) -> AgentRun:
+        """Return the run as one call sees it."""
+        name = call.tool.name if call.tool is not None else call.call.name
+        context = replace(self.context, call_id=call.call.id, tool_name=name, approved=call.by_person)
+        return replace(self, context=context, of_call=call.tally)
 
     def heard_by(self, listener: Emit) -> AgentRun:
         """Return the run with a listener that gets each event first."""

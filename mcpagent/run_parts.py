@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -110,6 +109,7 @@ class CallTally:
 
     spent: Spent = field(default_factory=Spent)
     request: ServerRequest | None = None
+    stop: Stop | None = None
 
 
 @dataclass(slots=True)
@@ -133,12 +133,11 @@ class CallState:
     progress: CallProgress = field(default_factory=CallProgress)
     batch: CallBatch = field(default_factory=lambda: CallBatch(()))
     refusal: ToolOutput | None = None
-    arguments: dict[str, Any] = field(default_factory=dict[str, Any])
+    arguments: dict[str, Any] | None = None
     by_person: bool = False
     times_sent: int = 0
     is_settled: bool = False
     has_begun: bool = False
-    task: asyncio.Future[ToolOutput] | None = None
     tally: CallTally = field(default_factory=CallTally)
     result: ToolResult | None = None
 

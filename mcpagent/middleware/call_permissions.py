@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import inspect
 import json
@@ -23,9 +24,10 @@ from mcpagent.conversation import INNER, Conversation
 from mcpagent.mcp.transports.beside_loop import beside_loop, is_large
 from mcpagent.messages import ToolCall, ToolDefinition, json_copy
 from mcpagent.middleware.admission import misfit_of, misfit_text
+from mcpagent.python.left_behind import times_cancelled
 from mcpagent.run import AgentRun, Middleware
 from mcpagent.run_parts import CallState
-from mcpagent.text.safe_text import safe_line
+from mcpagent.text.safe_text import error_text, safe_line
 from mcpagent.tool_search.session_tools import SessionTools
 from mcpagent.tools import Tool, ToolOutput
 
@@ -128,11 +130,12 @@ async def _request_for(asked: ToolCall, tool: Tool, run: AgentRun, call: CallSta
         if tool.approval is None:
             return None
         try:
-            with run.for_call(asked.id, tool.name, call.tally).entered():
+            with run.for_call(call).entered():
                 needed = tool.approval(await beside_loop(lambda: json_copy(asked.arguments), is_much=is_much))
                 needed = await needed if inspect.isawaitable(needed) else needed
-        except Exception as error:  # noqa: BLE001 - the user's code; a check that fails must not let the call through
-            text = f'The permission check for "{tool.name}" failed, so it was not run: {type(error).__name__}: {error}'
+        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - a check that fails lets no call through
+            _raise_own_cancellation(error)
+            text = f'The permission check for "{tool.name}" failed, so it was not run: {error_text(error)}'
             call.refuse(text, "denied")
             return None
         if not needed:
@@ -145,26 +148,31 @@ async def _answer_of_person(
     request: PendingCall, on_approval: OnApproval, run: AgentRun, call: CallState
 ) -> CallAnswer | None:
     """Ask the person. Return None if the call waits, or is not to be run after all."""
-    async with run.pipeline.around_question(run, call):
+    # The person may ask an agent, whose calls are decided meanwhile.
+    async with contextlib.nullcontext() if _DECIDING.get() else run.asking, run.pipeline.around_question(run, call):
         if call.is_settled:
             return None
+        token = _DECIDING.set(True)
         try:
-            # The person may ask an agent, whose calls are decided meanwhile.
-            async with contextlib.nullcontext() if _DECIDING.get() else run.asking:
-                token = _DECIDING.set(True)
-                try:
-                    answer = on_approval(request)
-                    answer = await answer if inspect.isawaitable(answer) else answer
-                finally:
-                    _DECIDING.reset(token)
-        except Exception as error:  # noqa: BLE001 - the user's code; without an answer the call is denied
-            return request.deny(f"nobody could be asked ({type(error).__name__}: {error})")
+            answer = on_approval(request)
+            answer = await answer if inspect.isawaitable(answer) else answer
+        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - without an answer it is denied
+            _raise_own_cancellation(error)
+            return request.deny(f"nobody could be asked ({error_text(error)})")
+        finally:
+            _DECIDING.reset(token)
     if answer is request:
         call.wait_with((request,))
         return None
     if isinstance(answer, CallAnswer):
         return answer
     return request.approve() if answer is True else request.deny()
+
+
+def _raise_own_cancellation(error: BaseException) -> None:
+    """Raise a cancellation of this run. One that the user's code raises by itself is an error of that code."""
+    if isinstance(error, asyncio.CancelledError) and times_cancelled():
+        raise error
 
 
 # -- calls that wait --------------------------------------------------------------------------------------------------

@@ -42,7 +42,7 @@ class Journal(Middleware):
     async def around_call(self, run: AgentRun, call: CallState) -> AsyncIterator[None]:
         """Write a result while other calls of its message still run; the last one is in the message with all."""
         yield
-        if call.result is not None and call.batch.unfinished:
+        if call.result is not None and call.batch.unfinished > 1:
             is_repeatable = call.tool is not None and call.tool.safe_to_repeat
             run.conversation.note_progress(call.call.id, CallProgress(is_repeatable, call.parts))
             await is_written(run)

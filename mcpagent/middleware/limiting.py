@@ -60,8 +60,9 @@ class Limiting(Middleware):
         yield
 
     @asynccontextmanager
-    async def around_question(self, run: AgentRun, call: CallState) -> AsyncIterator[None]:  # noqa: ARG002
-        """Stop the clock while a person decides."""
+    async def around_question(self, run: AgentRun, call: CallState) -> AsyncIterator[None]:
+        """Stop the clock while a person decides; ask nobody about a call that other calls left no room for."""
+        _refuse_over_limit(run, call)
         with run.asking_a_person():
             yield
 
@@ -86,7 +87,8 @@ def _last_answer_due(run: AgentRun) -> LimitReached | None:
     Raises `Stop` if there was no turn yet, so that not even that answer is allowed.
     """
     reached = run.tally.reached or _first_reached(run, ("turns",))
-    if reached is not None and not run.tally.earlier.turns + run.tally.spent.turns:
+    has_turns = run.tally.earlier.turns + run.tally.spent.turns
+    if reached is not None and reached.limit == "turns" and not has_turns:
         raise _stop(reached)
     return reached
 

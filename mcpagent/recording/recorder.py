@@ -221,7 +221,7 @@ class Recorder(Middleware):
             ToolResult(call.call.id, tool.name, output.content, output.error, seconds),
             definition.key,
             digest,
-            call.arguments,
+            call.arguments or {},
             definition.server,
             changes=output.changes,
             progress=tuple(self._progress.pop((definition.server or "", definition.original_name), ())),

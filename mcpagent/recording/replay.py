@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter, deque
-from collections.abc import Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from pathlib import Path
@@ -37,7 +37,8 @@ from mcpagent.recording.recorded_lines import (
     read_recording,
     request_line,
 )
-from mcpagent.run import AgentRun, active_run, run_context
+from mcpagent.run import AgentRun, Middleware, active_run, run_context
+from mcpagent.run_parts import CallState
 from mcpagent.text.for_model import for_model
 from mcpagent.text.safe_text import safe_line
 from mcpagent.text.secret_shapes import without_shapes
@@ -54,7 +55,8 @@ class RecordingError(InputError):
     """A replay asks for something that is not in the recording; the text names the first difference."""
 
 
-_NOT_BY_THE_TOOL = ("denied", "timeout", "cancelled", "failed", "server_down")
+_NOT_RUN = ("denied", "invalid_arguments")
+_NOT_BY_THE_TOOL = (*_NOT_RUN, "timeout", "cancelled", "failed", "server_down")
 _OUTCOME_UNKNOWN = "The recording has this call with other arguments. With these, its outcome is unknown."
 
 _NO_TOOLS = ToolsLine(0)
@@ -134,6 +136,16 @@ class _Contents:
             return CallLine(ToolResult(*by_id, (Text(_OUTCOME_UNKNOWN),), "failed"))
         return None
 
+    def refusal_of(self, call: CallState) -> CallLine | None:
+        """Take the result of a call that was refused, and did not run; None if it ran."""
+        if call.tool is None:
+            return None
+        digest = arguments_digest(call.call.arguments, without_shapes)
+        refused = self.without_tool.get((call.call.id, call.tool.name))
+        if not refused or self.calls.get((call.call.id, call.tool.definition.key, digest)):
+            return None
+        return refused.popleft() if refused[0].result.error in _NOT_RUN else None
+
     def messages_of(self, place: int) -> tuple[Message, ...]:
         """Put the messages of a request together."""
         messages: tuple[Message, ...] = ()
@@ -176,6 +188,7 @@ class Replay:
             resolve=lambda _: self._model,
             sources=self,
             bind=lambda tools: [self._replayed(tool) for tool in definition.bind(tools)],
+            middleware=(*definition.middleware, _ReplayedRefusals(self._contents)),
         )
 
     @property
@@ -239,6 +252,20 @@ class Replay:
             return (call.call_id, call.tool_name) in self._contents.waiting
 
         return replace(tool, run=run, approval=waits)
+
+
+class _ReplayedRefusals(Middleware):
+    """Refuses the calls that were refused when they were recorded, so that they neither run nor count."""
+
+    def __init__(self, contents: _Contents) -> None:
+        self._contents = contents
+
+    @asynccontextmanager
+    async def around_call(self, run: AgentRun, call: CallState) -> AsyncIterator[None]:  # noqa: ARG002
+        line = self._contents.refusal_of(call)
+        if line is not None:
+            call.settle(line.output)
+        yield
 
 
 class _ReplayedModel:

@@ -61,10 +61,13 @@ async def converse(run: AgentRun, wanted: OutputSpec | None = None) -> RunFinish
                         except Stop as early:
                             if not early.final_note:
                                 raise
+                            run.conversation.close_open_calls(NOT_RUN)
                             stop = Stop(early.reason, await _final_answer(run, early.final_note, last))
                         response = None
             except Stop as early:
                 stop = early
+            if not stop.pending:
+                run.conversation.close_open_calls(NOT_RUN)
             run.tally.is_over, run.tally.pending = True, stop.pending
             finished = run.tally.finished = _finished(run, last, stop, time.monotonic() - started)
     return finished

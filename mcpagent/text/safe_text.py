@@ -73,3 +73,12 @@ def listed(names: Sequence[str]) -> str:
 def without_halves(text: str) -> str:
     """Return the text with lone surrogates replaced by question marks, for files, databases and encoders."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
+
+
+def error_text(error: BaseException) -> str:
+    """Return the kind and the message of an error, also if its own code cannot give the message."""
+    kind = type(error).__name__
+    try:
+        return f"{kind}: {error}"
+    except Exception:  # noqa: BLE001 - any code may be in its `__str__`
+        return kind
