@@ -104,10 +104,10 @@ async def _search(session: SessionTools, memory: Memory, arguments: dict[str, An
             f"No function matches.{near}{servers_down(session)} There are:\n" + "\n".join(categories or ["- none"])
         )
     else:
-        if result.confidence == "low":
-            lines.append(
-                "None fits for sure: these match only weakly. Search in other words if none does what you need."
-            )
+        if result.how == "closest":
+            lines.append("no tool matches the pattern; closest by words:")
+        elif not result.found:
+            lines.append("Only weak matches: search once more in other words if none does what you need.")
         shown = asked.offset + len(result.matches)
         if result.found > shown and result.how != "exact":
             lines.append(f"{result.found - shown} more match: narrow the query, or go on with offset={shown}.")

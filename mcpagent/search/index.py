@@ -26,18 +26,20 @@ from mcpagent.search.learning import SearchHistory
 from mcpagent.search.meaning.embedding import Embedder
 from mcpagent.search.meaning.vectors import vectors_for
 from mcpagent.search.query import (
+    FEW_WORDS,
     MAX_QUERIES,
     MAX_QUERY,
     MAX_SELECTED,
-    says_only,
+    is_identifier,
     selected_names,
     server_prefix,
     shortened,
     signs_said,
+    words_beside,
 )
-from mcpagent.search.ranking import FITS, Ranked, reasons_of
+from mcpagent.search.ranking import Ranked, reasons_of
 from mcpagent.search.result import How, Match, RankingName, Reason, SearchResult, taking_turns
-from mcpagent.search.strength import MIN_STRENGTH
+from mcpagent.search.strength import MIN_STRENGTH, odds_of
 from mcpagent.search.uses import MOST_RAISED, Uses
 from mcpagent.search.words import written_words
 from mcpagent.text.foreign_patterns import PatternError
@@ -201,29 +203,46 @@ class ToolIndex:
         limit = most or USUAL_LIMIT
         if server is None and ":" in text and (prefixed := server_prefix(text, self._servers())):
             server, text = prefixed
+        begun = SearchResult(query, least=self._min_strength)
+        if patterns.looks_like_pattern(text):
+            return self._search_pattern(begun, text, limit, server)
         with self._lock:
             named = self._held.named.mentioned(text, server)
-        notes: list[str] = []
-        error = ""
-        least = self._min_strength
-        if not named and (self._strategy == "regex" or patterns.looks_like_pattern(text)):
-            try:
-                result = self._match_pattern(query, text, limit, server)
-                if result.matches:
-                    return result
-            except PatternError as problem:
-                least = 0.0  # who writes patterns is after tools, and their operators are no words that are missing
-                if str(problem).startswith("invalid"):
-                    error = str(problem)
-                else:
-                    notes.append(f"{problem}; searched for its words instead")
-            text = patterns.literal_words(text) or text
+        if self._strategy == "regex" and not named:
+            return self._search_pattern(begun, text, limit, server)
+        return self._search_text(begun, text, limit, server, named)
+
+    def _search_pattern(self, begun: SearchResult, pattern: str, limit: int, server: str | None) -> SearchResult:
+        """The tools that the pattern names or matches; if there are none, those that hold its words, all weak."""
+        is_run = False
+        try:
+            result = self._match_pattern(begun, pattern, limit, server)
+            if result.matches:
+                return result
+            is_run = True
+        except PatternError as problem:
+            # The operators of a pattern are no words that are missing.
+            begun = replace(begun, least=0.0)
+            if str(problem).startswith("invalid"):
+                begun = replace(begun, error=str(problem))
+            else:
+                begun = replace(begun, notes=(f"{problem}; searched for its words instead",))
+        words = patterns.literal_words(pattern)
+        result = self._search_text(begun, words if written_words(words) else pattern, limit, server, {})
+        if not is_run or not result.matches:
+            return result
+        matches = tuple(replace(match, odds="weak") for match in result.matches)
+        return replace(result, matches=matches, found=0, how="closest", strength=0.0)
+
+    def _search_text(
+        self, begun: SearchResult, text: str, limit: int, server: str | None, named: Mapping[int, str]
+    ) -> SearchResult:
         if len(text) > MAX_QUERY:
-            notes.append(f"the query was cut at {MAX_QUERY} characters")
+            begun = replace(begun, notes=(*begun.notes, f"the query was cut at {MAX_QUERY} characters"))
             text = text[:MAX_QUERY]
-        text = f"{text} {signs_said(query)}".rstrip()
+        text = f"{text} {signs_said(begun.query)}".rstrip()
         with self._lock:
-            return self._search_words(SearchResult(query, error=error, least=least), text, limit, server, named, notes)
+            return self._search_words(begun, text, limit, server, named)
 
     def _servers(self) -> list[str]:
         return [server for server in self._held.numbers if server]
@@ -251,36 +270,37 @@ class ToolIndex:
         """A match with one reason, its score rounded to so many digits."""
         return Match(self._held.tools[number], score, lambda: (Reason(field, word, round(score, digits)),))
 
-    def _match_pattern(self, query: str, pattern: str, limit: int, server: str | None) -> SearchResult:
+    def _match_pattern(self, begun: SearchResult, pattern: str, limit: int, server: str | None) -> SearchResult:
+        """The tools that the pattern names, then those that it matches. Raises `PatternError` if it cannot be run."""
         with self._lock:
+            named = self._held.named.named_by_pattern(pattern, server)
             tried = patterns.may_match(pattern, self._held.tools, self._held.postings)
             tried = {number: tool for number, tool in tried.items() if server is None or tool.server == server}
         matched = patterns.matching(pattern, map(patterns.searched_text, tried.values()))
         with self._lock:
             known = list(tried)
-            numbers = {known[place] for place in matched} & self._held.tools.keys()
+            numbers = ({known[place] for place in matched} | named.keys()) & self._held.tools.keys()
+            shown = safe_line(pattern, 64)
+            matches = [self._match(number, _EXACT_SCORE, shown) for number in named if number in numbers]
+            others, left = numbers - named.keys(), max(limit - len(matches), 0)
             wanted = self._held.ranker.ask(patterns.literal_words(pattern)).factors
-            scores = best_by_words(self._held.postings, wanted, limit, numbers).scores
+            scores = best_by_words(self._held.postings, wanted, limit, others).scores
             best = heapq.nsmallest(
-                limit, numbers, key=lambda number: (-scores.get(number, 0.0), self._held.tools[number].name)
+                left, others, key=lambda number: (-scores.get(number, 0.0), self._held.tools[number].name)
             )
-            matches = tuple(
-                self._match(number, scores.get(number, 0.0), safe_line(pattern, 64), "name, description", 3)
-                for number in best
-            )
-            return SearchResult(query, matches, len(numbers), "regex" if numbers else "none")
+            for number in best:
+                matches.append(self._match(number, scores.get(number, 0.0), shown, "name, description", 3))
+            return replace(begun, matches=tuple(matches), found=len(numbers), how="regex" if numbers else "none")
 
     def _search_words(
-        self,
-        begun: SearchResult,
-        text: str,
-        limit: int,
-        server: str | None,
-        named: Mapping[int, str],
-        notes: list[str],
+        self, begun: SearchResult, text: str, limit: int, server: str | None, named: Mapping[int, str]
     ) -> SearchResult:
+        matches = [self._match(number, _EXACT_SCORE, word) for number, word in named.items()]
+        beside = words_beside(text, named.values()) if named else 0
+        if named and not beside and all(map(is_identifier, named.values())):
+            return replace(begun, matches=tuple(matches), found=len(named), how="exact")
         only = None if server is None else self._held.numbers.get(server, {}).values()
-        ranking = self._held.ranker.rank(text, limit + len(named), only)
+        ranking, notes = self._held.ranker.rank(text, limit + len(named), only), [*begun.notes]
         if favours := self._favours(text, only, notes):
             ranking = self._held.ranker.favour(ranking, favours)
         asked = ranking.asked
@@ -288,34 +308,23 @@ class ToolIndex:
         best = self._best(others, max(limit - len(named), _NEAREST))
         strength = math.inf if named else ranking.assessed.strength
         begun = replace(begun, notes=(*notes, *ranking.notes), unmatched_words=tuple(asked.missing), strength=strength)
-        weak = strength < begun.least
-        if weak:
+        worths = self._held.postings.worths(asked.factors)  # as they are now, whenever the reasons are asked for
+        if strength < begun.least:
             if like_named := self._like_named(text, limit, server):
-                return like_named
+                return replace(begun, matches=like_named, found=len(like_named), how="fuzzy", strength=math.inf)
             if not ranking.assessed.fits:
                 near = tuple(self._held.tools[number].name for number in best[:_NEAREST]) or self.names_near(text)
                 return replace(begun, nearest=near)
-        matches = [self._match(number, _EXACT_SCORE, word) for number, word in named.items()]
-        worths = self._held.postings.worths(asked.factors)  # as they are now, whenever the reasons are asked for
-        least = FITS * others[best[0]] if best else 0.0
-        if named and says_only(text, named.values()):
-            least = math.inf
+        if named and beside <= FEW_WORDS:
+            strength = -math.inf  # only the names are asked for
+        judged = partial(odds_of, best=others[best[0]] if best else 0.0, strength=strength, least=begun.least)
         for number in best[: max(limit - len(named), 0)]:
-            tool, score = self._held.tools[number], others[number]
-            why = partial(self._reasons, ranking.ranked(number), tool, asked, worths)
-            matches.append(Match(tool, score, why, fits=weak or score >= least))
-        counted = 0 if weak else ranking.found + len(named) - (len(ranking.scores) - len(others))
-        found = max(counted, len(named))
-        how: How
-        if named:
-            how = "exact"
-        elif asked.factors.keys() - asked.guessed:
-            how = "ranked"
-        else:
-            how = "fuzzy"
+            why = partial(self._reasons, ranking.ranked(number), self._held.tools[number], asked, worths)
+            matches.append(Match(self._held.tools[number], others[number], why, odds=judged(others[number])))
+        found = len(named) + sum([judged(score) != "weak" for score in others.values()])
         if not matches:
             return replace(begun, found=found, nearest=self.names_near(text))
-        return replace(begun, matches=tuple(matches), found=found, how=how)
+        return replace(begun, matches=tuple(matches), found=found, how="exact" if named else _how_by_words(asked))
 
     def _best(self, scores: Mapping[int, float], count: int) -> list[int]:
         """The `count` best of those that score, best first; those of the same score by name."""
@@ -340,15 +349,12 @@ class ToolIndex:
         }
         return dict(islice(found.items(), MOST_RAISED))
 
-    def _like_named(self, query: str, limit: int, server: str | None) -> SearchResult | None:
-        """Return tools with names similar to the query, None if there are none; a sentence is no name."""
+    def _like_named(self, query: str, limit: int, server: str | None) -> tuple[Match, ...]:
+        """Return the tools with names similar to the query; a sentence is no name."""
         if len(written_words(query)) > _MAX_NAME_WORDS:
-            return None
-        matches = tuple(
-            self._match(number, likeness, safe_line(query, 64))
-            for number, likeness in self._held.named.near(query, _NAME_LIKENESS, limit, server)
-        )
-        return SearchResult(query, matches, len(matches), "fuzzy") if matches else None
+            return ()
+        near = self._held.named.near(query, _NAME_LIKENESS, limit, server)
+        return tuple(self._match(number, likeness, safe_line(query, 64)) for number, likeness in near)
 
     def _reasons(
         self, ranked: Ranked, tool: ToolDefinition, asked: Asked, worths: Mapping[int, float]
@@ -357,6 +363,11 @@ class ToolIndex:
         weights = self._held.postings.weights_of(texts)
         parts = {term: weights[term] * worth for term, worth in worths.items() if term in weights}
         return reasons_of(ranked, asked, parts, self._held.postings.fields_of(texts, parts))
+
+
+def _how_by_words(asked: Asked) -> How:
+    """Return whether the words of the query were found as they are, or only by correcting them."""
+    return "ranked" if asked.factors.keys() - asked.guessed else "fuzzy"
 
 
 def _empty_query(query: str) -> SearchResult:

@@ -19,11 +19,13 @@ MAX_SELECTION = 5_000
 MAX_SELECTED = 50
 """Names of a `select:` list that are looked up."""
 
-_FEW_WORDS = 3
+FEW_WORDS = 3
+"""Words beside names with which a query asks for no more than these: "use get_weather"."""
 
 _SEPARATORS = re.compile(r"[\s,;|]+")
 _LISTED = re.compile(r"[,;|\n+]+(?:\s*(?:and|or)\b)?|\s(?:and|or|plus)\s", re.IGNORECASE)
 _IDENTIFIER = re.compile(r"\w*(?:[_.\-]\w+)+|[A-Za-z]?[a-z0-9]+(?:[A-Z][a-z0-9]*)+")
+_ONE_WORD = re.compile(r"\w[\w.\-]*")
 _JOINERS = frozenset("_.-")
 _SELECT = re.compile(r"\s*select\s*:(.*)", re.IGNORECASE | re.DOTALL)
 _PREFIX = re.compile(r"\s*([\w.\- ]{1,64}?)\s*:\s+(\S.*)|\s*([\w.\-]{1,64}):(\S.*)", re.DOTALL)
@@ -89,6 +91,11 @@ def mentioned_names(query: str, is_name: Container[str]) -> dict[str, str]:
     return {key: found for key, found in written.items() if key in is_name}
 
 
+def is_identifier(text: str) -> bool:
+    """Return whether the text is one word that may be a tool's name: letters, digits, `_`, `.` and `-`."""
+    return bool(_ONE_WORD.fullmatch(text))
+
+
 def _parts(separators: re.Pattern[str], query: str) -> Iterator[str]:
     """What stands between the separators, one after the other: mostly the first is no name already."""
     at = 0
@@ -98,12 +105,12 @@ def _parts(separators: re.Pattern[str], query: str) -> Iterator[str]:
     yield query[at:]
 
 
-def says_only(query: str, names: Iterable[str]) -> bool:
-    """Whether the query says hardly more than these names, as it writes them: "use get_weather" does not."""
+def words_beside(query: str, names: Iterable[str]) -> int:
+    """Return how many words the query has beside these names, as it writes them."""
     rest = query
     for name in names:
         rest = rest.replace(name, " ", 1)
-    return len(written_words(rest)) <= _FEW_WORDS
+    return len(written_words(rest))
 
 
 def _all_names(parts: Iterable[str], is_name: Container[str]) -> dict[str, str]:

@@ -25,9 +25,6 @@ _STRONG = 3.0
 """Rarest words that a tool must hold to count as found by its words alone; below that, vectors weigh more. Of a query
 of few words one less is enough: who asks with one word wants the tools that hold it."""
 
-FITS = 0.5
-"""Share of the best score from which a tool counts as found, as by words alone."""
-
 _ASKED_BEFORE, _LIKE_ASKED = 0.8, 0.25
 """How like an earlier query one must be for the tool that served it to be sure, and to be worth a look."""
 
@@ -73,7 +70,7 @@ class Ranked(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """The candidates' `scores` by number, in no order; `found` counts the tools that score at least half of the best.
+    """The candidates' `scores` by number, in no order.
 
     `assessed` says how sure it is that the best tool is meant at all. The rest is what the scores were made of: BM25
     scores and cosines, each with what it was multiplied with, what the best need of several added, and earlier use.
@@ -81,7 +78,6 @@ class Ranking:
 
     asked: Asked
     scores: Mapping[int, float]
-    found: int
     assessed: Assessed
     hits: Mapping[int, float]
     word_share: float = 1.0
@@ -220,7 +216,7 @@ class Ranker:
         hits = self._hits(asked, pool, only, work)
         if self._vectors is None or meant is None:
             sure = assess(text, asked, hits.scores, self._postings)
-            return Ranking(asked, hits.scores, hits.found, sure, hits.scores)
+            return Ranking(asked, hits.scores, sure, hits.scores)
         likeness = self._vectors.closest(meant, pool, hits.scores if only is None else only)
         if only is not None:
             likeness = {number: likeness[number] for number in only}
@@ -229,11 +225,7 @@ class Ranker:
         sure = assess(text, asked, hits.scores, self._postings, cosine, cosines)
         words, meaning = _scales(hits.scores, likeness, self._strong(asked), cosines.weight)
         fused = _fused(hits.scores, likeness, words, meaning)
-        half = max(fused.values(), default=0.0) * FITS
-        found = sum([total >= half for total in fused.values()]) if half > 0 else 0
-        return Ranking(
-            asked, fused, found, sure, hits.scores, word_share=words, likeness=likeness, meaning_share=meaning
-        )
+        return Ranking(asked, fused, sure, hits.scores, word_share=words, likeness=likeness, meaning_share=meaning)
 
     def _strong(self, asked: Asked) -> float:
         return min(_STRONG, telling_words(asked) - 1) * self._postings.highest_rarity

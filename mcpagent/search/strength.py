@@ -13,11 +13,18 @@ from typing import NamedTuple
 
 from mcpagent.search.asked import Asked
 from mcpagent.search.postings import Postings
+from mcpagent.search.result import Odds
 from mcpagent.search.words import plain, written_words
 
 MIN_STRENGTH = 4.0
 """Odds below which a match is weak: four in five, if both kinds of requests are as frequent. It is shown then all the
 same, so being strict costs no match."""
+
+POSSIBLE = 0.25
+"""Share of `MIN_STRENGTH` below which even the best match is weak: as likely wrong as right."""
+
+FITS = 0.5
+"""Share of the best score below which a match is weak."""
 
 _COVERED = 0.75
 _TELLING = 0.5
@@ -99,6 +106,13 @@ class Assessed(NamedTuple):
     strength: float
     evidence: Evidence | None = None
     fits: bool = True
+
+
+def odds_of(score: float, best: float, strength: float, least: float) -> Odds:
+    """Return how likely a tool with this score is meant, by the best score and the odds of that."""
+    if score <= 0 or score < FITS * best or strength < POSSIBLE * least:
+        return "weak"
+    return "likely" if strength >= least else "possible"
 
 
 def assess(

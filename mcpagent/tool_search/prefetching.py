@@ -60,7 +60,9 @@ async def _found(session: SessionTools, prompt: str, *, weak_too: bool) -> tuple
         result = await session.search(f"{before[: MAX_QUERY // 2]}\n{prompt}", limit)
         if not result.matches or not _is_new(result.matches[0], session):
             return result, ()
-    is_taken = _is_sure(result) or (weak_too and result.how != "regex" and result.strength >= LEAST_STRENGTH)
+    is_taken = _is_sure(result) or (
+        weak_too and result.how not in ("regex", "closest") and result.strength >= LEAST_STRENGTH
+    )
     fitting = result.matches[: result.found] if result.confidence == "high" else result.matches
     new = [match for match in fitting if _is_new(match, session)] if is_taken else []
     return result, new[: len(session.fitting([match.tool.name for match in new]))]
@@ -74,4 +76,4 @@ def _is_new(match: Match, session: SessionTools) -> bool:
 
 def _is_sure(result: SearchResult) -> bool:
     """Whether the words found it more likely than not; a prompt that happens to be a pattern is none."""
-    return bool(result.matches) and result.is_likely and result.how != "regex"
+    return bool(result.matches) and result.is_likely and result.how not in ("regex", "closest")

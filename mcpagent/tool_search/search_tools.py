@@ -21,8 +21,8 @@ from mcpagent.models.tool_changes_in_history import places_of
 from mcpagent.prompt.builder import category_line, connecting_line
 from mcpagent.search.query import MAX_QUERIES, MAX_QUERY, MAX_SELECTED, selected_names
 from mcpagent.search.words import name_key
-from mcpagent.text.globs import fits
 from mcpagent.text.safe_text import safe_line
+from mcpagent.tool_search.name_patterns import is_glob, names_that_fit
 from mcpagent.tool_search.session_tools import AddOutcome, SessionTools
 from mcpagent.tools import Tool, ToolOutput
 
@@ -47,6 +47,8 @@ MAX_RESULT_CHARACTERS = 480
 
 ALL_LOADED = "They are loaded: call them."
 SOME_LOADED = 'Those with "loaded" can be called at once; to load another one, search for its name.'
+
+_IF_WEAK = "load one only if its description says that it does what you need, or search once more in other words."
 
 _SHOWN_QUERY = 40
 """Characters of the query that found a result, where there were several."""
@@ -156,9 +158,14 @@ async def _search(session: SessionTools, arguments: dict[str, Any]) -> ToolOutpu
 
 
 def _loaded(result: SearchResult, session: SessionTools, offered: set[str]) -> Sequence[str]:
-    """What a search loads: of what it shows that which fits, as far as the model takes it. The rest is near; who needs
-    it calls it as it is shown, or searches for its name."""
-    new = [match.tool.name for match in result.matches if match.fits]
+    """Return what a search loads of the tools that it shows, as far as the model takes them.
+
+    These are the likely ones; if there are none, the possible ones; if there are only weak ones, the best.
+    """
+    by_odds: dict[str, list[str]] = {}
+    for match in result.matches:
+        by_odds.setdefault(match.odds, []).append(match.tool.name)
+    new = by_odds.get("likely") or by_odds.get("possible") or by_odds.get("weak", [])[:1]
     return session.fitting([name for name in new if name not in offered and name in session.known])
 
 
@@ -223,7 +230,7 @@ async def found_by(session: SessionTools, asked: SearchCall) -> SearchResult:
         await session.settle()
         if session.listing is not before:
             result = await session.search(asked.query, last, asked.server)
-    return replace(result, matches=result.matches[asked.offset :]) if asked.offset else result
+    return replace(result, matches=result.matches[asked.offset : result.found]) if asked.offset else result
 
 
 def _query(arguments: dict[str, Any]) -> str | list[str]:
@@ -242,8 +249,6 @@ def _search_answer(
     answer["tools"] = [rendered(match, session, match.tool.name in offered) for match in result.matches]
     if result.how == "fuzzy":
         answer["match"] = "fuzzy"
-    if result.matches and result.confidence == "low":
-        answer["confidence"] = "low"
     answer["message"] = " ".join((*result.notes, *_advice(result, session, after=after, offset=offset)))
     return answer
 
@@ -260,20 +265,22 @@ def _advice(result: SearchResult, session: SessionTools, *, after: str, offset: 
         return [
             f"No tools found matching the pattern.{near}{servers_down(session)} Available categories:\n{categories}"
         ]
-    if result.confidence == "low":
-        then = "are loaded: call one" if after else "can be loaded with 'add_tool'"
-        text = (
-            "None fits for sure: these match only weakly. Read each description closely: the one that does what you "
-            f"need {then}; if none does, search once more in other words, or go on without a tool."
-        )
+    load = after or "Use 'add_tool' to load the ones you need."
+    if result.how == "closest":
+        return [f"no tool matches the pattern; closest by words: {_names_of(result)}. {load}{_connecting(session)}"]
+    if not result.found:
+        text = f"Only weak matches: {_IF_WEAK} {load}"
         return [text + _connecting(session)]
-    after = after or "Use 'add_tool' to load the ones you need."
-    advice = [f"Found matching tools. {after}{_connecting(session, is_sure=True)}"]
+    advice = [f"Found matching tools. {load}{_connecting(session, is_sure=result.confidence == 'high')}"]
     shown = offset + len(result.matches)
     if result.found > shown and result.how != "exact":
         more = result.found - shown
         advice.append(f"{more} more match: narrow with more words, a regex or a server, or go on with offset={shown}.")
     return advice
+
+
+def _names_of(result: SearchResult) -> str:
+    return ", ".join(match.tool.name for match in result.matches)
 
 
 def servers_down(session: SessionTools) -> str:
@@ -302,7 +309,11 @@ def rendered(match: Match, session: SessionTools, loaded: bool) -> dict[str, Any
     from mcpagent.search.signature import call_signature, first_sentences
 
     tool = match.tool
-    named = {"name": tool.name} | ({"query": safe_line(match.query, _SHOWN_QUERY)} if match.query else {})
+    named = {"name": tool.name}
+    if match.odds != "likely":
+        named["match"] = match.odds
+    if match.query:
+        named["query"] = safe_line(match.query, _SHOWN_QUERY)
     if session.options.renderer is not None:
         shown = {**named, **session.options.renderer(tool)}
     else:
@@ -352,7 +363,7 @@ async def _add(session: SessionTools, arguments: dict[str, Any]) -> ToolOutput:
 
 
 def _outcome(session: SessionTools, names: Sequence[str]) -> AddOutcome | str:
-    if any("*" in name or "?" in name for name in names):
+    if any(map(is_glob, names)):
         names = _with_patterns(session, names)
     return names if isinstance(names, str) else session.add(names)
 
@@ -364,7 +375,7 @@ def _with_patterns(session: SessionTools, names: Sequence[str]) -> list[str] | s
     """
     found: dict[str, None] = {}
     for name in names:
-        fitting = _fitting(session, name) if "*" in name or "?" in name else []
+        fitting = names_that_fit(session.known, name) if is_glob(name) else []
         if len(fitting) > MAX_NAMES_PER_CALL:
             first = ", ".join(fitting[:5])
             return (
@@ -375,18 +386,6 @@ def _with_patterns(session: SessionTools, names: Sequence[str]) -> list[str] | s
     if len(found) > MAX_NAMES_PER_CALL:
         return f"{len(found)} tools at once is over the limit of {MAX_NAMES_PER_CALL}; add only the ones you need."
     return list(found)
-
-
-def _fitting(session: SessionTools, pattern: str) -> list[str]:
-    """The known tools whose name, with its server or without, fits `*` and `?`, whatever the case."""
-    from mcpagent.search.named import written_names
-
-    glob = pattern.casefold()
-    return sorted(
-        name
-        for name, tool in session.known.items()
-        if any(fits(one.casefold(), glob) for one in written_names(tool.definition))
-    )
 
 
 def _add_message(outcome: AddOutcome) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from operator import is_
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -17,9 +18,11 @@ from mcpagent.errors import ConfigError
 from mcpagent.messages import ToolDefinition, ToolKey, ToolsChanged, ToolsShown
 from mcpagent.models.base import ToolLimits
 from mcpagent.models.prices import LEAST_SEARCH_COST, MOST_SEARCH_COST
+from mcpagent.search.pattern import looks_like_pattern
 from mcpagent.search.words import name_key
 from mcpagent.text.globs import fits
 from mcpagent.tool_search.catalog import Catalog, Listing, Naming, category_of, listed_names
+from mcpagent.tool_search.name_patterns import names_by_pattern
 from mcpagent.tool_search.search_options import PREFETCHED, PREFETCHED_CHEAP, ToolSearch, paying_tokens
 from mcpagent.tool_search.unique_names import offered_names
 from mcpagent.tool_search.what_fits import MOST_OF_WINDOW, Room
@@ -75,8 +78,9 @@ class ToolsUpdate:
 class SessionTools:
     """What one conversation can use of a catalogue.
 
-    `pinned` names (any form) are offered from the start; with `search` off, all that are known then. What comes later
-    is offered when the history says so. `after` was the same conversation's so far: what it left to the provider stays.
+    `pinned` names (any form) and patterns are offered from the start; with `search` off, all that are known then. What
+    comes later is offered when the history says so. `after` was the same conversation's so far: what it left to the
+    provider stays.
     `search_cost` tells what a search costs with the model, in cached input tokens, when "auto" needs it, and `limits`
     what fits it at all; `too_many` says so if that is why tools are hidden. `settle` waits a bounded time for servers
     that are connecting, and what they bring is known then. `virtual` tools are the runtime's own, offered first; those
@@ -123,17 +127,24 @@ class SessionTools:
         self._naming = self._named({})
         self._fits = self._limits()
         self._hides_all = self._decide(self.options.enabled)
-        found = {name: self._naming.resolver.resolve(name) for name in self._asked_pins}
-        self.unknown_pins = tuple(name for name, resolved in found.items() if resolved is None)
-        asked = set(found.values())
+        found = {name: self._pinned_by(name) for name in self._asked_pins}
+        self.unknown_pins = tuple(name for name, resolved in found.items() if not resolved)
+        asked = dict.fromkeys(chain.from_iterable(found.values()))
         known = self._naming.plain().items()
         wanted = [name for name, tool in known if name in asked or not self._is_deferrable(tool)]
         self.searching = self._searches(wanted, self.listing.expects_deferred or bool(self._left_to_provider))
         wanted = wanted if self.searching else list(self.known)
-        fitting = self._fitting_pins(wanted, [name for name in found.values() if name is not None])
+        fitting = self._fitting_pins(wanted, list(asked))
         self._unpinned = len(wanted) - len(fitting)
         self.pinned: tuple[str, ...] = tuple(name for name in wanted if name in fitting)
         self._last = None
+
+    def _pinned_by(self, asked: str) -> list[str]:
+        """Return the known tools that a name or a pattern of `pre_discovered_tools` means."""
+        resolved = self._naming.resolver.resolve(asked)
+        if resolved is not None and not looks_like_pattern(asked):
+            return [resolved]
+        return [asked] if asked in self.known else names_by_pattern(self._naming.plain(), asked)
 
     # -- names --------------------------------------------------------------------------------------------------------
 
@@ -177,7 +188,7 @@ class SessionTools:
             return ToolsUpdate()
         discovery = self.conversation.discovery
         new = tuple(name for name in after if name not in before)
-        wanted = {self._naming.resolver.resolve(name) for name in self._asked_pins}
+        wanted = set(chain.from_iterable(map(self._pinned_by, self._asked_pins)))
         back = [name for name in new if name in discovery.lost]
         others = [name for name in new if name in wanted or not (self.searching and self._is_deferrable(after[name]))]
         others = [name for name in others if name not in discovery.lost]

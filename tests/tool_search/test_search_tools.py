@@ -497,10 +497,45 @@ async def test_weak_matches_are_shown_and_marked_for_the_model() -> None:
         await agent.ask("go")
     (found,) = results(model.requests[1].messages)
     answer = json.loads(found.text)
-    assert answer["confidence"] == "low"
     assert "get_book" in [tool["name"] for tool in answer["tools"]]
     assert answer["found"] == 0
-    assert "match only weakly" in answer["message"]
+    assert {tool["match"] for tool in answer["tools"]} == {"weak"}
+    assert "Only weak matches" in answer["message"]
+
+
+async def test_a_pattern_that_matches_nothing_says_so_and_shows_the_closest_marked() -> None:
+    model = ScriptedModel([call("search_tools", query="invoice.*read"), "ok"])
+    async with searching_agent(model, CountedTools("read_invoice", "send_invoice")) as agent:
+        await agent.ask("go")
+    answer = json.loads(results(model.requests[1].messages)[0].text)
+    assert answer["found"] == 0
+    assert answer["message"].startswith("no tool matches the pattern; closest by words:")
+    assert [tool["match"] for tool in answer["tools"]] == ["weak", "weak"]
+
+
+@each_row(
+    "pins, offered_first",
+    [
+        (["read_*"], ["read_file", "read_note"]),
+        (["(read|write)_file"], ["read_file", "write_file"]),
+        (["files.w*", "read_note"], ["read_note", "write_file"]),
+        (["^read_.*e$"], ["read_file", "read_note"]),
+    ],
+)
+async def test_pre_discovered_tools_takes_patterns(pins: list[str], offered_first: list[str]) -> None:
+    model = ScriptedModel(["ok"])
+    async with searching_agent(model, CountedTools("read_file", "read_note", "write_file", "rm"), pinned=pins) as agent:
+        await agent.ask("go")
+    assert offered(model.requests[0]) == [*VIRTUAL, *offered_first]
+
+
+async def test_a_pattern_that_pins_nothing_is_told() -> None:
+    events = list[Event]()
+    async with searching_agent(
+        ScriptedModel(["ok"]), CountedTools("read_file"), events=events, pinned=["x_*"]
+    ) as agent:
+        await agent.ask("go")
+    assert any('pre_discovered_tools: no tool "x_*"' in event.text for event in events if isinstance(event, Notice))
 
 
 @each_row(
