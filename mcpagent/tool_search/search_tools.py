@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from mcpagent.events import Event, ToolsSearched
 from mcpagent.messages import Text, ToolDefinition, ToolErrorKind, ToolsChanged, ToolsShown
 from mcpagent.models.tool_changes_in_history import places_of
-from mcpagent.prompt.builder import category_line, connecting_line
+from mcpagent.prompt.builder import category_lines, connecting_line
 from mcpagent.search.query import MAX_QUERIES, MAX_QUERY, MAX_SELECTED, selected_names
 from mcpagent.search.words import name_key
 from mcpagent.text.safe_text import safe_line
@@ -259,7 +259,7 @@ def _advice(result: SearchResult, session: SessionTools, *, after: str, offset: 
         return [f"There are no more: {result.found} match in all." if result.found else "There are no more."]
     if not result.matches:
         near = f" Nearest names: {', '.join(result.nearest)}." if result.nearest else ""
-        lines = [category_line(*category) for category in session.categories()]
+        lines = category_lines(session.categories())
         lines += [connecting_line(server) for server in session.listing.connecting]
         categories = "\n".join(lines) or "- none"
         return [

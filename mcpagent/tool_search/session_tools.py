@@ -109,6 +109,7 @@ class SessionTools:
         self._search_cost = search_cost
         self._left_to_provider: dict[str, ToolDefinition] = {**after._left_to_provider} if after is not None else {}
         self._joined_offered: set[str] = set()
+        self._told_about: dict[str, str] = {**after._about} if after is not None else {}
         self.told_unchecked: set[ToolKey] = after.told_unchecked if after is not None else set()
         self._last: tuple[tuple[object, ...], Collection[str]] | None = None
         self.virtual: tuple[Tool, ...] = ()
@@ -123,6 +124,7 @@ class SessionTools:
         """Decides what is pinned and hidden, by what there is now; for a conversation that has not begun."""
         self.catalog, self.options = catalog, self._search
         self.listing: Listing = catalog.listing
+        self._about = dict(self._told_about)
         self._shared = catalog.naming
         self._naming = self._named({})
         self._fits = self._limits()
@@ -464,8 +466,21 @@ class SessionTools:
             return []
         offered = Counter(category_of(self.known[name]) for name in self.pinned if name in self.known)
         counts = {name: count - offered[name] for name, count in self.catalog.categories().items()}
-        about = self.listing.descriptions
-        return [Category(name, about.get(name, ""), counts[name]) for name in sorted(counts) if counts[name]]
+        return [Category(name, self.about(name), counts[name]) for name in sorted(counts) if counts[name]]
+
+    def about(self, category: str) -> str:
+        """Return what a server or custom category is for; the same for as long as the conversation lasts.
+
+        These are the configured words or the server's own, else the most characteristic ones of its tools.
+        """
+        if not self._about.get(category):
+            self._about[category] = self.listing.descriptions.get(category) or self.catalog.about(category)
+        return self._about[category]
+
+    def told_of_servers(self) -> Mapping[str, str]:
+        """Return what the conversation says of each server that is connected, as it is kept with a session."""
+        servers = self.listing.descriptions
+        return {name: self.about(name) for name in servers} if self.searching else servers
 
     # -- deciding, once -----------------------------------------------------------------------------------------------
 

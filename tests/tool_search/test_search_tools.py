@@ -156,7 +156,7 @@ async def test_no_match_an_empty_catalogue_and_an_empty_query_say_so() -> None:
     answer = json.loads(nothing.text)
     assert (answer["found"], answer["tools"]) == (0, [])
     assert answer["message"].startswith("No tools found matching the pattern")
-    assert "- files, 1 tool" in answer["message"]
+    assert "- files (read), 1 tool" in answer["message"]
     assert empty.error == "invalid_arguments"
     assert "empty" in json.loads(empty.text)["error"]
 
@@ -412,7 +412,7 @@ async def test_the_prompt_lists_categories_and_stays_as_it_began() -> None:
         agent.tool(category="mail")(spam)
         await agent.ask("b")
         assert "spam" in agent.all_deferred_tools
-    assert "- files, 2 tools\n- zip, 1 tool\n" in model.requests[0].system
+    assert "- files (write, read), 2 tools\n- zip, 1 tool\n" in model.requests[0].system
     assert model.requests[1].system == model.requests[0].system
 
 
