@@ -30,14 +30,15 @@ from mcpagent.search.query import (
     MAX_QUERIES,
     MAX_QUERY,
     MAX_SELECTED,
+    MAX_SELECTION,
     is_identifier,
     selected_names,
     server_prefix,
-    shortened,
     signs_said,
     words_beside,
 )
 from mcpagent.search.ranking import Ranked, reasons_of
+from mcpagent.search.requests import MAX_WORDS, candidates_in, ends_of, requests_among
 from mcpagent.search.result import How, Match, RankingName, Reason, SearchResult, taking_turns
 from mcpagent.search.strength import MIN_STRENGTH, odds_of
 from mcpagent.search.uses import MOST_RAISED, Uses
@@ -52,6 +53,9 @@ USUAL_LIMIT = 5
 """Tools of one result, if nobody says how many."""
 
 _EXACT_SCORE = 1000.0
+_SURE_OF_REQUEST = 3.0
+"""Odds that a part of a prompt is its request, below which no match for it is sure."""
+
 _NAME_LIKENESS = 80.0
 _NEAR_LIKENESS = 60.0
 _NEAREST = 3
@@ -127,15 +131,24 @@ class ToolIndex:
     # Searching
 
     async def find(
-        self, query: str | Sequence[str], limit: int | None = None, *, server: str | None = None
+        self,
+        query: str | Sequence[str],
+        limit: int | None = None,
+        *,
+        server: str | None = None,
+        is_prompt: bool = False,
     ) -> SearchResult:
-        """`search` for an event loop: patterns run in a thread, and a ranking of your own is awaited."""
+        """`search` for an event loop: patterns run in a thread, and a ranking of your own is awaited.
+
+        What a person wrote to a model (`is_prompt`) is words, whatever signs are in it.
+        """
         if callable(self._strategy):
             text, names = self._asked_of(self._strategy, query, server)
             return self._named_result(text, await names if inspect.isawaitable(names) else names, limit or USUAL_LIMIT)
+        search = partial(self._search_as_prompt if is_prompt else self.search, query, limit, server=server)
         if self._is_slow(query) or self._held.vectors is not None or self._held.waiting:
-            return await asyncio.to_thread(self.search, query, limit, server=server)
-        return self.search(query, limit, server=server)
+            return await asyncio.to_thread(search)
+        return search()
 
     def search(
         self, query: str | Sequence[str], limit: int | None = None, *, server: str | None = None
@@ -156,15 +169,25 @@ class ToolIndex:
             return self._named_result(text, names, limit or USUAL_LIMIT)
         most = None if limit is None else max(limit, 1)
         if isinstance(query, str):
-            return self._search(shortened(query), most, server)
-        queries = [short for one in query[:MAX_QUERIES] if (short := shortened(one))]
-        results = [self._search(one, most, server) for one in queries]
+            return self._search(query, most, server)
+        results = [self._search(one, most, server) for one in query[:MAX_QUERIES] if one.strip()]
         if not results:
             return _empty_query("")
         found = taking_turns(results, most or USUAL_LIMIT)
         if len(query) > MAX_QUERIES:
             found = replace(found, notes=(*found.notes, f"only the first {MAX_QUERIES} queries were searched"))
         return found
+
+    def _search_as_prompt(
+        self, query: str | Sequence[str], limit: int | None = None, *, server: str | None = None
+    ) -> SearchResult:
+        text = ends_of(query if isinstance(query, str) else "\n".join(query))
+        if not text:
+            return _empty_query(text)
+        with self._lock:
+            self._held.settle()
+        begun = SearchResult(text[:MAX_SELECTION], least=self._min_strength)
+        return self._search_prompt(begun, text, limit or USUAL_LIMIT, server)
 
     def names_near(self, name: str, limit: int = 3) -> tuple[str, ...]:
         """The offered names most like this one, for "did you mean"."""
@@ -176,7 +199,7 @@ class ToolIndex:
 
     def _is_slow(self, query: str | Sequence[str]) -> bool:
         queries = [query] if isinstance(query, str) else query[:MAX_QUERIES]
-        return self._strategy == "regex" or any(patterns.looks_like_pattern(shortened(one)) for one in queries)
+        return self._strategy == "regex" or any(patterns.looks_like_pattern(one) for one in queries)
 
     def _asked_of(
         self, ranking: Ranking, query: str | Sequence[str], server: str | None
@@ -192,7 +215,8 @@ class ToolIndex:
         return SearchResult(query, matches, len(found), "ranked" if found else "none")
 
     def _search(self, query: str, most: int | None, server: str | None) -> SearchResult:
-        text = query.strip()
+        text = ends_of(query)
+        query = text[:MAX_SELECTION]
         if not text:
             return _empty_query(query)
         with self._lock:
@@ -201,16 +225,39 @@ class ToolIndex:
         if chosen is not None:
             return self._select(query, chosen, most, server)
         limit = most or USUAL_LIMIT
-        if server is None and ":" in text and (prefixed := server_prefix(text, self._servers())):
+        if server is None and (prefixed := server_prefix(text, self._servers())):
             server, text = prefixed
         begun = SearchResult(query, least=self._min_strength)
         if patterns.looks_like_pattern(text):
-            return self._search_pattern(begun, text, limit, server)
+            return self._search_pattern(begun, text[:MAX_QUERY], limit, server)
+        if self._strategy == "regex" and not self._named(text, server):
+            return self._search_pattern(begun, text[:MAX_QUERY], limit, server)
+        return self._search_prompt(begun, text, limit, server)
+
+    def _search_prompt(self, begun: SearchResult, text: str, limit: int, server: str | None) -> SearchResult:
+        """The tools for the request in the text, which may have other text pasted around it."""
+        candidates = candidates_in(text)
+        if len(candidates) == 1:
+            if candidates[0].is_cut:
+                begun = replace(begun, notes=(*begun.notes, f"only the first {MAX_WORDS} words were searched"))
+            return self._search_text(begun, candidates[0].text, limit, server)
+        if not candidates:
+            return begun
         with self._lock:
-            named = self._held.named.mentioned(text, server)
-        if self._strategy == "regex" and not named:
-            return self._search_pattern(begun, text, limit, server)
-        return self._search_text(begun, text, limit, server, named)
+            judged = [one._replace(form=self._held.ranker.covering(one.text, one.form)) for one in candidates]
+        requests, odds = requests_among(judged)
+        results = [self._search_text(replace(begun, query=one), one, limit, server) for one in requests]
+        result = results[0] if len(results) == 1 else taking_turns(results, limit)
+        if odds < _SURE_OF_REQUEST:
+            unsure = (replace(one, odds="possible") if one.odds == "likely" else one for one in result.matches)
+            result = replace(result, matches=tuple(unsure), strength=0.0)
+        shown = ", ".join(f'"{safe_line(one, 120)}"' for one in requests)
+        notes = (*result.notes, f"searched for {shown} alone, what is beside it seems to be pasted")
+        return replace(result, query=begun.query, searched="\n".join(requests), notes=notes)
+
+    def _named(self, text: str, server: str | None) -> dict[int, str]:
+        with self._lock:
+            return self._held.named.mentioned(text, server)
 
     def _search_pattern(self, begun: SearchResult, pattern: str, limit: int, server: str | None) -> SearchResult:
         """The tools that the pattern names or matches; if there are none, those that hold its words, all weak."""
@@ -228,21 +275,19 @@ class ToolIndex:
             else:
                 begun = replace(begun, notes=(f"{problem}; searched for its words instead",))
         words = patterns.literal_words(pattern)
-        result = self._search_text(begun, words if written_words(words) else pattern, limit, server, {})
+        result = self._search_text(begun, words if written_words(words) else pattern, limit, server, names_too=False)
         if not is_run or not result.matches:
             return result
         matches = tuple(replace(match, odds="weak") for match in result.matches)
         return replace(result, matches=matches, found=0, how="closest", strength=0.0)
 
     def _search_text(
-        self, begun: SearchResult, text: str, limit: int, server: str | None, named: Mapping[int, str]
+        self, begun: SearchResult, text: str, limit: int, server: str | None, *, names_too: bool = True
     ) -> SearchResult:
-        if len(text) > MAX_QUERY:
-            begun = replace(begun, notes=(*begun.notes, f"the query was cut at {MAX_QUERY} characters"))
-            text = text[:MAX_QUERY]
-        text = f"{text} {signs_said(begun.query)}".rstrip()
+        named = self._named(text, server) if names_too else {}
+        said = signs_said(text[:MAX_QUERY])
         with self._lock:
-            return self._search_words(begun, text, limit, server, named)
+            return self._search_words(begun, f"{text} {said}".rstrip(), limit, server, named)
 
     def _servers(self) -> list[str]:
         return [server for server in self._held.numbers if server]

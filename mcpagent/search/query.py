@@ -8,7 +8,7 @@ from collections.abc import Collection, Container, Iterable, Iterator
 from mcpagent.search.words import name_key, written_words
 
 MAX_QUERY = 500
-"""Characters of a query that are read."""
+"""Characters of a query that are looked at for names, shown and kept."""
 
 MAX_QUERIES = 20
 """Queries of one list that are searched."""
@@ -22,6 +22,7 @@ MAX_SELECTED = 50
 FEW_WORDS = 3
 """Words beside names with which a query asks for no more than these: "use get_weather"."""
 
+_LONGEST_PREFIX = 80
 _SEPARATORS = re.compile(r"[\s,;|]+")
 _LISTED = re.compile(r"[,;|\n+]+(?:\s*(?:and|or)\b)?|\s(?:and|or|plus)\s", re.IGNORECASE)
 _IDENTIFIER = re.compile(r"\w*(?:[_.\-]\w+)+|[A-Za-z]?[a-z0-9]+(?:[A-Z][a-z0-9]*)+")
@@ -49,21 +50,15 @@ def signs_said(query: str) -> str:
     return " ".join(filter(None, said))
 
 
-def shortened(query: str) -> str:
-    """As much of the query as is read, so that nothing looks at the rest; a character more, by which that is seen."""
-    start = query[: MAX_SELECTION + 1].strip()
-    return start if _SELECT.match(start) else start[: MAX_QUERY + 1]
-
-
 def selected_names(query: str) -> list[str] | None:
     """The names in `select:a,b`; None if the query is no such list."""
-    chosen = _SELECT.fullmatch(query)
+    chosen = _SELECT.fullmatch(query[:MAX_SELECTION])
     return [name for name in _SEPARATORS.split(chosen[1]) if name] if chosen else None
 
 
 def server_prefix(query: str, servers: Collection[str]) -> tuple[str, str] | None:
     """Server and words of a query read as `server: words`, if there is such a server in any style of writing."""
-    prefixed = _PREFIX.fullmatch(query)
+    prefixed = _PREFIX.fullmatch(query) if ":" in query[:_LONGEST_PREFIX] else None
     if not prefixed:
         return None
     name, words = (prefixed[1], prefixed[2]) if prefixed[1] else (prefixed[3], prefixed[4])

@@ -14,8 +14,9 @@ from mcpagent.search.bm25 import FOR_A_QUERY, Hits, Work, best
 from mcpagent.search.meaning.embedding import EmbeddingError
 from mcpagent.search.meaning.vectors import Vector, Vectors
 from mcpagent.search.postings import Postings
+from mcpagent.search.requests import Form
 from mcpagent.search.result import Reason
-from mcpagent.search.strength import Assessed, assess, telling_words
+from mcpagent.search.strength import Assessed, assess, covered_share, telling_words
 from mcpagent.text.safe_text import safe_line
 
 _FOR_SEVERAL_NEEDS, _FOR_A_NEED = Work(1200, 30), Work(300, 15)
@@ -118,6 +119,12 @@ class Ranker:
     def ask(self, text: str) -> Asked:
         """The text's words as terms of the postings."""
         return self.asker.ask(text)
+
+    def covering(self, text: str, form: Form) -> Form:
+        """Return the form of a part of a prompt with how much of what it says a tool has."""
+        asked = self.ask(text)
+        covered, missing = covered_share(asked, self._hits(asked, 1, None, _FOR_A_NEED).scores, self._postings)
+        return form._replace(covered=covered, missing=missing)
 
     def rank(self, text: str, limit: int, only: Collection[int] | None = None) -> Ranking:
         """The best `limit` tools and more; `only` restricts the tools."""

@@ -74,6 +74,8 @@ class SearchResult:
     unmatched_words: tuple[str, ...] = ()
     strength: float = math.inf
     least: float = 0.0
+    searched: str = ""
+    """The part of a long query that was searched, because the rest seems to be pasted; "": all of it."""
 
     @property
     def confidence(self) -> Confidence:

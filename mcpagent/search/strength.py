@@ -174,6 +174,13 @@ def _evidence(
     )
 
 
+def covered_share(asked: Asked, scores: Mapping[int, float], postings: Postings) -> tuple[float, float]:
+    """Return how much of what is asked the best tool has, and the share of the telling words that no tool has."""
+    whole = _whole(asked, postings)
+    covered = max(scores.values(), default=0.0) / whole if whole else 0.0
+    return covered, len(asked.missing) / max(telling_words(asked), 1)
+
+
 def telling_words(asked: Asked) -> int:
     """Words of the query that say something."""
     return len(set(asked.words.values())) + len(asked.missing)

@@ -37,7 +37,9 @@ async def prefetch(session: SessionTools, prompt: str, *, weak_too: bool = False
         return ()
     names = tuple(match.tool.name for match in new)
     seconds = time.monotonic() - started
-    searched = ToolsSearched(prompt[:MAX_QUERY], result.found, result.names, len(session.known), seconds)
+    searched = ToolsSearched(
+        (result.searched or prompt)[:MAX_QUERY], result.found, result.names, len(session.known), seconds
+    )
     if session.may_join:
         said = f"Loaded for what is asked next: {', '.join(names)}. If none of these does it, search for others."
         session.conversation.announce(said, ToolsChanged(added=session.definitions(names)))
@@ -55,9 +57,9 @@ async def _found(session: SessionTools, prompt: str, *, weak_too: bool) -> tuple
     already needs no more.
     """
     limit = session.prefetches
-    result = await session.search(prompt, limit)
+    result = await session.search(prompt, limit, is_prompt=True)
     if not _is_sure(result) and (before := session.conversation.answered_prompt.strip()):
-        result = await session.search(f"{before[: MAX_QUERY // 2]}\n{prompt}", limit)
+        result = await session.search(f"{before[: MAX_QUERY // 2]}\n{prompt}", limit, is_prompt=True)
         if not result.matches or not _is_new(result.matches[0], session):
             return result, ()
     is_taken = _is_sure(result) or (
@@ -75,5 +77,5 @@ def _is_new(match: Match, session: SessionTools) -> bool:
 
 
 def _is_sure(result: SearchResult) -> bool:
-    """Whether the words found it more likely than not; a prompt that happens to be a pattern is none."""
-    return bool(result.matches) and result.is_likely and result.how not in ("regex", "closest")
+    """Return whether the words found it more likely than not."""
+    return bool(result.matches) and result.is_likely

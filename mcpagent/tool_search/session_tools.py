@@ -366,10 +366,15 @@ class SessionTools:
     # -- finding ------------------------------------------------------------------------------------------------------
 
     async def search(
-        self, query: str | Sequence[str], limit: int | None = None, server: str | None = None
+        self,
+        query: str | Sequence[str],
+        limit: int | None = None,
+        server: str | None = None,
+        *,
+        is_prompt: bool = False,
     ) -> SearchResult:
-        """What the catalogue's index finds, by the names that this conversation has."""
-        result = await self.catalog.index.find(query, limit, server=server)
+        """What the catalogue's index finds, by the names that this conversation has; see `ToolIndex.find`."""
+        result = await self.catalog.index.find(query, limit, server=server, is_prompt=is_prompt)
         if self._naming is self._shared:
             return result
         own = self._own_names()
