@@ -62,7 +62,7 @@ def lines_of(folders: list[Path]) -> dict[str, str]:
             name = str(server)
             data = said.get(name, {})
             title = str(data.get("serverInfo", {}).get("title") or data.get("serverInfo", {}).get("name") or "")
-            own = own_words(name, theirs, str(data.get("instructions") or ""), title)
+            own = own_words(name, theirs, title, str(data.get("instructions") or ""))
             about.append((name, own or characteristic_words(name, theirs), len(theirs)))
     about.sort()
     return dict(zip((name for name, _, _ in about), category_lines(about), strict=True))

@@ -25,7 +25,7 @@ if __name__ == "__main__":
 from benchmarks.search_data import Row
 from benchmarks.search_eval import queries_of
 from benchmarks.search_probes import index_of, load_tools
-from mcpagent.search.requests import Form, candidates_in
+from mcpagent.search.requests import RequestForm, candidates_in
 
 DEPTH = 5
 _STEPS, _RATE, _RIDGE = 1_500, 0.5, 4e-3
@@ -84,7 +84,7 @@ def places(texts: Sequence[str]) -> dict[str, Callable[[str, int], str]]:
     }
 
 
-def fit(folders: Sequence[Path], cap: int) -> Form:
+def fit(folders: Sequence[Path], cap: int) -> RequestForm:
     """Return the weights by which the candidate is chosen that is the request, on the texts that are not kept apart."""
     import numpy as np
 
@@ -101,7 +101,7 @@ def fit(folders: Sequence[Path], cap: int) -> Form:
                 if len(candidates) > 1 and right:
                     forms = [index._held.ranker.covering(one.text, one.form) for one in candidates]
                     choices.append((np.array(forms), right[0]))
-    weights = np.zeros(len(Form._fields))
+    weights = np.zeros(len(RequestForm._fields))
     for _ in range(_STEPS):
         slope = _RIDGE * weights
         for forms, right in choices:
@@ -110,7 +110,7 @@ def fit(folders: Sequence[Path], cap: int) -> Form:
             chances /= chances.sum()
             slope += (chances @ forms - forms[right]) / len(choices)
         weights = weights - _RATE * slope
-    return Form(*(round(float(weight), 2) for weight in weights))
+    return RequestForm(*(round(float(weight), 2) for weight in weights))
 
 
 def recall(names: Sequence[str], row: Row) -> float:

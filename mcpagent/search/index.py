@@ -40,7 +40,7 @@ from mcpagent.search.query import (
 from mcpagent.search.ranking import Ranked, reasons_of
 from mcpagent.search.requests import MAX_WORDS, candidates_in, ends_of, requests_among
 from mcpagent.search.result import How, Match, RankingName, Reason, SearchResult, taking_turns
-from mcpagent.search.strength import MIN_STRENGTH, odds_of
+from mcpagent.search.strength import MIN_STRENGTH, cutoffs
 from mcpagent.search.uses import MOST_RAISED, Uses
 from mcpagent.search.words import written_words
 from mcpagent.text.foreign_patterns import PatternError
@@ -362,11 +362,11 @@ class ToolIndex:
                 return replace(begun, nearest=near)
         if named and beside <= FEW_WORDS:
             strength = -math.inf  # only the names are asked for
-        judged = partial(odds_of, best=others[best[0]] if best else 0.0, strength=strength, least=begun.least)
+        cut = cutoffs(others.values(), strength, begun.least)
         for number in best[: max(limit - len(named), 0)]:
             why = partial(self._reasons, ranking.ranked(number), self._held.tools[number], asked, worths)
-            matches.append(Match(self._held.tools[number], others[number], why, odds=judged(others[number])))
-        found = len(named) + sum([judged(score) != "weak" for score in others.values()])
+            matches.append(Match(self._held.tools[number], others[number], why, odds=cut.odds_of(others[number])))
+        found = len(named) + cut.count(others.values())
         if not matches:
             return replace(begun, found=found, nearest=self.names_near(text))
         return replace(begun, matches=tuple(matches), found=found, how="exact" if named else _how_by_words(asked))

@@ -14,7 +14,7 @@ from mcpagent.search.bm25 import FOR_A_QUERY, Hits, Work, best
 from mcpagent.search.meaning.embedding import EmbeddingError
 from mcpagent.search.meaning.vectors import Vector, Vectors
 from mcpagent.search.postings import Postings
-from mcpagent.search.requests import Form
+from mcpagent.search.requests import RequestForm
 from mcpagent.search.result import Reason
 from mcpagent.search.strength import Assessed, assess, covered_share, telling_words
 from mcpagent.text.safe_text import safe_line
@@ -120,7 +120,7 @@ class Ranker:
         """The text's words as terms of the postings."""
         return self.asker.ask(text)
 
-    def covering(self, text: str, form: Form) -> Form:
+    def covering(self, text: str, form: RequestForm) -> RequestForm:
         """Return the form of a part of a prompt with how much of what it says a tool has."""
         asked = self.ask(text)
         covered, missing = covered_share(asked, self._hits(asked, 1, None, _FOR_A_NEED).scores, self._postings)

@@ -41,7 +41,7 @@ _LONG_RUN = re.compile(r"([A-Za-z0-9_]{64})[A-Za-z0-9_]+")
 _ENDS_AS_DATA = re.compile(r"[,;{}\[\]()<>=]$")
 
 
-class Form(NamedTuple):
+class RequestForm(NamedTuple):
     """What speaks for and against a part of a prompt being its request; also the weights of that."""
 
     length: float
@@ -84,14 +84,28 @@ class Form(NamedTuple):
     """Share of its words that no tool has."""
 
 
-_WEIGHTS = Form(0.23, -1.14, -1.75, -2.66, -0.21, -2.33, -0.99, -0.71, 2.17, -1.11, 0.23, 3.2, -3.16)
+_WEIGHTS = RequestForm(
+    length=0.23,
+    too_long=-1.14,
+    too_short=-1.75,
+    odd_signs=-2.66,
+    glued=-0.21,
+    pasted=-2.33,
+    ends_open=-0.99,
+    alike=-0.71,
+    question=2.17,
+    middle=-1.11,
+    line=0.23,
+    covered=3.2,
+    missing=-3.16,
+)
 
 
 class Candidate(NamedTuple):
     """A part of a prompt that may be its request."""
 
     text: str
-    form: Form
+    form: RequestForm
     is_cut: bool = False
 
 
@@ -101,11 +115,11 @@ def candidates_in(prompt: str) -> list[Candidate]:
     If nothing seems to be pasted around a request, this is the whole prompt alone.
     """
     text = ends_of(prompt)
-    if "\n" not in text or count_words(text, _WHOLE_WORDS + 1) <= _WHOLE_WORDS:
+    if "\n" not in text or word_count(text, _WHOLE_WORDS + 1) <= _WHOLE_WORDS:
         return [_candidate(text, _form([text], [], []))]
     blocks = _blocks(text)
     last = len(blocks) - 1
-    found: dict[str, Form] = {}
+    found: dict[str, RequestForm] = {}
     for at, lines in enumerate(blocks):
         before, behind = blocks[at - 1] if at else [], blocks[at + 1] if at < last else []
         if at == 0 and len(lines) > 1:
@@ -113,11 +127,11 @@ def candidates_in(prompt: str) -> list[Candidate]:
         found["\n".join(lines).strip()] = _form(lines, before, behind)
         if at == last and len(lines) > 1:
             found.setdefault(lines[-1].strip(), _form(lines[-1:], lines[:-1], [], is_line=True))
-    return [_candidate(part, form) for part, form in found.items() if count_words(part, 1)]
+    return [_candidate(part, form) for part, form in found.items() if word_count(part, 1)]
 
 
-def _candidate(text: str, form: Form) -> Candidate:
-    return Candidate(within_budget(text), form, count_words(text, MAX_WORDS + 1) > MAX_WORDS)
+def _candidate(text: str, form: RequestForm) -> Candidate:
+    return Candidate(within_budget(text), form, word_count(text, MAX_WORDS + 1) > MAX_WORDS)
 
 
 def requests_among(candidates: Sequence[Candidate]) -> tuple[list[str], float]:
@@ -152,7 +166,7 @@ def within_budget(text: str) -> str:
     return text
 
 
-def count_words(text: str, most: int = 10 * MAX_WORDS) -> int:
+def word_count(text: str, most: int = 10 * MAX_WORDS) -> int:
     """Return how many words the text has, at most so many."""
     count = 0
     for _ in _WORDS.finditer(text):
@@ -190,12 +204,12 @@ def _blocks(text: str) -> list[list[str]]:
     return told if len(told) <= _MOST_BLOCKS else [*told[:half], *told[-half:]]
 
 
-def _form(lines: Sequence[str], before: Sequence[str], behind: Sequence[str], *, is_line: bool = False) -> Form:
+def _form(lines: Sequence[str], before: Sequence[str], behind: Sequence[str], *, is_line: bool = False) -> RequestForm:
     text = "\n".join(lines).strip()
-    words = count_words(text)
+    words = word_count(text)
     plain = sum(char.isalpha() or char.isspace() for char in text[:2_000]) / max(len(text[:2_000]), 1)
     shape, beside = _shape(lines[0]), [*before[-1:], *behind[:1]]
-    return Form(
+    return RequestForm(
         length=math.log1p(words),
         too_long=max(math.log((words or 1) / _LONG_WORDS), 0.0),
         too_short=float(words < _FEWEST_WORDS),

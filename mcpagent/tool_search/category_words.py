@@ -39,6 +39,9 @@ _COVERED = 0.5
 _FIXED = 0.6
 """Share of the occurrences of both words from which a pair of words is one term, as in "pull request"."""
 
+_TITLE_WORDS = 5
+"""A title of so many words is no name any more."""
+
 _OWN_SHARE = 0.5
 _SHOWN_CHARACTERS = 90
 """Of a server's own sentence that are shown, and so are read to judge it."""
@@ -50,19 +53,22 @@ _SAYS_NOTHING = frozenset(map(stem, ("mcp", "server", "tool", "api", "fastmcp", 
 """What the names of servers are made of."""
 
 
-def own_words(server: str, tools: Sequence[ToolDefinition], *texts: str) -> str:
-    """Return the sentence of a server's own texts that says best what its tools are for.
+def own_words(server: str, tools: Sequence[ToolDefinition], title: str, instructions: str) -> str:
+    """Return what a server says of itself: its title if that is more than a name, else a sentence of its instructions.
 
-    It must say half as much in its first words as the most characteristic words do; "" if none does.
+    That sentence must say half as much in its first words as the most characteristic words of the tools do; "" if none
+    does.
     """
+    line = safe_line(title, _SHOWN_CHARACTERS)
+    if len(line.split()) >= _TITLE_WORDS and len(_telling(line) - _telling(server)) > 1:
+        return line
     worths = _worths_of_words(server, tools)
     best, most = "", _OWN_SHARE * _said(characteristic_words(server, tools), worths)
-    for text in texts:
-        for sentence in _SENTENCE.split(text[:_MOST_OWN_CHARACTERS])[:_MOST_SENTENCES]:
-            line = safe_line(sentence.strip(" #*-\t"), _SHOWN_CHARACTERS)
-            said = _said(line, worths)
-            if said > most:
-                best, most = line, said
+    for sentence in _SENTENCE.split(instructions[:_MOST_OWN_CHARACTERS])[:_MOST_SENTENCES]:
+        line = safe_line(sentence.strip(" #*-\t"), _SHOWN_CHARACTERS)
+        said = _said(line, worths)
+        if said > most:
+            best, most = line, said
     return best
 
 

@@ -65,7 +65,7 @@ async def _found(session: SessionTools, prompt: str, *, weak_too: bool) -> tuple
     is_taken = _is_sure(result) or (
         weak_too and result.how not in ("regex", "closest") and result.strength >= LEAST_STRENGTH
     )
-    fitting = result.matches[: result.found] if result.confidence == "high" else result.matches
+    fitting = [match for match in result.matches if match.odds != "weak" or result.confidence == "low"]
     new = [match for match in fitting if _is_new(match, session)] if is_taken else []
     return result, new[: len(session.fitting([match.tool.name for match in new]))]
 

@@ -51,8 +51,9 @@ class ToolSearch:
     `execution`: who searches. "local": our index, through `search_tools`. "provider": the model's provider, with
     strategy "auto", "bm25" or "regex"; if it cannot, one warning and "local". "auto": "local", since that ranks
     alike for every model and sends only found tools; either way they are written so that the prompt cache stays whole.
-    `load`: "add_tool" shows what a search found and loads with `add_tool`; "search" loads what a search finds: what is
-    named alone, else what scores half of the best (`Match.fits`). None is "add_tool", and "search" for a small model.
+    `load`: "add_tool" shows what a search found and loads with `add_tool`; "search" loads the likely ones of what a
+    search finds (`Match.odds`), without any the possible ones, and one if there are only weak ones. None is "add_tool",
+    and "search" for a small model.
     `max_results`: tools per search.
     `prefetch`: the user's words are searched before the model is asked, and so many of the best tools are loaded with
     the question if the match is no weak one; 0 waits for the model's own search. None is 0, but with `enabled="auto"`

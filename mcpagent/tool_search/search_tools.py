@@ -48,7 +48,12 @@ MAX_RESULT_CHARACTERS = 480
 ALL_LOADED = "They are loaded: call them."
 SOME_LOADED = 'Those with "loaded" can be called at once; to load another one, search for its name.'
 
-_IF_WEAK = "load one only if its description says that it does what you need, or search once more in other words."
+_WHAT_TO_DO = {
+    "likely": "likely: use it",
+    "possible": "possible: read its description first",
+    "weak": "weak: probably none, search once more in other words",
+}
+"""With a match of these odds."""
 
 _SHOWN_QUERY = 40
 """Characters of the query that found a result, where there were several."""
@@ -230,7 +235,10 @@ async def found_by(session: SessionTools, asked: SearchCall) -> SearchResult:
         await session.settle()
         if session.listing is not before:
             result = await session.search(asked.query, last, asked.server)
-    return replace(result, matches=result.matches[asked.offset : result.found]) if asked.offset else result
+    if not asked.offset:
+        return result
+    first = await session.search(asked.query, asked.limit, asked.server)
+    return replace(result, matches=result.matches[asked.offset : first.found], found=first.found)
 
 
 def _query(arguments: dict[str, Any]) -> str | list[str]:
@@ -269,14 +277,23 @@ def _advice(result: SearchResult, session: SessionTools, *, after: str, offset: 
     if result.how == "closest":
         return [f"no tool matches the pattern; closest by words: {_names_of(result)}. {load}{_connecting(session)}"]
     if not result.found:
-        text = f"Only weak matches: {_IF_WEAK} {load}"
-        return [text + _connecting(session)]
-    advice = [f"Found matching tools. {load}{_connecting(session, is_sure=result.confidence == 'high')}"]
+        return [f"Only weak matches. {_what_to_do(result)}{load}{_connecting(session)}"]
+    advice = [
+        f"Found matching tools. {_what_to_do(result)}{load}{_connecting(session, is_sure=result.confidence == 'high')}"
+    ]
     shown = offset + len(result.matches)
     if result.found > shown and result.how != "exact":
         more = result.found - shown
         advice.append(f"{more} more match: narrow with more words, a regex or a server, or go on with offset={shown}.")
     return advice
+
+
+def _what_to_do(result: SearchResult) -> str:
+    """Return what to do with matches of each of the odds that are shown; "" if all are likely."""
+    shown = {match.odds for match in result.matches}
+    if shown == {"likely"}:
+        return ""
+    return "; ".join(text for odds, text in _WHAT_TO_DO.items() if odds in shown).capitalize() + ". "
 
 
 def _names_of(result: SearchResult) -> str:
@@ -309,9 +326,7 @@ def rendered(match: Match, session: SessionTools, loaded: bool) -> dict[str, Any
     from mcpagent.search.signature import call_signature, first_sentences
 
     tool = match.tool
-    named = {"name": tool.name}
-    if match.odds != "likely":
-        named["match"] = match.odds
+    named = {"name": tool.name, "match": match.odds}
     if match.query:
         named["query"] = safe_line(match.query, _SHOWN_QUERY)
     if session.options.renderer is not None:

@@ -265,7 +265,7 @@ class ToolSources:
         """
         if server.config.description:
             return server.config.description
-        name, own = server.config.name, (server.status.instructions, server.status.title)
+        name, own = server.config.name, (server.status.title, server.status.instructions)
         held = self._abouts.get(name)
         if held is None or held[0] is not tools or held[1] != own:
             text = own_words(name, [tool.definition for tool in tools], *own) if any(own) else ""

@@ -12,7 +12,7 @@ from benchmarks.search_everyday import load_tools
 from benchmarks.search_pasted import _TEXTS, places
 from mcpagent.models.scripted import ScriptedModel
 from mcpagent.search import ToolIndex
-from mcpagent.search.requests import MAX_WORDS, candidates_in, count_words
+from mcpagent.search.requests import MAX_WORDS, candidates_in, word_count
 from tests.scenes import CountedTools, offered, searching_agent
 from tests.tables import each_row
 
@@ -71,7 +71,7 @@ def test_a_short_prompt_and_one_line_are_searched_as_a_whole(prompt: str) -> Non
 def test_candidates_are_parts_of_the_prompt_within_the_budget(parts: list[str]) -> None:
     prompt = "\n".join(parts)
     for candidate in candidates_in(prompt):
-        assert count_words(candidate.text) <= MAX_WORDS
+        assert word_count(candidate.text) <= MAX_WORDS
         assert candidates_in(prompt) == candidates_in(prompt)
 
 

@@ -61,7 +61,19 @@ def test_a_line_never_repeats_the_servers_name() -> None:
     ],
 )
 def test_a_servers_own_words_are_taken_if_they_say_what_its_tools_are_for(text: str, said: str) -> None:
-    assert own_words("forge", FORGE, text) == said
+    assert own_words("forge", FORGE, "", text) == said
+
+
+@each_row(
+    "title, said",
+    [
+        ("Forge MCP Server", ""),
+        ("forge", ""),
+        ("the code and the tickets of a team", "the code and the tickets of a team"),
+    ],
+)
+def test_a_title_is_taken_if_it_is_more_than_a_name(title: str, said: str) -> None:
+    assert own_words("forge", FORGE, title, "") == said
 
 
 async def test_the_prompt_says_what_a_server_without_a_description_is_for() -> None:

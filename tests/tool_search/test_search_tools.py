@@ -423,7 +423,7 @@ async def test_a_renderer_decides_what_a_result_shows() -> None:
     ) as agent:
         await agent.ask("go")
     shown = json.loads(results(model.requests[1].messages)[0].text)["tools"]
-    assert shown == [{"name": "read_file", "about": "READ FILE ON FILES"}]
+    assert shown == [{"name": "read_file", "match": "likely", "about": "READ FILE ON FILES"}]
 
 
 async def test_a_strategy_of_ones_own_is_asked() -> None:
@@ -511,6 +511,46 @@ async def test_a_pattern_that_matches_nothing_says_so_and_shows_the_closest_mark
     assert answer["found"] == 0
     assert answer["message"].startswith("no tool matches the pattern; closest by words:")
     assert [tool["match"] for tool in answer["tools"]] == ["weak", "weak"]
+
+
+SHOP = [f"{verb}_{thing}" for verb in ("send", "pay", "cancel", "print") for thing in ("invoice", "order", "label")]
+
+
+@each_row("query", ["invoice", "send the order", "print", "send.*", "label and order"])
+async def test_pages_hold_what_was_found_and_then_end(query: str) -> None:
+    pages = [call("search_tools", str(at), query=query, limit=2, offset=at) for at in range(0, 14, 2)]
+    model = ScriptedModel([*pages, "ok"])
+    async with searching_agent(model, CountedTools(*SHOP)) as agent:
+        await agent.ask("go")
+    answers = [json.loads(item.text) for item in results(model.requests[-1].messages)]
+    [found] = {answer["found"] for answer in answers}
+    unmarked = [tool["name"] for answer in answers for tool in answer["tools"] if tool["match"] != "weak"]
+    assert (len(unmarked), len(set(unmarked))) == (found, found)
+    assert not any(answer["tools"] for answer in answers[-(-found // 2) or 1 :])
+    assert answers[-1]["message"].startswith("There are no more")
+
+
+async def test_each_entry_says_how_likely_it_is_and_the_message_what_to_do() -> None:
+    model = ScriptedModel([call("search_tools", query="invoice"), call("search_tools", query="pay_order"), "ok"])
+    async with searching_agent(model, CountedTools(*SHOP)) as agent:
+        await agent.ask("go")
+    several, named = (json.loads(item.text) for item in results(model.requests[2].messages))
+    assert {tool["match"] for tool in several["tools"]} <= {"likely", "possible", "weak"}
+    for odds in {tool["match"] for tool in several["tools"]}:
+        assert f"{odds}: " in several["message"].lower()
+    assert ([tool["name"] for tool in named["tools"]], named["found"]) == (["pay_order"], 1)
+    assert named["tools"][0]["match"] == "likely"
+
+
+async def test_load_search_loads_one_tool_if_all_are_weak() -> None:
+    model = ScriptedModel([call("search_tools", query="who painted the ceiling of that book by Orwell"), "ok"])
+    things = ("file", "issue", "message", "event", "user", "invoice", "image", "table", "book", "branch", "ticket")
+    names = [f"{verb}_{thing}" for verb in ("get", "list", "create", "delete", "send", "share") for thing in things]
+    async with searching_agent(model, CountedTools(*names), load="search") as agent:
+        await agent.ask("go")
+    answer = json.loads(results(model.requests[1].messages)[0].text)
+    assert {tool["match"] for tool in answer["tools"]} == {"weak"}
+    assert offered(model.requests[1]) == ["search_tools", answer["tools"][0]["name"]]
 
 
 @each_row(
