@@ -47,6 +47,8 @@ class Listing:
     unavailable: Mapping[str, str] = field(default_factory=dict[str, str])
     expects_deferred: bool = False
     connecting: tuple[str, ...] = ()
+    trusted: tuple[str, ...] = ()
+    """The servers whose configuration says that their own word counts (`trust_hints`)."""
 
 
 @dataclass(frozen=True, slots=True)

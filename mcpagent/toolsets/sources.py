@@ -249,9 +249,10 @@ class ToolSources:
         key = tuple(map(id, parts))
         held = self._listings.get(key)
         unavailable = self.unavailable
-        now = (descriptions, unavailable, self._expects_deferred(unavailable), self.servers.connecting)
+        trusted = tuple(server.config.name for server in connected if server.config.trust_hints)
+        now = (descriptions, unavailable, self._expects_deferred(unavailable), self.servers.connecting, trusted)
         before = held[1] if held is not None else Listing()
-        told = (before.descriptions, before.unavailable, before.expects_deferred, before.connecting)
+        told = (before.descriptions, before.unavailable, before.expects_deferred, before.connecting, before.trusted)
         if held is None or now != told:
             all_tools = before.tools if held is not None else tuple(told_apart(list(chain.from_iterable(parts))))
             held = (tuple(parts), Listing(all_tools, *now))
