@@ -71,7 +71,7 @@ def main() -> None:
     samples = list(_unserved_samples(catalogues.values(), options.strategy))
     random_ = random.Random(3)
     for folder, index in served.items():
-        rows = [row for row in queries[folder] if not _is_held_out(row)]
+        rows = [row for row in queries[folder] if not is_held_out(row)]
         samples += _served_samples(index, rows, 1.0)
         for size, count in _PARTS:
             for _ in range(count):
@@ -86,7 +86,7 @@ def main() -> None:
     _tell_thresholds(catalogues, served, queries, options.strategy)
 
 
-def _is_held_out(row: Row) -> bool:
+def is_held_out(row: Row) -> bool:
     return bool(hashlib.sha256(b"threshold" + row["query"].encode()).digest()[0] & 1)
 
 
@@ -170,7 +170,7 @@ def _tell_thresholds(
     }
     recalls: dict[str, list[tuple[float, float]]] = defaultdict(list)
     for folder, index in served.items():
-        for row in filter(_is_held_out, queries[folder]):
+        for row in filter(is_held_out, queries[folder]):
             result = index.search(row["query"])
             recalls[f"{folder.name} {row['source']}"].append((_recall(result.names, row), result.strength))
     whole = {source: statistics.fmean(recall for recall, _ in found) for source, found in recalls.items()}

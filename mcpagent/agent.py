@@ -62,7 +62,7 @@ class Agent(WaysToAsk[Deps]):
     function of the run's context is called when a conversation begins.
     `tool_search`: True, "auto" (on for large catalogues), `ToolSearch(...)`, or False; None searches only tools that
     are marked as deferred. `with_tool_search_mode=True` and `"auto"` mean the same as `tool_search=True` and `"auto"`.
-    `pre_discovered_tools` are offered from the first request on.
+    `pre_discovered_tools`, names and patterns such as `get_*`, are offered from the first request on.
     `code_mode`: True, or `CodeMode(...)`: the model calls tools as functions in Python programs.
     `approval`: True, a predicate `(context, definition, arguments)`, or an `ApprovalPolicy` with who decides.
     `options` limit an answer (turns, tokens, money, time), and hold the model's settings, the options of all servers,

@@ -14,7 +14,7 @@ from mcpagent.code_mode.memory import Memory
 from mcpagent.code_mode.running import run_code
 from mcpagent.events import ToolsSearched
 from mcpagent.messages import Text, ToolDefinition, ToolsShown
-from mcpagent.prompt.builder import category_line, connecting_line, program_words
+from mcpagent.prompt.builder import category_lines, connecting_line, program_words
 from mcpagent.search.query import MAX_QUERIES, MAX_QUERY
 from mcpagent.tool_search.search_tools import found_by, search_call, search_tools_definition, servers_down
 from mcpagent.tool_search.session_tools import SessionTools
@@ -98,16 +98,16 @@ async def _search(session: SessionTools, memory: Memory, arguments: dict[str, An
     lines += [*result.notes]
     if not names:
         near = f" Nearest names: {', '.join(result.nearest)}." if result.nearest else ""
-        categories = [category_line(*category) for category in session.categories()]
+        categories = category_lines(session.categories())
         categories += [connecting_line(server) for server in session.listing.connecting]
         lines.append(
             f"No function matches.{near}{servers_down(session)} There are:\n" + "\n".join(categories or ["- none"])
         )
     else:
-        if result.confidence == "low":
-            lines.append(
-                "None fits for sure: these match only weakly. Search in other words if none does what you need."
-            )
+        if result.how == "closest":
+            lines.append("no tool matches the pattern; closest by words:")
+        elif not result.found:
+            lines.append("Only weak matches: search once more in other words if none does what you need.")
         shown = asked.offset + len(result.matches)
         if result.found > shown and result.how != "exact":
             lines.append(f"{result.found - shown} more match: narrow the query, or go on with offset={shown}.")

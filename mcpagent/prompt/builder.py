@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from functools import cache
 from importlib import resources
 from string import Template
@@ -10,7 +11,15 @@ from string import Template
 from mcpagent.text.for_model import fenced, for_model
 from mcpagent.text.safe_text import safe_line
 
-MAX_CATEGORY_CHARACTERS = 80
+MAX_CATEGORY_CHARACTERS = 120
+MAX_LINE_TOKENS, MAX_LINES_TOKENS = 25, 1_500
+"""Estimated tokens of one category's line, and of all together."""
+
+_MORE_TOKENS = 8
+"""Of the line that counts the rest."""
+
+_LETTERS_A_TOKEN = 8
+_PIECES = re.compile(r"\w+|[^\w\s]")
 _MARKUP = str.maketrans("", "", "`*_#<>[]()|")
 
 
@@ -24,15 +33,49 @@ def _line(text: str, limit: int = 200) -> str:
     return for_model(safe_line(text, limit))
 
 
-def category_line(name: str, description: str, tools: int) -> str:
-    """`- github (repository management), 35 tools`.
+def category_lines(categories: Iterable[tuple[str, str, int]]) -> list[str]:
+    """Return a line for each (name, description, number of tools), of `MAX_LINE_TOKENS` and `MAX_LINES_TOKENS` in all.
 
-    The description may be a server's own words: it is cut to one short line, and what could pass for markup or
-    close the brackets is taken out, so that it stays data inside the prompt.
+    If there are too many for that, all lines are shorter, and those that do not fit at all are counted in the last.
+    """
+    given = list(categories)
+    each = min(MAX_LINE_TOKENS, MAX_LINES_TOKENS // max(len(given), 1))
+    lines: list[str] = []
+    left = MAX_LINES_TOKENS - _MORE_TOKENS
+    for name, description, tools in given:
+        line = category_line(name, description, tools, most=each)
+        left -= line_tokens(line)
+        if left < 0 and len(lines) + 1 < len(given):
+            return [*lines, f"- and {len(given) - len(lines)} more"]
+        lines.append(line)
+    return lines
+
+
+def category_line(name: str, description: str, tools: int, *, most: int = MAX_LINE_TOKENS) -> str:
+    """Return `- github (issues, pull requests, repositories), 35 tools`, of so many tokens at most.
+
+    The description may be a server's own words: it is cut between words, and what could pass for markup or close the
+    brackets is taken out, so that it stays data inside the prompt. The name and the number are never left out.
     """
     about = _line(_line(description, 1_000).translate(_MARKUP), MAX_CATEGORY_CHARACTERS)
     count = f"{tools} tool" if tools == 1 else f"{tools} tools"
-    return f"- {_line(name, 64)} ({about}), {count}" if about else f"- {_line(name, 64)}, {count}"
+    shown = _line(name, 64)
+    while about:
+        line = f"- {shown} ({about}), {count}"
+        if line_tokens(line) <= most:
+            return line
+        about = about.rpartition(" ")[0].rstrip(",;:.- ")
+    return f"- {shown}, {count}"
+
+
+def line_tokens(line: str) -> int:
+    """Estimate the tokens of a line from above: a token for eight letters of a word, for a sign, or for a character of
+    another script, and never fewer than a quarter of its characters."""
+    pieces = 0
+    for found in _PIECES.finditer(line):
+        text = found[0]
+        pieces += -(-len(text) // _LETTERS_A_TOKEN) if text.isascii() else len(text)
+    return max(pieces, -(-len(line) // 4))
 
 
 def connecting_line(server: str) -> str:

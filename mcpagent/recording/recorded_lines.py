@@ -169,11 +169,13 @@ class ToolsLine:
     unavailable: Mapping[str, str] = field(default_factory=dict[str, str])
     expects_deferred: bool = False
     connecting: tuple[str, ...] = ()
+    trusted: tuple[str, ...] = ()
     servers: Mapping[str, ServerStatus] = field(default_factory=dict[str, ServerStatus])
 
     def listing(self, tools: tuple[Tool, ...]) -> Listing:
         """Return the listing, with these as its tools."""
-        return Listing(tools, self.descriptions, self.unavailable, self.expects_deferred, self.connecting)
+        told = self.descriptions, self.unavailable, self.expects_deferred, self.connecting, self.trusted
+        return Listing(tools, *told)
 
 
 def tools_line(number: int, listing: Listing, servers: Mapping[str, ServerStatus]) -> ToolsLine:

@@ -42,7 +42,7 @@ from mcpagent.models.provider_run.provider_tools import ProviderTool
 from mcpagent.output.last_answer import typed_answer
 from mcpagent.output.output_spec import OutputSpec, spec_from_json, spec_to_json
 from mcpagent.prompt.builder import (
-    category_line,
+    category_lines,
     connecting_line,
     connecting_section,
     programs_section,
@@ -918,7 +918,9 @@ class SessionRuntime(WaysToAsk[Deps]):
                 offered=self._offered_first,
             ),
             told=Told(
-                listing.descriptions, listing.connecting, KnownTools(listing.tools) if self._tools.searching else None
+                self._tools.told_of_servers(),
+                listing.connecting,
+                KnownTools(listing.tools) if self._tools.searching else None,
             ),
             pending=pending,
             announced=Announced(conversation.announced, conversation.has_unanswered_prompt),
@@ -1011,8 +1013,7 @@ def _is_unfinished(conversation: Conversation) -> bool:
 
 
 def _category_lines(tools: SessionTools) -> list[str]:
-    lines = [category_line(item.name, item.description, item.tools) for item in tools.categories()]
-    return lines + [connecting_line(server) for server in tools.listing.connecting]
+    return category_lines(tools.categories()) + [connecting_line(server) for server in tools.listing.connecting]
 
 
 def _how_found(tools: SessionTools) -> tuple[bool, bool, str | None]:

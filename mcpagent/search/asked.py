@@ -21,7 +21,10 @@ from mcpagent.search.postings import Postings, WorkedOut
 from mcpagent.search.words import MAX_WORD, STOP_WORDS, is_one_piece, pieces, plain, stem, stemmed, written_words
 
 MAX_TERMS = 64
-"""Terms of one query that are scored; a longer query keeps its first ones."""
+"""Terms of one query that are scored; a longer query keeps its rarest ones."""
+
+_MOST_READ = 512
+"""Terms among which these are chosen."""
 
 _PIECE_FACTOR = 0.25
 _JOINED_FACTOR = 0.3
@@ -49,10 +52,10 @@ class Asked:
     corrected: dict[str, str] = field(default_factory=dict[str, str])
 
     def add(self, term: int, word: str, factor: float = 1.0, *, guessed: bool = False) -> None:
-        """Add a term for a word of the query, with its highest factor; ignore new terms beyond `MAX_TERMS`."""
+        """Takes up a term for a word of the query, with the highest factor it is given; none beyond `_MOST_READ`."""
         held = self.factors.get(term)
         if held is None:
-            if len(self.factors) >= MAX_TERMS:
+            if len(self.factors) >= _MOST_READ:
                 return
             self.factors[term], self.words[term] = factor, word
         elif factor > held:
@@ -121,7 +124,17 @@ class Asker:
                 asked.add(term, reading.plain, _SYNONYM_FACTOR if reading.known else _FOR_UNKNOWN_FACTOR)
             if not reading.known and not reading.meant:
                 self._add_guess(asked, word, reading.plain)
+        if len(asked.factors) > MAX_TERMS:
+            self._keep_rarest(asked)
         return asked
+
+    def _keep_rarest(self, asked: Asked) -> None:
+        worths = self._postings.worths(asked.factors)
+        spelled = self._postings.spelled
+        kept = sorted(worths, key=lambda term: (-worths[term], spelled[term]))[:MAX_TERMS]
+        for term in worths.keys() - set(kept):
+            del asked.factors[term], asked.words[term]
+            asked.guessed.discard(term)
 
     def _join(self, pair: tuple[str, str]) -> int | None:
         """Return the term of two words written as one: mostly none, and so looked up before it is counted."""

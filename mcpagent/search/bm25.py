@@ -32,10 +32,9 @@ NAME_COVERAGE = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Hits:
-    """The scores of the best tools by number, and the count of tools with at least half the best score."""
+    """Scores of the best tools by number: all that score at least half of the best, as far as candidates go."""
 
     scores: dict[int, float]
-    found: int
 
 
 class Work(NamedTuple):
@@ -72,7 +71,7 @@ def best(
         scores, unread, left = _scores(postings, worths, limit, work.postings)
     kept, highest = _best_of(scores, candidates)
     if not highest:
-        return Hits({}, 0)
+        return Hits({})
     if unread:
         floor = highest[limit - 1] - left if len(highest) >= limit else 0.0
         _score_on(postings, kept, unread, [number for number, score in kept.items() if score >= floor])
@@ -85,15 +84,14 @@ def best(
         scores = {number: score for number, score in scores.items() if number not in others}
         kept, highest = _best_of(scores, candidates)
     # What the name can still add must not decide who is looked at.
-    floor = highest[limit - 1] / (1 + NAME_COVERAGE) if len(highest) >= limit else 0.0
+    lowest = min(highest[0] / 2, highest[limit - 1]) if len(highest) >= limit else 0.0
+    floor = lowest / (1 + NAME_COVERAGE)
     if len(highest) >= candidates:
         floor = max(floor, highest[-1])
-    half = highest[0] / 2
     top = {number: score for number, score in kept.items() if score >= floor}
-    found = sum([score >= half for score in (highest if half > highest[-1] else scores.values())])
     said = {term: worth if wanted[term] <= 1.0 else postings.rarity(term) for term, worth in worths.items()}
     _lift_named(postings, top, said)
-    return Hits(top, found)
+    return Hits(top)
 
 
 def _other_tools_of_a_server(

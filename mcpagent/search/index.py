@@ -26,18 +26,21 @@ from mcpagent.search.learning import SearchHistory
 from mcpagent.search.meaning.embedding import Embedder
 from mcpagent.search.meaning.vectors import vectors_for
 from mcpagent.search.query import (
+    FEW_WORDS,
     MAX_QUERIES,
     MAX_QUERY,
     MAX_SELECTED,
-    says_only,
+    MAX_SELECTION,
+    is_identifier,
     selected_names,
     server_prefix,
-    shortened,
     signs_said,
+    words_beside,
 )
-from mcpagent.search.ranking import FITS, Ranked, reasons_of
+from mcpagent.search.ranking import Ranked, reasons_of
+from mcpagent.search.requests import MAX_WORDS, candidates_in, ends_of, requests_among
 from mcpagent.search.result import How, Match, RankingName, Reason, SearchResult, taking_turns
-from mcpagent.search.strength import MIN_STRENGTH
+from mcpagent.search.strength import MIN_STRENGTH, cutoffs
 from mcpagent.search.uses import MOST_RAISED, Uses
 from mcpagent.search.words import written_words
 from mcpagent.text.foreign_patterns import PatternError
@@ -50,6 +53,9 @@ USUAL_LIMIT = 5
 """Tools of one result, if nobody says how many."""
 
 _EXACT_SCORE = 1000.0
+_SURE_OF_REQUEST = 3.0
+"""Odds that a part of a prompt is its request, below which no match for it is sure."""
+
 _NAME_LIKENESS = 80.0
 _NEAR_LIKENESS = 60.0
 _NEAREST = 3
@@ -124,15 +130,24 @@ class ToolIndex:
     # Searching
 
     async def find(
-        self, query: str | Sequence[str], limit: int | None = None, *, server: str | None = None
+        self,
+        query: str | Sequence[str],
+        limit: int | None = None,
+        *,
+        server: str | None = None,
+        is_prompt: bool = False,
     ) -> SearchResult:
-        """Run `search` on an event loop: patterns run in a thread, and a ranking of your own is awaited."""
+        """`search` for an event loop: patterns run in a thread, and a ranking of your own is awaited.
+
+        What a person wrote to a model (`is_prompt`) is words, whatever signs are in it.
+        """
         if callable(self._strategy):
             text, names = self._asked_of(self._strategy, query, server)
             return self._named_result(text, await names if inspect.isawaitable(names) else names, limit or USUAL_LIMIT)
+        search = partial(self._search_as_prompt if is_prompt else self.search, query, limit, server=server)
         if self._is_slow(query) or self._held.vectors is not None or self._held.waiting:
-            return await asyncio.to_thread(self.search, query, limit, server=server)
-        return self.search(query, limit, server=server)
+            return await asyncio.to_thread(search)
+        return search()
 
     def search(
         self, query: str | Sequence[str], limit: int | None = None, *, server: str | None = None
@@ -153,15 +168,25 @@ class ToolIndex:
             return self._named_result(text, names, limit or USUAL_LIMIT)
         most = None if limit is None else max(limit, 1)
         if isinstance(query, str):
-            return self._search(shortened(query), most, server)
-        queries = [short for one in query[:MAX_QUERIES] if (short := shortened(one))]
-        results = [self._search(one, most, server) for one in queries]
+            return self._search(query, most, server)
+        results = [self._search(one, most, server) for one in query[:MAX_QUERIES] if one.strip()]
         if not results:
             return _empty_query("")
         found = taking_turns(results, most or USUAL_LIMIT)
         if len(query) > MAX_QUERIES:
             found = replace(found, notes=(*found.notes, f"only the first {MAX_QUERIES} queries were searched"))
         return found
+
+    def _search_as_prompt(
+        self, query: str | Sequence[str], limit: int | None = None, *, server: str | None = None
+    ) -> SearchResult:
+        text = ends_of(query if isinstance(query, str) else "\n".join(query))
+        if not text:
+            return _empty_query(text)
+        with self._lock:
+            self._held.settle()
+        begun = SearchResult(text[:MAX_SELECTION], least=self._min_strength)
+        return self._search_prompt(begun, text, limit or USUAL_LIMIT, server)
 
     def names_near(self, name: str, limit: int = 3) -> tuple[str, ...]:
         """Return the offered names most like this one, for "did you mean"."""
@@ -173,7 +198,7 @@ class ToolIndex:
 
     def _is_slow(self, query: str | Sequence[str]) -> bool:
         queries = [query] if isinstance(query, str) else query[:MAX_QUERIES]
-        return self._strategy == "regex" or any(patterns.looks_like_pattern(shortened(one)) for one in queries)
+        return self._strategy == "regex" or any(patterns.looks_like_pattern(one) for one in queries)
 
     def _asked_of(
         self, ranking: Ranking, query: str | Sequence[str], server: str | None
@@ -189,7 +214,8 @@ class ToolIndex:
         return SearchResult(query, matches, len(found), "ranked" if found else "none")
 
     def _search(self, query: str, most: int | None, server: str | None) -> SearchResult:
-        text = query.strip()
+        text = ends_of(query)
+        query = text[:MAX_SELECTION]
         if not text:
             return _empty_query(query)
         with self._lock:
@@ -198,31 +224,69 @@ class ToolIndex:
         if chosen is not None:
             return self._select(query, chosen, most, server)
         limit = most or USUAL_LIMIT
-        if server is None and ":" in text and (prefixed := server_prefix(text, self._servers())):
+        if server is None and (prefixed := server_prefix(text, self._servers())):
             server, text = prefixed
+        begun = SearchResult(query, least=self._min_strength)
+        if patterns.looks_like_pattern(text):
+            return self._search_pattern(begun, text[:MAX_QUERY], limit, server)
+        if self._strategy == "regex" and not self._named(text, server):
+            return self._search_pattern(begun, text[:MAX_QUERY], limit, server)
+        return self._search_prompt(begun, text, limit, server)
+
+    def _search_prompt(self, begun: SearchResult, text: str, limit: int, server: str | None) -> SearchResult:
+        """The tools for the request in the text, which may have other text pasted around it."""
+        candidates = candidates_in(text)
+        if len(candidates) == 1:
+            if candidates[0].is_cut:
+                begun = replace(begun, notes=(*begun.notes, f"only the first {MAX_WORDS} words were searched"))
+            return self._search_text(begun, candidates[0].text, limit, server)
+        if not candidates:
+            return begun
         with self._lock:
-            named = self._held.named.mentioned(text, server)
-        notes: list[str] = []
-        error = ""
-        least = self._min_strength
-        if not named and (self._strategy == "regex" or patterns.looks_like_pattern(text)):
-            try:
-                result = self._match_pattern(query, text, limit, server)
-                if result.matches:
-                    return result
-            except PatternError as problem:
-                least = 0.0  # who writes patterns is after tools, and their operators are no words that are missing
-                if str(problem).startswith("invalid"):
-                    error = str(problem)
-                else:
-                    notes.append(f"{problem}; searched for its words instead")
-            text = patterns.literal_words(text) or text
-        if len(text) > MAX_QUERY:
-            notes.append(f"the query was cut at {MAX_QUERY} characters")
-            text = text[:MAX_QUERY]
-        text = f"{text} {signs_said(query)}".rstrip()
+            judged = [one._replace(form=self._held.ranker.covering(one.text, one.form)) for one in candidates]
+        requests, odds = requests_among(judged)
+        results = [self._search_text(replace(begun, query=one), one, limit, server) for one in requests]
+        result = results[0] if len(results) == 1 else taking_turns(results, limit)
+        if odds < _SURE_OF_REQUEST:
+            unsure = (replace(one, odds="possible") if one.odds == "likely" else one for one in result.matches)
+            result = replace(result, matches=tuple(unsure), strength=0.0)
+        shown = ", ".join(f'"{safe_line(one, 120)}"' for one in requests)
+        notes = (*result.notes, f"searched for {shown} alone, what is beside it seems to be pasted")
+        return replace(result, query=begun.query, searched="\n".join(requests), notes=notes)
+
+    def _named(self, text: str, server: str | None) -> dict[int, str]:
         with self._lock:
-            return self._search_words(SearchResult(query, error=error, least=least), text, limit, server, named, notes)
+            return self._held.named.mentioned(text, server)
+
+    def _search_pattern(self, begun: SearchResult, pattern: str, limit: int, server: str | None) -> SearchResult:
+        """The tools that the pattern names or matches; if there are none, those that hold its words, all weak."""
+        is_run = False
+        try:
+            result = self._match_pattern(begun, pattern, limit, server)
+            if result.matches:
+                return result
+            is_run = True
+        except PatternError as problem:
+            # The operators of a pattern are no words that are missing.
+            begun = replace(begun, least=0.0)
+            if str(problem).startswith("invalid"):
+                begun = replace(begun, error=str(problem))
+            else:
+                begun = replace(begun, notes=(f"{problem}; searched for its words instead",))
+        words = patterns.literal_words(pattern)
+        result = self._search_text(begun, words if written_words(words) else pattern, limit, server, names_too=False)
+        if not is_run or not result.matches:
+            return result
+        matches = tuple(replace(match, odds="weak") for match in result.matches)
+        return replace(result, matches=matches, found=0, how="closest", strength=0.0)
+
+    def _search_text(
+        self, begun: SearchResult, text: str, limit: int, server: str | None, *, names_too: bool = True
+    ) -> SearchResult:
+        named = self._named(text, server) if names_too else {}
+        said = signs_said(text[:MAX_QUERY])
+        with self._lock:
+            return self._search_words(begun, f"{text} {said}".rstrip(), limit, server, named)
 
     def _servers(self) -> list[str]:
         return [server for server in self._held.numbers if server]
@@ -250,36 +314,37 @@ class ToolIndex:
         """Return a match with one reason, its score rounded to so many digits."""
         return Match(self._held.tools[number], score, lambda: (Reason(field, word, round(score, digits)),))
 
-    def _match_pattern(self, query: str, pattern: str, limit: int, server: str | None) -> SearchResult:
+    def _match_pattern(self, begun: SearchResult, pattern: str, limit: int, server: str | None) -> SearchResult:
+        """The tools that the pattern names, then those that it matches. Raises `PatternError` if it cannot be run."""
         with self._lock:
+            named = self._held.named.named_by_pattern(pattern, server)
             tried = patterns.may_match(pattern, self._held.tools, self._held.postings)
             tried = {number: tool for number, tool in tried.items() if server is None or tool.server == server}
         matched = patterns.matching(pattern, map(patterns.searched_text, tried.values()))
         with self._lock:
             known = list(tried)
-            numbers = {known[place] for place in matched} & self._held.tools.keys()
+            numbers = ({known[place] for place in matched} | named.keys()) & self._held.tools.keys()
+            shown = safe_line(pattern, 64)
+            matches = [self._match(number, _EXACT_SCORE, shown) for number in named if number in numbers]
+            others, left = numbers - named.keys(), max(limit - len(matches), 0)
             wanted = self._held.ranker.ask(patterns.literal_words(pattern)).factors
-            scores = best_by_words(self._held.postings, wanted, limit, numbers).scores
+            scores = best_by_words(self._held.postings, wanted, limit, others).scores
             best = heapq.nsmallest(
-                limit, numbers, key=lambda number: (-scores.get(number, 0.0), self._held.tools[number].name)
+                left, others, key=lambda number: (-scores.get(number, 0.0), self._held.tools[number].name)
             )
-            matches = tuple(
-                self._match(number, scores.get(number, 0.0), safe_line(pattern, 64), "name, description", 3)
-                for number in best
-            )
-            return SearchResult(query, matches, len(numbers), "regex" if numbers else "none")
+            for number in best:
+                matches.append(self._match(number, scores.get(number, 0.0), shown, "name, description", 3))
+            return replace(begun, matches=tuple(matches), found=len(numbers), how="regex" if numbers else "none")
 
     def _search_words(
-        self,
-        begun: SearchResult,
-        text: str,
-        limit: int,
-        server: str | None,
-        named: Mapping[int, str],
-        notes: list[str],
+        self, begun: SearchResult, text: str, limit: int, server: str | None, named: Mapping[int, str]
     ) -> SearchResult:
+        matches = [self._match(number, _EXACT_SCORE, word) for number, word in named.items()]
+        beside = words_beside(text, named.values()) if named else 0
+        if named and not beside and all(map(is_identifier, named.values())):
+            return replace(begun, matches=tuple(matches), found=len(named), how="exact")
         only = None if server is None else self._held.numbers.get(server, {}).values()
-        ranking = self._held.ranker.rank(text, limit + len(named), only)
+        ranking, notes = self._held.ranker.rank(text, limit + len(named), only), [*begun.notes]
         if favours := self._favours(text, only, notes):
             ranking = self._held.ranker.favour(ranking, favours)
         asked = ranking.asked
@@ -287,34 +352,23 @@ class ToolIndex:
         best = self._best(others, max(limit - len(named), _NEAREST))
         strength = math.inf if named else ranking.assessed.strength
         begun = replace(begun, notes=(*notes, *ranking.notes), unmatched_words=tuple(asked.missing), strength=strength)
-        weak = strength < begun.least
-        if weak:
+        worths = self._held.postings.worths(asked.factors)  # as they are now, whenever the reasons are asked for
+        if strength < begun.least:
             if like_named := self._like_named(text, limit, server):
-                return like_named
+                return replace(begun, matches=like_named, found=len(like_named), how="fuzzy", strength=math.inf)
             if not ranking.assessed.fits:
                 near = tuple(self._held.tools[number].name for number in best[:_NEAREST]) or self.names_near(text)
                 return replace(begun, nearest=near)
-        matches = [self._match(number, _EXACT_SCORE, word) for number, word in named.items()]
-        worths = self._held.postings.worths(asked.factors)  # as they are now, whenever the reasons are asked for
-        least = FITS * others[best[0]] if best else 0.0
-        if named and says_only(text, named.values()):
-            least = math.inf
+        if named and beside <= FEW_WORDS:
+            strength = -math.inf  # only the names are asked for
+        cut = cutoffs(others.values(), strength, begun.least)
         for number in best[: max(limit - len(named), 0)]:
-            tool, score = self._held.tools[number], others[number]
-            why = partial(self._reasons, ranking.ranked(number), tool, asked, worths)
-            matches.append(Match(tool, score, why, fits=weak or score >= least))
-        counted = 0 if weak else ranking.found + len(named) - (len(ranking.scores) - len(others))
-        found = max(counted, len(named))
-        how: How
-        if named:
-            how = "exact"
-        elif asked.factors.keys() - asked.guessed:
-            how = "ranked"
-        else:
-            how = "fuzzy"
+            why = partial(self._reasons, ranking.ranked(number), self._held.tools[number], asked, worths)
+            matches.append(Match(self._held.tools[number], others[number], why, odds=cut.odds_of(others[number])))
+        found = len(named) + cut.count(others.values())
         if not matches:
             return replace(begun, found=found, nearest=self.names_near(text))
-        return replace(begun, matches=tuple(matches), found=found, how=how)
+        return replace(begun, matches=tuple(matches), found=found, how="exact" if named else _how_by_words(asked))
 
     def _best(self, scores: Mapping[int, float], count: int) -> list[int]:
         """Return the `count` best of those that score, best first; those of the same score by name."""
@@ -339,15 +393,12 @@ class ToolIndex:
         }
         return dict(islice(found.items(), MOST_RAISED))
 
-    def _like_named(self, query: str, limit: int, server: str | None) -> SearchResult | None:
-        """Return tools with names similar to the query, None if there are none; a sentence is no name."""
+    def _like_named(self, query: str, limit: int, server: str | None) -> tuple[Match, ...]:
+        """Return the tools with names similar to the query; a sentence is no name."""
         if len(written_words(query)) > _MAX_NAME_WORDS:
-            return None
-        matches = tuple(
-            self._match(number, likeness, safe_line(query, 64))
-            for number, likeness in self._held.named.near(query, _NAME_LIKENESS, limit, server)
-        )
-        return SearchResult(query, matches, len(matches), "fuzzy") if matches else None
+            return ()
+        near = self._held.named.near(query, _NAME_LIKENESS, limit, server)
+        return tuple(self._match(number, likeness, safe_line(query, 64)) for number, likeness in near)
 
     def _reasons(
         self, ranked: Ranked, tool: ToolDefinition, asked: Asked, worths: Mapping[int, float]
@@ -356,6 +407,11 @@ class ToolIndex:
         weights = self._held.postings.weights_of(texts)
         parts = {term: weights[term] * worth for term, worth in worths.items() if term in weights}
         return reasons_of(ranked, asked, parts, self._held.postings.fields_of(texts, parts))
+
+
+def _how_by_words(asked: Asked) -> How:
+    """Return whether the words of the query were found as they are, or only by correcting them."""
+    return "ranked" if asked.factors.keys() - asked.guessed else "fuzzy"
 
 
 def _empty_query(query: str) -> SearchResult:

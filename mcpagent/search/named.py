@@ -11,7 +11,7 @@ from itertools import chain, repeat
 
 from mcpagent.messages import ToolDefinition, ToolKey
 from mcpagent.search.fields import local_name
-from mcpagent.search.query import MAX_QUERY, mentioned_names
+from mcpagent.search.query import MAX_QUERY, is_identifier, mentioned_names
 from mcpagent.search.words import name_key
 
 LONGEST_KEYED = 256
@@ -98,6 +98,20 @@ class Named:
         found = [(number, written) for key, written in mentioned.items() for number in self.exactly(key, server)]
         found.sort(key=lambda one: one[1] not in written_names(self.tools[one[0]]))
         return dict(found)
+
+    def named_by_pattern(self, pattern: str, server: str | None) -> dict[int, str]:
+        """Return the tools that a pattern names: letter by letter, or as alternatives that are all names."""
+        parts = [part.strip() for part in pattern.split("|")]
+        if len(parts) > 1 and all(map(is_identifier, parts)):
+            found = [(number, part) for part in parts for number in self.exactly(part, server)]
+            return dict(found) if {part for _, part in found} == set(parts) else {}
+        folded = pattern.casefold()
+        numbers = self.exactly(pattern, server)
+        return {
+            number: pattern
+            for number in numbers
+            if any(written.casefold() == folded for written in written_names(self.tools[number]))
+        }
 
     def near(self, name: str, likeness: float, limit: int, server: str | None = None) -> list[tuple[int, float]]:
         """Return the tools whose names are similar to this one with their likeness (up to 100), the nearest first.

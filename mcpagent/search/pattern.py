@@ -14,6 +14,9 @@ from mcpagent.text.foreign_patterns import Patience, PatternError, compiled
 MAX_PATTERN = 200
 """Characters of a pattern that is run; longer ones are searched as words."""
 
+_LONGEST = 1_000
+"""Characters of a text that is looked at; a longer one with spaces is no pattern, though one that cannot be run."""
+
 DEADLINE_SECONDS = 0.1
 """CPU time for one search over all texts together."""
 
@@ -33,13 +36,12 @@ _PROSE_WORDS = 8
 
 
 def looks_like_pattern(query: str) -> bool:
-    """Return whether the query is a regular expression.
-
-    Prose with a question mark or a remark in brackets is none, and neither is arithmetic: `2+2` would match any tool
-    with two 2s.
-    """
-    if is_arithmetic(query):
+    """Whether it reads as a regular expression, not as prose with a question mark or a remark in brackets, nor as a
+    sum: `2+2` would match any tool with two 2s. A pattern is one line."""
+    start = query.strip()[:_LONGEST]
+    if "\n" in start or (len(query) > _LONGEST and " " in start) or is_arithmetic(start):
         return False
+    query = start
     words = len(query.split())
     if (_SURE_SIGN if words < _PROSE_WORDS else _SURE_SIGN_IN_PROSE).search(query):
         return True

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from array import array
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from itertools import chain, compress, islice
 from typing import NamedTuple, TypeAlias, TypeVar
@@ -25,8 +26,21 @@ K1 = 1.2
 GAIN = K1 + 1
 """What no weight reaches."""
 
-_UNITS = {field: (rule.weight, 1 - rule.b, rule.b / rule.usual_words) for field, rule in WEIGHTS.items()}
-"""Of each field: its weight, and what that is divided by, at first and for each word of the text."""
+_LONG = 16.0
+"""How many times longer than usual a field may be before all that is more counts fully against it."""
+
+_MOST_REPEATED = 6
+"""Occurrences of a term in one field that count."""
+
+_MOST_TERMS = 220
+"""Different terms that hardly any tool has more of: one that does says everything, and each term less."""
+
+_UNITS = {
+    field: (rule.weight, 1 - rule.b, rule.b / rule.usual_words, _LONG * rule.usual_words)
+    for field, rule in WEIGHTS.items()
+}
+"""Of each field: its weight, what that is divided by, at first and for each word of the text, and how many words are
+not too long."""
 
 
 class WorkedOut(dict[Key, Value]):
@@ -97,10 +111,11 @@ class Postings:
         """Index the (field, text) pairs of one tool; `number` must be higher than all before."""
         added = self._added
         frequencies, own = self._frequencies(texts)
+        gain = _gain(len(frequencies))
         for term, frequency in frequencies.items():
             tools, weights = added[term]
             tools.append(number)
-            weights.append(frequency * GAIN / (frequency + K1))
+            weights.append(frequency * gain / (frequency + K1))
         for term in islice(frequencies, own, None):
             self._from_server[term].append(number)
         # A name counts as said when its words are, so the run of them in one (`getweather`) is no part of it.
@@ -202,7 +217,8 @@ class Postings:
     def weights_of(self, texts: Sequence[tuple[str, str]]) -> dict[int, float]:
         """Return the weight of each term in a tool with these texts, without its rarity."""
         found = self._frequencies(texts)[0]
-        weights = array("f", [frequency * GAIN / (frequency + K1) for frequency in found.values()])
+        gain = _gain(len(found))
+        weights = array("f", [frequency * gain / (frequency + K1) for frequency in found.values()])
         return dict(zip(found, weights, strict=True))
 
     def fields_of(self, texts: Sequence[tuple[str, str]], wanted: Container[int]) -> dict[int, str]:
@@ -225,10 +241,12 @@ class Postings:
         own = 0
         known, get = self.words.__getitem__, found.get
         for (field, _), words in zip(texts, words_of_all([text for _, text in texts]), strict=True):
-            weight, base, each = _UNITS[field]
+            weight, base, each, most = _UNITS[field]
             unit = weight / (base + each * len(words))
-            for term in chain.from_iterable(map(known, words)):
-                found[term] = get(term, 0.0) + unit
+            if len(words) > most:
+                unit *= most / len(words)
+            for term, count in Counter(chain.from_iterable(map(known, words))).items():
+                found[term] = get(term, 0.0) + unit * min(count, _MOST_REPEATED)
             if field not in OF_THE_SERVER:
                 own = len(found)
         return found, own
@@ -242,6 +260,11 @@ class Postings:
                 spelled.append(term)
             numbers.append(number)
         return tuple(numbers)
+
+
+def _gain(terms: int) -> float:
+    """Return what no weight of a tool with so many different terms reaches."""
+    return GAIN if terms <= _MOST_TERMS else GAIN * _MOST_TERMS / terms
 
 
 class PostingsOfSome(Postings):

@@ -8,7 +8,7 @@ from collections.abc import Collection, Container, Iterable, Iterator
 from mcpagent.search.words import name_key, written_words
 
 MAX_QUERY = 500
-"""Characters of a query that are read."""
+"""Characters of a query that are looked at for names, shown and kept."""
 
 MAX_QUERIES = 20
 """Queries of one list that are searched."""
@@ -19,11 +19,14 @@ MAX_SELECTION = 5_000
 MAX_SELECTED = 50
 """Names of a `select:` list that are looked up."""
 
-_FEW_WORDS = 3
+FEW_WORDS = 3
+"""Words beside names with which a query asks for no more than these: "use get_weather"."""
 
+_LONGEST_PREFIX = 80
 _SEPARATORS = re.compile(r"[\s,;|]+")
 _LISTED = re.compile(r"[,;|\n+]+(?:\s*(?:and|or)\b)?|\s(?:and|or|plus)\s", re.IGNORECASE)
 _IDENTIFIER = re.compile(r"\w*(?:[_.\-]\w+)+|[A-Za-z]?[a-z0-9]+(?:[A-Z][a-z0-9]*)+")
+_ONE_WORD = re.compile(r"\w[\w.\-]*")
 _JOINERS = frozenset("_.-")
 _SELECT = re.compile(r"\s*select\s*:(.*)", re.IGNORECASE | re.DOTALL)
 _PREFIX = re.compile(r"\s*([\w.\- ]{1,64}?)\s*:\s+(\S.*)|\s*([\w.\-]{1,64}):(\S.*)", re.DOTALL)
@@ -47,21 +50,15 @@ def signs_said(query: str) -> str:
     return " ".join(filter(None, said))
 
 
-def shortened(query: str) -> str:
-    """Return the part of the query that is read, plus one character, which shows that the query was longer."""
-    start = query[: MAX_SELECTION + 1].strip()
-    return start if _SELECT.match(start) else start[: MAX_QUERY + 1]
-
-
 def selected_names(query: str) -> list[str] | None:
-    """Return the names in `select:a,b`; None if the query is no such list."""
-    chosen = _SELECT.fullmatch(query)
+    """The names in `select:a,b`; None if the query is no such list."""
+    chosen = _SELECT.fullmatch(query[:MAX_SELECTION])
     return [name for name in _SEPARATORS.split(chosen[1]) if name] if chosen else None
 
 
 def server_prefix(query: str, servers: Collection[str]) -> tuple[str, str] | None:
-    """Return server and words of a query in the form `server: words`, if there is such a server, in any spelling."""
-    prefixed = _PREFIX.fullmatch(query)
+    """Server and words of a query read as `server: words`, if there is such a server in any style of writing."""
+    prefixed = _PREFIX.fullmatch(query) if ":" in query[:_LONGEST_PREFIX] else None
     if not prefixed:
         return None
     name, words = (prefixed[1], prefixed[2]) if prefixed[1] else (prefixed[3], prefixed[4])
@@ -89,6 +86,11 @@ def mentioned_names(query: str, is_name: Container[str]) -> dict[str, str]:
     return {key: found for key, found in written.items() if key in is_name}
 
 
+def is_identifier(text: str) -> bool:
+    """Return whether the text is one word that may be a tool's name: letters, digits, `_`, `.` and `-`."""
+    return bool(_ONE_WORD.fullmatch(text))
+
+
 def _parts(separators: re.Pattern[str], query: str) -> Iterator[str]:
     """Yield the parts between the separators lazily: mostly the first one is already no name."""
     at = 0
@@ -98,12 +100,12 @@ def _parts(separators: re.Pattern[str], query: str) -> Iterator[str]:
     yield query[at:]
 
 
-def says_only(query: str, names: Iterable[str]) -> bool:
-    """Return whether the query has few words besides these names, as written: "use get_weather" does."""
+def words_beside(query: str, names: Iterable[str]) -> int:
+    """Return how many words the query has beside these names, as it writes them."""
     rest = query
     for name in names:
         rest = rest.replace(name, " ", 1)
-    return len(written_words(rest)) <= _FEW_WORDS
+    return len(written_words(rest))
 
 
 def _all_names(parts: Iterable[str], is_name: Container[str]) -> dict[str, str]:

@@ -14,8 +14,9 @@ from mcpagent.search.bm25 import FOR_A_QUERY, Hits, Work, best
 from mcpagent.search.meaning.embedding import EmbeddingError
 from mcpagent.search.meaning.vectors import Vector, Vectors
 from mcpagent.search.postings import Postings
+from mcpagent.search.requests import RequestForm
 from mcpagent.search.result import Reason
-from mcpagent.search.strength import Assessed, assess, telling_words
+from mcpagent.search.strength import Assessed, assess, covered_share, telling_words
 from mcpagent.text.safe_text import safe_line
 
 _FOR_SEVERAL_NEEDS, _FOR_A_NEED = Work(1200, 30), Work(300, 15)
@@ -24,9 +25,6 @@ _FOR_SEVERAL_NEEDS, _FOR_A_NEED = Work(1200, 30), Work(300, 15)
 _STRONG = 3.0
 """Rarest words that a tool must hold to count as found by its words alone; below that, vectors weigh more. Of a query
 of few words one less is enough: who asks with one word wants the tools that hold it."""
-
-FITS = 0.5
-"""Share of the best score from which a tool counts as found, as by words alone."""
 
 _ASKED_BEFORE, _LIKE_ASKED = 0.8, 0.25
 """How like an earlier query one must be for the tool that served it to be sure, and to be worth a look."""
@@ -73,7 +71,7 @@ class Ranked(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """The candidates' `scores` by number, unordered; `found` counts the tools with at least half the best score.
+    """The candidates' `scores` by number, in no order.
 
     `assessed` is the confidence that the best tool is right. The other fields are the components of the scores: BM25
     scores and cosines, each with its factor, the addition by the best of several needs, and earlier use.
@@ -81,7 +79,6 @@ class Ranking:
 
     asked: Asked
     scores: Mapping[int, float]
-    found: int
     assessed: Assessed
     hits: Mapping[int, float]
     word_share: float = 1.0
@@ -122,6 +119,12 @@ class Ranker:
     def ask(self, text: str) -> Asked:
         """Return the text's words as terms of the postings."""
         return self.asker.ask(text)
+
+    def covering(self, text: str, form: RequestForm) -> RequestForm:
+        """Return the form of a part of a prompt with how much of what it says a tool has."""
+        asked = self.ask(text)
+        covered, missing = covered_share(asked, self._hits(asked, 1, None, _FOR_A_NEED).scores, self._postings)
+        return form._replace(covered=covered, missing=missing)
 
     def rank(self, text: str, limit: int, only: Collection[int] | None = None) -> Ranking:
         """Return the best `limit` tools and more; `only` restricts the tools."""
@@ -219,7 +222,7 @@ class Ranker:
         hits = self._hits(asked, pool, only, work)
         if self._vectors is None or meant is None:
             sure = assess(text, asked, hits.scores, self._postings)
-            return Ranking(asked, hits.scores, hits.found, sure, hits.scores)
+            return Ranking(asked, hits.scores, sure, hits.scores)
         likeness = self._vectors.closest(meant, pool, hits.scores if only is None else only)
         if only is not None:
             likeness = {number: likeness[number] for number in only}
@@ -228,11 +231,7 @@ class Ranker:
         sure = assess(text, asked, hits.scores, self._postings, cosine, cosines)
         words, meaning = _scales(hits.scores, likeness, self._strong(asked), cosines.weight)
         fused = _fused(hits.scores, likeness, words, meaning)
-        half = max(fused.values(), default=0.0) * FITS
-        found = sum([total >= half for total in fused.values()]) if half > 0 else 0
-        return Ranking(
-            asked, fused, found, sure, hits.scores, word_share=words, likeness=likeness, meaning_share=meaning
-        )
+        return Ranking(asked, fused, sure, hits.scores, word_share=words, likeness=likeness, meaning_share=meaning)
 
     def _strong(self, asked: Asked) -> float:
         return min(_STRONG, telling_words(asked) - 1) * self._postings.highest_rarity

@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import chain
-from typing import Literal, TypeAlias
+from itertools import chain, zip_longest
+from typing import Literal, TypeAlias, get_args
 
 from mcpagent.messages import ToolDefinition
 from mcpagent.text.safe_text import safe_line
@@ -15,8 +15,13 @@ from mcpagent.text.safe_text import safe_line
 RankingName: TypeAlias = Literal["auto", "regex", "bm25", "hybrid", "multilingual"]
 """How tools are ranked (`ToolIndex`)."""
 
-How: TypeAlias = Literal["exact", "regex", "ranked", "fuzzy", "none"]
+How: TypeAlias = Literal["exact", "regex", "ranked", "fuzzy", "closest", "none"]
+"""What kind of match the tools are. "closest": no tool matches the pattern, and these hold its words."""
+
 Confidence: TypeAlias = Literal["high", "low"]
+
+Odds: TypeAlias = Literal["likely", "possible", "weak"]
+"""How likely a tool is the one that is meant. `SearchResult.found` counts the likely and the possible ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +43,8 @@ class Match:
     """Works out `reasons`; asked for only when somebody reads them."""
     query: str = ""
     """Which of several queries found it."""
-    fits: bool = True
-    """Whether it is as good as the best are: it is named, or scores half of the best, where more than names is asked
-    for. The rest is near: worth to be shown, not to be loaded."""
+    odds: Odds = "likely"
+    """A weak match is shown because nothing better is there, and not counted as found."""
 
     @cached_property
     def reasons(self) -> tuple[Reason, ...]:
@@ -52,12 +56,12 @@ class Match:
 class SearchResult:
     """The answer to one query.
 
-    `matches` are the best `limit`. `found` counts the tools that fit, which may be fewer: the other matches are only
-    near, and so are all of them if the `confidence` is low. `how` is the kind of match; "fuzzy" matches were found only
-    by correcting or completing the query's words. `error` is the mistake in the query; there can be matches
-    nevertheless. `notes` report other events (query cut, pattern too slow). `nearest` are names similar to the query,
-    only if nothing matched. `unmatched_words` are in no tool. `strength` are the odds that the best tool is right, if
-    it was found by words; below `least`, the `confidence` is low.
+    `matches` are the best `limit`; `found` counts the tools that are likely or possible, those beyond the limit too. So
+    of the matches the first `found` are not weak, and all others are. `how` says what kind of match they are; "fuzzy"
+    ones were found only by correcting or completing the query's words. `error` tells what was wrong with the query;
+    there can be matches all the same. `notes` tell what else happened (query cut, pattern too slow). `nearest` are
+    names like the query, only if nothing matched. `unmatched_words` are in no tool. `strength` are the odds that the
+    best tool is meant, if it was found by words; below `least` the `confidence` is low.
     """
 
     query: str
@@ -70,11 +74,13 @@ class SearchResult:
     unmatched_words: tuple[str, ...] = ()
     strength: float = math.inf
     least: float = 0.0
+    searched: str = ""
+    """The part of a long query that was searched, because the rest seems to be pasted; "": all of it."""
 
     @property
     def confidence(self) -> Confidence:
-        """The confidence; "low": requests that no tool serves often get an equally good best match."""
-        return "low" if self.strength < self.least else "high"
+        """ "low": as good as the best match is, a request that nothing serves often gets one like it."""
+        return "low" if self.strength < self.least or self.how == "closest" else "high"
 
     @property
     def is_likely(self) -> bool:
@@ -90,27 +96,22 @@ class SearchResult:
 def taking_turns(results: Sequence[SearchResult], limit: int) -> SearchResult:
     """Merge several results: the first match of each, then the second of each, and so on; each tool once.
 
-    Matches that are only near one of the queries are included, and not counted as found.
+    Weak matches follow all others.
     """
     notes = _of_all(result.notes for result in results)
-    chosen: dict[str, Match] = {}
-    for rank in range(max(len(result.matches) for result in results)):
-        for result in results:
-            if rank < len(result.matches):
-                match = result.matches[rank]
-                chosen.setdefault(match.tool.name, replace(match, query=result.query))
-    fitting = {match.tool.name for result in results for match in result.matches[: result.found]}
-    weak = [result for result in results if result.matches and result.confidence == "low"]
+    chosen = _in_turn(results)
+    weak = [result for result in results if result.matches and not result.found]
     if 0 < len(weak) < len(results):
         shown = ", ".join(safe_line(result.query, 64) for result in weak)
         notes = (*notes, f"only weak matches for: {shown}")
     room = max(limit, sum(result.how == "exact" for result in results))
     how: How = next((result.how for result in results if result.how != "none"), "none")
     strongest = max(results, key=lambda result: (bool(result.matches), result.strength - result.least))
+    good = sum(match.odds != "weak" for match in chosen)
     return SearchResult(
         "\n".join(result.query for result in results),
-        tuple(chosen.values())[:room],
-        max(len(fitting), max(result.found for result in results)),
+        tuple(chosen)[:room],
+        max(good, max(result.found for result in results)),
         how,
         error="; ".join(dict.fromkeys(result.error for result in results if result.error)),
         notes=notes,
@@ -119,6 +120,22 @@ def taking_turns(results: Sequence[SearchResult], limit: int) -> SearchResult:
         strength=strongest.strength,
         least=strongest.least,
     )
+
+
+def _in_turn(results: Sequence[SearchResult]) -> list[Match]:
+    """The matches of all results in turn, each tool once with the best odds that any query gives it."""
+    turns = chain.from_iterable(zip_longest(*(_with_query(result) for result in results)))
+    matches = [match for match in turns if match is not None]
+    chosen: dict[str, Match] = {}
+    for odds in get_args(Odds)[:2], get_args(Odds)[2:]:
+        for match in matches:
+            if match.odds in odds:
+                chosen.setdefault(match.tool.name, match)
+    return list(chosen.values())
+
+
+def _with_query(result: SearchResult) -> list[Match]:
+    return [replace(match, query=result.query) for match in result.matches]
 
 
 def _of_all(groups: Iterable[Iterable[str]]) -> tuple[str, ...]:

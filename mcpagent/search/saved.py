@@ -32,7 +32,7 @@ logger = logging.getLogger("mcpagent")
 FEWEST_TOOLS = 300
 """Tools from which a file is worth its writing."""
 
-_FORMAT = 3
+_FORMAT = 4
 _KEPT_FILES = 8
 
 

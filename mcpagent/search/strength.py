@@ -6,18 +6,30 @@ weights and `MIN_STRENGTH` come from `benchmarks/search_threshold.py`, on reques
 
 from __future__ import annotations
 
+import heapq
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from mcpagent.search.asked import Asked
 from mcpagent.search.postings import Postings
+from mcpagent.search.result import Odds
 from mcpagent.search.words import plain, written_words
 
 MIN_STRENGTH = 4.0
 """Odds below which a match is weak: four in five, if both kinds of requests are as frequent. It is shown then all the
 same, so being strict costs no match."""
+
+_FITS = 0.5
+"""Share of the best score below which a match is weak."""
+
+_LIKELY, _POSSIBLE = 0.5, 0.08
+"""Chance of a tool to be the one that is meant, from which it is likely, and from which it is possible."""
+
+_NO_ODDS = 1e-9
+_SURE = 4.0
+"""Logarithm of the odds of the best match from which on they say no more."""
 
 _COVERED = 0.75
 _TELLING = 0.5
@@ -104,6 +116,75 @@ class Assessed(NamedTuple):
     fits: bool = True
 
 
+class Chance(NamedTuple):
+    """What the chance of a tool is made of, as weights of a logistic regression."""
+
+    intercept: float
+    strength: float
+    """Of the logarithm of the odds that the best match is meant at all."""
+
+    lead: float
+    """Of the logarithm of the score, divided by the best other one."""
+
+    first: float
+    """For the best match."""
+
+
+CHANCE = Chance(intercept=-4.05, strength=0.78, lead=3.31, first=0.67)
+"""What `benchmarks/search_odds.py` found."""
+
+
+class Cutoffs(NamedTuple):
+    """The scores from which on a tool is likely and possible; the best one has odds of its own."""
+
+    best: float
+    first: Odds
+    likely: float
+    possible: float
+
+    def odds_of(self, score: float) -> Odds:
+        """Return how likely a tool with this score is meant."""
+        if score >= self.best:
+            return self.first
+        if score < self.possible:
+            return "weak"
+        return "likely" if score >= self.likely else "possible"
+
+    def count(self, scores: Iterable[float]) -> int:
+        """Return how many of the scores are not weak."""
+        least = min(self.possible, math.inf if self.first == "weak" else self.best)
+        return sum([score >= least for score in scores])
+
+
+def cutoffs(scores: Iterable[float], strength: float, least: float) -> Cutoffs:
+    """Return from which score on a tool is likely and possible, by the odds that the best one is meant.
+
+    With a `least` of 0 nothing is known of the odds: all that score half of the best are likely.
+    """
+    best, second = [*heapq.nlargest(2, scores), 0.0, 0.0][:2]
+    if best <= 0:
+        return Cutoffs(math.inf, "weak", math.inf, math.inf)
+    half = _FITS * best
+    if least <= 0 and strength >= 0:
+        return Cutoffs(best, "likely", half, half)
+    shift = math.log(least / MIN_STRENGTH) if least > 0 else 0.0
+    told = CHANCE.intercept + CHANCE.strength * min(math.log(max(strength, _NO_ODDS)) - shift, _SURE)
+    chance = _chance(told + CHANCE.first + CHANCE.lead * math.log(best / max(second, half)))
+    first: Odds = "weak"
+    if chance >= _POSSIBLE:
+        first = "likely" if chance >= _LIKELY else "possible"
+
+    def reaching(chance: float) -> float:
+        ratio = (math.log(chance / (1 - chance)) - told) / CHANCE.lead
+        return max(half, best * math.exp(ratio)) if ratio <= 0 else math.inf
+
+    return Cutoffs(best, first, reaching(_LIKELY), reaching(_POSSIBLE))
+
+
+def _chance(told: float) -> float:
+    return 1 / (1 + math.exp(-told))
+
+
 def assess(
     text: str,
     asked: Asked,
@@ -161,6 +242,13 @@ def _evidence(
         words=math.log(1 + len(words)),
         meaning=cosine,
     )
+
+
+def covered_share(asked: Asked, scores: Mapping[int, float], postings: Postings) -> tuple[float, float]:
+    """Return how much of what is asked the best tool has, and the share of the telling words that no tool has."""
+    whole = _whole(asked, postings)
+    covered = max(scores.values(), default=0.0) / whole if whole else 0.0
+    return covered, len(asked.missing) / max(telling_words(asked), 1)
 
 
 def telling_words(asked: Asked) -> int:

@@ -67,7 +67,7 @@ def _change_lines(update: ToolsUpdate, before: Listing, tools: SessionTools, off
         }
         if server not in before.descriptions:
             count = sum(tool.definition.server == server for tool in now.tools)
-            line = category_line(server, now.descriptions[server], count).removeprefix("- ")
+            line = category_line(server, tools.about(server), count).removeprefix("- ")
             usable = theirs["new"]
             if tools.searching or len(usable) == count:
                 lines.append(f"A server has connected, its tools can be used from now on: {line}.")

@@ -16,6 +16,7 @@ from weakref import WeakValueDictionary
 from mcpagent.errors import ConfigError
 from mcpagent.messages import ToolDefinition, ToolKey
 from mcpagent.models.tool_changes_in_history import READER_NAMES, RESERVED_NAMES, SUBMIT_TOOL
+from mcpagent.tool_search.category_words import characteristic_words
 from mcpagent.tool_search.search_options import ToolSearch, definition_tokens
 from mcpagent.tool_search.unique_names import NameMap, offered_names
 from mcpagent.tools import Tool
@@ -46,6 +47,8 @@ class Listing:
     unavailable: Mapping[str, str] = field(default_factory=dict[str, str])
     expects_deferred: bool = False
     connecting: tuple[str, ...] = ()
+    trusted: tuple[str, ...] = ()
+    """The servers whose configuration says that their own word counts (`trust_hints`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +197,8 @@ class Catalog:
         self._listed_now: Sequence[Tool] = ()
         self.naming = after or Naming.of({}, {}, {})
         self._total: tuple[Mapping[str, Tool], int] | None = None
-        self._categories: tuple[Mapping[str, Tool], Mapping[str, int]] | None = None
+        self._categories: tuple[Mapping[str, Tool], Mapping[str, list[ToolDefinition]]] | None = None
+        self._abouts: dict[str, str] = {}
         self._twin: Catalog | None = None
         self.is_grown = False
         """Whether a new one of the same listing would have other names or places."""
@@ -281,12 +285,27 @@ class Catalog:
         return self._total[1]
 
     def categories(self) -> Mapping[str, int]:
-        """Return the number of tools of each server or custom category."""
+        """How many tools each server or custom category has."""
+        return {name: len(tools) for name, tools in self._by_category().items()}
+
+    def about(self, category: str) -> str:
+        """Return the most characteristic words of the tools of a server or custom category; worked out once."""
         if self._twin is not None:
-            return self._twin.categories()
+            return self._twin.about(category)
+        tools = self._by_category().get(category, [])
+        if category not in self._abouts:
+            self._abouts[category] = characteristic_words(category, tools)
+        return self._abouts[category]
+
+    def _by_category(self) -> Mapping[str, list[ToolDefinition]]:
+        if self._twin is not None:
+            return self._twin._by_category()
         known = self.naming.known
         if self._categories is None or self._categories[0] is not known:
-            self._categories = (known, Counter(map(category_of, known.values())))
+            found: dict[str, list[ToolDefinition]] = {}
+            for _, tool in sorted(known.items()):
+                found.setdefault(category_of(tool), []).append(tool.definition)
+            self._categories, self._abouts = (known, found), {}
         return self._categories[1]
 
 

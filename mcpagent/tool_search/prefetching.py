@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mcpagent.events import Event, ToolsLoaded, ToolsSearched
@@ -22,6 +23,13 @@ if TYPE_CHECKING:
 
 LEAST_STRENGTH = 0.05
 """Odds from which on weak matches are loaded where these are wanted too: below, a joke or a poem finds any tool."""
+
+
+_SIMILAR = 0.8
+"""Share of a tool's score from which on another one is of similar strength."""
+
+_BESIDE = 4
+"""Matches beside those that may be loaded, among which one of similar strength is looked for."""
 
 
 async def prefetch(session: SessionTools, prompt: str, *, weak_too: bool = False) -> tuple[Event, ...]:
@@ -38,7 +46,9 @@ async def prefetch(session: SessionTools, prompt: str, *, weak_too: bool = False
         return ()
     names = tuple(match.tool.name for match in new)
     seconds = time.monotonic() - started
-    searched = ToolsSearched(prompt[:MAX_QUERY], result.found, result.names, len(session.known), seconds)
+    searched = ToolsSearched(
+        (result.searched or prompt)[:MAX_QUERY], result.found, result.names, len(session.known), seconds
+    )
     if session.may_join:
         said = f"Loaded for what is asked next: {', '.join(names)}. If none of these does it, search for others."
         session.conversation.announce(said, ToolsChanged(added=session.definitions(names)))
@@ -55,16 +65,35 @@ async def _found(session: SessionTools, prompt: str, *, weak_too: bool) -> tuple
     A prompt with too few words is searched together with the previous one, unless it continues with a tool that is
     already offered.
     """
-    limit = session.prefetches
-    result = await session.search(prompt, limit)
+    result = await _searched(session, prompt)
     if not _is_sure(result) and (before := session.conversation.answered_prompt.strip()):
-        result = await session.search(f"{before[: MAX_QUERY // 2]}\n{prompt}", limit)
+        result = await _searched(session, f"{before[: MAX_QUERY // 2]}\n{prompt}")
         if not result.matches or not _is_new(result.matches[0], session):
             return result, ()
-    is_taken = _is_sure(result) or (weak_too and result.how != "regex" and result.strength >= LEAST_STRENGTH)
-    fitting = result.matches[: result.found] if result.confidence == "high" else result.matches
+    is_taken = _is_sure(result) or (
+        weak_too and result.how not in ("regex", "closest") and result.strength >= LEAST_STRENGTH
+    )
+    fitting = [match for match in result.matches if match.odds != "weak" or result.confidence == "low"]
     new = [match for match in fitting if _is_new(match, session)] if is_taken else []
     return result, new[: len(session.fitting([match.tool.name for match in new]))]
+
+
+async def _searched(session: SessionTools, prompt: str) -> SearchResult:
+    """Search for the prompt; a tool of a server that is not trusted never precedes a trusted one of similar strength.
+
+    Functions of the user's own are trusted, and servers whose configuration says so.
+    """
+    limit, trusted = session.prefetches, {*session.listing.trusted, None}
+    is_mixed = any(tool.definition.server in trusted for tool in session.known.values())
+    result = await session.search(prompt, limit + _BESIDE if is_mixed else limit, is_prompt=True)
+    if not is_mixed:
+        return result
+
+    def worth(match: Match) -> float:
+        return match.score if match.tool.server in trusted else match.score * _SIMILAR
+
+    ordered = sorted(result.matches, key=worth, reverse=True)
+    return replace(result, matches=tuple(ordered[:limit]))
 
 
 def _is_new(match: Match, session: SessionTools) -> bool:
@@ -74,5 +103,5 @@ def _is_new(match: Match, session: SessionTools) -> bool:
 
 
 def _is_sure(result: SearchResult) -> bool:
-    """Return whether the match is more likely right than wrong; a prompt that happens to be a regex never is."""
-    return bool(result.matches) and result.is_likely and result.how != "regex"
+    """Return whether the words found it more likely than not."""
+    return bool(result.matches) and result.is_likely

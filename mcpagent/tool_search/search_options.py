@@ -48,13 +48,12 @@ class ToolSearch:
     `auto_tokens`: estimated tokens of definitions (characters / 4), absolute, independent of the model's window. None
     is the point from which searching costs less than offering, by the model's price of cached tokens (`paying_tokens`).
     `strategy`: the ranking, or a callable `(query, tools) -> names`, sync or async.
-    `execution`: the component that searches. "local": mcpagent's index, through `search_tools`. "provider": the model's
-    provider, with strategy "auto", "bm25" or "regex"; if it cannot, one warning and "local". "auto": "local", because
-    it ranks alike for every model and sends only found tools. Both write the tools so that the prompt cache stays
-    valid.
-    `load`: "add_tool" shows the results of a search, and the model loads them with `add_tool`. "search" loads the
-    results of a search: only the tools that the query names, else the tools with at least half the best score
-    (`Match.fits`). None is "add_tool", and "search" for a small model.
+    `execution`: who searches. "local": our index, through `search_tools`. "provider": the model's provider, with
+    strategy "auto", "bm25" or "regex"; if it cannot, one warning and "local". "auto": "local", since that ranks
+    alike for every model and sends only found tools; either way they are written so that the prompt cache stays whole.
+    `load`: "add_tool" shows what a search found and loads with `add_tool`; "search" loads the likely ones of what a
+    search finds (`Match.odds`), without any the possible ones, and one if there are only weak ones. None is "add_tool",
+    and "search" for a small model.
     `max_results`: tools per search.
     `prefetch`: search with the user's words, and load at most this many of the best tools with the question, unless the
     match is weak; 0 waits for the model's own search. None is 0, but with `enabled="auto"` it is the best value of

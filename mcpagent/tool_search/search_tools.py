@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from mcpagent.events import Event, ToolsSearched
 from mcpagent.messages import Text, ToolDefinition, ToolErrorKind, ToolsChanged, ToolsShown
 from mcpagent.models.tool_changes_in_history import places_of
-from mcpagent.prompt.builder import category_line, connecting_line
+from mcpagent.prompt.builder import category_lines, connecting_line
 from mcpagent.search.query import MAX_QUERIES, MAX_QUERY, MAX_SELECTED, selected_names
 from mcpagent.search.words import name_key
-from mcpagent.text.globs import fits
 from mcpagent.text.safe_text import safe_line
+from mcpagent.tool_search.name_patterns import is_glob, names_that_fit
 from mcpagent.tool_search.session_tools import AddOutcome, SessionTools
 from mcpagent.tools import Tool, ToolOutput
 
@@ -47,6 +47,13 @@ MAX_RESULT_CHARACTERS = 480
 
 ALL_LOADED = "They are loaded: call them."
 SOME_LOADED = 'Those with "loaded" can be called at once; to load another one, search for its name.'
+
+_WHAT_TO_DO = {
+    "likely": "likely: use it",
+    "possible": "possible: read its description first",
+    "weak": "weak: probably none, search once more in other words",
+}
+"""With a match of these odds."""
 
 _SHOWN_QUERY = 40
 """Characters of the query that found a result, where there were several."""
@@ -156,11 +163,14 @@ async def _search(session: SessionTools, arguments: dict[str, Any]) -> ToolOutpu
 
 
 def _loaded(result: SearchResult, session: SessionTools, offered: set[str]) -> Sequence[str]:
-    """Return the tools that a search loads: the fitting results, as far as the model accepts more tools.
+    """Return what a search loads of the tools that it shows, as far as the model takes them.
 
-    The other results are only near. The model can call them as shown, or search for their names.
+    These are the likely ones; if there are none, the possible ones; if there are only weak ones, the best.
     """
-    new = [match.tool.name for match in result.matches if match.fits]
+    by_odds: dict[str, list[str]] = {}
+    for match in result.matches:
+        by_odds.setdefault(match.odds, []).append(match.tool.name)
+    new = by_odds.get("likely") or by_odds.get("possible") or by_odds.get("weak", [])[:1]
     return session.fitting([name for name in new if name not in offered and name in session.known])
 
 
@@ -225,7 +235,10 @@ async def found_by(session: SessionTools, asked: SearchCall) -> SearchResult:
         await session.settle()
         if session.listing is not before:
             result = await session.search(asked.query, last, asked.server)
-    return replace(result, matches=result.matches[asked.offset :]) if asked.offset else result
+    if not asked.offset:
+        return result
+    first = await session.search(asked.query, asked.limit, asked.server)
+    return replace(result, matches=result.matches[asked.offset : first.found], found=first.found)
 
 
 def _query(arguments: dict[str, Any]) -> str | list[str]:
@@ -244,8 +257,6 @@ def _search_answer(
     answer["tools"] = [rendered(match, session, match.tool.name in offered) for match in result.matches]
     if result.how == "fuzzy":
         answer["match"] = "fuzzy"
-    if result.matches and result.confidence == "low":
-        answer["confidence"] = "low"
     answer["message"] = " ".join((*result.notes, *_advice(result, session, after=after, offset=offset)))
     return answer
 
@@ -256,26 +267,37 @@ def _advice(result: SearchResult, session: SessionTools, *, after: str, offset: 
         return [f"There are no more: {result.found} match in all." if result.found else "There are no more."]
     if not result.matches:
         near = f" Nearest names: {', '.join(result.nearest)}." if result.nearest else ""
-        lines = [category_line(*category) for category in session.categories()]
+        lines = category_lines(session.categories())
         lines += [connecting_line(server) for server in session.listing.connecting]
         categories = "\n".join(lines) or "- none"
         return [
             f"No tools found matching the pattern.{near}{servers_down(session)} Available categories:\n{categories}"
         ]
-    if result.confidence == "low":
-        then = "are loaded: call one" if after else "can be loaded with 'add_tool'"
-        text = (
-            "None fits for sure: these match only weakly. Read each description closely: the one that does what you "
-            f"need {then}; if none does, search once more in other words, or go on without a tool."
-        )
-        return [text + _connecting(session)]
-    after = after or "Use 'add_tool' to load the ones you need."
-    advice = [f"Found matching tools. {after}{_connecting(session, is_sure=True)}"]
+    load = after or "Use 'add_tool' to load the ones you need."
+    if result.how == "closest":
+        return [f"no tool matches the pattern; closest by words: {_names_of(result)}. {load}{_connecting(session)}"]
+    if not result.found:
+        return [f"Only weak matches. {_what_to_do(result)}{load}{_connecting(session)}"]
+    advice = [
+        f"Found matching tools. {_what_to_do(result)}{load}{_connecting(session, is_sure=result.confidence == 'high')}"
+    ]
     shown = offset + len(result.matches)
     if result.found > shown and result.how != "exact":
         more = result.found - shown
         advice.append(f"{more} more match: narrow with more words, a regex or a server, or go on with offset={shown}.")
     return advice
+
+
+def _what_to_do(result: SearchResult) -> str:
+    """Return what to do with matches of each of the odds that are shown; "" if all are likely."""
+    shown = {match.odds for match in result.matches}
+    if shown == {"likely"}:
+        return ""
+    return "; ".join(text for odds, text in _WHAT_TO_DO.items() if odds in shown).capitalize() + ". "
+
+
+def _names_of(result: SearchResult) -> str:
+    return ", ".join(match.tool.name for match in result.matches)
 
 
 def servers_down(session: SessionTools) -> str:
@@ -304,7 +326,9 @@ def rendered(match: Match, session: SessionTools, loaded: bool) -> dict[str, Any
     from mcpagent.search.signature import call_signature, first_sentences
 
     tool = match.tool
-    named = {"name": tool.name} | ({"query": safe_line(match.query, _SHOWN_QUERY)} if match.query else {})
+    named = {"name": tool.name, "match": match.odds}
+    if match.query:
+        named["query"] = safe_line(match.query, _SHOWN_QUERY)
     if session.options.renderer is not None:
         shown = {**named, **session.options.renderer(tool)}
     else:
@@ -354,7 +378,7 @@ async def _add(session: SessionTools, arguments: dict[str, Any]) -> ToolOutput:
 
 
 def _outcome(session: SessionTools, names: Sequence[str]) -> AddOutcome | str:
-    if any("*" in name or "?" in name for name in names):
+    if any(map(is_glob, names)):
         names = _with_patterns(session, names)
     return names if isinstance(names, str) else session.add(names)
 
@@ -366,7 +390,7 @@ def _with_patterns(session: SessionTools, names: Sequence[str]) -> list[str] | s
     """
     found: dict[str, None] = {}
     for name in names:
-        fitting = _fitting(session, name) if "*" in name or "?" in name else []
+        fitting = names_that_fit(session.known, name) if is_glob(name) else []
         if len(fitting) > MAX_NAMES_PER_CALL:
             first = ", ".join(fitting[:5])
             return (
@@ -377,18 +401,6 @@ def _with_patterns(session: SessionTools, names: Sequence[str]) -> list[str] | s
     if len(found) > MAX_NAMES_PER_CALL:
         return f"{len(found)} tools at once is over the limit of {MAX_NAMES_PER_CALL}; add only the ones you need."
     return list(found)
-
-
-def _fitting(session: SessionTools, pattern: str) -> list[str]:
-    """Return the known tools whose name, with or without its server, matches `*` and `?`, ignoring case."""
-    from mcpagent.search.named import written_names
-
-    glob = pattern.casefold()
-    return sorted(
-        name
-        for name, tool in session.known.items()
-        if any(fits(one.casefold(), glob) for one in written_names(tool.definition))
-    )
 
 
 def _add_message(outcome: AddOutcome) -> str:

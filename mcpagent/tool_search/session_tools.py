@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from operator import is_
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -17,9 +18,11 @@ from mcpagent.errors import ConfigError
 from mcpagent.messages import ToolDefinition, ToolKey, ToolsChanged, ToolsShown
 from mcpagent.models.base import ToolLimits
 from mcpagent.models.prices import LEAST_SEARCH_COST, MOST_SEARCH_COST
+from mcpagent.search.pattern import looks_like_pattern
 from mcpagent.search.words import name_key
 from mcpagent.text.globs import fits
 from mcpagent.tool_search.catalog import Catalog, Listing, Naming, category_of, listed_names
+from mcpagent.tool_search.name_patterns import names_by_pattern
 from mcpagent.tool_search.search_options import PREFETCHED, PREFETCHED_CHEAP, ToolSearch, paying_tokens
 from mcpagent.tool_search.unique_names import offered_names
 from mcpagent.tool_search.what_fits import MOST_OF_WINDOW, Room
@@ -75,14 +78,15 @@ class ToolsUpdate:
 class SessionTools:
     """The tools of a catalogue that one conversation can use.
 
-    `pinned` names (in any form) are offered from the start; with `search` off, all tools known then. Later tools are
-    offered if the history contains them. `after` was the conversation's previous value: the tools it left to the
-    provider stay. `search_cost` returns the cost of a search with the model, in cached input tokens, if "auto" needs
-    it. `limits` returns the model's limits; `too_many` is the reason if tools are hidden because of them. `settle`
-    waits a bounded time for connecting servers, whose tools are then known. `virtual` tools are the runtime's own and
-    come first; the ones in `later` are offered once the history contains them, and are never dropped. The model was
-    told that the arguments of the tools in `told_unchecked` are not checked. `searching`, and the names of known tools,
-    never change once the conversation has begun.
+    `pinned` names (any form) and patterns are offered from the start; with `search` off, all that are known then. What
+    comes later is offered when the history says so. `after` was the same conversation's so far: what it left to the
+    provider stays.
+    `search_cost` tells what a search costs with the model, in cached input tokens, when "auto" needs it, and `limits`
+    what fits it at all; `too_many` says so if that is why tools are hidden. `settle` waits a bounded time for servers
+    that are connecting, and what they bring is known then. `virtual` tools are the runtime's own, offered first; those
+    of them in `later` are offered where the history has brought them, and never give way. Of those in `told_unchecked`
+    it was said that their arguments are not checked. `searching`, and the names of known tools, never change once the
+    conversation has begun.
     """
 
     def __init__(
@@ -105,6 +109,7 @@ class SessionTools:
         self._search_cost = search_cost
         self._left_to_provider: dict[str, ToolDefinition] = {**after._left_to_provider} if after is not None else {}
         self._joined_offered: set[str] = set()
+        self._told_about: dict[str, str] = {**after._about} if after is not None else {}
         self.told_unchecked: set[ToolKey] = after.told_unchecked if after is not None else set()
         self._last: tuple[tuple[object, ...], Collection[str]] | None = None
         self.virtual: tuple[Tool, ...] = ()
@@ -119,21 +124,29 @@ class SessionTools:
         """Decide which tools are pinned and hidden, by the current tools; only before the conversation begins."""
         self.catalog, self.options = catalog, self._search
         self.listing: Listing = catalog.listing
+        self._about = dict(self._told_about)
         self._shared = catalog.naming
         self._naming = self._named({})
         self._fits = self._limits()
         self._hides_all = self._decide(self.options.enabled)
-        found = {name: self._naming.resolver.resolve(name) for name in self._asked_pins}
-        self.unknown_pins = tuple(name for name, resolved in found.items() if resolved is None)
-        asked = set(found.values())
+        found = {name: self._pinned_by(name) for name in self._asked_pins}
+        self.unknown_pins = tuple(name for name, resolved in found.items() if not resolved)
+        asked = dict.fromkeys(chain.from_iterable(found.values()))
         known = self._naming.plain().items()
         wanted = [name for name, tool in known if name in asked or not self._is_deferrable(tool)]
         self.searching = self._searches(wanted, self.listing.expects_deferred or bool(self._left_to_provider))
         wanted = wanted if self.searching else list(self.known)
-        fitting = self._fitting_pins(wanted, [name for name in found.values() if name is not None])
+        fitting = self._fitting_pins(wanted, list(asked))
         self._unpinned = len(wanted) - len(fitting)
         self.pinned: tuple[str, ...] = tuple(name for name in wanted if name in fitting)
         self._last = None
+
+    def _pinned_by(self, asked: str) -> list[str]:
+        """Return the known tools that a name or a pattern of `pre_discovered_tools` means."""
+        resolved = self._naming.resolver.resolve(asked)
+        if resolved is not None and not looks_like_pattern(asked):
+            return [resolved]
+        return [asked] if asked in self.known else names_by_pattern(self._naming.plain(), asked)
 
     # -- names --------------------------------------------------------------------------------------------------------
 
@@ -177,7 +190,7 @@ class SessionTools:
             return ToolsUpdate()
         discovery = self.conversation.discovery
         new = tuple(name for name in after if name not in before)
-        wanted = {self._naming.resolver.resolve(name) for name in self._asked_pins}
+        wanted = set(chain.from_iterable(map(self._pinned_by, self._asked_pins)))
         back = [name for name in new if name in discovery.lost]
         others = [name for name in new if name in wanted or not (self.searching and self._is_deferrable(after[name]))]
         others = [name for name in others if name not in discovery.lost]
@@ -353,10 +366,15 @@ class SessionTools:
     # -- finding ------------------------------------------------------------------------------------------------------
 
     async def search(
-        self, query: str | Sequence[str], limit: int | None = None, server: str | None = None
+        self,
+        query: str | Sequence[str],
+        limit: int | None = None,
+        server: str | None = None,
+        *,
+        is_prompt: bool = False,
     ) -> SearchResult:
-        """Search the catalogue's index, and return the results under this conversation's names."""
-        result = await self.catalog.index.find(query, limit, server=server)
+        """What the catalogue's index finds, by the names that this conversation has; see `ToolIndex.find`."""
+        result = await self.catalog.index.find(query, limit, server=server, is_prompt=is_prompt)
         if self._naming is self._shared:
             return result
         own = self._own_names()
@@ -453,8 +471,21 @@ class SessionTools:
             return []
         offered = Counter(category_of(self.known[name]) for name in self.pinned if name in self.known)
         counts = {name: count - offered[name] for name, count in self.catalog.categories().items()}
-        about = self.listing.descriptions
-        return [Category(name, about.get(name, ""), counts[name]) for name in sorted(counts) if counts[name]]
+        return [Category(name, self.about(name), counts[name]) for name in sorted(counts) if counts[name]]
+
+    def about(self, category: str) -> str:
+        """Return what a server or custom category is for; the same for as long as the conversation lasts.
+
+        These are the configured words or the server's own, else the most characteristic ones of its tools.
+        """
+        if not self._about.get(category):
+            self._about[category] = self.listing.descriptions.get(category) or self.catalog.about(category)
+        return self._about[category]
+
+    def told_of_servers(self) -> Mapping[str, str]:
+        """Return what the conversation says of each server that is connected, as it is kept with a session."""
+        servers = self.listing.descriptions
+        return {name: self.about(name) for name in servers} if self.searching else servers
 
     # -- deciding, once -----------------------------------------------------------------------------------------------
 

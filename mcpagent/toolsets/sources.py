@@ -21,6 +21,7 @@ from mcpagent.models.provider_run.provider_tools import ProviderTool
 from mcpagent.python.argument_checks import expect
 from mcpagent.text.safe_text import safe_line
 from mcpagent.tool_search.catalog import Listing
+from mcpagent.tool_search.category_words import own_words
 from mcpagent.tools import Tool, usable_tool
 from mcpagent.toolsets.composition import ToolSource, as_toolset, expects_deferred, labelled_tools
 from mcpagent.toolsets.functions import function_tool
@@ -131,6 +132,7 @@ class ToolSources:
         self._kept: dict[str, tuple[list[Any], list[Tool]]] = {}
         self._selected: dict[int, tuple[tuple[Tool, ...], list[Tool]]] = {}
         self._listings: dict[tuple[int, ...], tuple[tuple[list[Tool], ...], Listing]] = {}
+        self._abouts: dict[str, tuple[Sequence[Tool], tuple[str, str], str]] = {}
         self._combined: dict[tuple[int, ...], tuple[list[Tool], tuple[Tool, ...]]] = {}
         self._last: tuple[list[tuple[str, list[Tool]]], list[Tool], tuple[Tool, ...]] = ([], [], ())
         self._made_of: list[object] = []
@@ -240,21 +242,36 @@ class ToolSources:
             if tools is not None:
                 connected.append(server)
                 parts.append(tools)
-                descriptions[server.config.name] = about(server)
+                descriptions[server.config.name] = self._about(server, tools)
         parts.append(self._of_toolsets(from_toolsets))
         parts.append(self._content(connected))
         parts.append(self._approved("functions", list(self.functions), lambda: self.functions))
         key = tuple(map(id, parts))
         held = self._listings.get(key)
         unavailable = self.unavailable
-        now = (descriptions, unavailable, self._expects_deferred(unavailable), self.servers.connecting)
+        trusted = tuple(server.config.name for server in connected if server.config.trust_hints)
+        now = (descriptions, unavailable, self._expects_deferred(unavailable), self.servers.connecting, trusted)
         before = held[1] if held is not None else Listing()
-        told = (before.descriptions, before.unavailable, before.expects_deferred, before.connecting)
+        told = (before.descriptions, before.unavailable, before.expects_deferred, before.connecting, before.trusted)
         if held is None or now != told:
             all_tools = before.tools if held is not None else tuple(told_apart(list(chain.from_iterable(parts))))
             held = (tuple(parts), Listing(all_tools, *now))
             _keep(self._listings, key, held)
         return held[1]
+
+    def _about(self, server: ServerLink, tools: Sequence[Tool]) -> str:
+        """Return what a server is about, in the configuration's words, else in its own, which are third-party text.
+
+        "" if its own say no more than its name does.
+        """
+        if server.config.description:
+            return server.config.description
+        name, own = server.config.name, (server.status.title, server.status.instructions)
+        held = self._abouts.get(name)
+        if held is None or held[0] is not tools or held[1] != own:
+            text = own_words(name, [tool.definition for tool in tools], *own) if any(own) else ""
+            held = self._abouts[name] = (tools, own, text)
+        return held[2]
 
     def _of_toolsets(self, from_toolsets: tuple[Tool, ...]) -> list[Tool]:
         key = id(from_toolsets)
@@ -334,12 +351,6 @@ class WrappedSources:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inside, name)
-
-
-def about(toolset: ServerLink) -> str:
-    """What a server is about, in the configuration's words, else in its own, which are third-party text."""
-    status = toolset.status
-    return toolset.config.description or status.title or status.instructions
 
 
 MAX_KEPT = 64

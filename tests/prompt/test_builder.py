@@ -3,7 +3,14 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpagent.prompt.builder import category_line, final_answer_note, system_prompt, tool_search_section
+from mcpagent.prompt.builder import (
+    category_line,
+    category_lines,
+    final_answer_note,
+    line_tokens,
+    system_prompt,
+    tool_search_section,
+)
 
 
 def test_the_section_has_the_how_to_the_categories_and_the_workflow() -> None:
@@ -32,7 +39,21 @@ def test_a_category_is_one_short_line_of_plain_text(name: str, description: str)
     line = category_line(name, description, 2)
     assert "\n" not in line
     assert line.isprintable()
-    assert len(line) < 180
+    assert line_tokens(line) <= 25 or "(" not in line
+    assert line.endswith(", 2 tools")
+
+
+@given(st.lists(st.tuples(st.text(max_size=30), st.text(max_size=200), st.integers(0, 9_999)), max_size=400))
+def test_all_categories_together_take_1500_tokens_at_most(categories: list[tuple[str, str, int]]) -> None:
+    lines = category_lines(categories)
+    assert sum(map(line_tokens, lines)) <= 1_500
+    assert len(lines) == len(categories) or lines[-1] == f"- and {len(categories) - len(lines) + 1} more"
+
+
+def test_a_description_is_cut_between_words() -> None:
+    line = category_line("wiki", "pages, spaces, comments, attachments, " * 9, 1)
+    assert line_tokens(line) <= 25
+    assert line.removesuffix("), 1 tool").rsplit(" ", 1)[1] in {"pages", "spaces", "comments", "attachments"}
 
 
 def test_a_hostile_description_cannot_break_out() -> None:

@@ -13,7 +13,8 @@ import pytest
 
 from mcpagent.messages import ToolDefinition
 from mcpagent.search import ToolIndex
-from mcpagent.search.query import MAX_QUERIES, MAX_QUERY, MAX_SELECTED
+from mcpagent.search.query import MAX_QUERIES, MAX_SELECTED, MAX_SELECTION
+from mcpagent.search.requests import MAX_WORDS
 from mcpagent.text.foreign_patterns import MAX_EXPANDED, PatternError, compiled, expanded
 from tests.hostile_patterns import BOUNDED_BY_THEMSELVES, COSTLY_TO_COMPILE
 from tests.speed import within
@@ -105,12 +106,12 @@ def test_a_long_query_is_cut_before_it_is_read(query: str) -> None:
     started = time.thread_time()
     result = index.search(query)
     assert within(time.thread_time() - started, 0.2)
-    assert len(result.query) <= 10 * MAX_QUERY + 1
+    assert len(result.query) <= MAX_SELECTION
 
 
 def test_what_was_left_out_of_a_query_is_said() -> None:
     index = thousand_tools()
-    assert f"the query was cut at {MAX_QUERY} characters" in index.search("patch " * 200).notes
+    assert f"only the first {MAX_WORDS} words were searched" in index.search("patch " * 300).notes
     many = index.search("select:" + ",".join(f"tool_{number}" for number in range(100)))
     assert (many.found, many.notes) == (MAX_SELECTED, (f"only the first {MAX_SELECTED} names were looked up",))
     queries = index.search(["create issue", *(f"tool_{number}" for number in range(100))])

@@ -24,7 +24,7 @@ from mcpagent.messages import ToolCall, ToolsChanged, user_message
 from mcpagent.models.anthropic.messages_model import AnthropicModel
 from mcpagent.models.base import ModelRequest
 from mcpagent.models.scripted import ScriptedModel
-from mcpagent.prompt.builder import category_line, system_prompt, tool_search_section
+from mcpagent.prompt.builder import category_lines, system_prompt, tool_search_section
 from mcpagent.tool_search.search_options import ToolSearch
 from mcpagent.tool_search.search_tools import tool_search_tools
 from mcpagent.tool_search.session_tools import SessionTools
@@ -213,7 +213,7 @@ def offer(
     conversation = Conversation()
     catalog = session_tools(tools, ToolSearch(), pinned=pinned, descriptions=descriptions, conversation=conversation)
     catalog.virtual = tool_search_tools(catalog)
-    lines = [category_line(item.name, item.description, item.tools) for item in catalog.categories()]
+    lines = category_lines(catalog.categories())
     if adds:
         conversation.note([ToolsChanged(added=catalog.definitions(tuple(catalog.deferred)[::120]))])
     return catalog, ModelRequest(

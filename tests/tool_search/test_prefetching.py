@@ -89,6 +89,32 @@ async def test_a_tool_that_the_prompt_names_is_loaded_alone() -> None:
     assert offered(model.requests[0]) == [*VIRTUAL, "brew_coffee"]
 
 
+async def test_a_tool_of_an_untrusted_server_never_precedes_a_trusted_one_of_similar_strength() -> None:
+    def paint_the_wall(path: str) -> str:
+        """Paint wall on files."""
+        return path
+
+    model = ScriptedModel(["ok"])
+    async with searching_agent(model, CountedTools(*NAMES), prefetch=1) as agent:
+        strangers = (await agent.search("paint a wall of the files")).names
+        agent.tool(paint_the_wall)
+        await agent.ask("paint a wall of the files")
+    assert strangers[0] == "paint_wall"
+    assert offered(model.requests[0]) == [*VIRTUAL, "paint_the_wall"]
+
+
+async def test_a_much_better_tool_of_an_untrusted_server_is_loaded_all_the_same() -> None:
+    def wallet(path: str) -> str:
+        """Show what is left of the budget for coffee."""
+        return path
+
+    model = ScriptedModel(["ok"])
+    async with searching_agent(model, CountedTools(*NAMES), prefetch=1) as agent:
+        agent.tool(wallet)
+        await agent.ask("brew coffee, please")
+    assert offered(model.requests[0]) == [*VIRTUAL, "brew_coffee"]
+
+
 async def test_a_follow_up_stands_on_the_prompt_before_it() -> None:
     model = ScriptedModel(["which?", "ok", "ok"])
     async with searching_agent(model, CountedTools(*NAMES, "fold_paper"), prefetch=1) as agent:

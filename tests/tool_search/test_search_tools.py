@@ -156,7 +156,7 @@ async def test_no_match_an_empty_catalogue_and_an_empty_query_say_so() -> None:
     answer = json.loads(nothing.text)
     assert (answer["found"], answer["tools"]) == (0, [])
     assert answer["message"].startswith("No tools found matching the pattern")
-    assert "- files, 1 tool" in answer["message"]
+    assert "- files (read), 1 tool" in answer["message"]
     assert empty.error == "invalid_arguments"
     assert "empty" in json.loads(empty.text)["error"]
 
@@ -412,7 +412,7 @@ async def test_the_prompt_lists_categories_and_stays_as_it_began() -> None:
         agent.tool(category="mail")(spam)
         await agent.ask("b")
         assert "spam" in agent.all_deferred_tools
-    assert "- files, 2 tools\n- zip, 1 tool\n" in model.requests[0].system
+    assert "- files (write, read), 2 tools\n- zip, 1 tool\n" in model.requests[0].system
     assert model.requests[1].system == model.requests[0].system
 
 
@@ -423,7 +423,7 @@ async def test_a_renderer_decides_what_a_result_shows() -> None:
     ) as agent:
         await agent.ask("go")
     shown = json.loads(results(model.requests[1].messages)[0].text)["tools"]
-    assert shown == [{"name": "read_file", "about": "READ FILE ON FILES"}]
+    assert shown == [{"name": "read_file", "match": "likely", "about": "READ FILE ON FILES"}]
 
 
 async def test_a_strategy_of_ones_own_is_asked() -> None:
@@ -497,10 +497,85 @@ async def test_weak_matches_are_shown_and_marked_for_the_model() -> None:
         await agent.ask("go")
     (found,) = results(model.requests[1].messages)
     answer = json.loads(found.text)
-    assert answer["confidence"] == "low"
     assert "get_book" in [tool["name"] for tool in answer["tools"]]
     assert answer["found"] == 0
-    assert "match only weakly" in answer["message"]
+    assert {tool["match"] for tool in answer["tools"]} == {"weak"}
+    assert "Only weak matches" in answer["message"]
+
+
+async def test_a_pattern_that_matches_nothing_says_so_and_shows_the_closest_marked() -> None:
+    model = ScriptedModel([call("search_tools", query="invoice.*read"), "ok"])
+    async with searching_agent(model, CountedTools("read_invoice", "send_invoice")) as agent:
+        await agent.ask("go")
+    answer = json.loads(results(model.requests[1].messages)[0].text)
+    assert answer["found"] == 0
+    assert answer["message"].startswith("no tool matches the pattern; closest by words:")
+    assert [tool["match"] for tool in answer["tools"]] == ["weak", "weak"]
+
+
+SHOP = [f"{verb}_{thing}" for verb in ("send", "pay", "cancel", "print") for thing in ("invoice", "order", "label")]
+
+
+@each_row("query", ["invoice", "send the order", "print", "send.*", "label and order"])
+async def test_pages_hold_what_was_found_and_then_end(query: str) -> None:
+    pages = [call("search_tools", str(at), query=query, limit=2, offset=at) for at in range(0, 14, 2)]
+    model = ScriptedModel([*pages, "ok"])
+    async with searching_agent(model, CountedTools(*SHOP)) as agent:
+        await agent.ask("go")
+    answers = [json.loads(item.text) for item in results(model.requests[-1].messages)]
+    [found] = {answer["found"] for answer in answers}
+    unmarked = [tool["name"] for answer in answers for tool in answer["tools"] if tool["match"] != "weak"]
+    assert (len(unmarked), len(set(unmarked))) == (found, found)
+    assert not any(answer["tools"] for answer in answers[-(-found // 2) or 1 :])
+    assert answers[-1]["message"].startswith("There are no more")
+
+
+async def test_each_entry_says_how_likely_it_is_and_the_message_what_to_do() -> None:
+    model = ScriptedModel([call("search_tools", query="invoice"), call("search_tools", query="pay_order"), "ok"])
+    async with searching_agent(model, CountedTools(*SHOP)) as agent:
+        await agent.ask("go")
+    several, named = (json.loads(item.text) for item in results(model.requests[2].messages))
+    assert {tool["match"] for tool in several["tools"]} <= {"likely", "possible", "weak"}
+    for odds in {tool["match"] for tool in several["tools"]}:
+        assert f"{odds}: " in several["message"].lower()
+    assert ([tool["name"] for tool in named["tools"]], named["found"]) == (["pay_order"], 1)
+    assert named["tools"][0]["match"] == "likely"
+
+
+async def test_load_search_loads_one_tool_if_all_are_weak() -> None:
+    model = ScriptedModel([call("search_tools", query="who painted the ceiling of that book by Orwell"), "ok"])
+    things = ("file", "issue", "message", "event", "user", "invoice", "image", "table", "book", "branch", "ticket")
+    names = [f"{verb}_{thing}" for verb in ("get", "list", "create", "delete", "send", "share") for thing in things]
+    async with searching_agent(model, CountedTools(*names), load="search") as agent:
+        await agent.ask("go")
+    answer = json.loads(results(model.requests[1].messages)[0].text)
+    assert {tool["match"] for tool in answer["tools"]} == {"weak"}
+    assert offered(model.requests[1]) == ["search_tools", answer["tools"][0]["name"]]
+
+
+@each_row(
+    "pins, offered_first",
+    [
+        (["read_*"], ["read_file", "read_note"]),
+        (["(read|write)_file"], ["read_file", "write_file"]),
+        (["files.w*", "read_note"], ["read_note", "write_file"]),
+        (["^read_.*e$"], ["read_file", "read_note"]),
+    ],
+)
+async def test_pre_discovered_tools_takes_patterns(pins: list[str], offered_first: list[str]) -> None:
+    model = ScriptedModel(["ok"])
+    async with searching_agent(model, CountedTools("read_file", "read_note", "write_file", "rm"), pinned=pins) as agent:
+        await agent.ask("go")
+    assert offered(model.requests[0]) == [*VIRTUAL, *offered_first]
+
+
+async def test_a_pattern_that_pins_nothing_is_told() -> None:
+    events = list[Event]()
+    async with searching_agent(
+        ScriptedModel(["ok"]), CountedTools("read_file"), events=events, pinned=["x_*"]
+    ) as agent:
+        await agent.ask("go")
+    assert any('pre_discovered_tools: no tool "x_*"' in event.text for event in events if isinstance(event, Notice))
 
 
 @each_row(

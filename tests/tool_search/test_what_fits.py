@@ -306,7 +306,7 @@ async def test_a_server_of_which_a_part_fits_is_told_so_and_one_that_is_back_has
         "second",
         'The server "aa" changed its tools; gone: a1, a2.',
         "third",
-        "A server has connected, its tools can be used from now on: aa (aa), 2 tools.",
+        "A server has connected, its tools can be used from now on: aa, 2 tools.",
         "fourth",
     ]
     assert [offered(request) for request in model.requests] == [

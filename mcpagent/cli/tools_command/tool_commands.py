@@ -249,7 +249,12 @@ def _search_document(result: SearchResult, known: int) -> dict[str, Any]:
         "strength": result.strength if math.isfinite(result.strength) else None,
         "least": result.least,
         "matches": [
-            {**tool_document(match.tool), "score": round(match.score, 3), "because": because(match)}
+            {
+                **tool_document(match.tool),
+                "odds": match.odds,
+                "score": round(match.score, 3),
+                "because": because(match),
+            }
             for match in result.matches
         ],
     }

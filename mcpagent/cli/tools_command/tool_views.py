@@ -81,6 +81,14 @@ def detail_lines(tool: ToolDefinition, width: int, glyphs: Glyphs) -> list[Text]
     return lines
 
 
+_HOW: dict[str, str] = {
+    "fuzzy": "similar spelling only",
+    "exact": "by name",
+    "regex": "by pattern",
+    "closest": "no tool matches the pattern; closest by words",
+}
+
+
 def search_report(
     result: SearchResult, known: int, *, width: int, glyphs: Glyphs, explain: bool, catalogue: str = ""
 ) -> list[Text]:
@@ -91,8 +99,8 @@ def search_report(
     head = [catalogue] if catalogue else []
     head.append(f"{result.found} of {counted(known, 'tool')} match")
     if result.how not in ("ranked", "none"):
-        head.append({"fuzzy": "similar spelling only", "exact": "by name", "regex": "by pattern"}[result.how])
-    if result.matches and result.confidence == "low":
+        head.append(_HOW[result.how])
+    if result.matches and result.confidence == "low" and result.how != "closest":
         head.append(f"weak matches (odds {result.strength:.2f}, sure from {result.least:g})")
     if result.unmatched_words:
         head.append("not in any tool: " + safe_line(" ".join(result.unmatched_words), 80))

@@ -1,0 +1,231 @@
+"""Where a prompt holds its request: what is pasted around it is no part of the search.
+
+A request stands at the start or at the end of a prompt, with mails, logs, code or quotes before or behind it. Its form
+tells it from them in any language: how long it is, what it is made of, whether the lines beside it look alike. So does
+how much of what it says one tool has. The weights of both are what `benchmarks/search_pasted.py --fit` found.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from operator import mul
+from typing import NamedTuple
+
+MAX_PROMPT = 100_000
+"""Characters of a prompt that are read, half of them at each end."""
+
+MAX_WORDS = 256
+"""Words of a request that are searched; 16 characters of a longer word count as one, as do two of a script without
+spaces."""
+
+_WHOLE_WORDS = 40
+"""A prompt of so few words is searched as a whole, and so is one line of any length."""
+
+_SECOND = 0.15
+"""Chance from which on another part of the prompt is searched too."""
+
+_MOST_BLOCKS = 24
+"""Paragraphs that are looked at, half of them at each end."""
+
+_MANY = 5
+_LONG_WORDS, _FEWEST_WORDS = 60, 3
+"""More words than most requests have, and fewer than any."""
+
+_FENCE = re.compile(r"^\s*(```|~~~)")
+_WORDS = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]{1,2}|[^\W_]{1,16}")
+_PASTED = re.compile(r"\s*[>|{}<]|\s*[\[(]|\t| {4}|\s*[\w\-]{1,30}: \S|\s*(?:#|//|\*|--)\s?\w?")
+_GLUED = re.compile(r"[^\W\d][_(.\[{=/:<>\\@#$%&*+|~;]+(?=[^\W\d\"'])")
+_LONG_RUN = re.compile(r"([A-Za-z0-9_]{64})[A-Za-z0-9_]+")
+_ENDS_AS_DATA = re.compile(r"[,;{}\[\]()<>=]$")
+
+
+class RequestForm(NamedTuple):
+    """What speaks for and against a part of a prompt being its request; also the weights of that."""
+
+    length: float
+    """Logarithm of its words, and one."""
+
+    too_long: float
+    """Logarithm of how many times longer it is than most requests."""
+
+    too_short: float
+    """1 for fewer words than any request has."""
+
+    odd_signs: float
+    """Share of its characters that are neither letters nor spaces, 1 from one in `_MANY` on."""
+
+    glued: float
+    """Share of its words that a sign ties to the next, as in code and paths, 1 from one in `_MANY` on."""
+
+    pasted: float
+    """Share of its lines that begin as quotes, code, data or fields of a mail do."""
+
+    ends_open: float
+    """1 if its first line ends as data or a salutation does."""
+
+    alike: float
+    """1 if the line beside it begins with the same kinds of characters, as the lines of a log do."""
+
+    question: float
+    """1 if it ends with a question mark."""
+
+    middle: float
+    """1 if something stands before it and behind it."""
+
+    line: float
+    """1 if it is one line of a paragraph."""
+
+    covered: float = 0.0
+    """Share of what it says that the tool has which has most of it."""
+
+    missing: float = 0.0
+    """Share of its words that no tool has."""
+
+
+_WEIGHTS = RequestForm(
+    length=0.23,
+    too_long=-1.14,
+    too_short=-1.75,
+    odd_signs=-2.66,
+    glued=-0.21,
+    pasted=-2.33,
+    ends_open=-0.99,
+    alike=-0.71,
+    question=2.17,
+    middle=-1.11,
+    line=0.23,
+    covered=3.2,
+    missing=-3.16,
+)
+
+
+class Candidate(NamedTuple):
+    """A part of a prompt that may be its request."""
+
+    text: str
+    form: RequestForm
+    is_cut: bool = False
+
+
+def candidates_in(prompt: str) -> list[Candidate]:
+    """Return the parts of the prompt that may be its request, in order.
+
+    If nothing seems to be pasted around a request, this is the whole prompt alone.
+    """
+    text = ends_of(prompt)
+    if "\n" not in text or word_count(text, _WHOLE_WORDS + 1) <= _WHOLE_WORDS:
+        return [_candidate(text, _form([text], [], []))]
+    blocks = _blocks(text)
+    last = len(blocks) - 1
+    found: dict[str, RequestForm] = {}
+    for at, lines in enumerate(blocks):
+        before, behind = blocks[at - 1] if at else [], blocks[at + 1] if at < last else []
+        if at == 0 and len(lines) > 1:
+            found[lines[0].strip()] = _form(lines[:1], [], lines[1:], is_line=True)
+        found["\n".join(lines).strip()] = _form(lines, before, behind)
+        if at == last and len(lines) > 1:
+            found.setdefault(lines[-1].strip(), _form(lines[-1:], lines[:-1], [], is_line=True))
+    return [_candidate(part, form) for part, form in found.items() if word_count(part, 1)]
+
+
+def _candidate(text: str, form: RequestForm) -> Candidate:
+    return Candidate(within_budget(text), form, word_count(text, MAX_WORDS + 1) > MAX_WORDS)
+
+
+def requests_among(candidates: Sequence[Candidate]) -> tuple[list[str], float]:
+    """Return the candidates that are requests, the likeliest first, and the odds that the first is one.
+
+    A second one is among them if it is not much less likely and is no part of the first.
+    """
+    values = [math.exp(sum(map(mul, _WEIGHTS, one.form))) for one in candidates]
+    whole = sum(values)
+    ranked = sorted(range(len(values)), key=lambda at: (-values[at], at))
+    best = candidates[ranked[0]].text
+    chosen = [best]
+    beside = 0.0
+    for at in ranked[1:]:
+        other = candidates[at].text
+        if other in best or best in other:
+            continue
+        beside += values[at]
+        if len(chosen) == 1 and values[at] >= _SECOND * whole:
+            chosen.append(other)
+    return chosen, values[ranked[0]] / beside if beside else math.inf
+
+
+def within_budget(text: str) -> str:
+    """Return the text up to its `MAX_WORDS`th word, without the rest of keys and encoded data."""
+    text = _LONG_RUN.sub(r"\1", text)
+    end = 0
+    for count, word in enumerate(_WORDS.finditer(text)):
+        if count == MAX_WORDS:
+            return text[:end]
+        end = word.end()
+    return text
+
+
+def word_count(text: str, most: int = 10 * MAX_WORDS) -> int:
+    """Return how many words the text has, at most so many."""
+    count = 0
+    for _ in _WORDS.finditer(text):
+        count += 1
+        if count == most:
+            break
+    return count
+
+
+def ends_of(prompt: str) -> str:
+    """Return as much of the prompt as is read."""
+    text = prompt.strip()
+    if len(text) <= MAX_PROMPT:
+        return text
+    half = MAX_PROMPT // 2
+    return f"{text[:half]}\n\n{text[-half:]}"
+
+
+def _blocks(text: str) -> list[list[str]]:
+    """Return the lines of each paragraph; what a fence encloses is one, and is indented."""
+    blocks: list[list[str]] = [[]]
+    is_fenced = False
+    for line in text.splitlines():
+        if _FENCE.match(line):
+            is_fenced = not is_fenced
+            blocks.append([])
+        elif is_fenced:
+            blocks[-1].append(f"    {line}")
+        elif line.strip():
+            blocks[-1].append(line)
+        else:
+            blocks.append([])
+    told = [block for block in blocks if any(line.strip() for line in block)]
+    half = _MOST_BLOCKS // 2
+    return told if len(told) <= _MOST_BLOCKS else [*told[:half], *told[-half:]]
+
+
+def _form(lines: Sequence[str], before: Sequence[str], behind: Sequence[str], *, is_line: bool = False) -> RequestForm:
+    text = "\n".join(lines).strip()
+    words = word_count(text)
+    plain = sum(char.isalpha() or char.isspace() for char in text[:2_000]) / max(len(text[:2_000]), 1)
+    shape, beside = _shape(lines[0]), [*before[-1:], *behind[:1]]
+    return RequestForm(
+        length=math.log1p(words),
+        too_long=max(math.log((words or 1) / _LONG_WORDS), 0.0),
+        too_short=float(words < _FEWEST_WORDS),
+        odd_signs=min(_MANY * (1.0 - plain), 1.0),
+        glued=min(_MANY * len(_GLUED.findall(text[:2_000])) / max(words, 1), 1.0),
+        pasted=sum(bool(_PASTED.match(line)) for line in lines) / len(lines),
+        ends_open=float(bool(_ENDS_AS_DATA.search(lines[0].rstrip()))),
+        alike=float(len(shape) > 1 and any(_shape(line) == shape for line in beside)),
+        question=float(text[-1:] in tuple("?？؟")),
+        middle=float(bool(before) and bool(behind)),
+        line=float(is_line),
+    )
+
+
+def _shape(line: str) -> str:
+    """Return what a line begins with, as kinds of characters: `9-9-9` of a line of a log, "" of a sentence."""
+    shape = re.sub(r"[^\W\d_]+", "a", re.sub(r"\d+", "9", line[:30]))
+    begun = re.match(r"[^ ]*[^\w\s][^ ]*|\s+", shape)
+    return begun[0] if begun else ""

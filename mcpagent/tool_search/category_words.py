@@ -1,0 +1,205 @@
+"""What a server is for, in a few words: its own, or the most characteristic words of its tools.
+
+A word is characteristic if many of the server's tools have it and few tools of other servers do. How usual a word is
+comes from the tools that this package has example requests of, so the words of one server never depend on another's.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from functools import cache
+from itertools import pairwise
+from typing import NamedTuple
+
+from mcpagent.messages import ToolDefinition
+from mcpagent.search.examples import shipped_names
+from mcpagent.search.fields import local_name
+from mcpagent.search.words import STOP_WORDS, name_words, stem, written_words
+from mcpagent.text.safe_text import safe_line
+
+_MOST_TOOLS = 400
+"""Tools of one server that are read."""
+
+_MOST_WORDS = 12
+"""Words and pairs of words that say what a server is for."""
+
+_FEW_TOOLS = 8
+"""With so few tools their names say too little, and the words of their descriptions count too."""
+
+_DESCRIPTION_CHARACTERS = 150
+_IN_A_DESCRIPTION = 0.3
+"""How much a word of a description counts beside one of a name."""
+
+_COVERED = 0.5
+"""How much a tool counts for a word if another word has said already what it is for."""
+
+_FIXED = 0.6
+"""Share of the occurrences of both words from which a pair of words is one term, as in "pull request"."""
+
+_TITLE_WORDS = 5
+"""A title of so many words is no name any more."""
+
+_OWN_SHARE = 0.5
+_SHOWN_CHARACTERS = 90
+"""Of a server's own sentence that are shown, and so are read to judge it."""
+
+_MOST_OWN_CHARACTERS, _MOST_SENTENCES = 1_000, 4
+
+_SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
+_SAYS_NOTHING = frozenset(map(stem, ("mcp", "server", "tool", "api", "fastmcp", "integration", "official", "service")))
+"""What the names of servers are made of."""
+
+
+def own_words(server: str, tools: Sequence[ToolDefinition], title: str, instructions: str) -> str:
+    """Return what a server says of itself: its title if that is more than a name, else a sentence of its instructions.
+
+    That sentence must say half as much in its first words as the most characteristic words of the tools do; "" if none
+    does.
+    """
+    line = safe_line(title, _SHOWN_CHARACTERS)
+    if len(line.split()) >= _TITLE_WORDS and len(_telling(line) - _telling(server)) > 1:
+        return line
+    worths = _worths_of_words(server, tools)
+    best, most = "", _OWN_SHARE * _said(characteristic_words(server, tools), worths)
+    for sentence in _SENTENCE.split(instructions[:_MOST_OWN_CHARACTERS])[:_MOST_SENTENCES]:
+        line = safe_line(sentence.strip(" #*-\t"), _SHOWN_CHARACTERS)
+        said = _said(line, worths)
+        if said > most:
+            best, most = line, said
+    return best
+
+
+def _worths_of_words(server: str, tools: Sequence[ToolDefinition]) -> Mapping[str, float]:
+    """Return how characteristic each word of the tools is, by its stem."""
+    names = _telling(server)
+    read = tools[:_MOST_TOOLS]
+    held = Counter(word for tool in read for word in _telling(_texts_of(tool)) - names)
+    usual = _usual_elsewhere(tools)
+    return {word: _worth(count, (word,), usual) for word, count in held.items()}
+
+
+def _said(line: str, worths: Mapping[str, float]) -> float:
+    return sum(worths.get(word, 0.0) for word in sorted(_telling(line[:_SHOWN_CHARACTERS])))
+
+
+def _worth(tools: float, term: tuple[str, ...], usual: _Usual) -> float:
+    """Return how characteristic a term is that so many tools of a server have."""
+    rarities = [math.log((usual.names + 1) / (usual.counts.get(word, 0) + 1)) for word in term]
+    return math.sqrt(tools) * (sum(rarities) / len(rarities)) ** 2
+
+
+def characteristic_words(server: str, tools: Sequence[ToolDefinition]) -> str:
+    """Return the most characteristic words of the tools, the most telling first: "issues, pull requests"."""
+    names = _telling(server)
+    read = [_terms_of(tool, names, with_description=len(tools) <= _FEW_TOOLS) for tool in tools[:_MOST_TOOLS]]
+    holding: defaultdict[tuple[str, ...], dict[int, float]] = defaultdict(dict)
+    spelled: defaultdict[tuple[str, ...], Counter[str]] = defaultdict(Counter)
+    for number, terms in enumerate(read):
+        for term, shown, weight in terms:
+            held = holding[term]
+            held[number] = max(held.get(number, 0.0), weight)
+            spelled[term][shown] += 1
+    fixed, usual = _only_fixed_pairs(holding), _usual_elsewhere(tools)
+    chosen: list[tuple[str, ...]] = []
+    said: set[int] = set()
+    while len(chosen) < _MOST_WORDS:
+        worths = {
+            term: _worth(sum(weight * (_COVERED if at in said else 1.0) for at, weight in held.items()), term, usual)
+            for term, held in fixed.items()
+            if not any(set(term) & set(other) for other in chosen)
+        }
+        if not worths:
+            break
+        best = min(worths, key=lambda term: (-worths[term], term))
+        chosen.append(best)
+        said |= fixed[best].keys()
+    return ", ".join(_usual_spelling(spelled[term]) for term in chosen)
+
+
+def _terms_of(
+    tool: ToolDefinition, names: Collection[str], *, with_description: bool
+) -> list[tuple[tuple[str, ...], str, float]]:
+    """Return the words and pairs of words of a tool: stems, as written, and how much they count."""
+    found = _words_and_pairs(name_words(local_name(tool)), names, 1.0)
+    if with_description:
+        text = _whole_words(tool.description, _DESCRIPTION_CHARACTERS).lower()
+        found += [one for one in _words_and_pairs(written_words(text), names, _IN_A_DESCRIPTION) if len(one[0]) == 1]
+    return found
+
+
+def _words_and_pairs(
+    words: Sequence[str], names: Collection[str], weight: float
+) -> list[tuple[tuple[str, ...], str, float]]:
+    found: list[tuple[tuple[str, ...], str, float]] = []
+    for word in words:
+        if _says_something(word, names):
+            found.append(((stem(word),), word, weight))
+    for first, second in pairwise(words):
+        if _says_something(first, names) and _says_something(second, names):
+            found.append(((stem(first), stem(second)), f"{first} {second}", weight))
+    return found
+
+
+def _says_something(word: str, names: Collection[str]) -> bool:
+    return len(word) > 2 and word.isalpha() and word not in STOP_WORDS and stem(word) not in names
+
+
+def _only_fixed_pairs(
+    holding: Mapping[tuple[str, ...], Mapping[int, float]],
+) -> dict[tuple[str, ...], Mapping[int, float]]:
+    """Return the words, and of the pairs those whose words hardly occur without each other."""
+    fixed: dict[tuple[str, ...], Mapping[int, float]] = {}
+    for term, held in holding.items():
+        if len(term) == 1:
+            fixed[term] = held
+        elif len(held) > 1 and all(len(held) >= _FIXED * len(holding[word,]) for word in term):
+            fixed[term] = {number: weight * len(term) for number, weight in held.items()}
+    return fixed
+
+
+class _Usual(NamedTuple):
+    """In how many of so many names of well-known tools each stem occurs."""
+
+    counts: Mapping[str, int]
+    names: int
+
+
+def _usual_elsewhere(tools: Sequence[ToolDefinition]) -> _Usual:
+    """Return how usual words are in the names of well-known tools that are not among these."""
+    usual = _usual_words()
+    own = {local_name(tool) for tool in tools[:_MOST_TOOLS]} & shipped_names()
+    counts = Counter(usual.counts)
+    for name in own:
+        counts.subtract({stem(word) for word in name_words(name)})
+    return _Usual(counts, usual.names - len(own))
+
+
+@cache
+def _usual_words() -> _Usual:
+    names = shipped_names()
+    usual = Counter[str]()
+    for name in names:
+        usual.update({stem(word) for word in name_words(name)})
+    return _Usual(usual, len(names))
+
+
+def _usual_spelling(spelled: Counter[str]) -> str:
+    return min(spelled, key=lambda shown: (-spelled[shown], -len(shown), shown))
+
+
+def _telling(text: str) -> set[str]:
+    """Return the stems of what the text says, without what every server's name says."""
+    words = (word.lower() for written in written_words(text) for word in name_words(written) or [written])
+    return {stem(word) for word in words if word not in STOP_WORDS and len(word) > 1} - _SAYS_NOTHING
+
+
+def _texts_of(tool: ToolDefinition) -> str:
+    return f"{local_name(tool)} {_whole_words(tool.description, _DESCRIPTION_CHARACTERS)}"
+
+
+def _whole_words(text: str, most: int) -> str:
+    """Return the first characters of the text, without a word that is cut."""
+    return text if len(text) <= most else text[:most].rpartition(" ")[0]

@@ -1,0 +1,43 @@
+"""Patterns over names of tools, as `add_tool` and `pre_discovered_tools` accept them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from mcpagent.search.named import written_names
+from mcpagent.search.pattern import looks_like_pattern, matching
+from mcpagent.text.foreign_patterns import PatternError
+from mcpagent.text.globs import fits
+from mcpagent.tools import Tool
+
+
+def is_glob(name: str) -> bool:
+    """Return whether `*` or `?` is in the name, which stand for letters."""
+    return "*" in name or "?" in name
+
+
+def names_that_fit(known: Mapping[str, Tool], glob: str) -> list[str]:
+    """Return the known tools whose name, with its server or without, fits `*` and `?`, whatever the case; sorted."""
+    folded = glob.casefold()
+    return sorted(
+        name
+        for name, tool in known.items()
+        if any(fits(one.casefold(), folded) for one in written_names(tool.definition))
+    )
+
+
+def names_by_pattern(known: Mapping[str, Tool], pattern: str) -> list[str]:
+    """Return the known tools that fit the pattern with `*` and `?`, else those whose names it matches as an expression.
+
+    A text that is no pattern, or an expression that cannot be run, gives none.
+    """
+    if is_glob(pattern) and (fitting := names_that_fit(known, pattern)):
+        return fitting
+    if not looks_like_pattern(pattern):
+        return []
+    names = sorted(known)
+    texts = ["\n".join(written_names(known[name].definition)) for name in names]
+    try:
+        return [names[place] for place in matching(pattern, texts)]
+    except PatternError:
+        return []
