@@ -126,10 +126,6 @@ class ApiFormat(ABC):
         """How the request is asked, by what is known of the server."""
         return AskedWay(request, emit)
 
-    def fitted(self, body: dict[str, Any]) -> dict[str, Any]:
-        """The body as the server takes it, by what is known of it."""
-        return body
-
     def learns(self, failure: Failure, way: AskedWay) -> bool:  # noqa: ARG002
         """Whether the failure tells of another way to ask, which is then the next one."""
         return False
@@ -160,7 +156,7 @@ class Exchange:
 
     def _ask(self) -> None:
         self._way = self._api.way(self._request, self._shown)
-        self._sent = self._api.fitted(self._api.request_body(self._way.request))
+        self._sent = self._api.request_body(self._way.request)
         self._body: dict[str, Any] | None = self._sent
         self._answers: list[dict[str, Any]] = []
         self._attempt = 0

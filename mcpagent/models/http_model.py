@@ -194,7 +194,11 @@ class HttpModel(ApiFormat):
         theirs = extra.get("tools")
         if isinstance(theirs, list):  # before ours, so that what is found later stands at the end
             extra = {**extra, "tools": [*theirs, *kept.get("tools", ())]}
-        return {**kept, "stream": True, **extra}
+        return self.wellformed(self.fitted({**kept, "stream": True, **extra}))
+
+    @abstractmethod
+    def wellformed(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Return the body in the form that the protocol demands; the last step, after every merge."""
 
     def _written(self, request: ModelRequest, run: WrittenTools) -> tuple[Message, ...]:
         named = (*run.fields.get("mcp_servers", ()), *listed_in(request.settings.extra, "mcp_servers"))

@@ -20,7 +20,6 @@ from mcpagent.models.capabilities import Capabilities
 from mcpagent.models.http_model import encoded
 from mcpagent.models.tool_changes_in_history import Change, annotated, plan_tools, redefinition_notes
 from mcpagent.models.wire_values import (
-    NO_INPUT,
     headed,
     ids_on_the_wire,
     legal_id,
@@ -60,7 +59,7 @@ def write_tool(tool: ToolDefinition) -> dict[str, Any]:
 
 
 class AnthropicHistory:
-    """One request's history in alternating turns from a user's on, as Anthropic demands, with found tools in place.
+    """One request's history in alternating turns, with found tools in place.
 
     A found tool is a deferred definition, at the end of `tools`, and a `tool_reference` in the result that found it;
     that result's own words follow the results. Withdrawals and new definitions are system messages after the turn
@@ -138,8 +137,6 @@ class AnthropicHistory:
     def _append(self, role: str, blocks: list[dict[str, Any]]) -> None:
         if not blocks:
             return
-        if not self._turns and role == "assistant":
-            self._append("user", [{"type": "text", "text": NO_INPUT}])
         if self._turns and self._turns[-1]["role"] == role:
             self._turns[-1]["content"] += blocks
         else:
@@ -295,7 +292,7 @@ def _assistant_block(part: Part, ids: Mapping[str, str]) -> dict[str, Any] | Non
             return {
                 "type": "tool_use",
                 "id": ids[part.id],
-                "name": sendable_name(part.name),
+                "name": part.name,
                 "input": part.arguments,
                 **part.provider_data,
             }

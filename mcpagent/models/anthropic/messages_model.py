@@ -22,6 +22,7 @@ from mcpagent.models.anthropic.anthropic_history import (
     search_events,
     write_tool,
 )
+from mcpagent.models.anthropic.wellformed_messages import wellformed_messages
 from mcpagent.models.base import ModelRequest, ModelResponse, ResponseStop
 from mcpagent.models.capabilities import SAFE, Capabilities, anthropic_capabilities
 from mcpagent.models.exchange import AskedWay
@@ -329,7 +330,11 @@ class AnthropicModel(HttpModel):
         container = last.get("container")
         inside = {"container": container["id"]} if isinstance(container, Mapping) and container.get("id") else {}
         turn = {"role": "assistant", "content": last.get("content")}
-        return {**body, **inside, "messages": [*body["messages"], turn]}
+        return self.wellformed({**body, **inside, "messages": [*body["messages"], turn]})
+
+    def wellformed(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Return the body as Anthropic's validation demands it."""
+        return wellformed_messages(body)
 
     def write_beside(self, body: dict[str, Any], run: WrittenTools, request: ModelRequest) -> dict[str, Any]:
         """Also the container in which code ran before, while it is there."""

@@ -22,6 +22,7 @@ from mcpagent.models.local.textual_calls import read_textual_calls, unreadable_c
 from mcpagent.models.openai.openai_chat_answers import CompletionStream, read_completion
 from mcpagent.models.openai.openai_chat_history import DEEPSEEK, dialect_of, request_body
 from mcpagent.models.openai.proxied_calls import unproxied
+from mcpagent.models.openai.wellformed_chat import wellformed_chat
 from mcpagent.models.output_ways.asked_output import callable_in
 from mcpagent.models.profiles import server_of, speaks_for_itself
 from mcpagent.models.provider_run.provider_tool_forms import searches_by_chat
@@ -80,6 +81,10 @@ class OpenAIChatModel(OpenAIModel):
             self.capabilities,
             dialect=self._dialect,
         )
+
+    def wellformed(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Return the body as the strictest server of the dialect takes it."""
+        return wellformed_chat(body, turns=self._dialect.turns, call_id=self._dialect.call_id)
 
     def settings_of(self, request: ModelRequest) -> WrittenSettings:
         """With the longest answer as the server calls it."""

@@ -192,7 +192,7 @@ def write_messages(
     for position, message in enumerate(messages):
         if message.role == "assistant":
             said = _assistant_message(message, proxied_names, ids)
-            written += said if message.origin is not None else [dialect.foreign(turn) for turn in said]
+            written.append(said if message.origin is not None else dialect.foreign(said))
             continue
         pictures: list[Text | Image] = []
         own: list[Text | Image] = []
@@ -206,7 +206,7 @@ def write_messages(
                 own.append(part)
         if content := written_parts([*pictures, *own], "text", _image):
             written.append({"role": "user", "content": plain_content(content)})
-    return dialect.turns(written)
+    return written
 
 
 def _tool_message(
@@ -222,7 +222,7 @@ def _image(image: Image) -> dict[str, Any]:
     return {"type": "image_url", "image_url": {"url": data_url(image)}}
 
 
-def _assistant_message(message: Message, proxied: frozenset[str], ids: Mapping[str, str]) -> list[dict[str, Any]]:
+def _assistant_message(message: Message, proxied: frozenset[str], ids: Mapping[str, str]) -> dict[str, Any]:
     ours = message.origin is not None
     content, marked = _said([part for part in message.parts if isinstance(part, Text)], ours)
     calls = [
@@ -230,8 +230,6 @@ def _assistant_message(message: Message, proxied: frozenset[str], ids: Mapping[s
         for part in message.parts
         if isinstance(part, ToolCall)
     ]
-    if not (calls or marked or (content and not (isinstance(content, str) and content.isspace()))):
-        return []
     written: dict[str, Any] = {"role": "assistant", "content": content}
     for part in message.parts:
         if isinstance(part, Thinking):
@@ -241,7 +239,7 @@ def _assistant_message(message: Message, proxied: frozenset[str], ids: Mapping[s
     written |= marked
     if calls:
         written["tool_calls"] = calls
-    return [written]
+    return written
 
 
 def _said(texts: Sequence[Text], ours: bool) -> tuple[Any, dict[str, Any]]:
@@ -264,12 +262,10 @@ def _said(texts: Sequence[Text], ours: bool) -> tuple[Any, dict[str, Any]]:
 
 
 def _write_call(call: ToolCall, call_id: str, *, proxied: bool) -> dict[str, Any]:
-    """A malformed call goes back without arguments: servers parse them, and its result says what was wrong."""
-    sent = without(call.provider_data, ("function",)) if call.malformed else call.provider_data
+    sent = call.provider_data
     as_sent = sent.get("function", _NOTHING)
-    name, arguments = sendable_name(call.name), call.arguments
+    name, arguments = call.name, call.arguments
     if proxied:
         name, arguments = through_call_tool(call, as_sent.get("arguments"))
-    text = as_sent["arguments"] if "arguments" in as_sent else json_text(arguments)
-    function = {"name": name, "arguments": text, **as_sent}
+    function = {"name": name, "arguments": json_text(arguments), **as_sent}
     return {"id": call_id, "type": "function", "function": function, **without(sent, ("function",))}

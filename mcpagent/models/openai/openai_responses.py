@@ -18,6 +18,7 @@ from mcpagent.models.failures_and_retries import AnswerError, Failure, ReportedE
 from mcpagent.models.http_model import Connection, OpenAIModel
 from mcpagent.models.openai.openai_responses_history import PROVIDER, found_names, request_body, search_events
 from mcpagent.models.openai.proxied_calls import unproxied
+from mcpagent.models.openai.wellformed_responses import wellformed_responses
 from mcpagent.models.provider_run.citations import citations_of
 from mcpagent.models.provider_run.provider_calls import asked_in, containers_of, ended_in
 from mcpagent.models.shown_deltas import CallDelta, Delta
@@ -170,6 +171,10 @@ class OpenAIResponsesModel(OpenAIModel):
     def write(self, request: ModelRequest) -> dict[str, Any]:
         """The JSON of a Responses request."""
         return request_body(request, self.model_name, self.capabilities)
+
+    def wellformed(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Return the body as OpenAI's validation demands it; other servers also read the arguments of calls."""
+        return wellformed_responses(body, parses_arguments=not self.speaks_as_openai)
 
     def _read(self, answer: Mapping[str, Any], request: ModelRequest) -> ModelResponse:
         response = read_response(answer, history=request.messages)
