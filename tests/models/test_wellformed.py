@@ -85,7 +85,8 @@ def called(model: HttpModel, name: str, arguments: str) -> Message:
 
 
 def followed(answer: Message, *more: Message) -> ModelRequest:
-    results = [ToolResult(call.id, call.name, (Text("no such tool"),), error="unknown_tool") for call in answer.tool_calls]
+    said = (Text("no such tool"),)
+    results = [ToolResult(call.id, call.name, said, error="unknown_tool") for call in answer.tool_calls]
     messages = (user_message("Weather?"), answer, Message("tool", tuple(results)), *more)
     return ModelRequest("Be brief.", messages, (WEATHER,))
 

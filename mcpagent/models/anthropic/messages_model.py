@@ -22,7 +22,6 @@ from mcpagent.models.anthropic.anthropic_history import (
     search_events,
     write_tool,
 )
-from mcpagent.models.anthropic.wellformed_messages import wellformed_messages
 from mcpagent.models.base import ModelRequest, ModelResponse, ResponseStop
 from mcpagent.models.capabilities import SAFE, Capabilities, anthropic_capabilities
 from mcpagent.models.exchange import AskedWay
@@ -33,6 +32,7 @@ from mcpagent.models.provider_run.citations import citations_of
 from mcpagent.models.provider_run.provider_calls import asked_in, ended_in
 from mcpagent.models.provider_run.provider_tool_forms import MCP_BETA, WrittenTools
 from mcpagent.models.shown_deltas import CallDelta, Delta
+from mcpagent.models.wellformed.wellformed_messages import wellformed_messages
 from mcpagent.models.wire_values import distinct_ids, parse_object, read_call, usage_count, without
 from mcpagent.python.argument_checks import checked
 

@@ -22,10 +22,10 @@ from mcpagent.models.local.textual_calls import read_textual_calls, unreadable_c
 from mcpagent.models.openai.openai_chat_answers import CompletionStream, read_completion
 from mcpagent.models.openai.openai_chat_history import DEEPSEEK, dialect_of, request_body
 from mcpagent.models.openai.proxied_calls import unproxied
-from mcpagent.models.openai.wellformed_chat import wellformed_chat
 from mcpagent.models.output_ways.asked_output import callable_in
 from mcpagent.models.profiles import server_of, speaks_for_itself
 from mcpagent.models.provider_run.provider_tool_forms import searches_by_chat
+from mcpagent.models.wellformed.wellformed_chat import wellformed_chat
 from mcpagent.models.written_settings import WrittenSettings, written_settings
 from mcpagent.python.argument_checks import checked
 

@@ -18,10 +18,10 @@ from mcpagent.models.failures_and_retries import AnswerError, Failure, ReportedE
 from mcpagent.models.http_model import Connection, OpenAIModel
 from mcpagent.models.openai.openai_responses_history import PROVIDER, found_names, request_body, search_events
 from mcpagent.models.openai.proxied_calls import unproxied
-from mcpagent.models.openai.wellformed_responses import wellformed_responses
 from mcpagent.models.provider_run.citations import citations_of
 from mcpagent.models.provider_run.provider_calls import asked_in, containers_of, ended_in
 from mcpagent.models.shown_deltas import CallDelta, Delta
+from mcpagent.models.wellformed.wellformed_responses import wellformed_responses
 from mcpagent.models.wire_values import distinct_ids, openai_usage, read_call, stop_of, without
 from mcpagent.python.argument_checks import checked
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mcpagent.models.openai.wellformed_chat import distinct_tools, has_words
+from mcpagent.models.wellformed.wellformed_chat import distinct_tools, has_words
 from mcpagent.models.wire_values import NO_OUTPUT, NO_RESULT, Written, arguments_text, sendable_name, without
 from mcpagent.text.for_model import set_apart
 
