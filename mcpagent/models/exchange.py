@@ -17,9 +17,9 @@ from mcpagent.messages import Message, Origin, Part, Usage
 from mcpagent.models.base import ModelRequest, ModelResponse, request_tokens, untold_tokens
 from mcpagent.models.failures_and_retries import (
     AnswerError,
-    Endpoint,
     Failure,
     ReportedError,
+    Target,
     read_failure,
     reading,
     to_error,
@@ -75,7 +75,7 @@ class ApiFormat(ABC):
 
     provider: str
     model_name: str
-    endpoint: Endpoint
+    target: Target
     origin: Origin
     """Of its answers."""
     stream_reader: ClassVar[type[StreamReader]]
@@ -121,16 +121,12 @@ class ApiFormat(ABC):
         return not ran_unpriced(message)
 
     def price_of(self, usage: Usage) -> float | None:
-        """Return the price of these tokens in US dollars, by the price table; None if unknown."""
-        return dollars_for(usage, self.provider, self.model_name, self.endpoint.base_url)
+        """What so many tokens cost (US dollars), by the table of prices; None if that is not known."""
+        return dollars_for(usage, self.provider, self.model_name, self.target.base_url)
 
     def way(self, request: ModelRequest, emit: Emit) -> AskedWay:
         """Return the form of the request, by the known traits of the server."""
         return AskedWay(request, emit)
-
-    def fitted(self, body: dict[str, Any]) -> dict[str, Any]:
-        """Return the body adapted to the known traits of the server."""
-        return body
 
     def learns(self, failure: Failure, way: AskedWay) -> bool:  # noqa: ARG002
         """Return whether the failure implies another form of the request, which is then used next."""
@@ -165,7 +161,7 @@ class Exchange:
 
     def _ask(self) -> None:
         self._way = self._api.way(self._request, self._shown)
-        self._sent = self._api.fitted(self._api.request_body(self._way.request))
+        self._sent = self._api.request_body(self._way.request)
         self._body: dict[str, Any] | None = self._sent
         self._answers: list[dict[str, Any]] = []
         self._attempt = 0
@@ -264,8 +260,8 @@ class Exchange:
         final = self._shown.any_text or took_long or self._attempt == self._max_retries
         delay = None if final else failure.seconds_before_retry(self._attempt)
         if delay is None:
-            silent = self._request.settings.timeout_seconds or self._api.endpoint.silent_seconds
-            raise to_error(failure, replace(self._api.endpoint, silent_seconds=silent)) from None
+            silent = self._request.settings.timeout_seconds or self._api.target.silent_seconds
+            raise to_error(failure, replace(self._api.target, silent_seconds=silent)) from None
         self._attempt += 1
         self._shown.restart(what)
         self._way = self._api.way(self._request, self._shown)  # what it held back of the answer is gone with it
@@ -291,7 +287,7 @@ class Exchange:
                 before = next((one for one in reversed(request.messages) if one.role == "assistant"), None)
                 happened += call_events(response.message, self._told, calls_to_come(before))
         except (AnswerError, ReportedError) as error:
-            raise to_error(read_failure(error), api.endpoint) from None
+            raise to_error(read_failure(error), api.target) from None
         for event in happened:
             self._way.listen(event)
         untold = Usage(*untold_tokens(response.usage, partial(request_tokens, request), response.message))

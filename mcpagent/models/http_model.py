@@ -17,6 +17,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, 
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
+from hashlib import sha256
 from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias, TypedDict, Unpack
 from urllib.parse import urlsplit
@@ -26,13 +27,15 @@ from mcpagent.events import Emit, Notice
 from mcpagent.messages import Message, Origin, ToolDefinition, WireProtocol
 from mcpagent.models.answer_size import bound, of_bounded_size
 from mcpagent.models.base import ModelRequest, ModelResponse, ModelSettings, ToolLimits, is_small
-from mcpagent.models.capabilities import SAFE, Capabilities, known_limits
+from mcpagent.models.capabilities import Capabilities
+from mcpagent.models.endpoints.endpoint import Endpoint, endpoint_of
+from mcpagent.models.endpoints.learned import MOST_EVIDENCE, Fact, FactValue, Learned, LearnedStore
+from mcpagent.models.endpoints.model_identity import OWN_SERVERS
 from mcpagent.models.exchange import ApiFormat, AskedWay, Exchange
-from mcpagent.models.failures_and_retries import AnswerError, Endpoint, Failure, ReportedError
+from mcpagent.models.failures_and_retries import AnswerError, Failure, ReportedError, Target
 from mcpagent.models.local.local_servers import listed_models, parameters_at_ollama
 from mcpagent.models.local.loose_schemas import beyond_llamacpp, refuses_schemas, with_loose_schemas
 from mcpagent.models.local.model_size import SMALL, is_of_small_size
-from mcpagent.models.local.server_traits import ServerTraits, TraitCache
 from mcpagent.models.local.textual_calls import read_textual_calls, textual_way
 from mcpagent.models.model_settings import merged
 from mcpagent.models.origins import address_of, thoughts_of, written_for
@@ -52,12 +55,19 @@ from mcpagent.models.output_ways.asked_output import (
     with_fields,
     with_submit_tool,
 )
-from mcpagent.models.prices import OWN_SERVERS, known_search_cost
-from mcpagent.models.profiles import server_of, speaks_for_itself
+from mcpagent.models.prices import known_search_cost
+from mcpagent.models.profiles import speaks_for_itself
 from mcpagent.models.provider_run.mcp_tokens import names_tokens, read_tokens
 from mcpagent.models.provider_run.provider_tool_forms import WrittenTools, beside_ours, refused_tools, written_tools
 from mcpagent.models.provider_run.provider_tools import ProviderTool
-from mcpagent.models.refusals import OPTIONAL, longest_answer, refused_option, refused_setting, refuses_thoughts
+from mcpagent.models.refusals import (
+    OPTIONAL,
+    longest_answer,
+    refused_caching,
+    refused_option,
+    refused_setting,
+    refuses_thoughts,
+)
 from mcpagent.models.written_settings import WrittenSettings, written_settings
 from mcpagent.python.argument_checks import expect
 from mcpagent.text.known_secrets import hide
@@ -120,7 +130,7 @@ class Connection(TypedDict, total=False):
     key_variable: str | None
     sleep: Callable[[float], Awaitable[None]]
     now: Callable[[], float]
-    traits: TraitCache | None
+    traits: LearnedStore | None
 
 
 class HttpModel(ApiFormat):
@@ -142,10 +152,11 @@ class HttpModel(ApiFormat):
         named = connection.get("key_variable")
         variable = named if named is not None else usual_key
         silent = connection.get("silent_seconds", 300.0)
-        self.endpoint = Endpoint(provider, model_name, url, variable, hint, silent_seconds=silent)
+        self.target = Target(provider, model_name, url, variable, hint, silent_seconds=silent)
         self.provider = provider
         self.model_name = model_name
         self.origin = Origin(provider, self.protocol, address_of(url), model_name)
+        self.endpoint: Endpoint = endpoint_of(self.origin)
         self.settings = connection.get("settings") or ModelSettings()
         self._api_key = connection.get("api_key")
         self._http_client = connection.get("http_client")
@@ -153,24 +164,17 @@ class HttpModel(ApiFormat):
         self._max_retries = connection.get("max_retries", 2)
         self._sleep = connection.get("sleep", asyncio.sleep)
         self._now = connection.get("now", time.time)
-        self.capabilities = connection.get("capabilities") or self.known_capabilities()
+        self.capabilities = connection.get("capabilities") or self.endpoint.can
         self._cache = connection.get("traits")
-        self._traits: ServerTraits | None = None
+        self._learned: Learned | None = None
+        self._untried: dict[str, Fact] = {}
         self._client: SdkClient | None = None
         self._has_answered = False
         self._refused: frozenset[str] = frozenset()
-        self._unwanted: dict[str, str] = {}
-        self._unrun: dict[str, str] = {}
         self._gone: frozenset[str] = frozenset()
-        self._unformed: frozenset[str] = frozenset()
-        self._demands = True
         self._tokens: dict[ProviderTool, str] = {}
         self._told: set[str] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
-
-    def known_capabilities(self) -> Capabilities:
-        """Return the known capabilities of the model at its address."""
-        return SAFE
 
     @property
     def name(self) -> str:
@@ -186,15 +190,20 @@ class HttpModel(ApiFormat):
         body = self.write(replace(request, messages=self._written(request, run)))
         body = self.write_beside(body, run, request)
         settings = self.settings_of(request).fields
-        for name in OPTIONAL & self._unwanted.keys():
+        unwanted = self.server().group("field")
+        for name in OPTIONAL & unwanted.keys():
             body.pop(name, None)
-        kept = {**body, **{name: value for name, value in settings.items() if name not in self._unwanted}}
+        kept = {**body, **{name: value for name, value in settings.items() if name not in unwanted}}
         kept = self._with_output(kept, request)
         extra = request.settings.extra
         theirs = extra.get("tools")
         if isinstance(theirs, list):  # before ours, so that what is found later stands at the end
             extra = {**extra, "tools": [*theirs, *kept.get("tools", ())]}
-        return {**kept, "stream": True, **extra}
+        return self.wellformed(self.fitted({**kept, "stream": True, **extra}))
+
+    @abstractmethod
+    def wellformed(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Return the body in the form that the protocol demands; the last step, after every merge."""
 
     def _written(self, request: ModelRequest, run: WrittenTools) -> tuple[Message, ...]:
         named = (*run.fields.get("mcp_servers", ()), *listed_in(request.settings.extra, "mcp_servers"))
@@ -224,7 +233,7 @@ class HttpModel(ApiFormat):
         if request.output is None:
             return body
         if is_submitted(request):
-            return demanded(body, request, self.protocol) if self._demands else _undemanded(body)
+            return demanded(body, request, self.protocol) if self.server().flag("demands") else _undemanded(body)
         return with_fields(body, native_fields(request.output, self.protocol, subset=self.wants_subset))
 
     @property
@@ -236,9 +245,13 @@ class HttpModel(ApiFormat):
         """Return the mode of requesting structured output: the usual one of the model, unless it was refused."""
         most = self.tool_limits().max_tools
         way = usual_way(request, self.origin, most_tools=most, can_call=can_call)
-        if way != "native" or not self._unformed & {"", schema_text(request)}:
+        if way != "native" or not self._refused_output(request):
             return way
         return "tool" if can_call else "text"
+
+    def _refused_output(self, request: ModelRequest) -> bool:
+        refused = self.server().group("output")
+        return "" in refused or _schema_key(request) in refused
 
     def run_for(self, request: ModelRequest) -> WrittenTools:
         """Return the tools that the provider runs, as this model takes them."""
@@ -247,7 +260,7 @@ class HttpModel(ApiFormat):
         offered = [tool.name for tool in (*request.tools, *request.deferred_tools)]
         theirs = listed_in(request.settings.extra, "tools")
         offered += [str(tool.get("name") or tool.get("type")) for tool in theirs]
-        about: dict[str, Any] = {"offered": offered, "refused": self._unrun, "tokens": self._tokens}
+        about: dict[str, Any] = {"offered": offered, "refused": self.server().group("tool"), "tokens": self._tokens}
         return written_tools(request.provider_tools, self.origin, **about)
 
     def write_beside(self, body: dict[str, Any], run: WrittenTools, request: ModelRequest) -> dict[str, Any]:
@@ -273,11 +286,13 @@ class HttpModel(ApiFormat):
     def search_cost(self) -> float:
         """Return the cost of a search in cached input tokens, by the price table and the form of found tools."""
         rewrites = self.capabilities.discovery == "append"
-        return known_search_cost(self.provider, self.model_name, self.endpoint.base_url, rewrites=rewrites)
+        window = self.endpoint.input_tokens if self.provider not in OWN_SERVERS else None
+        where = (self.provider, self.model_name, self.target.base_url)
+        return known_search_cost(*where, rewrites=rewrites, window_tokens=window)
 
     def tool_limits(self) -> ToolLimits:
-        """Return the limits: from `capabilities`, else as the server reported, else as known of its address."""
-        given, known = self.capabilities.limits, known_limits(self.provider, self.model_name, self.endpoint.base_url)
+        """How many tools fit: as `capabilities` say, else as its server reported, else as is known of its address."""
+        given, known = self.capabilities.limits, self.endpoint.limits
         window = given.window_tokens or self.reported_window() or known.window_tokens
         return ToolLimits(given.max_tools or known.max_tools, window, self.capabilities.joining)
 
@@ -293,20 +308,20 @@ class HttpModel(ApiFormat):
     async def look_up(self) -> None:
         """Ask a server on this computer for the model's window and size, if there is a cache for them."""
         if self.provider in OWN_SERVERS and self._cache is not None and self._http_client is None:
-            listed = await asyncio.to_thread(listed_models, self.endpoint.base_url) or ()
+            listed = await asyncio.to_thread(listed_models, self.target.base_url) or ()
             named = [model for model in listed if model.name == self.model_name or len(listed) == 1]
             told = {"window_tokens": named[0].window_tokens, "parameters": named[0].parameters} if named else {}
             if self.provider == "ollama" and listed:
-                of_ollama = (self.endpoint.base_url, self.model_name)
+                of_ollama = (self.target.base_url, self.model_name)
                 told["parameters"] = await asyncio.to_thread(parameters_at_ollama, *of_ollama)
             known = self.server()
             if any(size and size != getattr(known, name) for name, size in told.items()):
-                self.learn(**{name: size for name, size in told.items() if size})
+                self.learn(None, **{name: size for name, size in told.items() if size})
 
     @property
     def is_elsewhere(self) -> bool:
-        """True if requests go to another server than the provider's own."""
-        return self.endpoint.base_url.rstrip("/") != self.usual_url
+        """Whether another server than the provider's own is asked."""
+        return self.target.base_url.rstrip("/") != self.usual_url
 
     def way(self, request: ModelRequest, emit: Emit) -> AskedWay:
         """Return the form of the request; elsewhere, possible calls written as text are shown only if they are none.
@@ -316,12 +331,16 @@ class HttpModel(ApiFormat):
         left_out = {
             **self.run_for(request).left_out,
             **self.settings_of(request).left_out,
-            **dict.fromkeys(self._unwanted.values(), "it was refused"),
+            **dict.fromkeys(self.server().group("field").values(), "it was refused"),
         }
         for name, why in left_out.items():
             if name and name not in self._told:
                 self._told.add(name)
                 emit(Notice(f"{self.name}: {name} is left out: {why}", "warning"))
+        for name, what in self.settings_of(request).changed.items():
+            if what not in self._told and name not in left_out:
+                self._told.add(what)
+                emit(Notice(f"{self.name}: {name}: {what}", "warning"))
         return self.formed_way(request, emit)
 
     def formed_way(self, request: ModelRequest, emit: Emit, *, can_call: bool = True) -> AskedWay:
@@ -362,20 +381,19 @@ class HttpModel(ApiFormat):
         if failure.status in (400, 422) and not failure.is_overflow and self._leaves_out(failure, way.request):
             return True
         if failure.status in (403, 404, 424) and (tools := refused_tools(failure.message, self.run_for(way.request))):
-            self._unrun |= tools
-            return True
+            return self.learn(failure, **{f"tool:{name}": why for name, why in tools.items()})
         # Elsewhere a schema that is refused may be taken once it says less.
         is_final = not self.is_elsewhere or not refuses_schema(failure)
         if is_final and self._asks_otherwise(failure, way.request):
             return True
+        if failure.window_tokens and failure.window_tokens != self.server().window_tokens:
+            self.learn(window_tokens=failure.window_tokens)
         if not self.is_elsewhere:
             return False
-        if failure.window_tokens:
-            self.learn(window_tokens=failure.window_tokens)
         if failure.status in (400, 422, 500) and refuses_schemas(failure.message) and self.server().takes_schemas:
             body = self.request_body(way.request)
             if with_loose_schemas(body) != body:
-                return self.learn(takes_schemas=False)
+                return self.learn(failure, takes_schemas=False)
         return self._asks_otherwise(failure, way.request)
 
     def _asks_otherwise(self, failure: Failure, request: ModelRequest) -> bool:
@@ -383,50 +401,79 @@ class HttpModel(ApiFormat):
         if request.output is None or failure.status not in (400, 404, 422, 500):
             return False
         if is_submitted(request):
-            was, self._demands = self._demands, self._demands and not refuses_demand(failure)
-            return was != self._demands
-        if not refuses_output(failure) or self._unformed & {"", schema_text(request)}:
+            return self.server().flag("demands") and refuses_demand(failure) and self.learn(failure, demands=False)
+        if not refuses_output(failure) or self._refused_output(request):
             return False
-        self._unformed |= {schema_text(request) if refuses_schema(failure) else ""}
-        return True
+        refused = _schema_key(request) if refuses_schema(failure) else ""
+        return self.learn(failure, **{f"output:{refused}": "refused"})
 
     def _leaves_out(self, failure: Failure, request: ModelRequest) -> bool:
-        """Return whether the failure names a part that the request can omit, which is omitted from now on.
-
-        Such parts are options, provider tools, reasoning of the history, or the fields of a setting.
-        """
-        if named := refused_option(failure, self.request_body(request)):
-            self._unwanted[named] = ""
-            return True
+        """Whether the failure names something of the request that it can be sent without, which is left out from now
+        on: what is asked for beside the answer, reasoning of the history, or what a setting wrote."""
+        body = self.request_body(request)
+        if named := refused_option(failure, body):
+            return self.learn(failure, **{f"field:{named}": ""})
+        if refused := refused_caching(failure, body):
+            return self.learn(failure, **{refused: False})
         if tools := refused_tools(failure.message, self.run_for(request)):
-            self._unrun |= tools
-            return True
+            return self.learn(failure, **{f"tool:{name}": why for name, why in tools.items()})
         if refuses_thoughts(failure):
             sent = thoughts_of(self._written(request, self.run_for(request)))
             self._refused |= sent
             if sent:
                 return True
-        refused = refused_setting(failure, request, lambda asked: self.settings_of(asked).fields, self._unwanted.keys())
-        self._unwanted |= refused
-        return bool(refused)
+        known = self.server().group("field").keys()
+        made = refused_setting(failure, request, lambda asked: self.settings_of(asked).fields, known)
+        return bool(made) and self.learn(failure, **{f"field:{name}": setting for name, setting in made.items()})
 
-    def server(self) -> ServerTraits:
-        """Return the known traits of the server, possibly from an earlier process."""
-        if self._traits is None:
-            loaded = self._cache.load(self.endpoint.base_url, self.model_name) if self._cache is not None else None
-            self._traits = loaded or ServerTraits()
-        return self._traits
+    def server(self) -> Learned:
+        """What was learned of the model at its address, maybe by an earlier process; forgotten after a day."""
+        if self._learned is None:
+            loaded = self._cache.load(self.target.base_url, self.model_name) if self._cache is not None else None
+            self._learned = loaded or Learned()
+        now = self._cache.now if self._cache is not None else self._now
+        self._learned = self._learned.current(now())
+        return self._learned
 
-    def learn(self, **found: Any) -> bool:
-        """Store discovered traits. Returns True, so that a caller can return it."""
-        self._traits = replace(self.server(), **found)
-        if self._cache is not None:
-            self._cache.save(self.endpoint.base_url, self.model_name, self._traits)
+    def learn(self, failure: Failure | None = None, /, **found: FactValue) -> bool:
+        """Note what was found out, with the failure as its evidence. True, so that a failure can be told with it.
+
+        What a failure taught is kept for other processes once the request that heeds it succeeds (`confirm`), and is
+        forgotten if that fails too (`forget_untried`).
+        """
+        now = (self._cache.now if self._cache is not None else self._now)()
+        evidence = failure.message[:MOST_EVIDENCE] if failure is not None else ""
+        facts = [Fact(what, value, evidence, now) for what, value in found.items()]
+        self._learned = self.server().with_facts(facts)
+        if failure is None:
+            self._keep()
+        else:
+            self._untried |= {one.what: one for one in facts}
         return True
 
+    def confirm(self) -> None:
+        """Keep what the failures before this answer taught."""
+        if self._untried:
+            self._untried.clear()
+            self._keep()
+
+    def forget_untried(self) -> None:
+        """Forget what failures taught if heeding it did not help: they were about something else."""
+        if self._untried:
+            self._learned = self.server().without(self._untried)
+            self._untried.clear()
+
+    def _keep(self) -> None:
+        if self._cache is not None:
+            known = self.server()
+            elsewhere = self._cache.load(self.target.base_url, self.model_name)
+            if elsewhere is not None:
+                known = elsewhere.with_facts(known.facts.values())
+            self._cache.save(self.target.base_url, self.model_name, known.without(self._untried))
+
     def reported_window(self) -> int | None:
-        """Return the most tokens the model takes, as a failure reported it, maybe to an earlier process."""
-        return self.server().window_tokens if self.is_elsewhere else None
+        """The most tokens the model takes, as a failure reported it, maybe to an earlier process."""
+        return self.server().window_tokens
 
     async def respond(self, request: ModelRequest, emit: Emit) -> ModelResponse:
         """Return one answer. Raises `ModelError` or `CredentialsError` with one line, never an SDK's exception.
@@ -446,7 +493,7 @@ class HttpModel(ApiFormat):
                 await self._sleep(delay)
             delay, stream = 0.0, None
             try:
-                async with asyncio.timeout(self.endpoint.total_seconds) as limit:
+                async with asyncio.timeout(self.target.total_seconds) as limit:
                     with self._signing(caught), of_bounded_size():
                         stream = await client.post(
                             self.path,
@@ -468,10 +515,15 @@ class HttpModel(ApiFormat):
             except caught as error:
                 if exchange.reopens(error, was_used=self._has_answered):
                     continue
-                delay = exchange.failed(error)
+                try:
+                    delay = exchange.failed(error)
+                except McpAgentError:
+                    self.forget_untried()
+                    raise
             finally:
                 if stream is not None:
                     await stream.response.aclose()
+        self.confirm()
         return exchange.response()
 
     async def _settled(self, request: ModelRequest) -> ModelSettings:
@@ -497,7 +549,7 @@ class HttpModel(ApiFormat):
             fix = (
                 f"pip install 'anthropic[{self.provider}]'" if isinstance(error, ImportError) else "set its credentials"
             )
-            text = f"{self.provider}: the client of {self.endpoint.address} could not ask ({said}); {fix}"
+            text = f"{self.provider}: the client of {self.target.address} could not ask ({said}); {fix}"
             raise CredentialsError(text) from None
 
     def _content(self, body: Mapping[str, Any]) -> dict[str, Any]:
@@ -526,28 +578,28 @@ class HttpModel(ApiFormat):
         if self._client is None or self._loop is not loop:  # pooled connections belong to the loop that opened them
             self._loop, self._has_answered = loop, False
             key = self.key()
-            hide(key, urlsplit(self.endpoint.base_url).password)
+            hide(key, urlsplit(self.target.base_url).password)
             self._client = sdk.client(
                 api_key=key,
-                base_url=self.endpoint.base_url,
+                base_url=self.target.base_url,
                 max_retries=0,
-                timeout=httpx2.Timeout(self.endpoint.silent_seconds, connect=10.0, pool=30.0),
+                timeout=httpx2.Timeout(self.target.silent_seconds, connect=10.0, pool=30.0),
                 http_client=self._http_client,
                 default_headers=self._headers_elsewhere(sdk, key),
             )
         return self._client
 
     def _headers_elsewhere(self, sdk: ProviderSdk, key: str) -> dict[str, Any]:
-        """Return headers for another address than the provider's: without those the SDK takes from its variables."""
-        if self.endpoint.base_url.rstrip("/") == self.usual_url:
+        """At another address than the provider's own: without those that the SDK takes from variables meant for it."""
+        if self.target.base_url.rstrip("/") == self.usual_url:
             return {}
         lines = [line for variable in _HEADER_VARIABLES for line in os.environ.get(variable, "").split("\n")]
         names = {line.partition(":")[0].strip() for line in lines if ":" in line}
         return {**dict.fromkeys((*names, *_ORGANISATION_HEADERS), sdk.omit), sdk.key_header: sdk.key_form.format(key)}
 
     def key(self) -> str:
-        """Return the key to send; raises `CredentialsError` if it is needed and missing or cannot be one."""
-        variable = self.endpoint.key_variable
+        """The key to send; raises `CredentialsError` if it is needed and missing or cannot be one."""
+        variable = self.target.key_variable
         if self._api_key is None and variable:
             return usable_key(os.environ.get(variable), variable)
         return usable_key(self._api_key, variable or "api_key") if self._api_key is not None else "none"
@@ -566,13 +618,13 @@ class OpenAIModel(HttpModel):
 
     @property
     def at_openai(self) -> bool:
-        """True if requests go to OpenAI itself."""
-        return is_openai(self.endpoint.base_url)
+        """Whether OpenAI itself is asked."""
+        return is_openai(self.target.base_url)
 
     @property
     def speaks_as_openai(self) -> bool:
-        """True if requests go to OpenAI, at any of its addresses, or to Azure."""
-        return server_of(self.origin).dialect == "openai"
+        """Whether OpenAI, at any of its addresses, or Azure is asked."""
+        return self.endpoint.server.dialect == "openai"
 
     def most_output(self, failure: Failure) -> int | None:
         """Return the longest answer that the model accepts or the conversation leaves room for, by its error."""
@@ -609,6 +661,11 @@ def _marked_stream() -> type[openai.AsyncStream[object]]:
             return self.marked.was_marked
 
     return MarkedStream
+
+
+def _schema_key(request: ModelRequest) -> str:
+    """Return what stands for the schema of an answer among what was learned."""
+    return sha256(schema_text(request).encode("utf-8", "replace")).hexdigest()[:16]
 
 
 def _undemanded(body: Mapping[str, Any]) -> dict[str, Any]:

@@ -28,6 +28,8 @@ NO_INPUT = "(no input)"
 """Stands for a user's turn that is missing or says nothing: Anthropic, Gemini and many chat templates demand one."""
 NO_ANSWER = "(no answer)"
 """Stands for an answer that is missing, where one is demanded."""
+NO_RESULT = "(no result: the call was not run)"
+"""The result of a call that has none: every provider refuses a call without a result."""
 
 _LINE = "\n"
 MAX_ARGUMENT_CHARACTERS, MAX_ARGUMENT_LEVELS = 4_000_000, 100
@@ -81,9 +83,19 @@ def ids_on_the_wire(messages: Iterable[Message], legal: Callable[[str], str]) ->
     return ids
 
 
-def sendable_name(name: str) -> str:
-    """Return a called name in a form that can be replayed: models call anything, providers refuse invalid names."""
-    return _ILLEGAL_IN_NAME.sub("_", name)[:64] or "unnamed"
+def sendable_name(name: str, longest: int = 64) -> str:
+    """A called name made fit to be replayed: a model can call anything, a provider refuses what is not a name."""
+    return _ILLEGAL_IN_NAME.sub("_", name)[:longest] or "unnamed"
+
+
+def arguments_text(arguments: Any) -> str:
+    """Return the arguments of a call as the JSON text of an object: the same text if it is one, else "{}".
+
+    Servers parse the arguments of earlier calls, and a call whose arguments cannot be read has a result that says so.
+    """
+    if isinstance(arguments, str):
+        return arguments if arguments.strip() and parse_object(arguments) is not None else "{}"
+    return json_text(arguments) if isinstance(arguments, dict) else "{}"
 
 
 def usable_image(image: Image) -> bool:
@@ -201,14 +213,20 @@ def parse_object(text: str) -> dict[str, Any] | None:
     if not text.strip():
         return {}
     try:
-        value = json.loads(text, parse_constant=_refuse_constant)
+        value = _STRICT.decode(text)
     except (ValueError, RecursionError):
         return None
-    return value if isinstance(value, dict) and not nests_deeper(value, MAX_ARGUMENT_LEVELS) else None
+    if not isinstance(value, dict):
+        return None
+    opened = text.count("{") + text.count("[")
+    return None if opened > MAX_ARGUMENT_LEVELS and nests_deeper(value, MAX_ARGUMENT_LEVELS) else value
 
 
 def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
+
+
+_STRICT = json.JSONDecoder(parse_constant=_refuse_constant)
 
 
 def distinct_ids(parts: Iterable[Part], history: Sequence[Message]) -> tuple[Part, ...]:

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from mcpagent.messages import Origin
 from mcpagent.models.base import ModelRequest
 from mcpagent.models.model_settings import LEAST_BUDGET, ModelSettings
-from mcpagent.models.profiles import Effort, Profile, Server, profile_of, server_of
+from mcpagent.models.profiles import EFFORTS, Effort, Profile, Server, caching_of, profile_of, server_of
 from mcpagent.models.provider_run.provider_tool_forms import WrittenTools
 
 DEFAULT_MAX_TOKENS = 32_000
 """Of an Anthropic model that no row names: it demands a limit."""
 
-_BUDGETS: Mapping[str, int] = {"low": 4_000, "medium": 12_000, "high": 31_999}
+_BUDGETS: Mapping[str, int] = {
+    "minimal": LEAST_BUDGET,
+    "low": 4_000,
+    "medium": 12_000,
+    "high": 31_999,
+    "xhigh": 48_000,
+    "max": 10**7,
+}
 """Tokens to think, for models that take a number."""
 
 _ROOM_TO_ANSWER = 4_000
@@ -23,8 +30,6 @@ _ROOM_TO_ANSWER = 4_000
 
 _MEDIUM_FROM, _HIGH_FROM = 8_000, 20_000
 """Budgets from which on an effort is called so, for models that take an effort."""
-
-_EFFORTS: tuple[Effort, ...] = ("none", "minimal", "low", "medium", "high")
 
 _UNKNOWN_TO = {
     "messages": ("seed", "prompt_cache_key"),
@@ -35,10 +40,11 @@ _UNKNOWN_TO = {
 
 @dataclass(slots=True)
 class WrittenSettings:
-    """The settings as fields of a request body, and, by setting, the reason why it is left out."""
+    """The settings as fields of a request body, and, by setting, why it is left out, or what is sent in its place."""
 
     fields: dict[str, Any] = field(default_factory=dict[str, Any])
     left_out: dict[str, str] = field(default_factory=dict[str, str])
+    changed: dict[str, str] = field(default_factory=dict[str, str])
 
 
 def written_settings(
@@ -66,7 +72,7 @@ def written_settings(
             server = server_of(to)
             made.fields |= {} if most is None else {limit_field: most}
             _think_by_chat(settings.thinking, profile, server, made)
-            _as_chat(request, profile, server, made)
+            _as_chat(request, to, profile, server, made)
     _sample(settings, profile, made)
     for name in _UNKNOWN_TO.get(to.protocol, ()):
         if getattr(settings, name):
@@ -103,17 +109,25 @@ def _sample(settings: ModelSettings, profile: Profile, made: WrittenSettings) ->
         made.fields |= given
 
 
-def _effort(thinking: str | int, profile: Profile) -> Effort:
-    """Return the effort that comes nearest, of two the higher."""
+def _effort(thinking: str | int, efforts: Sequence[Effort], made: WrittenSettings) -> Effort:
+    """Return the effort that comes nearest, of two the higher, and note it if it is another one."""
+    asked = _level_of(thinking)
+    wanted = EFFORTS.index(asked)
+    nearest = min(efforts, key=lambda effort: (abs(EFFORTS.index(effort) - wanted), -EFFORTS.index(effort)))
+    if isinstance(thinking, int):
+        made.changed["thinking"] = f'{thinking:,} tokens to think are sent as the level "{nearest}"'
+    elif nearest != asked and thinking != "off":
+        made.changed["thinking"] = f'"{thinking}" is sent as "{nearest}", the nearest level that it has'
+    return nearest
+
+
+def _level_of(thinking: str | int) -> Effort:
+    """Return the effort that a level or a budget means, whatever the model has."""
     if isinstance(thinking, int):
         if thinking >= _HIGH_FROM:
-            thinking = "high"
-        elif thinking >= _MEDIUM_FROM:
-            thinking = "medium"
-        else:
-            thinking = "low"
-    wanted = _EFFORTS.index("none" if thinking == "off" else thinking)
-    return min(profile.efforts, key=lambda effort: (abs(_EFFORTS.index(effort) - wanted), -_EFFORTS.index(effort)))
+            return "high"
+        return "medium" if thinking >= _MEDIUM_FROM else "low"
+    return next((effort for effort in EFFORTS if effort == thinking), "none")
 
 
 def _think_as_claude(request: ModelRequest, profile: Profile, most: int, made: WrittenSettings) -> None:
@@ -127,11 +141,18 @@ def _think_as_claude(request: ModelRequest, profile: Profile, most: int, made: W
     elif thinking == "off":
         made.fields["thinking"] = {"type": "disabled"}
     elif profile.thinking != "budget":
-        made.fields |= {"thinking": {"type": "adaptive"}, "output_config": {"effort": _effort(thinking, profile)}}
+        made.fields |= {
+            "thinking": {"type": "adaptive"},
+            "output_config": {"effort": _effort(thinking, profile.efforts, made)},
+        }
     elif (budget := min(_budget(thinking), most - min(most // 4, _ROOM_TO_ANSWER))) < LEAST_BUDGET:
         made.left_out["thinking"] = f"an answer of {most:,} tokens has no room for it"
     elif not _goes_on_without_thought(request):
         made.fields["thinking"] = {"type": "enabled", "budget_tokens": budget}
+        if budget < _budget(thinking) and thinking != "max":
+            made.changed["thinking"] = (
+                f"{_budget(thinking):,} tokens to think are sent as {budget:,}: an answer needs room"
+            )
 
 
 def _budget(thinking: str | int) -> int:
@@ -158,8 +179,14 @@ def _as_messages(request: ModelRequest, made: WrittenSettings) -> None:
         made.fields["tool_choice"] = {"type": "auto", "disable_parallel_tool_use": True}
 
 
-def _take_effort(name: str, thinking: str | int | None, profile: Profile, made: WrittenSettings) -> None:
-    """Write the effort into a field of this name, `reasoning` or `reasoning_effort`."""
+def _take_effort(
+    name: str,
+    thinking: str | int | None,
+    profile: Profile,
+    made: WrittenSettings,
+    efforts: Sequence[Effort] = (),
+) -> None:
+    """The effort in a field of this name, `reasoning` or `reasoning_effort`; `efforts` are those of the server."""
     if thinking is None or (thinking == "off" and profile.thinking in ("none", "budget")):
         return
     if profile.thinking == "none":
@@ -168,7 +195,8 @@ def _take_effort(name: str, thinking: str | int | None, profile: Profile, made: 
     if thinking == "off" and profile.thinking == "adaptive" and profile.can_stop:
         made.fields[name] = {"effort": "none"} if name == "reasoning" else "none"
         return
-    effort = "none" if thinking == "off" and profile.thinking == "unknown" else _effort(thinking, profile)
+    is_unknown = profile.thinking == "unknown"
+    effort = "none" if thinking == "off" and is_unknown else _effort(thinking, efforts or profile.efforts, made)
     if thinking == "off" and effort != "none":
         made.left_out["thinking"] = f'it always thinks; "{effort}" is sent'
     made.fields[name] = {"effort": effort} if name == "reasoning" else effort
@@ -198,28 +226,54 @@ def _think_by_chat(thinking: str | int | None, profile: Profile, server: Server,
         case _ if thinking is None:
             pass
         case "effort":
-            _take_effort("reasoning_effort", thinking, profile, made)
+            of_server = server.efforts if profile.thinking == "unknown" else ()
+            _take_effort("reasoning_effort", thinking, profile, made, of_server)
         case "object" if profile.thinking != "none":
             asked = {"max_tokens": thinking} if isinstance(thinking, int) else {"effort": thinking}
             made.fields["reasoning"] = {"enabled": False} if off else asked
         case "switch":
             made.fields["thinking"] = {"type": "disabled" if off else "enabled"}
+            _note_switch(thinking, made)
         case "template":
             made.fields["chat_template_kwargs"] = {"enable_thinking": not off}
+            _note_switch(thinking, made)
+        case "mistral":
+            _think_as_mistral(thinking, profile, made)
         case _ if not off:
             made.left_out["thinking"] = "it cannot be set there"
         case _:
             pass
 
 
+def _note_switch(thinking: str | int | None, made: WrittenSettings) -> None:
+    if thinking != "off":
+        shown = f"{thinking:,} tokens to think are" if isinstance(thinking, int) else f'"{thinking}" is'
+        made.changed["thinking"] = f"{shown} sent as thinking that is switched on: it has no levels"
+
+
+def _think_as_mistral(thinking: str | int | None, profile: Profile, made: WrittenSettings) -> None:
+    """As Mistral's docs on reasoning have it: an effort "high" or "none", or a prompt of its own for Magistral."""
+    if profile.thinking == "effort" and profile.efforts:
+        _take_effort("reasoning_effort", thinking, profile, made)
+    elif profile.thinking == "adaptive" and thinking == "off":
+        made.left_out["thinking"] = "it always thinks"
+    elif profile.thinking == "adaptive":
+        made.fields["prompt_mode"] = "reasoning"
+        _note_switch(thinking, made)
+    elif thinking != "off":
+        made.left_out["thinking"] = "it cannot be set there"
+
+
 _BY_NAME = ("stop", "seed", "parallel_tool_calls", "service_tier", "prompt_cache_key")
 
 
-def _as_chat(request: ModelRequest, profile: Profile, server: Server, made: WrittenSettings) -> None:
+def _as_chat(request: ModelRequest, to: Origin, profile: Profile, server: Server, made: WrittenSettings) -> None:
     settings = request.settings
     given = settings.given()
     if not request.tools:
         given.pop("parallel_tool_calls", None)
+    if caching_of(to) == "markers" and settings.cache_ttl in ("5m", "1h"):
+        given.pop("cache_ttl")
     asked = [name for name in (*_BY_NAME, "top_p", "cache_ttl") if name in given]
     for name in asked:
         known = name in server.fields or (name == "cache_ttl" and "prompt_cache_key" in server.fields)

@@ -11,11 +11,13 @@ import pytest
 from mcpagent import Agent, ConfigError, RunOptions
 from mcpagent.errors import ContextOverflowError
 from mcpagent.events import ignore
-from mcpagent.messages import user_message
+from mcpagent.messages import Origin, user_message
 from mcpagent.models import AnthropicModel, FallbackModel, ModelRequest, OpenAIChatModel, ScriptedModel, resolve_model
 from mcpagent.models.base import Model, ToolLimits, tool_limits
-from mcpagent.models.capabilities import Capabilities, known_limits
-from mcpagent.models.local.server_traits import ServerTraits, TraitCache
+from mcpagent.models.capabilities import Capabilities
+from mcpagent.models.endpoints.endpoint import endpoint_of
+from mcpagent.models.endpoints.learned import LearnedStore, learned_of
+from mcpagent.models.origins import address_of
 from mcpagent.recording.recorder import Recorder
 from mcpagent.recording.replay import Replay
 from tests.tables import each_row
@@ -55,7 +57,8 @@ def test_what_fits_a_model(model: str, max_tools: int | None, window_tokens: int
 
 @each_row("host", ["api.openai.com.example", "notapi.openai.com", "api.x.ai@example.com", "[::1", ""])
 def test_another_address_is_not_taken_for_a_providers(host: str) -> None:
-    assert known_limits("openai-chat", "nobody", f"https://{host}/v1") == ToolLimits()
+    asked = Origin("openai-chat", "chat", address_of(f"https://{host}/v1"), "nobody")
+    assert endpoint_of(asked).limits == ToolLimits()
 
 
 def test_a_chain_takes_what_the_smallest_of_its_members_takes(tmp_path: Path) -> None:
@@ -106,7 +109,7 @@ async def test_a_server_that_tells_its_window_is_believed_also_by_the_next_proce
             provider=server.partition(",")[0],
             base_url="http://localhost:1/v1",
             http_client=PlayedProvider(*answers).http_client,
-            traits=TraitCache(tmp_path),
+            traits=LearnedStore(tmp_path),
         )
 
     model = made(failed(400, {"error": OVERFLOWS[server]}), chat_stream({"content": "hi"}))
@@ -120,10 +123,11 @@ async def test_a_server_that_tells_its_window_is_believed_also_by_the_next_proce
 
 @each_row("window", ["8192", True, -1, 0, [], 1.5])
 def test_a_kept_window_that_is_none_counts_for_nothing(window: object, tmp_path: Path) -> None:
-    cache = TraitCache(tmp_path)
-    cache.save("http://localhost:1/v1", "qwen3", ServerTraits(window_tokens=8192))
+    cache = LearnedStore(tmp_path)
+    cache.save("http://localhost:1/v1", "qwen3", learned_of(window_tokens=8192))
     [file] = tmp_path.iterdir()
-    file.write_text(json.dumps({**json.loads(file.read_text()), "traits": {"window_tokens": window}}))
+    kept = json.loads(file.read_text())
+    file.write_text(json.dumps({**kept, "facts": [{**kept["facts"][0], "value": window}]}))
     assert cache.load("http://localhost:1/v1", "qwen3") is None
 
 

@@ -17,8 +17,8 @@ from mcpagent.messages import Message, Text, ToolResult, ToolsChanged, user_mess
 from mcpagent.models import AnthropicModel, ModelRequest, OpenAIChatModel, OpenAIResponsesModel
 from mcpagent.models.capabilities import SAFE, Capabilities
 from mcpagent.models.http_model import HttpModel
-from tests.simulator.server import Fault, Simulator
-from tests.simulator.values import Said, View
+from tests.simulator.server import PROTOCOLS, Fault, Simulator
+from tests.simulator.values import Refusal, Said, View
 from tests.tables import each_row
 from tests.wire.life import Life, numbered
 from tests.wire.provider import Waits
@@ -184,7 +184,7 @@ async def test_a_cancelled_request_ends_at_once_and_the_model_goes_on() -> None:
 def test_one_model_serves_one_event_loop_after_another() -> None:
     async def once(model: HttpModel) -> str:
         async with Simulator(lambda _view: ["fine"]) as simulator:
-            model.endpoint = replace(model.endpoint, base_url=simulator.url)
+            model.target = replace(model.target, base_url=simulator.url)
             return (await model.respond(ModelRequest("", (user_message("hello"),)), ignore)).message.text
 
     model = AnthropicModel("claude-x", api_key="k")
@@ -226,15 +226,22 @@ async def test_a_turn_with_many_parallel_calls_keeps_the_cached_conversation() -
 
 
 @ALL
-async def test_the_simulator_refuses_what_the_provider_refuses(name: str) -> None:
-    """A call without its result: the simulator is no pushover."""
+async def test_a_call_without_its_result_is_sent_with_one(name: str) -> None:
+    """The simulator refuses it without one."""
     broken = (user_message("x"), Message("assistant", (Text("I call."), *_calls())), user_message("y"))
     async with Simulator(lambda _view: ["x"]) as simulator:
         model = made(name, simulator, max_retries=0)
-        with pytest.raises(ModelError) as caught:
-            await model.respond(ModelRequest("", broken, (SEARCH,)), ignore)
-        assert caught.value.status == 400
+        await model.respond(ModelRequest("", broken, (SEARCH,)), ignore)
         await model.aclose()
+    [body] = simulator.log.bodies
+    path = "/v1/messages" if "system" in body or ("max_tokens" in body and name.startswith("anthropic")) else ""
+    path = path or ("/v1/responses" if "input" in body else "/v1/chat/completions")
+    turns = body.get("input") or body["messages"]
+    said = json.dumps(turns)
+    assert said.count("(no result: the call was not run)") == 1
+    unanswered = [turn for turn in turns if "(no result" not in json.dumps(turn)]
+    with pytest.raises(Refusal):
+        PROTOCOLS[path].check({**body, ("input" if "input" in body else "messages"): unanswered}, {})
 
 
 def _calls() -> tuple[Any, ...]:

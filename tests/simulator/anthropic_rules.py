@@ -62,6 +62,8 @@ def check(body: Mapping[str, Any], headers: Mapping[str, str]) -> None:
             case _:
                 before = messages[place - 1] if place else {"role": "", "content": []}
                 _check_user(place, turn, before, tools)
+    called = [block["id"] for turn in messages for block in turn["content"] if block["type"] == "tool_use"]
+    require(len(set(called)) == len(called), "messages: `tool_use` ids must be unique")
     _check_binding(body)
     anthropic_output(body)
     forced = body.get("tool_choice", {}).get("type") in ("any", "tool")
@@ -188,6 +190,10 @@ def _check_assistant(
             lost = [name for name in _named(block) if name not in tools]
             require(not lost, f"Tool reference '{''.join(lost[:1])}' not found in available tools")
     require(all(_CALL_ID.fullmatch(call) for call in calls), f"messages.{place}: tool_use.id: invalid")
+    for block in turn["content"]:
+        if block["type"] == "tool_use":
+            require(_NAME.fullmatch(block["name"]), f"messages.{place}: tool_use.name: should match {_NAME.pattern}")
+            require(isinstance(block["input"], dict), f"messages.{place}: tool_use.input: should be a dictionary")
     require(len(set(calls)) == len(calls), "messages: `tool_use` ids must be unique")
     answered = [block.get("tool_use_id") for block in after["content"]] if after else []
     missing = [call for call in calls if call not in answered]

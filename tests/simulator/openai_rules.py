@@ -36,6 +36,22 @@ def _check_function(function: Mapping[str, Any]) -> None:
     require(strict or not function.get("strict"), f"Invalid schema for function '{name}': not a strict schema")
 
 
+def _check_called(where: str, call: Mapping[str, Any]) -> None:
+    """A call of the history: OpenAI refuses its name as it refuses a tool's."""
+    require(_NAME.fullmatch(call["name"]), f"Invalid '{where}.name': string does not match pattern {_NAME.pattern}")
+    require(call["arguments"].strip(), f"Invalid '{where}.arguments': empty string")
+
+
+def _check_call(where: str, call: Mapping[str, Any]) -> None:
+    """Other servers of Chat Completions also parse its arguments."""
+    _check_called(where, call)
+    try:
+        arguments = json.loads(call["arguments"])
+    except ValueError:
+        arguments = None
+    require(isinstance(arguments, dict), f"Invalid '{where}.arguments': not a JSON object")
+
+
 def check_responses(body: Mapping[str, Any], _headers: Mapping[str, str]) -> None:
     functions = responses_functions(body)
     for function in functions:
@@ -69,6 +85,8 @@ def check_responses(body: Mapping[str, Any], _headers: Mapping[str, str]) -> Non
                 not space or item.get("namespace") == space,
                 f"Missing namespace for function_call '{item['name']}'. It does not exist in the default namespace.",
             )
+            _check_called("input.function_call", item)
+            require(item["call_id"] not in calls, f"Duplicate call_id {item['call_id']}")
             calls[item["call_id"]] = item["name"]
             open_calls.add(item["call_id"])
         elif kind == "function_call_output":
@@ -292,7 +310,10 @@ def check_chat(body: Mapping[str, Any], _headers: Mapping[str, str]) -> None:
         require(said or open_calls, f"messages.{place}.content: must not be empty")
         for call in message.get("tool_calls", ()):
             require(len(call["id"]) <= 40, "string too long. Expected a string with maximum length 40")
-            json.loads(call["function"]["arguments"])
+            _check_call(f"messages.{place}.tool_calls", call["function"])
+        require(len(set(open_calls)) == len(open_calls), f"messages.{place}.tool_calls: duplicate ids")
+    choice = body.get("tool_choice")
+    require("tools" in body or choice is None, "'tool_choice' is only allowed when 'tools' are specified.")
     require(not open_calls, f"tool_call_ids did not have response messages: {', '.join(open_calls)}")
 
 

@@ -85,8 +85,8 @@ def window_of(agent: Agent[Any]) -> int | None:
 
 @cache
 def context_window_of(model: str) -> int | None:
-    """Return the known window of this model in tokens, or None."""
-    from mcpagent.models.prices import context_window
+    """How many tokens this model takes, if that is known."""
+    from mcpagent.models.endpoints.endpoint import context_window
 
     provider, _, name = model.partition(":")
     return context_window(provider, name.partition("?")[0])

@@ -20,7 +20,6 @@ from mcpagent.models.capabilities import Capabilities
 from mcpagent.models.http_model import encoded
 from mcpagent.models.tool_changes_in_history import Change, annotated, plan_tools, redefinition_notes
 from mcpagent.models.wire_values import (
-    NO_INPUT,
     headed,
     ids_on_the_wire,
     legal_id,
@@ -63,7 +62,7 @@ def write_tool(tool: ToolDefinition) -> dict[str, Any]:
 
 
 class AnthropicHistory:
-    """The history of one request in alternating turns, starting with the user's, with discovered tools in place.
+    """One request's history in alternating turns, with found tools in place.
 
     A discovered tool is a deferred definition at the end of `tools`, and a `tool_reference` in the result that found
     it. The text of that result follows the results. Withdrawals and new definitions are system messages after the turn
@@ -141,8 +140,6 @@ class AnthropicHistory:
     def _append(self, role: str, blocks: list[dict[str, Any]]) -> None:
         if not blocks:
             return
-        if not self._turns and role == "assistant":
-            self._append("user", [{"type": "text", "text": NO_INPUT}])
         if self._turns and self._turns[-1]["role"] == role:
             self._turns[-1]["content"] += blocks
         else:
@@ -301,7 +298,7 @@ def _assistant_block(part: Part, ids: Mapping[str, str]) -> dict[str, Any] | Non
             return {
                 "type": "tool_use",
                 "id": ids[part.id],
-                "name": sendable_name(part.name),
+                "name": part.name,
                 "input": part.arguments,
                 **part.provider_data,
             }

@@ -1,8 +1,9 @@
 """Anthropic's Messages API (https://platform.claude.com/docs/en/api/messages), always streamed.
 
-Caching: one breakpoint at the end of the constant part (the system prompt, else the last tool), and Anthropic's
-automatic one at the end of the request, so no earlier byte of a conversation is ever written differently. Only after a
-turn with very many blocks, one more breakpoint is set at the end of the previous request.
+Caching: one breakpoint at the end of what never changes (the system prompt, else the last tool) and Anthropic's
+automatic one at the end of the request, so no earlier byte of a conversation is ever written differently. Bedrock and
+Vertex have no automatic one: the last block is marked there. Only after a turn with very many blocks one more is set,
+where the request before ended.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from mcpagent.models.anthropic.anthropic_history import (
     write_tool,
 )
 from mcpagent.models.base import ModelRequest, ModelResponse, ResponseStop
-from mcpagent.models.capabilities import SAFE, Capabilities, anthropic_capabilities
+from mcpagent.models.capabilities import SAFE, Capabilities
 from mcpagent.models.exchange import AskedWay
 from mcpagent.models.failures_and_retries import AnswerError, Failure, ReportedError
 from mcpagent.models.http_model import ANTHROPIC_URL, Connection, HttpModel, ProviderSdk
@@ -32,6 +33,7 @@ from mcpagent.models.provider_run.citations import citations_of
 from mcpagent.models.provider_run.provider_calls import asked_in, ended_in
 from mcpagent.models.provider_run.provider_tool_forms import MCP_BETA, WrittenTools
 from mcpagent.models.shown_deltas import CallDelta, Delta
+from mcpagent.models.wellformed.wellformed_messages import wellformed_messages
 from mcpagent.models.wire_values import distinct_ids, parse_object, read_call, usage_count, without
 from mcpagent.python.argument_checks import checked
 
@@ -53,6 +55,17 @@ CHANGES_BY_VALUE_BETA = "inline-tools-2026-09-15"
 _NOT_OF_THE_BLOCK = ("type", "estimated_tokens")
 """Fields of a delta that tell of it, not of its block, which would be refused with them."""
 
+_FIELDS = {
+    "text_delta": "text",
+    "thinking_delta": "thinking",
+    "signature_delta": "signature",
+    "input_json_delta": "partial_json",
+}
+"""The text that each kind of delta adds to its block."""
+
+_KNOWN_DELTAS = frozenset({"citations_delta", "compaction_delta"})
+_KNOWN_BLOCKS = frozenset({"text", "thinking", "redacted_thinking", "tool_use", "server_tool_use", "mcp_tool_use"})
+
 CONTAINER_SECONDS = 30 * 24 * 3600.0
 """So long after the time that it tells of a container Anthropic may restore it."""
 
@@ -70,10 +83,12 @@ _STOPS: dict[str, ResponseStop] = {
 }
 
 
-def request_body(request: ModelRequest, model_name: str, can: Capabilities = SAFE) -> dict[str, Any]:
-    """Return the body of one request without its settings.
+def request_body(
+    request: ModelRequest, model_name: str, can: Capabilities = SAFE, *, has_field: bool = True
+) -> dict[str, Any]:
+    """The body for one request without its settings. `tool_choice` "none" keeps the tools, and so the cached prefix.
 
-    `tool_choice` "none" keeps the tools, and so the cached prefix.
+    `has_field`: whether the server knows `cache_control` as a field of the body; else the last block is marked.
     """
     cached = {"type": "ephemeral", "ttl": "1h"} if request.settings.cache_ttl == "1h" else {"type": "ephemeral"}
     history = AnthropicHistory(request, can)
@@ -87,11 +102,31 @@ def request_body(request: ModelRequest, model_name: str, can: Capabilities = SAF
     elif eager := [tool for tool in tools if not tool.get("defer_loading")]:
         eager[-1]["cache_control"] = cached
     body["messages"] = messages
-    body["cache_control"] = cached
+    if has_field:
+        body["cache_control"] = cached
+    else:
+        _mark_end(messages, cached)
     _reach_back(messages, cached)
     if request.tools and request.tool_choice == "none":
         body["tool_choice"] = {"type": "none"}
     return body
+
+
+def _mark_end(messages: Sequence[dict[str, Any]], cached: Mapping[str, str]) -> None:
+    """Mark the last block of the last user turn: what the field of the body does by itself."""
+    asked = next((turn for turn in reversed(messages) if turn["role"] == "user" and turn["content"]), None)
+    if asked is not None:
+        asked["content"][-1] = {**asked["content"][-1], "cache_control": cached}
+
+
+def without_markers(value: Any) -> Any:
+    """Return a body without any cache marker, for a server that takes none."""
+    if isinstance(value, list):
+        return [without_markers(one) for one in value]
+    if isinstance(value, dict):
+        kept = ((key, one) for key, one in value.items() if key != "cache_control")
+        return {key: one if key == "input" else without_markers(one) for key, one in kept}
+    return value
 
 
 def _reach_back(messages: Sequence[dict[str, Any]], cached: Mapping[str, str]) -> None:
@@ -189,7 +224,8 @@ class MessageStream:
     """Assemble a stream's events into the answer of a request without streaming.
 
     Events as in https://platform.claude.com/docs/en/build-with-claude/streaming. A delta's fields are added to the
-    block's fields of the same name, so unknown kinds of content are preserved, too.
+    block's fields of the same name, so kinds of content that are not known here survive too. Unknown deltas of known
+    blocks are kept beside the content, as `unknown_deltas` of the answer.
     """
 
     def __init__(self) -> None:
@@ -198,6 +234,7 @@ class MessageStream:
         self._texts: dict[tuple[int, str], list[str]] = {}
         self._citations: dict[int, list[Any]] = {}
         self._calls: dict[str, ProviderCall] = {}
+        self._unknown: list[Mapping[str, Any]] = []
         self.was_marked = False
         self.done = False
 
@@ -206,10 +243,12 @@ class MessageStream:
         match event.get("type"):
             case "message_start":
                 self._message = dict(event["message"])
-            case "content_block_start":
+            case "content_block_start" if isinstance(event.get("content_block"), Mapping):
                 self._blocks[event["index"]] = dict(event["content_block"])
-            case "content_block_delta":
+            case "content_block_delta" if self._is_known(event):
                 return self._add_delta(event["index"], event["delta"])
+            case "content_block_delta":
+                self._unknown.append(event)
             case "content_block_stop":
                 return self._ran(event["index"])
             case "message_delta":
@@ -224,11 +263,22 @@ class MessageStream:
                 pass
         return None
 
+    def _is_known(self, event: Mapping[str, Any]) -> bool:
+        """Whether the delta can be added to its block: a block of a known type would be refused with unknown fields."""
+        block, delta = self._blocks.get(event.get("index", -1)), event.get("delta")
+        if block is None or not isinstance(delta, Mapping) or not isinstance(delta.get("type"), str):
+            return False
+        if delta["type"] in _FIELDS:
+            return isinstance(delta.get(_FIELDS[delta["type"]]), str)
+        return delta["type"] in _KNOWN_DELTAS or block.get("type") not in _KNOWN_BLOCKS
+
     def _add_delta(self, index: int, delta: Mapping[str, Any]) -> Delta | CallDelta | None:
         block = self._blocks[index]
         for name, value in without(delta, _NOT_OF_THE_BLOCK).items():
             if delta["type"] == "citations_delta":
                 self._citations.setdefault(index, list(block.get("citations") or ())).append(value)
+            elif delta["type"] == "compaction_delta":  # each one is the whole content so far
+                block[name] = value
             elif isinstance(value, str):
                 self._texts.setdefault((index, name), []).append(value)
             elif value is not None or name not in block:
@@ -268,7 +318,8 @@ class MessageStream:
                 self._blocks[index][name] = (self._blocks[index].get(name) or "") + text
         for index, citations in self._citations.items():
             self._blocks[index]["citations"] = citations
-        return {**self._message, "content": [self._blocks[index] for index in sorted(self._blocks)]}
+        beside = {"unknown_deltas": self._unknown} if self._unknown else {}
+        return {**self._message, "content": [self._blocks[index] for index in sorted(self._blocks)], **beside}
 
 
 class AnthropicModel(HttpModel):
@@ -294,16 +345,18 @@ class AnthropicModel(HttpModel):
         betas: Sequence[str] = (),
         **connection: Unpack[Connection],
     ) -> None:
+        url = connection.get("base_url")
+        if url:  # the SDK adds /v1 itself
+            connection["base_url"] = url.rstrip("/").removesuffix("/v1")
         super().__init__(provider, model_name, "ANTHROPIC_API_KEY", **connection)
         self.betas = tuple(betas)
 
-    def known_capabilities(self) -> Capabilities:
-        """Return the capabilities by family and version, at any address."""
-        return anthropic_capabilities(self.model_name)
-
     def write(self, request: ModelRequest) -> dict[str, Any]:
-        """Return the JSON of a Messages request."""
-        return request_body(request, self.model_name, self.capabilities)
+        """The JSON of a Messages request."""
+        learned = self.server()
+        has_field = self.endpoint.caching == "field" and learned.flag("cache_field")
+        body = request_body(request, self.model_name, self.capabilities, has_field=has_field)
+        return body if learned.flag("cache_markers") else without_markers(body)
 
     def most_output(self, failure: Failure) -> int | None:
         """Return the longest answer that model and conversation allow, read from Anthropic's error."""
@@ -343,7 +396,11 @@ class AnthropicModel(HttpModel):
         container = last.get("container")
         inside = {"container": container["id"]} if isinstance(container, Mapping) and container.get("id") else {}
         turn = {"role": "assistant", "content": last.get("content")}
-        return {**body, **inside, "messages": [*body["messages"], turn]}
+        return self.wellformed({**body, **inside, "messages": [*body["messages"], turn]})
+
+    def wellformed(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Return the body as Anthropic's validation demands it."""
+        return wellformed_messages(body)
 
     def write_beside(self, body: dict[str, Any], run: WrittenTools, request: ModelRequest) -> dict[str, Any]:
         """Add provider tools to the body, and the container in which code ran before, if it still exists."""

@@ -13,18 +13,19 @@ from typing import Any, Literal, Unpack
 from mcpagent.events import Emit, Notice
 from mcpagent.messages import Message
 from mcpagent.models.base import ModelRequest, ModelResponse
-from mcpagent.models.capabilities import Capabilities, chat_capabilities
 from mcpagent.models.exchange import AskedWay
 from mcpagent.models.failures_and_retries import Failure
 from mcpagent.models.http_model import Connection, OpenAIModel, is_openai
 from mcpagent.models.local.prompted_calls import is_constrained, prompted_way, takes_no_tools
 from mcpagent.models.local.textual_calls import read_textual_calls, unreadable_call
+from mcpagent.models.openai.chat_cache_markers import with_markers
 from mcpagent.models.openai.openai_chat_answers import CompletionStream, read_completion
-from mcpagent.models.openai.openai_chat_history import DEEPSEEK, dialect_of, request_body
+from mcpagent.models.openai.openai_chat_history import DEEPSEEK, Dialect, dialect_of, request_body
 from mcpagent.models.openai.proxied_calls import unproxied
 from mcpagent.models.output_ways.asked_output import callable_in
-from mcpagent.models.profiles import server_of, speaks_for_itself
+from mcpagent.models.profiles import speaks_for_itself
 from mcpagent.models.provider_run.provider_tool_forms import searches_by_chat
+from mcpagent.models.wellformed.wellformed_chat import wellformed_chat
 from mcpagent.models.written_settings import WrittenSettings, written_settings
 from mcpagent.python.argument_checks import checked
 
@@ -66,11 +67,17 @@ class OpenAIChatModel(OpenAIModel):
         self.calls = calls or ("native" if self.speaks_as_openai else None)
         self._reported = False
         self._dialect = dialect_of(self.origin)
-        self.max_tokens_field = max_tokens_field or ("max_completion_tokens" if self.speaks_as_openai else "max_tokens")
+        self._limit_field = max_tokens_field or ("max_completion_tokens" if self.speaks_as_openai else "max_tokens")
 
-    def known_capabilities(self) -> Capabilities:
-        """Return the capabilities: found tools keep the cached prefix on servers with cheap caching."""
-        return chat_capabilities(self.origin)
+    @property
+    def max_tokens_field(self) -> str:
+        """What the server calls the longest answer."""
+        return self.server().text("limit_field") or self._limit_field
+
+    @property
+    def dialect(self) -> Dialect:
+        """What the server wants of a history, as it said itself or by its address."""
+        return DEEPSEEK if self.server().text("history_form") == "deepseek" else self._dialect
 
     def write(self, request: ModelRequest) -> dict[str, Any]:
         """Return the JSON of a Chat Completions request, in the server's dialect."""
@@ -78,8 +85,20 @@ class OpenAIChatModel(OpenAIModel):
             request,
             self.model_name,
             self.capabilities,
-            dialect=self._dialect,
+            dialect=self.dialect,
         )
+
+    def wellformed(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Return the body as the strictest server of the dialect takes it."""
+        return wellformed_chat(body, turns=self.dialect.turns, call_id=self.dialect.call_id)
+
+    def request_body(self, request: ModelRequest) -> dict[str, Any]:
+        """Return the whole body, with cache markers where nothing is cached without them."""
+        body = super().request_body(request)
+        if self.endpoint.caching != "markers" or not self.server().flag("cache_markers"):
+            return body
+        is_long = request.settings.cache_ttl == "1h"
+        return with_markers(body, {"type": "ephemeral", "ttl": "1h"} if is_long else {"type": "ephemeral"})
 
     def settings_of(self, request: ModelRequest) -> WrittenSettings:
         """Return the settings, with the output limit under the server's name."""
@@ -99,25 +118,20 @@ class OpenAIChatModel(OpenAIModel):
 
     @property
     def wants_subset(self) -> bool:
-        """True if an answer's schema must be reduced to the strict subset; self-hosted servers accept any schema."""
-        return server_of(self.origin).structured != "alone"
+        """Servers of one's own take whole schemas, or loose ones."""
+        return self.endpoint.server.structured != "alone"
 
     def learns(self, failure: Failure, way: AskedWay) -> bool:
-        """Also learn further traits of the server.
-
-        Such are whether it supports tools and obeys `response_format`, whether its model demands a reasoning field,
-        even an empty one, in each answer, and the name of its output limit.
-        """
-        if _MISSES_REASONING.search(failure.message) and self._dialect is not DEEPSEEK:
-            self._dialect = DEEPSEEK
-            return True
+        """Also whether the server takes tools, whether it obeys `response_format`, whether its model wants to see
+        reasoning in each answer, though it be empty, and what it calls the longest answer."""
+        if _MISSES_REASONING.search(failure.message) and self.dialect is not DEEPSEEK:
+            return self.learn(failure, history_form="deepseek")
         if self.max_tokens_field == "max_tokens" and "Use 'max_completion_tokens'" in failure.message:
-            self.max_tokens_field = "max_completion_tokens"
-            return True
+            return self.learn(failure, limit_field="max_completion_tokens")
         if way.request.tools and self.calls is None and takes_no_tools(failure.message):
-            return self.learn(takes_tools=False)
+            return self.learn(failure, takes_tools=False)
         if is_constrained(way.request) and failure.status in (400, 422) and "response_format" in failure.message:
-            return self.learn(constrains=False)
+            return self.learn(failure, constrains=False)
         return super().learns(failure, way)
 
     def generated_answer(self, text: str) -> dict[str, Any]:

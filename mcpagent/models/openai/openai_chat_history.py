@@ -143,12 +143,18 @@ GEMINI = Dialect(gemini_schema, _signed, alternating)
 
 _DIALECTS = {"openai": OPENAI, "gemini": GEMINI, "mistral": MISTRAL, "deepseek": DEEPSEEK}
 _MISTRALS = re.compile(r"(?:mi[sx]tral|ministral|magistral|devstral|codestral|pixtral)", re.IGNORECASE)
+"""Also inside the names of models that were made of these: their chat template is the same."""
 
 
 def dialect_of(to: Origin) -> Dialect:
     """Return the dialect of the server; at unknown servers that of the model, whose chat template has own rules."""
     named = _DIALECTS.get(server_of(to).dialect)
-    return named or (MISTRAL if _MISTRALS.search(to.model) else USUAL)
+    return named or (MISTRAL if _is_mistral(to.model) else USUAL)
+
+
+def _is_mistral(model_name: str) -> bool:
+    """Whether Mistral made the model, or the one that it was made of."""
+    return bool(_MISTRALS.search(model_name))
 
 
 def request_body(
@@ -198,7 +204,7 @@ def write_messages(
     for position, message in enumerate(messages):
         if message.role == "assistant":
             said = _assistant_message(message, proxied_names, ids)
-            written += said if message.origin is not None else [dialect.foreign(turn) for turn in said]
+            written.append(said if message.origin is not None else dialect.foreign(said))
             continue
         pictures: list[Text | Image] = []
         own: list[Text | Image] = []
@@ -212,7 +218,7 @@ def write_messages(
                 own.append(part)
         if content := written_parts([*pictures, *own], "text", _image):
             written.append({"role": "user", "content": plain_content(content)})
-    return dialect.turns(written)
+    return written
 
 
 def _tool_message(
@@ -228,7 +234,7 @@ def _image(image: Image) -> dict[str, Any]:
     return {"type": "image_url", "image_url": {"url": data_url(image)}}
 
 
-def _assistant_message(message: Message, proxied: frozenset[str], ids: Mapping[str, str]) -> list[dict[str, Any]]:
+def _assistant_message(message: Message, proxied: frozenset[str], ids: Mapping[str, str]) -> dict[str, Any]:
     ours = message.origin is not None
     content, marked = _said([part for part in message.parts if isinstance(part, Text)], ours)
     calls = [
@@ -236,8 +242,6 @@ def _assistant_message(message: Message, proxied: frozenset[str], ids: Mapping[s
         for part in message.parts
         if isinstance(part, ToolCall)
     ]
-    if not (calls or marked or (content and not (isinstance(content, str) and content.isspace()))):
-        return []
     written: dict[str, Any] = {"role": "assistant", "content": content}
     for part in message.parts:
         if isinstance(part, Thinking):
@@ -247,7 +251,7 @@ def _assistant_message(message: Message, proxied: frozenset[str], ids: Mapping[s
     written |= marked
     if calls:
         written["tool_calls"] = calls
-    return [written]
+    return written
 
 
 def _said(texts: Sequence[Text], ours: bool) -> tuple[Any, dict[str, Any]]:
@@ -270,12 +274,10 @@ def _said(texts: Sequence[Text], ours: bool) -> tuple[Any, dict[str, Any]]:
 
 
 def _write_call(call: ToolCall, call_id: str, *, proxied: bool) -> dict[str, Any]:
-    """Return a call. A malformed one has no arguments: servers parse them, and its result reports the mistake."""
-    sent = without(call.provider_data, ("function",)) if call.malformed else call.provider_data
+    sent = call.provider_data
     as_sent = sent.get("function", _NOTHING)
-    name, arguments = sendable_name(call.name), call.arguments
+    name, arguments = call.name, call.arguments
     if proxied:
         name, arguments = through_call_tool(call, as_sent.get("arguments"))
-    text = as_sent["arguments"] if "arguments" in as_sent else json_text(arguments)
-    function = {"name": name, "arguments": text, **as_sent}
+    function = {"name": name, "arguments": json_text(arguments), **as_sent}
     return {"id": call_id, "type": "function", "function": function, **without(sent, ("function",))}

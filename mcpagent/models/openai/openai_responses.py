@@ -12,7 +12,6 @@ from typing import Any, Unpack
 from mcpagent.events import ProviderCallStarted, TextDelta, ThinkingDelta
 from mcpagent.messages import Message, Part, ProviderBlock, Text, Thinking, ToolDefinition
 from mcpagent.models.base import ModelRequest, ModelResponse
-from mcpagent.models.capabilities import Capabilities, chat_capabilities, openai_capabilities
 from mcpagent.models.exchange import AskedWay
 from mcpagent.models.failures_and_retries import AnswerError, Failure, ReportedError
 from mcpagent.models.http_model import Connection, OpenAIModel
@@ -21,6 +20,7 @@ from mcpagent.models.openai.proxied_calls import unproxied
 from mcpagent.models.provider_run.citations import citations_of
 from mcpagent.models.provider_run.provider_calls import asked_in, containers_of, ended_in
 from mcpagent.models.shown_deltas import CallDelta, Delta
+from mcpagent.models.wellformed.wellformed_responses import wellformed_responses
 from mcpagent.models.wire_values import distinct_ids, openai_usage, read_call, stop_of, without
 from mcpagent.python.argument_checks import checked
 
@@ -165,13 +165,13 @@ class OpenAIResponsesModel(OpenAIModel):
     def __init__(self, model_name: str, *, provider: str = PROVIDER, **connection: Unpack[Connection]) -> None:
         super().__init__(provider, model_name, "OPENAI_API_KEY", **connection)
 
-    def known_capabilities(self) -> Capabilities:
-        """Return the capabilities: by family and version at OpenAI itself, elsewhere by the server's caching."""
-        return openai_capabilities(self.model_name) if self.at_openai else chat_capabilities(self.origin)
-
     def write(self, request: ModelRequest) -> dict[str, Any]:
         """Return the JSON of a Responses request."""
         return request_body(request, self.model_name, self.capabilities)
+
+    def wellformed(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Return the body as OpenAI's validation demands it; other servers also read the arguments of calls."""
+        return wellformed_responses(body, parses_arguments=self.provider != PROVIDER and not self.speaks_as_openai)
 
     def _read(self, answer: Mapping[str, Any], request: ModelRequest) -> ModelResponse:
         response = read_response(answer, history=request.messages)

@@ -326,7 +326,7 @@ def _add_content(items: list[dict[str, Any]], place: Mapping[str, Any], content:
 def _call_item(call: ToolCall, call_id: str, namespaces: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     sent = call.provider_data
     arguments = sent["arguments"] if "arguments" in sent else json_text(call.arguments)
-    item = {"type": "function_call", "call_id": call_id, "name": sendable_name(call.name), "arguments": arguments}
+    item = {"type": "function_call", "call_id": call_id, "name": call.name, "arguments": arguments}
     if sent:
         return {**item, **sent}
     return {**item, "namespace": namespaces[call.name]["name"]} if call.name in namespaces else item

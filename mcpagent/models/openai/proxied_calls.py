@@ -13,7 +13,7 @@ from mcpagent.messages import ToolCall, ToolDefinition
 from mcpagent.models.base import ModelResponse
 from mcpagent.models.capabilities import Capabilities
 from mcpagent.models.tool_changes_in_history import SEARCH_NAMES, Change, ToolPlan, as_text, redefinition_notes
-from mcpagent.models.wire_values import json_text, sendable_name
+from mcpagent.models.wire_values import json_text
 
 CALL_TOOL = ToolDefinition(
     "call_tool",
@@ -47,7 +47,7 @@ def through_call_tool(call: ToolCall, sent: object = None) -> tuple[str, dict[st
     stays unchanged.
     """
     if isinstance(sent, str) and '"tool_name"' not in sent:
-        return sendable_name(call.name), call.arguments
+        return call.name, call.arguments
     return CALL_TOOL.name, {"tool_name": call.name, "arguments": call.arguments}
 
 

@@ -120,7 +120,7 @@ async def test_a_streamed_answer_with_reasoning_and_parallel_calls_is_kept_and_r
             "reasoning_content": "Hmm.",
             "tool_calls": [
                 function("get_weather", '{"location": "Rome"}', "call_1", extra_content=signature),
-                function("list_all", "", "call_2"),
+                function("list_all", "{}", "call_2"),
             ],
         }
     ]

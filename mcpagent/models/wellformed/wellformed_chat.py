@@ -1,0 +1,203 @@
+"""The last step before a Chat Completions body is sent: write it as the strictest server of the format takes it.
+
+OpenAI refuses function names outside `^[a-zA-Z0-9_-]{1,64}$` in the history too (github.com/NousResearch/hermes-agent,
+issue 51944), calls without results, and results without calls. vLLM, llama.cpp, Groq and Mistral parse the arguments of
+earlier calls, so "" or a list fails there. A body that keeps the rules is returned with the same bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from mcpagent.models.wire_values import NO_OUTPUT, NO_RESULT, Written, arguments_text, sendable_name, without
+from mcpagent.text.for_model import set_apart
+
+_HEAD = ("system", "developer")
+"""Roles of the messages before a conversation."""
+
+
+def wellformed_chat(
+    body: Mapping[str, Any],
+    *,
+    turns: Callable[[list[Written]], list[Written]],
+    call_id: Callable[[str], str],
+) -> Written:
+    """Return the body with legal names, arguments, contents and pairs of calls and results.
+
+    Args:
+        body: A whole request, after every merge.
+        turns: Writes the messages in the order that the server's dialect demands.
+        call_id: Writes a call ID as the dialect demands it.
+    """
+    made = dict(body)
+    messages = body.get("messages")
+    if isinstance(messages, list):
+        written = [message for message in map(_message, messages) if message is not None]
+        first = next((place for place, message in enumerate(written) if _role(message) not in _HEAD), len(written))
+        made["messages"] = [*written[:first], *turns(paired(written[first:], call_id))]
+    tools = body.get("tools")
+    if isinstance(tools, list):
+        made["tools"] = distinct_tools(map(_tool, tools), _tool_name)
+    if not made.get("tools"):
+        made = without(made, ("tools", "tool_choice", "parallel_tool_calls"))
+    elif isinstance(made.get("tool_choice"), Mapping):
+        made["tool_choice"] = _with_legal_name(made["tool_choice"])
+    return made
+
+
+def _with_legal_name(written: Any) -> Any:
+    """Return a call, a tool or a tool choice with a legal `function.name`."""
+    function = written.get("function") if isinstance(written, Mapping) else None
+    if not isinstance(function, Mapping):
+        return written
+    name = function.get("name")
+    legal = sendable_name(name if isinstance(name, str) else "")
+    return written if legal == name else {**written, "function": {**function, "name": legal}}
+
+
+def _tool(tool: Any) -> Any:
+    return _with_legal_name(tool) if isinstance(tool, Mapping) and tool.get("type") == "function" else tool
+
+
+def _tool_name(tool: Any) -> str:
+    function = tool.get("function") if isinstance(tool, Mapping) else None
+    return str(function.get("name")) if isinstance(function, Mapping) else ""
+
+
+def distinct_tools(tools: Iterable[Any], name_of: Callable[[Any], str]) -> list[Any]:
+    """Return the tools without a second one of the same name; tools without a name all stay."""
+    seen: set[str] = set()
+    kept: list[Any] = []
+    for tool in tools:
+        name = name_of(tool)
+        if name and name in seen:
+            continue
+        seen.add(name)
+        kept.append(tool)
+    return kept
+
+
+def _message(message: Any) -> Any:
+    """Return the message with legal calls and without blank pieces of text; None if it says nothing."""
+    if not isinstance(message, Mapping):
+        return message
+    content = message.get("content")
+    if isinstance(content, list) and message.get("role") != "assistant":  # what a server wrote goes back whole
+        pieces = [piece for piece in content if not _is_blank(piece)]
+        if len(pieces) < len(content):
+            message = {**message, "content": pieces or None}
+    if message.get("tool_calls"):
+        return _with_calls(message)
+    message = without(message, ("tool_calls",)) if "tool_calls" in message else message
+    if has_words(message.get("content")):
+        return message
+    if message.get("role") == "tool":
+        return {**message, "content": NO_OUTPUT}
+    if message.get("role") == "assistant" and (message.get("refusal") or message.get("audio")):
+        return message
+    return None
+
+
+def _is_blank(piece: Any) -> bool:
+    text = piece.get("text") if isinstance(piece, Mapping) and piece.get("type") == "text" else None
+    return isinstance(text, str) and not text.strip()
+
+
+def has_words(content: Any) -> bool:
+    """Return whether a content is more than white space."""
+    return bool(content.strip()) if isinstance(content, str) else bool(content)
+
+
+def _with_calls(message: Mapping[str, Any]) -> Mapping[str, Any]:
+    calls = [_call(call) for call in message["tool_calls"]]
+    same = all(new is old for new, old in zip(calls, message["tool_calls"], strict=True))
+    return message if same else {**message, "tool_calls": calls}
+
+
+def _call(call: Any) -> Any:
+    call = _with_legal_name(call)
+    function = call.get("function") if isinstance(call, Mapping) else None
+    if not isinstance(function, Mapping):
+        return call
+    arguments = arguments_text(function.get("arguments"))
+    if arguments == function.get("arguments"):
+        return call
+    return {**call, "function": {**function, "arguments": arguments}}
+
+
+def paired(messages: Sequence[Any], call_id: Callable[[str], str]) -> list[Any]:
+    """Return the messages with one result for each call, right after it.
+
+    A call without a result gets one that says so, unless it is in the last message: those are still to be run. A result
+    without a call becomes a text of the user's.
+    """
+    made: list[Any] = []
+    place = 0
+    while place < len(messages):
+        end = place + 1
+        while end < len(messages) and _role(messages[end]) != "assistant":
+            end += 1
+        may_wait = end == len(messages) == place + 1
+        made += _stretch(messages[place:end], call_id, may_wait=may_wait)
+        place = end
+    return made
+
+
+def _role(message: Any) -> str:
+    return str(message.get("role")) if isinstance(message, Mapping) else ""
+
+
+def _stretch(messages: Sequence[Any], call_id: Callable[[str], str], *, may_wait: bool) -> Sequence[Any]:
+    """Return one answer and all that follows it until the next answer."""
+    first, rest = messages[0], messages[1:]
+    calls = first.get("tool_calls") or [] if _role(first) == "assistant" else []
+    ids = [str(call.get("id")) for call in calls]
+    following = [str(one.get("tool_call_id")) for one in rest[: len(calls)] if _role(one) == "tool"]
+    has_others = any(_role(one) == "tool" for one in ([*rest[len(calls) :]] if calls else messages))
+    is_matched = sorted(following) == sorted(ids) or may_wait
+    if len(set(ids)) == len(ids) and is_matched and not has_others:
+        return messages
+    return _matched(first, calls, rest if calls else messages, call_id, may_wait=may_wait)
+
+
+def _matched(
+    answer: Mapping[str, Any],
+    calls: Sequence[Any],
+    rest: Sequence[Any],
+    call_id: Callable[[str], str],
+    *,
+    may_wait: bool,
+) -> list[Any]:
+    waiting: dict[str, list[Any]] = {}
+    for message in rest:
+        if _role(message) == "tool":
+            waiting.setdefault(str(message.get("tool_call_id")), []).append(message)
+    results: list[Any] = []
+    named: list[Any] = []
+    taken: set[str] = set()
+    for number, call in enumerate(calls):
+        asked = str(call.get("id"))
+        own = asked if asked not in taken else call_id(f"{asked}_{number}")
+        taken.add(own)
+        named.append(call if own == asked else {**call, "id": own})
+        found = waiting.get(asked)
+        if found or not may_wait:
+            result = found.pop(0) if found else {"role": "tool", "content": NO_RESULT}
+            results.append({**result, "tool_call_id": own})
+    left = {id(message) for messages in waiting.values() for message in messages}
+    others: list[Any] = []
+    for message in rest:
+        if _role(message) != "tool":
+            others.append(message)
+        elif id(message) in left:
+            others.append({"role": "user", "content": f"A result without its call:\n{set_apart(_text(message))}"})
+    return [{**answer, "tool_calls": named}, *results, *others] if calls else others
+
+
+def _text(message: Mapping[str, Any]) -> str:
+    content = message.get("content")
+    if isinstance(content, str):
+        return content
+    pieces = content if isinstance(content, list) else ()
+    return "\n".join(str(piece.get("text") or "") for piece in pieces if isinstance(piece, Mapping))

@@ -1,0 +1,212 @@
+"""The last step before a Messages body is sent: write it as Anthropic's validation demands it.
+
+The rules are those of Anthropic's errors: names `^[a-zA-Z0-9_-]{1,128}$`; no blank text block; the first turn is the
+user's; results stand first in the turn after their calls, one for each call; call IDs are unique; at most four cache
+markers. A body that keeps the rules is returned with the same bytes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from mcpagent.models.wire_values import NO_INPUT, NO_OUTPUT, NO_RESULT, Written, sendable_name, without
+from mcpagent.text.for_model import set_apart
+
+LONGEST_NAME = 128
+MOST_MARKERS = 4
+
+_CALL_ID = re.compile(r"[a-zA-Z0-9_-]+")
+
+
+def wellformed_messages(body: Mapping[str, Any]) -> Written:
+    """Return the body with legal names and texts, turns in order, and a result for each call."""
+    made = dict(body)
+    tools = body.get("tools")
+    if isinstance(tools, list):
+        made["tools"] = _distinct(tools)
+    if not made.get("tools"):
+        made = without(made, ("tools", "tool_choice"))
+    messages = body.get("messages")
+    if isinstance(messages, list):
+        made["messages"] = _turns(messages)
+    return with_few_markers(made)
+
+
+def _distinct(tools: Sequence[Any]) -> list[Any]:
+    """Return the tools without a second one of the same name, and without markers on deferred ones."""
+    seen: set[str] = set()
+    kept: list[Any] = []
+    for tool in tools:
+        name = str(tool.get("name") or "") if isinstance(tool, Mapping) else ""
+        if name and name in seen:
+            continue
+        seen.add(name)
+        if isinstance(tool, Mapping) and tool.get("defer_loading") and "cache_control" in tool:
+            tool = without(tool, ("cache_control",))
+        kept.append(tool)
+    return kept
+
+
+def _turns(messages: Sequence[Any]) -> list[Any]:
+    """Return turns that alternate, each with content, and calls next to their results."""
+    made: list[Any] = []
+    for message in messages:
+        turn = _turn(message)
+        if not turn["content"]:
+            continue
+        if not made and turn["role"] != "user":
+            made.append({"role": "user", "content": [{"type": "text", "text": NO_INPUT}]})
+        if made and made[-1]["role"] == turn["role"]:
+            made[-1] = {**made[-1], "content": [*made[-1]["content"], *turn["content"]]}
+        else:
+            made.append(turn)
+    return _paired(made)
+
+
+def _turn(message: Mapping[str, Any]) -> Mapping[str, Any]:
+    content = message.get("content")
+    if isinstance(content, str):
+        text = [{"type": "text", "text": content}] if content.strip() else []
+        return {**message, "content": text}
+    blocks = content if isinstance(content, list) else []
+    written = [_block(block) for block in blocks if not _is_blank(block)]
+    same = len(written) == len(blocks) and all(new is old for new, old in zip(written, blocks, strict=True))
+    return message if same and blocks is content else {**message, "content": written}
+
+
+def _is_blank(block: Any) -> bool:
+    text = block.get("text") if isinstance(block, Mapping) and block.get("type") == "text" else None
+    return isinstance(text, str) and not text.strip()
+
+
+def _block(block: Any) -> Any:
+    kind = block.get("type") if isinstance(block, Mapping) else None
+    if kind == "tool_use" and isinstance(block.get("name"), str):
+        name, given = block["name"], block.get("input")
+        legal = sendable_name(name, LONGEST_NAME)
+        if legal == name and isinstance(given, dict):
+            return block
+        return {**block, "name": legal, "input": given if isinstance(given, dict) else {}}
+    if kind == "tool_result":
+        return _result(block)
+    return block
+
+
+def _result(block: Mapping[str, Any]) -> Mapping[str, Any]:
+    content = block.get("content")
+    if isinstance(content, str):
+        return block if content.strip() else {**block, "content": NO_OUTPUT}
+    pieces = content if isinstance(content, list) else []
+    kept = [piece for piece in pieces if not _is_blank(piece)]
+    if kept and len(kept) == len(pieces):
+        return block
+    return {**block, "content": kept or [{"type": "text", "text": NO_OUTPUT}]}
+
+
+def _paired(turns: Sequence[Any]) -> list[Any]:
+    """Return the turns with one result for each call at the beginning of the turn that follows it.
+
+    Calls of the last turn are still to be run.
+    """
+    made: list[Any] = []
+    seen: set[str] = set()
+    for place, turn in enumerate(turns):
+        before = made[-1] if made else None
+        if turn["role"] == "assistant":
+            made.append(turn)
+            following = turns[place + 1] if place + 1 < len(turns) else None
+            needs_turn = following is not None and following["role"] != "user"
+            if needs_turn and _calls(turn):
+                made.append({"role": "user", "content": []})
+                _match(made, seen)
+        elif turn["role"] == "user":
+            made.append(turn)
+            if _calls(before) or _results(turn):
+                _match(made, seen)
+        else:
+            made.append(turn)
+    return [turn for turn in made if turn["content"]]
+
+
+def _calls(turn: Mapping[str, Any] | None) -> list[Any]:
+    if turn is None or turn["role"] != "assistant":
+        return []
+    return [block for block in turn["content"] if block.get("type") == "tool_use"]
+
+
+def _results(turn: Mapping[str, Any]) -> list[Any]:
+    return [block for block in turn["content"] if block.get("type") == "tool_result"]
+
+
+def _match(made: list[Any], seen: set[str]) -> None:
+    """Rewrite the last two turns, an answer and what follows it, so that calls and results are pairs."""
+    turn = made[-1]
+    answer = made[-2] if len(made) > 1 else None
+    calls, results = _calls(answer), _results(turn)
+    ids = [str(call.get("id")) for call in calls]
+    told = [str(result.get("tool_use_id")) for result in results]
+    is_legal = all(_CALL_ID.fullmatch(one) and one not in seen for one in ids) and len(set(ids)) == len(ids)
+    come_first = all(block.get("type") == "tool_result" for block in turn["content"][: len(results)])
+    seen.update(ids)
+    if is_legal and come_first and sorted(ids) == sorted(told):
+        return
+    waiting: dict[str, list[Any]] = {}
+    for result in results:
+        waiting.setdefault(str(result.get("tool_use_id")), []).append(result)
+    renamed: dict[int, Any] = {}
+    first: list[Any] = []
+    for number, call in enumerate(calls):
+        asked = str(call.get("id"))
+        own = _new_id(asked, number, seen) if not is_legal else asked
+        seen.add(own)
+        renamed[id(call)] = call if own == asked else {**call, "id": own}
+        found = waiting.get(asked)
+        missing = {"type": "tool_result", "content": [{"type": "text", "text": NO_RESULT}], "is_error": True}
+        first.append({**(found.pop(0) if found else missing), "tool_use_id": own})
+    left = [_as_text(result) for results in waiting.values() for result in results]
+    others = [block for block in turn["content"] if block.get("type") != "tool_result"]
+    made[-1] = {**turn, "content": [*first, *left, *others]}
+    if answer is not None:
+        made[-2] = {**answer, "content": [renamed.get(id(block), block) for block in answer["content"]]}
+
+
+def _new_id(asked: str, number: int, seen: set[str]) -> str:
+    """Return an ID that no call before has, the same for the same history."""
+    base = sendable_name(asked, 48)
+    return f"{base}_{len(seen)}_{number}"
+
+
+def _as_text(result: Mapping[str, Any]) -> Written:
+    content = result.get("content")
+    pieces = content if isinstance(content, list) else [{"text": content}]
+    text = "\n".join(str(piece["text"]) for piece in pieces if isinstance(piece, Mapping) and piece.get("text"))
+    return {"type": "text", "text": f"A result without its call:\n{set_apart(text or NO_OUTPUT)}"}
+
+
+def with_few_markers(body: Written) -> Written:
+    """Return the body with at most four cache markers: of those in the turns the earliest are left out."""
+    blocks = [*_listed(body.get("tools")), *_listed(body.get("system"))]
+    marked = sum("cache_control" in block for block in blocks) + ("cache_control" in body)
+    turns = [turn for turn in _listed(body.get("messages")) if isinstance(turn.get("content"), list)]
+    places = [
+        (place, number)
+        for place, turn in enumerate(turns)
+        for number, block in enumerate(turn["content"])
+        if isinstance(block, Mapping) and "cache_control" in block
+    ]
+    over = marked + len(places) - MOST_MARKERS
+    if over <= 0:
+        return body
+    messages = list(body["messages"])
+    for place, number in places[:over]:
+        position = next(at for at, message in enumerate(messages) if message is turns[place])
+        content = list(messages[position]["content"])
+        content[number] = without(content[number], ("cache_control",))
+        messages[position] = turns[place] = {**messages[position], "content": content}
+    return {**body, "messages": messages}
+
+
+def _listed(value: Any) -> list[Any]:
+    return [one for one in value if isinstance(one, Mapping)] if isinstance(value, list) else []

@@ -1,0 +1,162 @@
+"""The last step before a Responses body is sent: write its items as OpenAI's validation demands them.
+
+The rules are those of its errors: names `^[a-zA-Z0-9_-]{1,64}$`; arguments that are JSON; one output for each
+`function_call`; no message without content. A body that keeps the rules is returned with the same bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from mcpagent.models.wellformed.wellformed_chat import distinct_tools, has_words
+from mcpagent.models.wire_values import NO_OUTPUT, NO_RESULT, Written, arguments_text, sendable_name, without
+from mcpagent.text.for_model import set_apart
+
+
+def wellformed_responses(body: Mapping[str, Any], *, parses_arguments: bool) -> Written:
+    """Return the body with legal names, arguments and contents, and one output for each call.
+
+    `parses_arguments`: whether the server reads the arguments of earlier calls. OpenAI refuses empty ones and takes any
+    other text, so that malformed arguments go back as the model wrote them.
+    """
+    made = dict(body)
+    items = body.get("input")
+    if isinstance(items, list):
+        written = [item for item in (_item(one, parses_arguments) for one in items) if item is not None]
+        made["input"] = _paired(written)
+    tools = body.get("tools")
+    if isinstance(tools, list):
+        made["tools"] = distinct_tools([_with_legal_name(tool) for tool in tools], _tool_name)
+    return without(made, ("tools",)) if made.get("tools") == [] else made
+
+
+def _tool_name(tool: Any) -> str:
+    is_ours = isinstance(tool, Mapping) and tool.get("type") in ("function", "namespace")
+    return str(tool.get("name")) if is_ours else ""
+
+
+def _with_legal_name(written: Any) -> Any:
+    if not isinstance(written, Mapping) or written.get("type") not in ("function", "function_call"):
+        return written
+    name = written.get("name")
+    legal = sendable_name(name if isinstance(name, str) else "")
+    return written if legal == name else {**written, "name": legal}
+
+
+def _item(item: Any, parses_arguments: bool) -> Any:
+    """Return the item as it may be sent; None for a message that says nothing."""
+    if not isinstance(item, Mapping):
+        return item
+    match item.get("type", "message"):
+        case "function_call":
+            named, given = _with_legal_name(item), item.get("arguments")
+            is_kept = not parses_arguments and isinstance(given, str) and given.strip()
+            arguments = given if is_kept else arguments_text(given)
+            return named if arguments == named.get("arguments") else {**named, "arguments": arguments}
+        case "function_call_output":
+            output = _without_blanks(item.get("output"))
+            if output is item.get("output") and has_words(output):
+                return item
+            return {**item, "output": output if has_words(output) else NO_OUTPUT}
+        case "message":
+            if "id" in item or (isinstance(item.get("content"), list) and item.get("role") == "assistant"):
+                return item  # what the provider wrote goes back whole
+            content = _without_blanks(item.get("content"))
+            if not has_words(content):
+                return None
+            return item if content is item.get("content") else {**item, "content": content}
+        case _:
+            return item
+
+
+def _without_blanks(content: Any) -> Any:
+    """Return a list without blank pieces of the user's text; what the provider wrote stays."""
+    if not isinstance(content, list):
+        return content
+    kept = [piece for piece in content if not _is_blank(piece)]
+    return content if len(kept) == len(content) else kept
+
+
+def _is_blank(piece: Any) -> bool:
+    text = piece.get("text") if isinstance(piece, Mapping) and piece.get("type") == "input_text" else None
+    return isinstance(text, str) and not text.strip()
+
+
+def _paired(items: Sequence[Any]) -> list[Any]:
+    """Return the items with one output for each call, after it; calls at the end are still to be run."""
+    calls = [_call_id(item) for item in items if _kind(item) == "function_call"]
+    outputs = [_call_id(item) for item in items if _kind(item) == "function_call_output"]
+    last = _calls_at_the_end(items)
+    answered = [call for call in calls if call not in last]
+    if len(set(calls)) == len(calls) and sorted(answered) == sorted(outputs) and _in_order(items):
+        return list(items)
+    waiting: dict[str, list[Any]] = {}
+    for item in items:
+        if _kind(item) == "function_call_output":
+            waiting.setdefault(_call_id(item), []).append(item)
+    made: list[Any] = []
+    taken: set[str] = set()
+    pending: list[Any] = []
+    for number, item in enumerate(items):
+        if _kind(item) == "function_call":
+            asked = _call_id(item)
+            own = asked if asked not in taken else f"{asked[:50]}_{number}"
+            taken.add(own)
+            found = waiting.get(asked)
+            if found or asked not in last:
+                output = found.pop(0) if found else {"type": "function_call_output", "output": NO_RESULT}
+                pending.append({**output, "call_id": own})
+            made.append(item if own == asked else {**item, "call_id": own})
+            continue
+        if _kind(item) == "function_call_output":
+            made, pending = [*made, *pending], []
+            if any(item is one for one in waiting.get(_call_id(item), ())) and _call_id(item) not in calls:
+                made.append({"role": "user", "content": f"A result without its call:\n{set_apart(_text(item))}"})
+            continue
+        if _ends_calls(item):
+            made, pending = [*made, *pending], []
+        made.append(item)
+    return [*made, *pending]
+
+
+def _calls_at_the_end(items: Sequence[Any]) -> set[str]:
+    """Return the calls of the last answer if nothing of the next turn follows them."""
+    ids: set[str] = set()
+    for item in reversed(items):
+        if _kind(item) == "function_call_output" or (isinstance(item, Mapping) and item.get("role") == "user"):
+            break
+        if _kind(item) == "function_call":
+            ids.add(_call_id(item))
+    return ids
+
+
+def _ends_calls(item: Any) -> bool:
+    """Return whether the item belongs to the next turn, so that outputs of calls stand before it."""
+    return _kind(item) in ("message", "reasoning", "additional_tools")
+
+
+def _in_order(items: Sequence[Any]) -> bool:
+    known: set[str] = set()
+    for item in items:
+        if _kind(item) == "function_call":
+            known.add(_call_id(item))
+        elif _kind(item) == "function_call_output" and _call_id(item) not in known:
+            return False
+    return True
+
+
+def _kind(item: Any) -> str:
+    return str(item.get("type", "message")) if isinstance(item, Mapping) else ""
+
+
+def _call_id(item: Mapping[str, Any]) -> str:
+    return str(item.get("call_id"))
+
+
+def _text(item: Mapping[str, Any]) -> str:
+    output = item.get("output")
+    if isinstance(output, str):
+        return output
+    pieces = output if isinstance(output, list) else ()
+    return "\n".join(str(piece.get("text") or "") for piece in pieces if isinstance(piece, Mapping))
