@@ -13,7 +13,7 @@ Commands
   cards check|show         agent cards; mcpagent chat --card FILE talks to one
   doctor                   is everything there: model, keys, files, servers
   config show|path|edit    your settings and where each comes from
-  keys list|set|remove     API keys and other secrets, in the system keyring
+  keys list|set|move|remove     API keys and other secrets, in the system keyring
   approvals list|forget    what runs without a question since you answered "always"
   sessions list|show|search|export|fork|rename|delete|prune|doctor   kept chats
   trace show SESSION|FILE  runs as trees: times, tokens, what was offered; FILE is from --record

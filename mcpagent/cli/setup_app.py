@@ -100,6 +100,16 @@ def keys_set(
     return set_key(name, options)
 
 
+@opt.command(keys_app, "move", ["config", *opt.QUIET])
+def keys_move(
+    options: opt.Options, server: Annotated[str, typer.Argument(metavar="SERVER", help="The server's name.")]
+) -> int:
+    """Moves the secrets that are written out in a server's entry to the keyring; references take their places."""
+    from mcpagent.cli.servers.server_editing import move_secrets
+
+    return move_secrets(options, server)
+
+
 @opt.command(keys_app, "remove", opt.QUIET)
 def keys_remove(options: opt.Options, name: KeyName) -> int:
     """Forgets a key."""

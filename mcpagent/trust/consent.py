@@ -1,9 +1,9 @@
-"""What waits for a yes, who gives it, and what becomes of a server then. The one place that asks and remembers."""
+"""Consent: what needs one, who gives it, and what becomes of a server then. The one place that asks and stores."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from mcpagent.config import ServerConfig
@@ -18,55 +18,50 @@ AskTrust: TypeAlias = Callable[[Sequence[Description]], Answer]
 
 @dataclass(frozen=True, slots=True)
 class Consent:
-    """What may be used and what may not. `problems` are lines about yeses that could not be kept."""
+    """What may be used and what may not. `problems` are lines about consents that could not be stored."""
 
     allowed: tuple[Description, ...] = ()
     refused: tuple[Description, ...] = ()
     problems: tuple[str, ...] = ()
 
     def covers(self, server: ServerConfig) -> bool:
-        """Whether the server may be started."""
-        return not needs_a_yes(server) or (server.name, server.source) in self._digests()
-
-    def bound(self, server: ServerConfig) -> ServerConfig:
-        """The server, which is then started only as it was when somebody said yes to it."""
-        return replace(server, vouched=self._digests()[server.name, server.source]) if needs_a_yes(server) else server
-
-    def _digests(self) -> dict[tuple[str, str], str]:
-        return {(item.name, item.source): item.digest() for item in self.allowed if item.kind != "card"}
+        """Return whether the server may be started."""
+        if not needs_consent(server):
+            return True
+        digest = describe(server).digest()
+        return any(item.digest() == digest for item in self.allowed)
 
 
-def needs_a_yes(server: ServerConfig) -> bool:
-    """Whether somebody else may have written it: it stands in a project, or outside the user's own folders."""
-    return server.scope in ("project", "given") and not server.disabled
+def needs_consent(server: ServerConfig) -> bool:
+    """Return whether somebody else may have written it: it was found in a project, or is of a card from outside."""
+    return server.scope in ("project", "card") and not server.disabled
 
 
-def described(servers: Iterable[ServerConfig], environ: Mapping[str, str]) -> list[Description]:
-    """What those of the servers are that need a yes."""
-    return [describe(server, environ) for server in servers if needs_a_yes(server)]
+def described(servers: Iterable[ServerConfig]) -> list[Description]:
+    """Return the descriptions of those servers that need consent."""
+    return [describe(server) for server in servers if needs_consent(server)]
 
 
-def without_a_yes(found: Iterable[Description], store: TrustStore) -> list[Description]:
-    """Those that nobody said yes to as they are now, each once."""
+def without_consent(found: Iterable[Description], store: TrustStore) -> list[Description]:
+    """Return those that nobody agreed to as they are now, each once."""
     by_digest = {item.digest(): item for item in found}
     known = store.digests() if by_digest else frozenset[str]()
     return [item for digest, item in by_digest.items() if digest not in known]
 
 
 def consent_to(found: Sequence[Description], store: TrustStore, ask: AskTrust | None) -> Consent:
-    """Asks about what has no kept yes, and keeps the answer if it is "always". `ask` None: nobody can be asked."""
-    asked = without_a_yes(found, store)
+    """Ask about what has no stored consent, and store the answer "always". `ask` None: nobody can be asked."""
+    asked = without_consent(found, store)
     answer = ask(asked) if asked and ask is not None else "no"
-    problems = [f"{item.name}: {item.why_not_kept}; the answer holds for this time" for item in asked]
-    problems = [line for line, item in zip(problems, asked, strict=True) if item.why_not_kept]
+    problems: tuple[str, ...] = ()
     if answer == "always":
         try:
             store.add(asked)
         except ConfigError as error:
-            problems.append(f"{error}; the answer holds for this time")
+            problems = (f"{error}; the answer holds for this time",)
     refused = frozenset(item.digest() for item in asked) if answer == "no" else frozenset[str]()
     return Consent(
         tuple(item for item in found if item.digest() not in refused),
         tuple(item for item in asked if item.digest() in refused),
-        tuple(problems) if answer == "always" else (),
+        problems,
     )
