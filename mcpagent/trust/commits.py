@@ -41,7 +41,7 @@ def files_changed_by_others(folder: Path, commit: str, files: Iterable[str]) -> 
     for number, author, names in _commits_in(log):
         if number not in own or address is None or author != address[1]:
             changed |= dict.fromkeys(names)
-    return [name for name in changed if os.path.join(top, name) in inside]
+    return sorted(name for name in changed if os.path.join(top, name) in inside)
 
 
 def _commits_in(log: str) -> Iterable[tuple[str, str, list[str]]]:

@@ -166,8 +166,8 @@ class Options:
     )
     trust_project: bool = _option(
         False,
-        help="Use what the project's .mcp.json, a card or a file of --config asks for without a question; else each "
-        "needs one yes as it is.",
+        help="Use what the project's .mcp.json, its .mcpagent.toml or a card asks for without a question; else each "
+        "needs your consent once.",
     )
     refresh: bool = _option(
         False, envvar=None, help="Ask the servers again; else lists of the last seven days are read from the cache."

@@ -49,7 +49,7 @@ def ask_trust(
     """
     if options.trust_project or configuration.replayed is not None:
         return configuration
-    found = [*_model_of_project(options), *_descriptions(configuration.team, _servers(configuration), options)]
+    found = descriptions_here(configuration, options)
     store = TrustStore.of_user(options.environ)
     decided = consent_to(found, store, None if ask is None else lambda asked: ask(asked, options.folder))
     for line in (*decided.problems, *_changes(decided.allowed, store)):
@@ -65,6 +65,11 @@ def ask_trust(
         raise ServerError(line, server=refused[0].name, phase="config")
     notify(line)
     return _without(configuration, refused, options.folder)
+
+
+def descriptions_here(configuration: Configuration, options: Options) -> list[Description]:
+    """Return all that needs consent: servers and cards, and a model that a project's settings choose."""
+    return [*_model_of_project(options), *_descriptions(configuration.team, _servers(configuration), options)]
 
 
 def waiting_servers(configuration: Configuration, options: Options) -> frozenset[str]:
