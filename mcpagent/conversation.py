@@ -32,7 +32,7 @@ from mcpagent.messages import (
     texts_for_model,
 )
 from mcpagent.python.argument_checks import expect, expect_fields
-from mcpagent.text.known_secrets import REDACTED
+from mcpagent.text.secrets import REDACTED
 from mcpagent.window.estimates import message_tokens
 from mcpagent.window.sent import compacted_in, front, is_pinned
 

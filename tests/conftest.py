@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
-from mcpagent.text import known_secrets
+from mcpagent.text import secrets
 from tests import tables
 from tests.terminal.small_model import small_model
 
@@ -76,10 +76,10 @@ def anyio_backend() -> str:
 
 @pytest.fixture(autouse=True)
 def nobody_elses_secrets() -> Iterator[None]:
-    """What one test had hidden (`known_secrets.hide`, for the life of the process) is no secret of the next one's."""
-    before = known_secrets._values
+    """What one test had hidden (`secrets.hide`, for the life of the process) is no secret of the next one's."""
+    before = secrets._values
     yield
-    known_secrets._values = before
+    secrets._values = before
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -22,7 +22,7 @@ from typing import Any
 
 import pytest
 
-from mcpagent.text import known_secrets
+from mcpagent.text import secrets
 
 FIRST_ROWS_ONLY = False
 """Set by `pytest --first-rows`: each table is tried with its first row, for a quick look with another Python."""
@@ -57,7 +57,7 @@ def each_row(names: str, rows: Iterable[Any]) -> Callable[[Callable[..., Any]], 
         rows: A tuple of values for each row; the value itself if there is one name.
 
     A row gets its own subfolder of `tmp_path`, its own `monkeypatch` and an empty `capsys`, `capfd`, `caplog` or
-    `recwarn`, and knows no secret of another row (`known_secrets.hide`). Other fixtures are shared by all rows; use
+    `recwarn`, and knows no secret of another row (`secrets.hide`). Other fixtures are shared by all rows; use
     `pytest.mark.parametrize` if a row must not find what an earlier one left there. Decorators can be stacked: the test
     is called for each combination.
 
@@ -132,7 +132,7 @@ def _row(
     """Yield the arguments of one row, and note its failure with the row's values."""
     arguments = {**given, **row}
     outcomes.tried += 1
-    secrets = known_secrets._values
+    known = secrets._values
     with pytest.MonkeyPatch.context() as monkeypatch:
         if "monkeypatch" in given:
             arguments["monkeypatch"] = monkeypatch
@@ -157,7 +157,7 @@ def _row(
             if isinstance(error, pytest.fail.Exception) and str(error).startswith("Timeout"):
                 outcomes.report()
         finally:
-            known_secrets._values = secrets
+            secrets._values = known
 
 
 def _is_cancelled() -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from mcpagent.text import known_secrets
+from mcpagent.text import secrets
 from tests import tables
 from tests.tables import each_row
 
@@ -88,8 +88,8 @@ def test_a_row_knows_no_secret_of_another_one() -> None:
 
     @each_row("secret", ["abcdefgh-1", "abcdefgh-2"])
     def rows(secret: str) -> None:
-        known_secrets.hide(secret)
-        known.append(len({"abcdefgh-1", "abcdefgh-2"} & set(known_secrets.known_values())))
+        secrets.hide(secret)
+        known.append(len({"abcdefgh-1", "abcdefgh-2"} & set(secrets.known_values())))
 
     rows()
     assert known == [1, 1]

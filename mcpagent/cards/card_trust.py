@@ -15,8 +15,8 @@ from mcpagent.models.model_names import names_in
 from mcpagent.models.model_settings import INSIDE
 from mcpagent.models.provider_run.provider_tools import ProviderMcp, as_data
 from mcpagent.models.resolve import parse_spec
-from mcpagent.text.secret_shapes import names_a_secret
-from mcpagent.trust.descriptions import Description, Fact, fact_of, real_place
+from mcpagent.text.secrets import names_a_credential
+from mcpagent.trust.descriptions import Description, Fact, real_place
 
 
 def describe_cards(team: Team, environ: Mapping[str, str], *, is_model_chosen: bool = False) -> list[Description]:
@@ -36,7 +36,7 @@ def _described(card: AgentCard, servers: ServersConfig, environ: Mapping[str, st
     facts = list(_of_the_model(card, environ)) if has_model else []
     facts += _of_the_provider(card)
     facts += [Fact("uses", f"your server {server.name}") for server in servers.servers if server.scope == "user"]
-    return Description(card.name, real_place(card.path), card.path, tuple(facts), kind="card")
+    return Description(card.name, real_place(card.path), card.path, tuple(facts), "card")
 
 
 def _of_the_provider(card: AgentCard) -> Iterator[Fact]:
@@ -44,36 +44,36 @@ def _of_the_provider(card: AgentCard) -> Iterator[Fact]:
     for tool in card.provider_tools:
         if not isinstance(tool, ProviderMcp):
             written = as_data(tool)
-            yield fact_of("has its provider run", written if isinstance(written, str) else json.dumps(written))
+            yield Fact("has its provider run", written if isinstance(written, str) else json.dumps(written))
             continue
-        yield fact_of("has its provider call", f"{tool.name} at {tool.url}")
+        yield Fact("has its provider call", f"{tool.name} at {tool.url}")
         if tool.allowed_tools:
-            yield fact_of("allows there", ", ".join(tool.allowed_tools))
+            yield Fact("allows there", ", ".join(tool.allowed_tools))
         if tool.description:
-            yield fact_of("says of it", tool.description)
+            yield Fact("says of it", tool.description)
         if tool.authorization:
-            yield fact_of("sends the token", tool.authorization, is_hidden=not tool.is_referred_to)
+            yield Fact("sends the token", tool.authorization)
 
 
 def _of_the_model(card: AgentCard, environ: Mapping[str, str]) -> Iterator[Fact]:
     """Variables stand as their values, but for secrets, which stand as they are written."""
     told = CARD_VARIABLE.sub(
-        lambda match: match[0] if names_a_secret(match[1]) else environ.get(match[1]) or match[2] or match[0],
+        lambda match: match[0] if names_a_credential(match[1]) else environ.get(match[1]) or match[2] or match[0],
         card.model,
     )
     if told.strip() in ("", "offline"):
         return
-    yield fact_of("asks", told)
+    yield Fact("asks", told)
     for name in filter(None, names_in(told)):
         if name == "offline":
             continue
         options = parse_spec(name).options
         if "base_url" in options:
-            yield fact_of("sends to", options["base_url"])
+            yield Fact("sends to", options["base_url"])
         if "api_key_env" in options:
-            yield fact_of("sends the key", options["api_key_env"])
+            yield Fact("sends the key", options["api_key_env"])
         for option, value in options.items():
             if option.startswith(INSIDE):
-                yield fact_of("sends besides", f"{option}={value}")
+                yield Fact("sends besides", f"{option}={value}")
     if card.api_key:
-        yield fact_of("sends the key", card.api_key)
+        yield Fact("sends the key", card.api_key)

@@ -103,7 +103,7 @@ def card_servers(card: AgentCard, environ: Mapping[str, str] | None = None) -> S
     elif is_users_own(card.path, environ):
         scope = "user"
     else:
-        scope = "given"
+        scope = "card"
     marked = (
         replace(server, defer_loading=deferring.get(server.name), source=card.path, scope=scope)
         for server in own.servers

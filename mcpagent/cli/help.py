@@ -4,7 +4,6 @@ TOP_LEVEL_HELP = """\
 mcpagent - an agent with any number of MCP tools: it searches, adds what it needs, and calls it
   mcpagent                                 chat (works without a key or configuration)
   mcpagent -p "what time is it in Tokyo"   one answer on stdout
-
 Commands
   chat                     talk to the agent in the terminal
   ask PROMPT [FILES]       one answer and exit; the same as -p; reads stdin
@@ -13,8 +12,9 @@ Commands
   cards check|show         agent cards; mcpagent chat --card FILE talks to one
   doctor                   is everything there: model, keys, files, servers
   config show|path|edit    your settings and where each comes from
-  keys list|set|remove     API keys and other secrets, in the system keyring
+  keys list|set|move|remove     API keys and other secrets, in the system keyring
   approvals list|forget    what runs without a question since you answered "always"
+  trust list|show|revoke   what you agreed that a project may start, read and send
   sessions list|show|search|export|fork|rename|delete|prune|doctor   kept chats
   trace show SESSION|FILE  runs as trees: times, tokens, what was offered; FILE is from --record
   completion SHELL         for bash, zsh, fish or pwsh

@@ -1,4 +1,4 @@
-"""`mcpagent doctor|config|keys|approvals|cards|completion`: their options; the implementation is loaded on demand."""
+"""`mcpagent doctor|config|keys|approvals|trust|cards|completion`: their options; the rest is loaded when needed."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from mcpagent.cli.frame import options as opt
 
 config_app = typer.Typer(help="Your settings: what counts, where it comes from, where it is.", **opt.PLAIN)
 keys_app = typer.Typer(help="API keys and other secrets, kept in the system keyring.", **opt.PLAIN)
+trust_app = typer.Typer(help="What you agreed that projects may use.", **opt.PLAIN)
 approvals_app = typer.Typer(help='What you answered "always" to.', **opt.PLAIN)
 cards_app = typer.Typer(help="Agent cards.", **opt.PLAIN)
 
@@ -100,6 +101,16 @@ def keys_set(
     return set_key(name, options)
 
 
+@opt.command(keys_app, "move", ["config", *opt.QUIET])
+def keys_move(
+    options: opt.Options, server: Annotated[str, typer.Argument(metavar="SERVER", help="The server's name.")]
+) -> int:
+    """Moves the secrets that are written out in a server's entry to the keyring; references take their places."""
+    from mcpagent.cli.servers.server_editing import move_secrets
+
+    return move_secrets(options, server)
+
+
 @opt.command(keys_app, "remove", opt.QUIET)
 def keys_remove(options: opt.Options, name: KeyName) -> int:
     """Forgets a key."""
@@ -125,6 +136,33 @@ def approvals_forget(
     from mcpagent.cli.may_run.kept_approvals import forget_approvals
 
     return forget_approvals(pattern, options)
+
+
+@opt.command(trust_app, "list", opt.REPORT)
+def trust_list(options: opt.Options) -> int:
+    """The files that you agreed to use, and the servers in them."""
+    from mcpagent.cli.may_run.trust_commands import list_consents
+
+    return list_consents(options)
+
+
+@opt.command(trust_app, "show", ["model", *opt.REPORT])
+def trust_show(options: opt.Options) -> int:
+    """What this project starts, reads and sends; whether you agreed, and what others changed since."""
+    from mcpagent.cli.may_run.trust_commands import show_consent
+
+    return show_consent(options)
+
+
+@opt.command(trust_app, "revoke", opt.QUIET)
+def trust_revoke(
+    options: opt.Options,
+    file: Annotated[Path | None, typer.Argument(metavar="FILE", help="Default: all of this project.")] = None,
+) -> int:
+    """Takes your consent back: the next use asks again."""
+    from mcpagent.cli.may_run.trust_commands import revoke_consent
+
+    return revoke_consent(options, file)
 
 
 @opt.command(cards_app, "check", opt.REPORT)

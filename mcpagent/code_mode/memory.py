@@ -26,7 +26,7 @@ from mcpagent.code_mode.program_source import assigned_names, in_short
 from mcpagent.code_mode.sandbox import AskedCall
 from mcpagent.config.user_folders import state_folder
 from mcpagent.messages import ToolCall, ToolErrorKind, ToolKey
-from mcpagent.text.secret_shapes import Redact, may_have_shapes
+from mcpagent.text.secrets import may_hold_secrets, without_secrets
 
 MAX_CONTEXT = 100_000
 """Characters of earlier programs that the type checker knows of."""
@@ -123,8 +123,6 @@ class Memory:
     places: Places = field(default_factory=Places)
     lost: str = ""
     """What is to be told with the next program: that variables are gone, and why."""
-    redact: Redact = str
-    """What takes secrets out of a text. What holds one is not kept: without it, it could not be read."""
     store_key: StoreKey = no_store_key
     shapes: dict[ToolKey, str] = field(default_factory=dict[ToolKey, str])
     """The shape of the last result of each tool; its keys are content of this conversation, for no other one."""
@@ -191,7 +189,7 @@ class Memory:
     def take(self, other: Memory) -> None:
         """Becomes what the other one is; what is a secret stays as it is here."""
         for one in fields(self):
-            if one.name not in ("redact", "store_key"):
+            if one.name != "store_key":
                 setattr(self, one.name, getattr(other, one.name))
 
     @property
@@ -276,19 +274,19 @@ class Memory:
         return {**asdict(underway), "snapshot": _text(underway.snapshot)}
 
     def _ended(self) -> Mapping[str, Any] | None:
-        return {**asdict(self.ended), "text": self.redact(self.ended.text)} if self.ended is not None else None
+        return {**asdict(self.ended), "text": without_secrets(self.ended.text)} if self.ended is not None else None
 
     def _has_secret(self, data: bytes, *texts: str) -> bool:
         """Whether there is one in these texts, or in what the interpreter dumped, which has texts as they are, each
         behind its length."""
-        if any(self.redact(text) != text for text in texts):
+        if any(without_secrets(text) != text for text in texts):
             return True
         for start in range(0, len(data), _PIECE):
             text = data[start : start + _PIECE + _OVERLAP].decode("utf-8", "ignore")
-            if self.redact(text) != text:
+            if without_secrets(text) != text:
                 return True
-            apart = _BEHIND_LENGTH.sub(r"\1 \2", text) if may_have_shapes(text) else text
-            if apart != text and self.redact(apart) != apart:
+            apart = _BEHIND_LENGTH.sub(r"\1 \2", text) if may_hold_secrets(text) else text
+            if apart != text and without_secrets(apart) != apart:
                 return True
         return False
 

@@ -97,8 +97,8 @@ MAX_INLINE = 88
 """Columns up to which a list or an inner object stays on one line."""
 
 
-def with_value(text: str, path: tuple[str, ...], value: Any) -> str:
-    """Return the text with this value at the path; create missing objects on the way.
+def with_value(text: str, path: ValuePath, value: Any) -> str:
+    """The text with this value at the path; objects on the way are made if they are missing.
 
     The text is valid JSON with comments, and its top value is an object. Raises `ValueError` if a value on the way is
     no object.
@@ -112,10 +112,10 @@ def with_value(text: str, path: tuple[str, ...], value: Any) -> str:
             written = _fitting(value, _indent_of_line(text, span.key), span.start - span.key, text)
             return text[: span.start] + written + text[span.end :]
         if text[span.start] != "{":
-            raise ValueError(f"{'.'.join(path[:depth])} is no object")
+            raise ValueError(f"{'.'.join(map(str, path[:depth]))} is no object")
         for key in reversed(path[depth + 1 :]):
             value = {key: value}
-        return _with_member(text, spans, span, path[depth], value)
+        return _with_member(text, spans, span, str(path[depth]), value)
     raise ValueError("the text holds no value")
 
 

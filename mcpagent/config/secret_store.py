@@ -22,8 +22,8 @@ from mcpagent.config.bounded_files import read_own
 from mcpagent.config.file_changes import write_whole
 from mcpagent.config.user_folders import user_data_folder
 from mcpagent.errors import ConfigError, CredentialsError
-from mcpagent.text.known_secrets import hide
 from mcpagent.text.safe_text import safe_line
+from mcpagent.text.secrets import hide
 
 Found = TypeVar("Found")
 

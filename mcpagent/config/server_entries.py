@@ -20,6 +20,7 @@ from mcpagent.config.values import Era, Grant, LogLevel, ServerConfig, SignInCon
 from mcpagent.config.variables import UnusableError, Variables, expand, read_env_file
 from mcpagent.errors import ConfigError
 from mcpagent.text.safe_text import safe_line
+from mcpagent.text.secrets import Secret, hide, revealed
 
 MAX_MESSAGE_BYTES = 1024**3
 
@@ -34,7 +35,6 @@ def read_server(
     """
     values, places = entry_values(entry, path, document, KEY_OF_SPELLING)
     _refuse_two_timeouts(values, places, document)
-    variables = replace(variables, told={})
     reader = _Reader(document, variables, values, places, _SERVER_KINDS)
     disabled = reader.value("disabled", default=False) or not reader.value("enabled", default=True)
     source = document.place(path, column=False) if document.text else ""
@@ -53,13 +53,9 @@ def read_server(
     if bearer:
         headers.setdefault("Authorization", bearer)
     if url:
-        whole = url
-        url, credentials = _checked_url(whole, places.get("url", path), document)
+        url, credentials = _checked_url(url, places.get("url", path), document)
         if credentials and not any(key.lower() == "authorization" for key in headers):
             headers["Authorization"] = credentials
-        if whole in variables.told and whole != url:
-            shown, _, after = variables.told[whole].partition("@")
-            variables.told.update({url: f"{shown.partition('://')[0]}://{after}", credentials: f"Basic {shown}"})
     found = reader.read(*_AS_THEY_ARE) | reader.timeouts()
     if isinstance(approval := reader.value("approval", {}), str):
         approval = {"*": approval}
@@ -74,7 +70,6 @@ def read_server(
         sign_in=sign_in,
         source=source,
         written=entry,
-        told=variables.told,
         env=reader.environment(),
         cwd=reader.value("cwd") or (document.runs_in if command else ""),
         roots=tuple(roots),
@@ -161,6 +156,21 @@ _AS_THEY_ARE = (
 """Keys whose value is what `ServerConfig` has under that name."""
 
 _FOLDERS = ("cwd", "env_file", "private_key_file", "token_file")
+_MAY_BE_SECRET = frozenset(
+    {
+        "command",
+        "args",
+        "env",
+        "url",
+        "headers",
+        "sign_in",
+        "client_secret",
+        "private_key",
+        "token",
+        "idp_client_secret",
+    }
+)
+"""Keys whose texts stay a `Secret` if they have a value of the person's environment or keyring in them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +194,8 @@ class _Reader:
             return default
         place, kind = self.places[key], self.kinds[key]
         value = self.checked(self.values[key], kind, place)
+        if key not in _MAY_BE_SECRET:
+            value = _all_revealed(value)
         if key in _CHOICES and value and value not in _CHOICES[key]:
             what = f'"{safe_line(value, 40)}" is not one of {", ".join(_CHOICES[key])}'
             raise self.document.error(place, what)
@@ -201,7 +213,7 @@ class _Reader:
             raise self.document.error(place, f"expected {kind.words}, got {shown_value(value)}{quoted}")
         if isinstance(value, str):
             text = expand(value, place, self.variables)
-            if "\0" in text:
+            if "\0" in revealed(text):
                 raise self.document.error(place, "contains a NUL character; remove it")
             return text
         if kind.inner is None or isinstance(value, int):
@@ -214,20 +226,20 @@ class _Reader:
                     raise self.document.error(place, f'"{safe_line(name, 60)}" cannot be a variable name')
         return {str(name): self.checked(item, kind.inner, (*place, name)) for name, item in value.items()}
 
-    def environment(self) -> dict[str, str]:
-        """Return the variables that are set for the server; those of its `.env` file are overridden.
+    def environment(self) -> dict[str, str | Secret]:
+        """The variables that are set for the server; those of its `.env` file are overridden.
 
         Raises `UnusableError` for a file that cannot be read: others who use the same configuration have it.
         """
-        path, found = self.value("env_file"), dict[str, str]()
+        path, found = self.value("env_file"), dict[str, str | Secret]()
         try:
             found |= read_env_file(Path(path)) if path else {}
         except ConfigError as error:
             raise UnusableError(self.places["env_file"], str(error)) from None
         return {**found, **self.value("env", {})}
 
-    def headers(self) -> dict[str, str]:
-        headers: dict[str, str] = self.value("headers", {})
+    def headers(self) -> dict[str, str | Secret]:
+        headers: dict[str, str | Secret] = self.value("headers", {})
         seen: dict[str, str] = {}
         for name, value in headers.items():
             place = (*self.places["headers"], name)
@@ -235,7 +247,7 @@ class _Reader:
                 raise self.document.error(place, "not a legal header name; use letters, digits and hyphens")
             if (first := seen.setdefault(name.lower(), name)) != name:
                 raise self.document.error(place, f'the same header as "{first}"; keep one of them')
-            for position, char in enumerate(value):
+            for position, char in enumerate(revealed(value)):
                 if not (" " <= char <= "~" or char == "\t"):
                     kind = "control character" if ord(char) < 0x20 or ord(char) == 0x7F else "non-ASCII character"
                     raise self.document.error(place, f"{kind} at position {position}; remove it")
@@ -256,13 +268,14 @@ class _Reader:
             raise self.document.error(self.places["transport"], what)
         return name
 
-    def sign_in(self, *, is_command: bool) -> tuple[SignInConfig, str]:
-        """Return the sign-in settings, and an `Authorization` header if the entry contains a token itself."""
+    def sign_in(self, *, is_command: bool) -> tuple[SignInConfig, str | Secret]:
+        """How to sign in, and an `Authorization` header for what is written as a token itself."""
         value = self.value("sign_in", default=True)
         if isinstance(value, bool):  # others write true for a person's sign-in
             return SignInConfig(), ""
-        if isinstance(value, str):  # as fastmcp has it: "oauth", or a token
-            return SignInConfig(), f"Bearer {value}" if value != BY_PERSON and not is_command else ""
+        if isinstance(value, str | Secret):  # as fastmcp has it: "oauth", or a token
+            is_token = value != BY_PERSON and not is_command
+            return SignInConfig(), Secret(f"Bearer {revealed(value)}", _bearer_origin(value)) if is_token else ""
         place = self.places["sign_in"]
         if is_command and value:
             raise self.document.error(place, 'is for a server with "url"; a program gets its keys by "env"')
@@ -288,8 +301,21 @@ class _Reader:
         return found
 
 
-def _checked_url(url: str, path: ValuePath, document: Document) -> tuple[str, str]:
+def _all_revealed(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _all_revealed(item) for name, item in value.items()}
+    if isinstance(value, tuple):
+        return tuple(map(_all_revealed, value))
+    return revealed(value) if isinstance(value, Secret) else value
+
+
+def _bearer_origin(token: str | Secret) -> str:
+    return f"Bearer {token.origin}" if isinstance(token, Secret) else ""
+
+
+def _checked_url(given: str | Secret, path: ValuePath, document: Document) -> tuple[str | Secret, str | Secret]:
     """Return the URL without credentials, and an Authorization header value for those it had."""
+    url, origin = revealed(given), given.origin if isinstance(given, Secret) else ""
     try:
         parts = urlsplit(url)
         port = parts.port
@@ -304,10 +330,16 @@ def _checked_url(url: str, path: ValuePath, document: Document) -> tuple[str, st
     if not parts.hostname:
         raise document.error(path, "has no host; write https://host/path")
     if "@" not in parts.netloc:
-        return url, ""
+        return given, ""
     from base64 import b64encode
 
     user_and_password = f"{unquote(parts.username or '')}:{unquote(parts.password or '')}"
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
     netloc = host if port is None else f"{host}:{port}"
-    return urlunsplit(parts._replace(netloc=netloc)), "Basic " + b64encode(user_and_password.encode()).decode()
+    bare = urlunsplit(parts._replace(netloc=netloc))
+    hide(unquote(parts.password or ""))
+    credentials = "Basic " + b64encode(user_and_password.encode()).decode()
+    if not origin:
+        return bare, Secret(credentials)
+    shown, _, after = origin.partition("@")
+    return Secret(bare, f"{shown.partition('://')[0]}://{after}"), Secret(credentials, f"Basic {shown}")

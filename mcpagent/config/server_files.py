@@ -107,9 +107,9 @@ def merged_servers(sources: Sequence[ServersConfig]) -> ServersConfig:
 
 
 def load_named_servers(path: Path, environ: Mapping[str, str]) -> ServersConfig:
-    """Load the servers of a file that the user named; unless it is in the user's own folders, it needs consent."""
+    """Return the servers of a file that the person named: naming it is consent."""
     loaded = load_servers(path, environ=environ)
-    scope: Scope = "user" if is_users_own(Path(path).expanduser(), environ) else "given"
+    scope: Scope = "user" if is_users_own(Path(path).expanduser(), environ) else ""
     return replace(loaded, servers=tuple(replace(server, scope=scope) for server in loaded.servers))
 
 

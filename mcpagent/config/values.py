@@ -10,6 +10,7 @@ from types import NoneType
 from typing import Any, Literal, TypeAlias
 
 from mcpagent.python.argument_checks import expect, expect_fields
+from mcpagent.text.secrets import Secret, hide, named_words, revealed, secrets_under
 
 TransportName: TypeAlias = Literal["auto", "stdio", "http", "sse"]
 """How a server is reached; "auto" is stdio for a command, and streamable HTTP or else SSE for a URL."""
@@ -26,9 +27,9 @@ Approval: TypeAlias = Literal["allow", "ask", "deny"]
 """What becomes of a tool's calls: run unasked, asked about, never run."""
 
 
-Scope: TypeAlias = Literal["", "user", "project", "given"]
-"""Whose file a server stands in: the user's own, one that was found in a project, one that was named (`--config`, a
-card) and is not in the user's own folders; "" for a server that whoever runs the program wrote."""
+Scope: TypeAlias = Literal["", "user", "project", "card"]
+"""Whose file a server is in: the user's own, one that was found in a project, a card outside the user's own folders;
+"" for a server of a file that the person named, or that whoever runs the program wrote."""
 
 
 Grant: TypeAlias = Literal["authorization_code", "client_credentials", "jwt-bearer"]
@@ -53,15 +54,15 @@ class SignInConfig:
 
     grant: Grant = "authorization_code"
     client_id: str = ""
-    client_secret: str = field(default="", repr=False)
-    private_key: str = field(default="", repr=False)
+    client_secret: str | Secret = field(default="", repr=False)
+    private_key: str | Secret = field(default="", repr=False)
     private_key_file: str = ""
     algorithm: str = ""
-    token: str = field(default="", repr=False)
+    token: str | Secret = field(default="", repr=False)
     token_file: str = ""
     idp_token_endpoint: str = ""
     idp_client_id: str = ""
-    idp_client_secret: str = field(default="", repr=False)
+    idp_client_secret: str | Secret = field(default="", repr=False)
     issuer: str = ""
     scopes: tuple[str, ...] = ()
     client_metadata_url: str = ""
@@ -70,6 +71,10 @@ class SignInConfig:
 
     def __post_init__(self) -> None:
         expect_fields(self, "sign_in")
+        for name in ("client_secret", "private_key", "token", "idp_client_secret"):
+            if isinstance(text := getattr(self, name), str) and text:
+                hide(text)
+                object.__setattr__(self, name, Secret(text))
 
     @property
     def is_unattended(self) -> bool:
@@ -77,17 +82,21 @@ class SignInConfig:
         return self.grant != "authorization_code"
 
 
+_SECRET_HEADERS = frozenset({"authorization", "proxy-authorization", "cookie", "x-api-key"})
+
+
 @dataclass(frozen=True, slots=True)
 class ServerConfig:
     """An MCP server, variables already expanded.
 
-    Seconds: `connect_timeout_seconds` bounds start, handshake and listing. `timeout_seconds` is how long a call may
-    stay silent (progress restarts it). `total_timeout_seconds` bounds a call regardless of progress. `enabled_tools`,
-    `disabled_tools` and `always_load` are globs over the server's own tool names. `defer_loading`: hide its tools until
-    they are found (True), never (False), hide only the named tools (a list), or follow the agent's tool search (None).
-    `source` is "file:line", and `scope` is the owner of that file. `written` is the entry as written, variables not
-    expanded. `told` maps each text that contains a secret of the user to a text that may be shown. `vouched` is the
-    digest of the approved description (`mcpagent.trust.descriptions`); only a server with this digest is started.
+    Seconds: `connect_timeout_seconds` bounds start, handshake and listing; `timeout_seconds` is how long a call may
+    stay silent (progress starts it again); `total_timeout_seconds` bounds a call whatever it reports. `enabled_tools`,
+    `disabled_tools` and `always_load` are globs over the server's own tool names. `defer_loading`: whether its tools
+    are hidden until they are found (True), never (False), only those named and no other, or as the agent's tool
+    search says (None). `source` is "file:line", and `scope` says whose file that is. `written` is the entry as it
+    stands there, variables not expanded. A text is a `Secret` if it has a value of the person's environment or keyring
+    in it, or is the value of an Authorization, Cookie or X-API-Key header. Literal credentials are hidden in all that
+    is shown or stored (`mcpagent.text.secrets`).
 
     `eager`: a server with cached lists is started in the background, not by its first call. `safe_to_repeat` are globs
     of tools that may run twice. With `trust_hints`, mcpagent also believes the server's hints about tools that may be
@@ -100,12 +109,12 @@ class ServerConfig:
     """
 
     name: str
-    command: str = ""
-    args: Sequence[str] = ()
-    env: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    command: str | Secret = ""
+    args: Sequence[str | Secret] = field(default=(), repr=False)
+    env: Mapping[str, str | Secret] = field(default_factory=dict[str, str | Secret], repr=False)
     cwd: str = ""
-    url: str = ""
-    headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    url: str | Secret = field(default="", repr=False)
+    headers: Mapping[str, str | Secret] = field(default_factory=dict[str, str | Secret], repr=False)
     transport: TransportName = "auto"
     disabled: bool = False
     connect_timeout_seconds: float = 30.0
@@ -133,8 +142,6 @@ class ServerConfig:
     source: str = ""
     scope: Scope = ""
     written: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False, compare=False)
-    told: Mapping[str, str] = field(default_factory=dict[str, str], repr=False, compare=False)
-    vouched: str = field(default="", repr=False, compare=False)
 
     def __post_init__(self) -> None:
         label = f"server {str(self.name)!r:.80}".replace("'", '"')
@@ -149,6 +156,25 @@ class ServerConfig:
             )
         for name in ("connect_timeout_seconds", "timeout_seconds", "total_timeout_seconds", "shutdown_seconds"):
             expect(f"{label}: {name}", getattr(self, name), (int, float), "seconds above 0", holds=lambda it: it > 0)
+        named = [
+            *self.env.items(),
+            *self.headers.items(),
+            *((name, value) for _, name, value in named_words(self.args)),
+        ]
+        for name, text in (*named, ("", self.url)):
+            if isinstance(text, str):
+                hide(*secrets_under(name, text))
+        if any(isinstance(text, str) and name.lower() in _SECRET_HEADERS for name, text in self.headers.items()):
+            object.__setattr__(self, "headers", {name: _kept_secret(name, text) for name, text in self.headers.items()})
+
+    @property
+    def address(self) -> str:
+        """The URL as requests need it."""
+        return revealed(self.url)
+
+
+def _kept_secret(name: str, text: str | Secret) -> str | Secret:
+    return Secret(text) if isinstance(text, str) and name.lower() in _SECRET_HEADERS else text
 
 
 McpServer: TypeAlias = ServerConfig

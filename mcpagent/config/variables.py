@@ -7,7 +7,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
@@ -15,7 +15,7 @@ from mcpagent.config.config_documents import own_workspace, read_bytes
 from mcpagent.config.jsonc import ValuePath
 from mcpagent.errors import ConfigError, CredentialsError
 from mcpagent.text.safe_text import safe_line
-from mcpagent.text.secret_shapes import names_a_secret
+from mcpagent.text.secrets import Secret, hide, names_a_credential
 
 SecretLookup: TypeAlias = Callable[[str], str | None]
 """The secret kept under a name, None if there is none. Raises `CredentialsError` if it cannot be read."""
@@ -34,16 +34,13 @@ class UnusableError(Exception):
 class Variables:
     """The values of variables. `folder` is the file's folder; `secret` looks up `${keyring:name}`.
 
-    `workspace` is the value of `${workspaceFolder}`; without it, the folder that the file belongs to. Expansion adds to
-    `told` each text with a secret in it, mapped to a text that may be shown: it has the reference instead of the
-    secret.
+    `workspace` is what `${workspaceFolder}` stands for; without it the folder that the file belongs to.
     """
 
     environ: Mapping[str, str]
     folder: Path
     secret: SecretLookup | None = None
     workspace: Path | None = None
-    told: dict[str, str] = field(default_factory=dict[str, str], repr=False)
 
     @property
     def workspace_folder(self) -> Path:
@@ -67,6 +64,7 @@ class Variables:
 _OURS = {"MCPAGENT_PYTHON": sys.executable}
 """Variables that stand for something although nobody set them: the Python that has mcpagent's own servers."""
 
+_HEADERS = frozenset({"headers", "http_headers", "requestOptions"})
 _VARIABLE = re.compile(r"\$\{([^{}]*)\}")
 _BRACE_IN_DEFAULT = re.compile(r"\$\{(?:env:)?[A-Za-z_][A-Za-z0-9_]*:-[^{}]*\{")
 """It would be left as it stands, and nobody would see why."""
@@ -74,23 +72,30 @@ _BRACE_IN_DEFAULT = re.compile(r"\$\{(?:env:)?[A-Za-z_][A-Za-z0-9_]*:-[^{}]*\{")
 _VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-def expand(text: str, place: ValuePath, variables: Variables) -> str:
-    """Return the text with its variables replaced; what they give is not read again. Raises `UnusableError`.
+def expand(text: str, place: ValuePath, variables: Variables) -> str | Secret:
+    """Return the text with its variables replaced; their values are not expanded again. Raises `UnusableError`.
 
     `${VAR}`, `${VAR:-default}`, `${env:VAR}`, `${keyring:name}`, `${workspaceFolder}`, `${workspaceFolderBasename}`,
     `${userHome}`, `${pathSeparator}`, `${/}`; `${MCPAGENT_PYTHON}` is the Python that runs this, unless it is set.
+
+    A text with a variable of the person's environment or keyring in it is a `Secret`, whose origin has the reference.
+    The value itself is hidden in all that is shown or kept if it is of the keyring, or if the variable or the field has
+    a credential's name.
     """
     if found := _BRACE_IN_DEFAULT.search(text):
         what = f'"{safe_line(found.group(), 60)}": a default cannot hold braces; set the variable instead'
         raise UnusableError(place, what)
-    values = [(match, _value_of(match, place, variables)) for match in _VARIABLE.finditer(text)]
-    given = iter(value for _, value in values)
-    told = iter(match.group() if _is_secret(match[1], variables) else value for match, value in values)
-    expanded = _VARIABLE.sub(lambda _: next(given), text)
-    shown = _VARIABLE.sub(lambda _: next(told), text)
-    if shown != expanded:
-        variables.told[expanded] = shown
-    return expanded
+    origin, expanded, start = list[str](), list[str](), 0
+    for match in _VARIABLE.finditer(text):
+        between, value = text[start : match.start()], _value_of(match, place, variables)
+        is_private = variables.place(match[1]) is None
+        if is_private and _is_credential(match[1], place):
+            hide(value)
+        origin += (between, match.group() if is_private else value)
+        expanded += (between, value)
+        start = match.end()
+    whole, shown = (f"{''.join(pieces)}{text[start:]}" for pieces in (expanded, origin))
+    return whole if whole == shown else Secret(whole, shown)
 
 
 def _value_of(match: re.Match[str], place: ValuePath, variables: Variables) -> str:
@@ -116,12 +121,11 @@ def _value_of(match: re.Match[str], place: ValuePath, variables: Variables) -> s
     return value
 
 
-def _is_secret(inside: str, variables: Variables) -> bool:
-    """Return whether the value of a reference is a secret of the user, and not the default in the file."""
-    if inside.startswith("keyring:"):
-        return True
+def _is_credential(inside: str, place: ValuePath) -> bool:
     name = inside.removeprefix("env:").partition(":-")[0]
-    return names_a_secret(name) and bool(variables.environ.get(name))
+    fields = [str(step) for step in place[-2:]]
+    is_header = any(field in _HEADERS for field in fields)
+    return inside.startswith("keyring:") or is_header or any(map(names_a_credential, (name, *fields[-1:])))
 
 
 def _secret(name: str, place: ValuePath, lookup: SecretLookup | None) -> str:

@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 from mcpagent.config.file_changes import make_private
 from mcpagent.errors import SessionStoreError
 from mcpagent.sessions.places import file_meant, is_address
-from mcpagent.text.known_secrets import hide
 from mcpagent.text.safe_text import safe_line
+from mcpagent.text.secrets import hide
 
 _ITS_TABLE = "workflow_status"
 _NAME_ANOTHER = "name another one: --database FILE, or DurableRuns(FILE)"

@@ -105,7 +105,7 @@ class Runner:
         try:
             await self._work(RunRequest.from_json(json.loads(data)), run, task)
         except Exception as error:  # noqa: BLE001 - toolsets are other people's code
-            raise self._without_secrets(RunEnded.failed(run, error, self.store.redact)) from None
+            raise self._without_secrets(RunEnded.failed(run, error)) from None
         finally:
             self._active.discard(task)
             self.freed.set()

@@ -9,8 +9,7 @@ from collections import OrderedDict
 from typing import Protocol
 
 from mcpagent.large_results.large_output import LargeOutput
-from mcpagent.text.known_secrets import known_values
-from mcpagent.text.secret_shapes import secrets_in, value_redactor, without_shapes_in_steps
+from mcpagent.text.secrets import hide_environment, without_secrets
 
 MOST_IN_MEMORY = 256 * 1024 * 1024
 """Characters of one session's outputs where nothing is written down; beyond that the oldest are forgotten."""
@@ -46,8 +45,9 @@ class MemoryShelf:
         self._kept: OrderedDict[str, LargeOutput] = OrderedDict()
 
     def clean(self, text: str) -> str:
-        """Redact secrets as a persistent store does, so that a run gives the same text with and without one."""
-        return without_shapes_in_steps(value_redactor({*secrets_in(os.environ), *known_values()})(text))
+        """Without secrets, as a store has it, so that a run says the same with one and without."""
+        hide_environment(os.environ)
+        return without_secrets(text)
 
     async def put(self, output: LargeOutput, tool: str) -> None:  # noqa: ARG002 - as every shelf
         """Store the output; drop the oldest beyond the size limit."""

@@ -17,8 +17,8 @@ from pydantic import FileUrl
 
 from mcpagent.json_schema.parts import properties_of
 from mcpagent.mcp.handlers import DismissedError, Handlers, Sampled
-from mcpagent.mcp.redaction import Redactor
 from mcpagent.text.safe_text import safe_text
+from mcpagent.text.secrets import data_without_random_secrets
 
 ASKED_PER_MINUTE = 10
 MAX_INPUT_ROUNDS = 10
@@ -29,13 +29,13 @@ USER_REJECTED = -1
 
 
 def callbacks(
-    server: str, handlers: Handlers, redact: Redactor, asking: Callable[[], AbstractContextManager[None]] = nullcontext
+    server: str, handlers: Handlers, asking: Callable[[], AbstractContextManager[None]] = nullcontext
 ) -> dict[str, Any]:
     """Return the SDK client's callback arguments; a missing one keeps the capability from being advertised.
 
-    `redact` removes the server's secrets from its questions; `asking` is entered while a handler runs.
+    `asking` is entered while somebody here is asked.
     """
-    made = _Callbacks(server, handlers, redact, asking)
+    made = _Callbacks(server, handlers, asking)
     wanted = {
         "elicitation_callback": made.elicit if handlers.elicit is not None else None,
         "sampling_callback": made.sample if handlers.sample is not None else None,
@@ -50,7 +50,6 @@ class _Callbacks:
 
     server: str
     handlers: Handlers
-    redact: Redactor
     asking: Callable[[], AbstractContextManager[None]]
     times: deque[float] = field(default_factory=lambda: deque(maxlen=ASKED_PER_MINUTE))
 
@@ -75,13 +74,13 @@ class _Callbacks:
         if isinstance(params, types.ElicitRequestFormParams):
             assert self.handlers.elicit is not None
             schema = dict(params.requested_schema)
-            message = safe_text(self.redact.result(params.message))
-            content = await self.handlers.elicit(self.server, message, self.redact.json(schema))
+            message = safe_text(params.message)
+            content = await self.handlers.elicit(self.server, message, schema)
             if content is None:
                 return types.ElicitResult(action="decline")
             return types.ElicitResult(action="accept", content=_with_defaults(content, schema))
         visit = self.handlers.visit
-        message = safe_text(self.redact.result(params.message))
+        message = safe_text(params.message)
         accepted = visit is not None and await visit(self.server, message, params.url)
         return types.ElicitResult(action="accept" if accepted else "decline")
 
@@ -94,7 +93,7 @@ class _Callbacks:
         wanted = params.model_dump(by_alias=True, mode="json", exclude_none=True)
         try:
             with self.asking():
-                given = await self.handlers.sample(self.server, self.redact.json(wanted))
+                given = await self.handlers.sample(self.server, data_without_random_secrets(wanted))
         except DismissedError:
             return types.ErrorData(code=USER_REJECTED, message="the user declined")
         answer = given if isinstance(given, Sampled) else Sampled(given, "mcpagent")

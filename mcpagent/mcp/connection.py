@@ -30,7 +30,6 @@ from mcpagent.mcp.eras import agree_on_era, ask_for_news
 from mcpagent.mcp.explaining import Explainer, after_colon, is_end_of_session
 from mcpagent.mcp.handlers import Handlers
 from mcpagent.mcp.outcomes import End, Outcome, TransportName, outcome_of
-from mcpagent.mcp.redaction import Redactor
 from mcpagent.mcp.request_failures import (
     REQUEST_FAILURES,
     CallTimeoutError,
@@ -51,6 +50,7 @@ from mcpagent.mcp.transports.stdio import StdioTransport
 from mcpagent.run import current_run
 from mcpagent.run_parts import ServerRequest
 from mcpagent.text.safe_text import safe_line
+from mcpagent.text.secrets import without_secrets
 
 if TYPE_CHECKING:
     import httpx2
@@ -89,9 +89,8 @@ class McpConnection:
         self.config = config
         self.era: Era = era
         self._report = report
-        self._redact = Redactor(config)
-        self._explain = Explainer(config.name, self._redact)
-        self._log = None if log_folder is None else ServerLog(log_path(log_folder, config.name), self._redact)
+        self._explain = Explainer(config.name)
+        self._log = None if log_folder is None else ServerLog(log_path(log_folder, config.name))
         self._handlers = handlers
         self._allowed = handlers.methods()
         self._auth = auth
@@ -219,7 +218,7 @@ class McpConnection:
                 client_info=types.Implementation(name="mcpagent", version=version),
                 log_level=self.config.log_level,
                 extensions={EXTENSION: {}},
-                **callbacks(self.config.name, self._handlers, self._redact, self._attempts.paused),
+                **callbacks(self.config.name, self._handlers, self._attempts.paused),
             ) as session,
         ):
             await agree_on_era(session, way.era)
@@ -261,8 +260,8 @@ class McpConnection:
     # --- what passes on the wire (relay.Observer) ---
 
     def report(self, news: ServerNews) -> None:
-        """Pass on a notification of the server, without its secrets."""
-        news = replace(news, text=self._redact(news.text))
+        """Passes on what the server says, without its secrets."""
+        news = replace(news, text=without_secrets(news.text))
         if news.kind == "log" and self._log is not None:
             self._log.note(f"[{news.level}] {news.text}")
         self._report(news)

@@ -12,7 +12,6 @@ from mcp_types import CONNECTION_CLOSED, UNSUPPORTED_PROTOCOL_VERSION
 
 from mcpagent.errors import ServerError
 from mcpagent.mcp.outcomes import Outcome
-from mcpagent.mcp.redaction import Redactor
 from mcpagent.mcp.request_failures import (
     EraError,
     InvalidAnswerError,
@@ -24,6 +23,7 @@ from mcpagent.mcp.request_failures import (
 from mcpagent.mcp.transports.bytes_to_messages import INVALID_ANSWER
 from mcpagent.mcp.transports.stdio import ProcessEnd, StdioTransport
 from mcpagent.text.safe_text import safe_line
+from mcpagent.text.secrets import without_random_secrets, without_secrets
 
 _CLOSED_TEXTS = ("Connection closed", "SSE stream")
 """How the SDK words the closing error it makes; servers use the same code for errors of their own."""
@@ -45,9 +45,8 @@ _NODE_ERROR = re.compile(r"(?:Uncaught )?[A-Za-z]{0,40}(?:Error|Exception)\b")
 class Explainer:
     """Converts exceptions of the SDK to mcpagent's errors; `stdio` is the connection's process, if it has one."""
 
-    def __init__(self, server: str, redact: Redactor) -> None:
+    def __init__(self, server: str) -> None:
         self._server = server
-        self._redact = redact
         self.stdio: StdioTransport | None = None
         self.last_junk = ""
 
@@ -66,7 +65,7 @@ class Explainer:
         """The text that the server wrote instead of an answer."""
         if not self.last_junk:
             return ""
-        return f"; it wrote: {self._redact(safe_line(self.last_junk, 80))}"
+        return f"; it wrote: {safe_line(without_secrets(self.last_junk), 80)}"
 
     @property
     def end_reason(self) -> str:
@@ -75,7 +74,7 @@ class Explainer:
 
     @property
     def _flood(self) -> str:
-        return "" if self.stdio is None else self._redact(self.stdio.flood)
+        return "" if self.stdio is None else without_secrets(self.stdio.flood)
 
     def explained(
         self, error: BaseException, phase: str, outcome: Outcome, *, is_open: bool, is_usable: bool
@@ -96,7 +95,7 @@ class Explainer:
             return self.lost(phase, outcome)
         if (failure := failure_of(error.error)) is not None:
             return self._failed_request(error.message, failure, phase)
-        message = self._redact(safe_line(error.message, 500))
+        message = safe_line(without_secrets(error.message[:_LONGEST_MESSAGE]), 500)
         if error.message.startswith(_UNREADABLE_TEXTS):
             message = error.message.partition(":")[0]
         if error.code == INVALID_ANSWER or error.message.startswith(_UNREADABLE_TEXTS):
@@ -106,7 +105,7 @@ class Explainer:
             kind = EraError if error.code == UNSUPPORTED_PROTOCOL_VERSION else ServerError
             what = f'server "{self._server}" refused {phase}: {message or f"error {error.code}"}'
             return kind(what, server=self._server, phase=phase)
-        return RefusedError(error.code, self._redact(error.message[:_LONGEST_MESSAGE]), error.error.data)
+        return RefusedError(error.code, without_random_secrets(error.message[:_LONGEST_MESSAGE]), error.error.data)
 
     def lost(self, phase: str, outcome: Outcome) -> LostError:
         """Return the connection's end as an error: the process's exit and last output, if it has a process."""
@@ -123,8 +122,8 @@ class Explainer:
         return error
 
     def error(self, what: str, phase: str, tail: tuple[str, ...] = ()) -> ServerError:
-        """Return an error of this server, redacted; `what` is the end of a sentence, `tail` what it last said."""
-        text = self._redact(f'server "{self._server}" {what}')
+        """An error of this server, redacted; `what` is the end of a sentence, `tail` what it last said."""
+        text = without_secrets(f'server "{self._server}" {what}')
         return ServerError(text, server=self._server, phase=phase, stderr_tail=tail)
 
     def timeout_text(self, phase: str, limits: RequestLimits, *, was_total: bool, was_silent: bool) -> str:
@@ -142,7 +141,7 @@ class Explainer:
         if self.end is not None:
             lost = self.lost(phase, failure["outcome"])
         else:
-            what = self._redact(f'server "{self._server}" {safe_line(text, 400)} during {phase}')
+            what = f'server "{self._server}" {safe_line(without_secrets(text), 400)} during {phase}'
             lost = LostError(what, server=self._server, phase=phase)
             lost.outcome = failure["outcome"]
         lost.remedy = failure.get("remedy", "")

@@ -31,7 +31,6 @@ from mcpagent.mcp.lists.list_cache import CachedServer, ListCache
 from mcpagent.mcp.lists.pins import AllowChange, PinStore, refusal_of_change
 from mcpagent.mcp.lists.server_lists import ServerLists, ToolsDifference, difference
 from mcpagent.mcp.outcomes import MAY_BE_SENT_AGAIN
-from mcpagent.mcp.redaction import Redactor
 from mcpagent.mcp.request_failures import (
     REQUEST_FAILURES,
     CallTimeoutError,
@@ -47,8 +46,9 @@ from mcpagent.mcp.server_options import Authenticate
 from mcpagent.mcp.server_status import Life, ServerStatus
 from mcpagent.mcp.tool_rules import enabled_tools, may_be_task, may_repeat
 from mcpagent.mcp.transports.beside_loop import beside_loop, imported, is_large
-from mcpagent.messages import ToolDefinition
+from mcpagent.messages import Text, ToolDefinition
 from mcpagent.text.safe_text import safe_line
+from mcpagent.text.secrets import data_without_random_secrets, without_random_secrets, without_secrets
 from mcpagent.tools import Tool, ToolOutput
 
 if TYPE_CHECKING:
@@ -113,8 +113,7 @@ class ServerLink:
         self._allow_change = allow_change
         self._log_folder = log_folder
         self._on_tools_changed = on_tools_changed
-        self._redact = Redactor(config)
-        self._news = PacedNews(config.name, emit, self._redact)
+        self._news = PacedNews(config.name, emit)
         self._life = Life()
         self._lock = asyncio.Lock()
         self._crashes = CrashLog()
@@ -330,7 +329,7 @@ class ServerLink:
         return await beside_loop(lambda: enabled_tools(lists, self.config, self.call), is_much=is_much)
 
     def _error(self, what: str, phase: str) -> ServerError:
-        text = self._redact(f'server "{self.config.name}" {what}')
+        text = without_secrets(f'server "{self.config.name}" {what}')
         return ServerError(text, server=self.config.name, phase=phase)
 
     # --- what the server says unasked ---
@@ -427,9 +426,9 @@ class ServerLink:
             except REQUEST_FAILURES as error:
                 may_retry = await self._fixed_after(error, connection)
                 if attempt == 2 or not (may_retry or (is_repeatable and isinstance(error, LostError))):
-                    return self._redact.output(failed_output(error, is_repeatable=is_repeatable))
+                    return _for_model(failed_output(error, is_repeatable=is_repeatable))
         await self.lists_settled()
-        return await beside_loop(lambda: self._redact.output(output_of(result).for_model()), is_much=is_large(result))
+        return await beside_loop(lambda: _for_model(output_of(result)), is_much=is_large(result))
 
     async def _fixed_after(self, error: RequestFailure, connection: McpConnection | None) -> bool:
         """Repair the connection after a failure; return whether the request is known not to have run."""
@@ -495,3 +494,13 @@ class ServerLink:
             await self._drop(connection)
         elif not connection.is_modern:  # since 2026-07-28 a server asks when it needs them
             await connection.notify_roots_changed()
+
+
+def _for_model(output: ToolOutput) -> ToolOutput:
+    """Return the output as a model may read it: printable, and without known random secrets."""
+    shown = output.for_model()
+    content = tuple(
+        replace(part, text=without_random_secrets(part.text)) if isinstance(part, Text) else part
+        for part in shown.content
+    )
+    return replace(shown, content=content, structured=data_without_random_secrets(shown.structured))

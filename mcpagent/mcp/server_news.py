@@ -11,6 +11,7 @@ from typing import Literal, TypeAlias
 
 from mcpagent.events import Emit, Notice, ResourceUpdated, ServerLogged, ToolProgress
 from mcpagent.text.safe_text import safe_line
+from mcpagent.text.secrets import without_secrets
 
 MAX_WARNINGS = 50
 KEPT_LOG_LINES = 200
@@ -42,10 +43,9 @@ class PacedNews:
     `warnings` and `log` are the latest ones, including those that were not emitted because of the limit.
     """
 
-    def __init__(self, server: str, emit: Emit, redact: Callable[[str], str]) -> None:
+    def __init__(self, server: str, emit: Emit) -> None:
         self._server = server
         self._emit = emit
-        self._redact = redact
         self._warnings: dict[str, None] = {}
         self._log: deque[ServerLogged] = deque(maxlen=KEPT_LOG_LINES)
         self._emitted: deque[float] = deque(maxlen=LOG_EVENTS_A_SECOND)
@@ -86,7 +86,7 @@ class PacedNews:
             nonlocal emitted
             if (now := time.monotonic()) - emitted >= PROGRESS_SECONDS:
                 emitted = now
-                self._emit(ToolProgress(self._server, tool, progress, total, self._redact(safe_line(message))))
+                self._emit(ToolProgress(self._server, tool, progress, total, safe_line(without_secrets(message))))
 
         return report
 

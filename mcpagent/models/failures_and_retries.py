@@ -18,7 +18,7 @@ from typing import Any, Literal, TypeAlias
 from mcpagent.errors import ContextOverflowError, CredentialsError, McpAgentError, ModelError
 from mcpagent.text.retry_after import retry_after_seconds
 from mcpagent.text.safe_text import safe_line
-from mcpagent.text.secret_shapes import without_credentials
+from mcpagent.text.secrets import without_credentials
 
 FailureKind: TypeAlias = Literal["status", "connect", "silent", "too_long", "cut", "closed", "unreadable", "too_much"]
 

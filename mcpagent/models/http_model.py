@@ -70,9 +70,8 @@ from mcpagent.models.refusals import (
 )
 from mcpagent.models.written_settings import WrittenSettings, written_settings
 from mcpagent.python.argument_checks import expect
-from mcpagent.text.known_secrets import hide
 from mcpagent.text.safe_text import safe_line
-from mcpagent.text.secret_shapes import names_a_secret
+from mcpagent.text.secrets import hide, names_a_credential
 
 if TYPE_CHECKING:
     import anthropic
@@ -561,7 +560,7 @@ class HttpModel(ApiFormat):
 
         options: dict[str, Any] = {"follow_redirects": False, **self.request_options(body)}  # they would get the key
         if settings.headers:
-            hide(*(value for name, value in settings.headers.items() if names_a_secret(name)))
+            hide(*(value for name, value in settings.headers.items() if names_a_credential(name)))
             options["headers"] = {**settings.headers, **options.get("headers", {})}
         if settings.timeout_seconds is not None:
             options["timeout"] = httpx2.Timeout(settings.timeout_seconds, connect=10.0, pool=30.0)

@@ -6,8 +6,7 @@ import json
 from urllib.parse import unquote_plus
 
 from mcpagent.models.model_settings import INSIDE
-from mcpagent.text.known_secrets import REDACTED
-from mcpagent.text.secret_shapes import names_a_secret, without_credentials
+from mcpagent.text.secrets import REDACTED, names_a_credential, without_credentials
 
 _DECODER = json.JSONDecoder()
 
@@ -47,6 +46,6 @@ def _shown_option(option: str) -> str:
     name, equals, value = option.partition("=")
     name, value = unquote_plus(name), unquote_plus(value)
     inside = next((name.removeprefix(start) for start in INSIDE if name.startswith(start)), "")
-    if name.startswith("header.") or (inside and names_a_secret(inside)):
+    if name.startswith("header.") or (inside and names_a_credential(inside)):
         return f"{name}{equals}{REDACTED}"
     return f"{name}{equals}{without_credentials(value)}" if name == "base_url" else option

@@ -18,7 +18,7 @@ from mcpagent.models.model_names import names_in
 from mcpagent.models.model_settings import INSIDE, SETTING_NAMES, as_texts, settings_of
 from mcpagent.python.argument_checks import expect, expect_arguments
 from mcpagent.text.safe_text import safe_line
-from mcpagent.text.secret_shapes import without_credentials
+from mcpagent.text.secrets import without_credentials
 
 if TYPE_CHECKING:
     import httpx2
@@ -226,6 +226,15 @@ def parse_spec(spec: str) -> ModelSpec:
             raise ConfigError(f'model: unknown option "{safe_line(key, 80)}"; known options: {known}')
         options[key] = value
     return ModelSpec(prefix, model, options)
+
+
+def providers_of(spec: str) -> frozenset[str]:
+    """Return the providers that a model's name, or several between commas, sends conversations to.
+
+    A name that no provider fits stands for itself.
+    """
+    prefixes = (name.partition("?")[0].partition(":")[0].strip().lower() for name in names_in(spec))
+    return frozenset(prefixes) - {"", "offline"}
 
 
 def _unknown_provider(name: str) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from importlib import resources
 from string import Template
@@ -11,9 +12,18 @@ from typing import Any
 from mcpagent.text.for_model import fenced, for_model
 from mcpagent.text.safe_text import safe_line
 
-MAX_CATEGORY_CHARACTERS = 80
+MAX_CATEGORY_CHARACTERS = 120
+MAX_LINE_TOKENS, MAX_LINES_TOKENS = 25, 1_500
+"""Estimated tokens of one category's line, and of all together."""
+
+_MORE_TOKENS = 8
+"""Of the line that counts the rest."""
+
 MOST_RESULTS = 8
 """Results that a note on the progress lists, the last ones."""
+
+_LETTERS_A_TOKEN = 8
+_PIECES = re.compile(r"\w+|[^\w\s]")
 _MARKUP = str.maketrans("", "", "`*_#<>[]()|")
 
 

@@ -148,7 +148,7 @@ def expect_kind(place: str, value: object, kind: Any, error: type[McpAgentError]
         got, hint = "a text", '; write ["..."]'
     elif isinstance(wrong, str) and any(map(_is_mapping, origins)):
         got = "a text"  # which may hold secrets
-    elif isinstance(wrong, int | float) and wanted is str and not _is_beyond_floats(wrong):
+    elif isinstance(wrong, int | float) and str in _options(wanted) and not _is_beyond_floats(wrong):
         hint = f'; write "{str(wrong).lower()}"'
     raise error(f"{place}{path}: expected {_said(wanted)}, got {got}{hint}")
 

@@ -38,8 +38,9 @@ from mcpagent.messages import (
 from mcpagent.models.base import ModelRequest, ModelResponse, RequestPurpose, ToolLimits
 from mcpagent.models.provider_run.provider_tools import as_data, provider_tools_of
 from mcpagent.text.for_model import for_model
+from mcpagent.text.json_texts import with_texts
 from mcpagent.text.safe_text import safe_line
-from mcpagent.text.secret_shapes import Redact, redacted, without_shapes
+from mcpagent.text.secrets import Redact, without_shapes
 from mcpagent.tool_search.catalog import Listing
 from mcpagent.tool_search.search_options import ToolSearch
 from mcpagent.tools import Tool, ToolOutput
@@ -369,7 +370,7 @@ def _adapter(kind: Any) -> TypeAdapter[Any]:
 def line_data(value: object, redact: Redact) -> Any:
     """Return the value as JSON data, with every text in it redacted."""
     adapter = _adapter(cast("Any", type(value)))
-    return redacted(adapter.dump_python(value, mode="json", fallback=str, warnings=False), redact)
+    return with_texts(adapter.dump_python(value, mode="json", fallback=str, warnings=False), redact)
 
 
 def digest_of(data: Any) -> str:
@@ -379,7 +380,7 @@ def digest_of(data: Any) -> str:
 
 def arguments_digest(arguments: Document, redact: Redact) -> str:
     """Return a digest of the arguments of a call as the model, or a program, gave them."""
-    return digest_of(redacted(arguments, redact))
+    return digest_of(with_texts(arguments, redact))
 
 
 def message_digest(message: Message) -> str:

@@ -57,9 +57,8 @@ from mcpagent.recording.recorded_lines import (
 )
 from mcpagent.run import AgentRun, Middleware, current_run
 from mcpagent.run_parts import CallState, StepState
-from mcpagent.text.known_secrets import known_values
 from mcpagent.text.safe_text import safe_line
-from mcpagent.text.secret_shapes import Redact, redactor, secrets_in, without_shapes
+from mcpagent.text.secrets import hide, hide_environment, without_secrets
 from mcpagent.tool_search.catalog import Listing
 from mcpagent.toolsets.sources import AgentSources, OnChange, WrappedSources
 
@@ -72,8 +71,8 @@ MAX_PROGRESS = 100
 class Recorder(Middleware):
     """`RunOptions(wrappers=[Recorder("run.jsonl")])`: writes the requests, the answers and the results of calls.
 
-    The file is new, and readable by its user only. Secrets are replaced: values of environment variables with such
-    names, those of the servers' configurations, `secrets`, and anything that looks like a key. A full disk ends the
+    The file is new, and readable by its user only. Secrets are replaced: those of the environment and of
+    the servers' configurations, `secrets`, and the shapes of issuers' keys. A full disk ends the
     recording with a line in the log, not the run. Raises `ConfigError`, when the agent starts, for a file that cannot
     be written.
     """
@@ -83,9 +82,8 @@ class Recorder(Middleware):
         self.path = Path(path)
         self._file: TextIO | None = None
         self._ended = ""
-        self._values = {*secrets_in(os.environ), *secrets}
-        self._hidden = frozenset[str]()
-        self._redact: Redact = without_shapes
+        hide_environment(os.environ)
+        hide(*secrets)
         self._definition: Definition | None = None
         self._first: Model | None = None
         self._requests = 0
@@ -175,10 +173,6 @@ class Recorder(Middleware):
 
     # -- events ------------------------------------------------------------------------------------------------
 
-    def hide(self, values: Iterable[str]) -> None:
-        """Replace these secrets too from now on."""
-        self._values.update(values)
-
     def _hear(self, event: Event) -> None:
         match event:
             case ToolProgress():
@@ -211,7 +205,7 @@ class Recorder(Middleware):
     async def around_execution(self, run: AgentRun, call: CallState) -> AsyncIterator[None]:
         """Record a call with the output of its tool."""
         started = time.monotonic()
-        digest = arguments_digest(call.call.arguments, self.redact)
+        digest = arguments_digest(call.call.arguments, without_secrets)
         yield
         output, tool = call.output, call.tool
         if output is None or tool is None:
@@ -266,18 +260,11 @@ class Recorder(Middleware):
         self._listing = listing
         line = tools_line(0, listing, self.sources.statuses)
         before = len(self._listings)
-        number = self._listings.setdefault(digest_of(line_data(line, self.redact)), before + 1)
+        number = self._listings.setdefault(digest_of(line_data(line, without_secrets)), before + 1)
         if number > before:
             self.write("tools", replace(line, number=number))
         self._current = number
         return number
-
-    def redact(self, text: str) -> str:
-        """Return the text without the secrets known by now."""
-        hidden = known_values() | self._values
-        if hidden != self._hidden:
-            self._hidden, self._redact = hidden, redactor(hidden)
-        return self._redact(text)
 
     def write(self, kind: str, value: Any) -> None:
         """Write one line of this type, secrets replaced; a disk that is full ends the recording."""
@@ -285,7 +272,7 @@ class Recorder(Middleware):
             self._report_end()
             return
         envelope = {"type": kind, "time": round(time.time(), 3)}
-        line = json.dumps(envelope | line_data(value, self.redact) | envelope)
+        line = json.dumps(envelope | line_data(value, without_secrets) | envelope)
         try:
             self._file.write(line + "\n")
             self._file.flush()
@@ -307,7 +294,7 @@ class Recorder(Middleware):
         pieces: list[Piece] = [("thinking" if isinstance(it, ThinkingDelta) else "text", it.text) for it in deltas]
         for kind in ("text", "thinking"):
             whole = "".join(text for of, text in pieces if of == kind)
-            if self.redact(whole) != whole:
+            if without_secrets(whole) != whole:
                 others = [piece for piece in pieces if piece[0] != kind]
                 pieces = [*others, ("text", whole)] if kind == "text" else [("thinking", whole), *others]
         return tuple(pieces)
@@ -319,7 +306,6 @@ class _RecordedSources(WrappedSources):
     def __init__(self, sources: AgentSources, recorder: Recorder) -> None:
         super().__init__(sources)
         self.path = recorder.path
-        self.secrets: list[str] = []
         self._recorder = recorder
 
     async def open(self, exits: AsyncExitStack, emit: Emit, on_change: OnChange) -> None:
@@ -327,8 +313,6 @@ class _RecordedSources(WrappedSources):
         exits.callback(self._recorder.close)
         self._recorder.begin(self.inside)
         await self.inside.open(exits, emit, on_change)
-        self.secrets = self.inside.secrets
-        self._recorder.hide(self.secrets)
 
 
 class _RecordedModel(WrappedModel):

@@ -41,7 +41,7 @@ from mcpagent.run import AgentRun, Middleware, active_run, run_context
 from mcpagent.run_parts import CallState
 from mcpagent.text.for_model import for_model
 from mcpagent.text.safe_text import safe_line
-from mcpagent.text.secret_shapes import without_shapes
+from mcpagent.text.secrets import without_shapes
 from mcpagent.tool_search.catalog import Listing
 from mcpagent.tools import Tool, ToolOutput
 from mcpagent.toolsets.sources import OnChange
@@ -170,7 +170,6 @@ class Replay:
         self._model = _ReplayedModel(self._start, self._contents, safe_line(str(self.path), 100))
         self._listings: dict[int, Listing] = {}
         self.functions: list[Tool] = []
-        self.secrets: list[str] = []
 
     is_innermost = True
     """A `Recorder` in the same list records the replay, whichever comes first."""

@@ -332,8 +332,6 @@ class AgentRuntime:
             self._own = None
             try:
                 await sources.open(exits, self._broadcast, self._changed)
-                if self.store is not None:
-                    self.store.hide(sources.secrets)
                 self.tool_search = possible_search(self._wanted_search, self.warn)
                 self.catalogs = Catalogs(self.tool_search, sources.listing, self._taken)
                 with AgentRun(RunContext(None)).entered():

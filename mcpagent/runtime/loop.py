@@ -20,7 +20,7 @@ from mcpagent.events import (
 from mcpagent.execution import run_calls
 from mcpagent.limits.model_hints import tool_written_about
 from mcpagent.limits.question_parts import is_apology
-from mcpagent.messages import Citation, Message, Step, ToolsChanged, Usage, user_message
+from mcpagent.messages import Citation, Spent, Step, ToolsChanged, Usage, user_message
 from mcpagent.middleware.progress import has_result, progress_of
 from mcpagent.models.base import ModelRequest, ModelResponse, OutputFormat
 from mcpagent.models.output_ways.asked_output import told_form

@@ -433,7 +433,7 @@ class SessionRuntime(WaysToAsk[Deps]):
     def _fail_durable(self, failure: Exception) -> None:
         """Ends the durable run that is under way, if there is one, with this error."""
         if self.durable_run:
-            self._durable_end = RunEnded.failed(self.durable_run, failure, self._memory.redact)
+            self._durable_end = RunEnded.failed(self.durable_run, failure)
             self.durable_run = ""
 
     def fail(self, failure: Exception) -> None:
@@ -650,7 +650,7 @@ class SessionRuntime(WaysToAsk[Deps]):
         self.id = uuid4().hex
         self._info, self._made_at = None, time.time()
         self._large = self._with_nothing_aside()
-        self._memory = Memory(redact=self._memory.redact, store_key=self._memory.store_key)
+        self._memory = Memory(store_key=self._memory.store_key)
         self._begin(Conversation(messages=messages))
         self._pending, self._unfinished = (), None
         self._output = None
@@ -881,7 +881,7 @@ class SessionRuntime(WaysToAsk[Deps]):
     # -- keeping it ---------------------------------------------------------------------------------------------------
 
     def _keep_in(self, keeper: Keeper) -> None:
-        self._keeper, self._memory.redact = keeper, keeper.store.redact
+        self._keeper = keeper
         weakref.finalize(self, keeper.release).atexit = False  # all is given back then
 
     async def _keep(self, conversation: Conversation) -> None:

@@ -23,6 +23,7 @@ from mcpagent.sessions.standing import (
 )
 from mcpagent.sessions.store import Sessions, is_answer, title_of, written
 from mcpagent.text.safe_text import safe_line
+from mcpagent.text.secrets import without_secrets
 
 _NAMES = tuple(item.name for item in fields(Standing) if item.name != "ended")
 _NOTHING = Standing()
@@ -125,7 +126,7 @@ class Keeper:
         spent = _spent(standing)
         self._answers[since.keep :] = map(is_answer, messages)
         if not self._title:
-            self._title = title_of(self.store.redact(_first_prompt(messages)[:_READ_FOR_TITLE]))
+            self._title = title_of(without_secrets(_first_prompt(messages)[:_READ_FOR_TITLE]))
         change = SessionChange(
             keep=since.keep,
             messages=messages,

@@ -9,6 +9,7 @@ from mcpagent.large_results.large_output import LargeOutput
 from mcpagent.large_results.shelves import MemoryShelf
 from mcpagent.messages import BinaryBlock, Image
 from mcpagent.sessions.store import Sessions, written
+from mcpagent.text.secrets import without_secrets
 
 
 class KeptOutputs(MemoryShelf):
@@ -23,7 +24,7 @@ class KeptOutputs(MemoryShelf):
     def clean(self, text: str) -> str:
         """As a message is written; what no database takes is replaced too."""
         text = text.replace("\0", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode("utf-8")
-        return self._store.redact(text)
+        return without_secrets(text)
 
     async def put(self, output: LargeOutput, tool: str) -> None:
         """Writes it down before its short form is; whoever writes next is told what is wrong with the store."""

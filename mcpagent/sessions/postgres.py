@@ -21,8 +21,8 @@ from mcpagent.errors import SessionStoreError
 from mcpagent.sessions.protocol import Hit
 from mcpagent.sessions.sealed import new_sealed_key, opened_key
 from mcpagent.sessions.sql_store import BUSY_SECONDS, Migrations, SqlStore
-from mcpagent.text.known_secrets import REDACTED, hide
 from mcpagent.text.safe_text import safe_line
+from mcpagent.text.secrets import REDACTED, hide
 
 if TYPE_CHECKING:
     import psycopg

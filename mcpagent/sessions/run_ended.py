@@ -13,7 +13,7 @@ from mcpagent.errors import McpAgentError, OutputProblem, RunCancelledError
 from mcpagent.events import RunFinished, StopReason
 from mcpagent.messages import Spent, Usage
 from mcpagent.text.safe_text import safe_line
-from mcpagent.text.secret_shapes import Redact
+from mcpagent.text.secrets import without_secrets
 
 EndState: TypeAlias = Literal["done", "failed", "cancelled"]
 
@@ -66,14 +66,14 @@ class RunEnded:
         return "cancelled" if isinstance(self.error, RunCancelledError) else "failed"
 
     @classmethod
-    def failed(cls, run: str, error: Exception, redact: Redact = str) -> RunEnded:
+    def failed(cls, run: str, error: Exception) -> RunEnded:
         """Return the end of a run that raised. An error that is not mcpagent's is named in an `McpAgentError`.
 
-        `redact` replaces secrets before a long text is cut: half of a secret would not be known for one.
+        Secrets are replaced before a long text is cut: half of a secret would not be known for one.
         """
         if isinstance(error, McpAgentError):
             return cls(run, error=error)
-        text = redact(f"{type(error).__name__}: {error}"[:MAX_READ])
+        text = without_secrets(f"{type(error).__name__}: {error}"[:MAX_READ])
         return cls(run, error=McpAgentError(safe_line(text, MAX_ERROR)))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import socket
 import time
@@ -47,17 +46,9 @@ from mcpagent.sessions.run_ended import RunEnded, RunRecord, ended_from_json, en
 from mcpagent.sessions.sql_store import BUSY_SECONDS, TIDY_SECONDS, SqlStore
 from mcpagent.sessions.standing import progress_to_json, written_json
 from mcpagent.sessions.worker import Worker
-from mcpagent.text.known_secrets import known_values
+from mcpagent.text.json_texts import with_texts
 from mcpagent.text.safe_text import safe_line, without_halves
-from mcpagent.text.secret_shapes import (
-    Redact,
-    may_have_shapes,
-    redacted,
-    secrets_in,
-    value_redactor,
-    without_shapes,
-    without_shapes_in_steps,
-)
+from mcpagent.text.secrets import hide, hide_environment, may_hold_secrets, without_secrets
 
 WAIT_SECONDS = 40.0
 """Time after which a store that does not answer at all is an error; one that is locked is earlier (`BUSY_SECONDS`)."""
@@ -101,8 +92,8 @@ class Sessions:
     ) -> None:
         self._store = _store_at(where, durability)
         self._me = _myself()
-        self._values = {*secrets_in(os.environ), *secrets}
-        self._redactor: tuple[frozenset[str], Redact] | None = None
+        hide_environment(os.environ)
+        hide(*secrets)
         self._worker: Worker | None = None
         self._signing_key: Future[bytes | None] | None = None
         self._kept: set[str] = set()
@@ -121,11 +112,6 @@ class Sessions:
     def where(self) -> str:
         """The file, or the database without its password."""
         return self._store.where
-
-    def hide(self, values: Iterable[str]) -> None:
-        """Replaces these too in what is written from now on."""
-        self._values.update(values)
-        self._redactor = None
 
     def read_signing_key(self) -> Future[bytes | None]:
         """Read the key that all workers of this store share, once; it gives None if each machine has its own."""
@@ -447,7 +433,7 @@ class Sessions:
     @checked(InputError)
     def rename(self, session: str, title: str) -> None:
         """Gives a session a title of at most 80 characters. Raises `InputError` if there is none of this id."""
-        words = safe_line(self.redact(title), MAX_TITLE)
+        words = safe_line(without_secrets(title), MAX_TITLE)
         if not words.strip():
             raise InputError("rename: the title is empty")
         named = Entry(TITLE, "title", self.as_json(words), time.time())
@@ -491,7 +477,7 @@ class Sessions:
             if key in left_out or key == SUMMARY or is_cut or is_lost:
                 continue
             if key.startswith(MESSAGE):
-                entry = replace(entry, words=self.redact(_words(kept.messages[message_place(key)])))
+                entry = replace(entry, words=without_secrets(_words(kept.messages[message_place(key)])))
             entries.append(entry)
         first = kept.messages[:size]
         info = kept.info
@@ -624,23 +610,13 @@ class Sessions:
     def _none(self, session: str) -> InputError:
         return InputError(f'{self.where}: there is no session "{safe_line(session, 60)}"; see `mcpagent sessions list`')
 
-    def redact(self, text: str) -> str:
-        """The text without secrets, as it is written."""
-        return without_shapes_in_steps(self._without_values(text))
-
-    def _without_values(self, text: str) -> str:
-        known = known_values()
-        if self._redactor is None or self._redactor[0] is not known:
-            self._redactor = (known, value_redactor({*self._values, *known}))
-        return self._redactor[1](text)
-
     def _name(self, text: str) -> str:
-        return _sendable(self.redact(text))
+        return _sendable(without_secrets(text))
 
     def as_json(self, data: Any) -> str:
         """As JSON; keys are found in each text by itself, since `\\n` before one would hide its beginning."""
         text = written_json(data)
-        return self._without_values(written_json(redacted(data, without_shapes)) if may_have_shapes(text) else text)
+        return written_json(with_texts(data, without_secrets)) if may_hold_secrets(text) else text
 
     def message_as_json(self, message: Message) -> str:
         """As JSON. What a provider sent for itself alone looks like anything, and must come back as it was."""
@@ -650,18 +626,18 @@ class Sessions:
         """Return a message as JSON, and the words that a search finds it by, without secrets."""
         (data,) = dump_messages([message])
         text, words = written_json(data), _words(message)
-        if not may_have_shapes(text) and self._without_values(text) == text:  # nor have the words
+        if not may_hold_secrets(text):  # nor do the words
             return text, words
-        return self._redacted_message(data), self.redact(words)
+        return self._redacted_message(data), without_secrets(words)
 
     def _redacted_message(self, data: dict[str, Any]) -> str:
         parts = data["parts"]
         for place, part in enumerate(parts):
             own = {key: part[key] for key in ("provider_data", "data") if key in part}
-            parts[place] = {**redacted({**part, **dict.fromkeys(own, "")}, without_shapes), **own}
-            if part["type"] == "thinking" and own != json.loads(self._without_values(written_json(own))):
+            parts[place] = {**with_texts({**part, **dict.fromkeys(own, "")}, without_secrets), **own}
+            if part["type"] == "thinking" and own != with_texts(own, without_secrets):
                 parts[place]["provider_data"] = {}  # signed, so worth nothing with another text
-        return self._without_values(written_json(data))
+        return written_json(data)
 
     def _entries(self, change: SessionChange) -> list[Entry]:
         """Return the entries of a change, as they are written."""

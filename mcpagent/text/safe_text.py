@@ -34,6 +34,13 @@ def safe_text(text: str) -> str:
     return "".join(char for char in text.replace("\r\n", "\n") if _is_safe(char))
 
 
+_IGNORABLE = re.compile(
+    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u2800\u3164\ufe00-\ufe0f"
+    "\ufeff\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+)
+"""Characters that are drawn as nothing: Default_Ignorable_Code_Point of Unicode, and the blank Braille pattern."""
+
+
 def visible(text: str, kept: str = "\n\t") -> str:
     """Return the whole text, with each character that could hide, move or reorder text written as its JSON escape.
 
@@ -45,7 +52,7 @@ def visible(text: str, kept: str = "\n\t") -> str:
 
 
 def _is_plain(char: str) -> bool:
-    return (char.isprintable() or char == "\u3000") and _is_safe(char)
+    return (char.isprintable() or char == "\u3000") and _is_safe(char) and not _IGNORABLE.match(char)
 
 
 def hides_something(text: str) -> bool:

@@ -15,7 +15,6 @@ from mcpagent.config import ServerConfig, ServersConfig, load_servers
 from mcpagent.errors import ConfigError
 from mcpagent.events import Emit, Notice, ServersAwaited, ignore
 from mcpagent.mcp.all_servers import McpServers
-from mcpagent.mcp.redaction import secrets_of
 from mcpagent.mcp.server_options import ServerOptions
 from mcpagent.models.provider_run.provider_tools import ProviderTool
 from mcpagent.python.argument_checks import expect
@@ -68,7 +67,6 @@ class AgentSources(Protocol):
     """Where the tools of an agent come from, with a life of its own; `ToolSources` is the usual one."""
 
     functions: list[Tool]
-    secrets: list[str]
 
     async def open(self, exits: AsyncExitStack, emit: Emit, on_change: OnChange) -> None:
         """Enters them all, to be left by `exits`; `on_change` gets each server that joins later, else None."""
@@ -141,7 +139,6 @@ class ToolSources:
         self._unusable: dict[str, str] = {}
         self._unmatched: dict[str, list[str]] = {}
         self._emit: Emit = ignore
-        self.secrets: list[str] = []
 
     async def open(self, exits: AsyncExitStack, emit: Emit, on_change: OnChange) -> None:
         """Connects all MCP servers at once, then enters the toolsets; `exits` will leave them.
@@ -160,7 +157,6 @@ class ToolSources:
         for line in self._selection.unused({*(item.name for item in wanted), *(item.name for item in config.problems)}):
             emit(Notice(line, "warning"))
         self._deferring = {item.name for item in wanted if item.defer_loading}
-        self.secrets = [value for item in wanted for value in secrets_of(item)]
 
         def on_late(server: ServerLink) -> None:
             self._report_unmatched(server)

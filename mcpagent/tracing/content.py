@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from mcpagent.messages import Image, Message, Part, Text, Thinking, ToolCall, ToolDefinition, ToolResult, nests_deeper
-from mcpagent.text.secret_shapes import Redact, redacted
+from mcpagent.text.json_texts import with_texts
+from mcpagent.text.secrets import without_secrets
 
 VARIABLE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 MOST_OF_A_TEXT = 10_000
@@ -31,8 +32,6 @@ def is_captured(environ: Mapping[str, str]) -> bool:
 @dataclass(frozen=True, slots=True)
 class SpanContent:
     """Writes content as values of attributes, each text without secrets, then shortened."""
-
-    redact: Redact
 
     def messages(self, messages: Sequence[Message], finish_reason: str = "") -> str:
         """Return the newest messages that fit. With a finish reason they are the answer of the model."""
@@ -80,10 +79,10 @@ class SpanContent:
 
     def text(self, text: str) -> str:
         """Return the text without secrets, shortened."""
-        return _short(self.redact(text))
+        return _short(without_secrets(text))
 
     def _data(self, data: Any) -> Any:
-        return "(nests too deeply)" if nests_deeper(data, DEEPEST) else redacted(data, self.redact)
+        return "(nests too deeply)" if nests_deeper(data, DEEPEST) else with_texts(data, without_secrets)
 
     def _part(self, part: Part) -> dict[str, Any] | None:
         match part:

@@ -195,7 +195,7 @@ def transport_attributes(config: ServerConfig, protocol_version: str) -> dict[st
         "network.protocol.name": "http" if config.url else None,
         "mcp.protocol.version": safe_line(protocol_version, 40) or None,
     }
-    return _known(found) | address_attributes(config.url or "")
+    return _known(found) | address_attributes(config.address)
 
 
 def error_type(error: BaseException) -> str:

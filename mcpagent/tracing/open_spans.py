@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal
 
 from mcpagent.text.safe_text import safe_line
+from mcpagent.text.secrets import without_secrets
 from mcpagent.tracing.conventions import INSTRUMENTS, Attributes, AttributeValue, measures_of
 
 if TYPE_CHECKING:
@@ -68,12 +69,10 @@ class OpenSpans:
         tracers: TracerProvider | None,
         meters: MeterProvider | None,
         version: str,
-        redact: Callable[[str], str],
     ) -> None:
         self._tracers = tracers
         self._meters = meters
         self._version = version
-        self._redact = redact
         self._tracer: Tracer | None = None
         self._histograms: dict[str, Histogram] = {}
 
@@ -103,7 +102,7 @@ class OpenSpans:
             self._tracer = trace.get_tracer("mcpagent", self._version, self._tracers)
         clean, at = self._clean(attributes), begun or time.time_ns()
         within = context.get_current() if parent is None else parent
-        shown = safe_line(self._redact(name), 200)
+        shown = safe_line(without_secrets(name), 200)
         targets = [trace.Link(link) for link in links]
         otel = self._tracer.start_span(shown, within, trace.SpanKind[kind.upper()], clean, targets, at)
         return OpenSpan(otel, trace.set_span_in_context(otel, within), clean, at)
@@ -124,7 +123,7 @@ class OpenSpans:
         late = self._clean({**span.late, **({"error.type": span.error} if span.error else {})})
         span.otel.set_attributes(late)
         if span.error:
-            span.otel.set_status(Status(StatusCode.ERROR, self._redact(span.failure) or None))
+            span.otel.set_status(Status(StatusCode.ERROR, without_secrets(span.failure) or None))
         ended = max(span.ended, span.begun)
         span.otel.end(ended)
         for name, value, about in measures_of(span.attributes | late, (ended - span.begun) / 1e9):
@@ -147,8 +146,8 @@ class OpenSpans:
 
     def _clean_value(self, value: AttributeValue) -> AttributeValue:
         if isinstance(value, str):
-            return self._redact(value)
-        return tuple(map(self._redact, value)) if isinstance(value, tuple) else value
+            return without_secrets(value)
+        return tuple(map(without_secrets, value)) if isinstance(value, tuple) else value
 
 
 @contextmanager

@@ -7,7 +7,7 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from functools import partial
@@ -18,9 +18,8 @@ from mcpagent.errors import ConfigError
 from mcpagent.events import Emit, Event, ServerConnected, ServerConnecting, ServerFailed, guarded
 from mcpagent.python.argument_checks import expect
 from mcpagent.run import AgentRun
-from mcpagent.text.known_secrets import without_secrets
 from mcpagent.text.safe_text import safe_line
-from mcpagent.text.secret_shapes import redactor, secrets_in
+from mcpagent.text.secrets import hide_environment
 from mcpagent.toolsets.sources import AgentSources, OnChange, WrappedSources
 from mcpagent.tracing.content import SpanContent, is_captured
 from mcpagent.tracing.conventions import Attributes, AttributeValue, transport_attributes
@@ -59,15 +58,14 @@ class Tracing:
             gives = partial(_gives, f"get_{kind}")
             expect(f"{kind}_provider", provider, object, f"a {kind.title()}Provider of OpenTelemetry", holds=gives)
         self.agent_name = name
-        self.content = SpanContent(self._redact) if is_captured(os.environ) else None
+        self.content = SpanContent() if is_captured(os.environ) else None
         self.tracer_provider = tracer_provider
         self.meter_provider = meter_provider
         self.problems: tuple[str, ...] = ()
         """The mistakes in the standard variables, a line each; traces go where they can."""
         self._flush: Callable[[], None] | None = None
         self._flush_seconds = FLUSH_SECONDS
-        self._secrets = frozenset(secrets_in(os.environ))
-        self._redact_values: Callable[[str], str] = redactor(self._secrets)
+        hide_environment(os.environ)
 
     @property
     def goes_somewhere(self) -> bool:
@@ -98,7 +96,6 @@ class Tracing:
             tracers=self.tracer_provider,
             meters=self.meter_provider,
             version=sys.modules["mcpagent"].__version__,  # the package is no module that one here may import
-            redact=self._redact,
         )
         agent = _TracedAgent(self, spans, definition.sources)
         return replace(
@@ -107,15 +104,6 @@ class Tracing:
             hears=(*definition.hears, guarded(agent.hear)),
             observe=agent.observe,
         )
-
-    def hide(self, secrets: Sequence[str]) -> None:
-        """Keep these secrets out of all spans from now on."""
-        if not self._secrets.issuperset(secrets):
-            self._secrets |= frozenset(secrets)
-            self._redact_values = redactor(self._secrets)
-
-    def _redact(self, text: str) -> str:
-        return without_secrets(self._redact_values(text))
 
     async def flush(self) -> None:
         """Send the spans that wait, in a bounded time, if `from_environment` has set up the providers."""
@@ -194,17 +182,13 @@ class _TracedSources(WrappedSources):
 
     def __init__(self, sources: AgentSources, agent: _TracedAgent) -> None:
         super().__init__(sources)
-        self.secrets: list[str] = []
         self._agent = agent
 
     async def open(self, exits: AsyncExitStack, emit: Emit, on_change: OnChange) -> None:
         """Begin with the servers, and end with them."""
         self._agent.open()
         exits.push_async_callback(self._agent.close)
-        self._agent.tracing.hide(self.inside.secrets)
         await self.inside.open(exits, emit, on_change)
-        self.secrets = self.inside.secrets
-        self._agent.tracing.hide(self.secrets)
 
 
 def tracing_wanted(environ: Mapping[str, str]) -> bool:

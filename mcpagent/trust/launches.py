@@ -13,6 +13,7 @@ from pathlib import Path
 from mcpagent.config import ServerConfig
 from mcpagent.errors import ServerError
 from mcpagent.text.safe_text import safe_line
+from mcpagent.text.secrets import revealed
 
 _INHERITED = (
     *("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER", "LANG", "LANGUAGE", "TZ", "TMPDIR"),
@@ -40,13 +41,17 @@ class Launch:
 def launch_of(config: ServerConfig, environ: Mapping[str, str]) -> Launch:
     """Resolve the command of a server. Raises `ServerError` (phase "start") if it cannot be started."""
     environment = child_environment(config, environ)
-    return Launch(find_program(config, environment), tuple(config.args), config.cwd, environment)
+    return Launch(find_program(config, environment), tuple(map(revealed, config.args)), config.cwd, environment)
 
 
 def child_environment(config: ServerConfig, environ: Mapping[str, str]) -> dict[str, str]:
     """Return the allow-listed part of `environ` plus what the configuration declares."""
     inherited = {name: environ[name] for name in _INHERITED if name in environ and not environ[name].startswith("()")}
-    return inherited | {"PYTHONUTF8": "1", "PYTHONUNBUFFERED": "1"} | dict(config.env)
+    return (
+        inherited
+        | {"PYTHONUTF8": "1", "PYTHONUNBUFFERED": "1"}
+        | {name: revealed(text) for name, text in config.env.items()}
+    )
 
 
 def find_program(config: ServerConfig, environment: Mapping[str, str]) -> str:
@@ -55,7 +60,7 @@ def find_program(config: ServerConfig, environment: Mapping[str, str]) -> str:
     A command with a slash is a path, relative to the server's folder. A command without a slash is looked up in the
     absolute folders of PATH, and nowhere else.
     """
-    command = config.command
+    command = revealed(config.command)
     if config.cwd and not Path(config.cwd).is_dir():
         raise start_error(config, f'the folder "{safe_line(config.cwd)}" does not exist; fix "cwd"')
     if os.sep in command or (os.altsep and os.altsep in command):

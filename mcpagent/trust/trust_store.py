@@ -1,4 +1,4 @@
-"""Store the user's permanent approvals in a file that only this user can read."""
+"""The consents that were given for good, in a file that only their user can read."""
 
 from __future__ import annotations
 
@@ -10,53 +10,70 @@ from pathlib import Path
 from mcpagent.config.bounded_files import read_own
 from mcpagent.config.file_changes import alone_with, write_whole
 from mcpagent.config.user_folders import state_folder
+from mcpagent.trust.commits import head_commit
 from mcpagent.trust.descriptions import Description
 
 MAX_ENTRIES = 2_000
-FORMAT = 2
+FORMAT = 3
 
 
 @dataclass(frozen=True, slots=True)
-class TrustDigest:
-    """The digest that an approval is bound to; `name` and `file` only help people who read the store."""
+class StoredConsent:
+    """The digest of what somebody agreed to, and the commit that the file's repository was at ("": none)."""
 
     name: str
     file: str
     digest: str
+    commit: str = ""
 
 
 class TrustStore:
-    """The stored approvals of the user.
-
-    An unreadable file counts as empty. Approvals in another format are asked for again.
-    """
+    """What the user agreed to. A file that cannot be read counts as empty; one of another format is asked anew."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     @classmethod
     def of_user(cls, environ: Mapping[str, str]) -> TrustStore:
-        """Return the store in `trust.json` of the user's state folder."""
+        """Return that of `trust.json`."""
         return cls(state_folder(environ) / "trust.json")
 
     def digests(self) -> frozenset[str]:
-        """Return the digests of all approved descriptions."""
-        return frozenset(entry.digest for entry in self._read())
+        """Return all that the user agreed to."""
+        return frozenset(entry.digest for entry in self.entries())
 
     def add(self, descriptions: Iterable[Description]) -> None:
-        """Store an approval of these, replacing earlier versions. Raises `ConfigError` if the file is not writable."""
-        fresh = [TrustDigest(item.name, item.place, item.digest()) for item in descriptions if not item.why_not_kept]
+        """Store consent to these in place of an earlier one. Raises `ConfigError` if it cannot be written."""
+        commits: dict[Path, str] = {}
+        fresh = list[StoredConsent]()
+        for item in descriptions:
+            folder = Path(item.place).parent
+            commits[folder] = commits[folder] if folder in commits else head_commit(folder)
+            fresh.append(StoredConsent(item.name, item.place, item.digest(), commits[folder]))
         replaced = {(item.file, item.name) for item in fresh}
         with alone_with(self.path):
-            kept = [entry for entry in self._read() if (entry.file, entry.name) not in replaced]
-            entries = [asdict(entry) for entry in [*kept, *fresh][-MAX_ENTRIES:]]
-            write_whole(self.path, json.dumps({"format": FORMAT, "allowed": entries}, indent=1) + "\n")
+            kept = [entry for entry in self.entries() if (entry.file, entry.name) not in replaced]
+            self._write([*kept, *fresh])
 
-    def _read(self) -> list[TrustDigest]:
+    def remove(self, files: Iterable[str]) -> list[StoredConsent]:
+        """Forget the consents to these files, and return them. Raises `ConfigError` if it cannot be written."""
+        wanted = frozenset(files)
+        with alone_with(self.path):
+            entries = self.entries()
+            self._write([entry for entry in entries if entry.file not in wanted])
+        return [entry for entry in entries if entry.file in wanted]
+
+    def entries(self) -> list[StoredConsent]:
+        """Return the stored consents, the oldest first."""
         try:
             data = json.loads(read_own(self.path))
             if data["format"] != FORMAT:
                 return []
-            return [TrustDigest(str(item["name"]), str(item["file"]), str(item["digest"])) for item in data["allowed"]]
+            fields = ("name", "file", "digest", "commit")
+            return [StoredConsent(*(str(item[field]) for field in fields)) for item in data["allowed"]]
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
             return []
+
+    def _write(self, entries: list[StoredConsent]) -> None:
+        allowed = [asdict(entry) for entry in entries[-MAX_ENTRIES:]]
+        write_whole(self.path, json.dumps({"format": FORMAT, "allowed": allowed}, indent=1) + "\n")

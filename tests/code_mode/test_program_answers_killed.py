@@ -105,7 +105,7 @@ def test_how_a_program_ended_is_known_whatever_it_showed(tmp_path: Path, monkeyp
     monkeypatch.setenv("MCPAGENT_HOME", str(tmp_path))
     shown = "the token\nghp_A1b2A1b2A1b2A1b2A1b2A1b2 of correct horse"
     with contextlib.closing(Sessions(tmp_path / "sessions.db", secrets=["correct horse"])) as store:
-        memory = Memory(b"state", redact=store.redact, ended=EndedProgram("call", 3, shown))
+        memory = Memory(b"state", ended=EndedProgram("call", 3, shown))
         again = Memory.from_json(json.loads(store.as_json(memory.to_json("mine"))), "mine")
     assert again.ended is not None
     assert again.ended.call_id == "call"

@@ -289,7 +289,7 @@ async def heard_after(heard: Heard, touch: Callable[[], Any]) -> None:
 
 async def test_a_storm_of_updates_is_told_as_one() -> None:
     heard = Heard()
-    news = PacedNews("talk", heard, str)
+    news = PacedNews("talk", heard)
     for number in range(1_000):
         news.report(ServerNews("resource", f"notes://{number % 2}"))
     await heard.until(lambda: len(heard.events) == 2)

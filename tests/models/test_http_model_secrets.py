@@ -9,7 +9,7 @@ from mcpagent.events import ignore
 from mcpagent.messages import user_message
 from mcpagent.models import AnthropicModel, ModelRequest, OpenAIChatModel, OpenAIResponsesModel, resolve_model
 from mcpagent.models.resolve import spec_of
-from mcpagent.text.known_secrets import without_secrets
+from mcpagent.text.secrets import without_secrets
 from tests.tables import each_row
 from tests.wire.provider import PlayedProvider, failed
 

@@ -235,7 +235,7 @@ TAKEN: Mapping[str, str] = {
     "Agent.search": "query=x; limit=None 5",
     "Session.ask": "prompt=x; output_type=None; tool_context=None; limits=None",
     "Sessions": "where=None x; secrets=[]",
-    "ApprovalPolicy": "required=True; decide=None",
+    "ApprovalPolicy": "required=True; decide=None; rules={}; decides_alone=True",
     "McpServer": (
         "name=x; command=x; args=[]; env={}; cwd=x; url=x; headers={}; disabled=True; "
         "connect_timeout_seconds=5; timeout_seconds=5; total_timeout_seconds=5; shutdown_seconds=5; "
@@ -485,12 +485,18 @@ async def test_a_reply_of_the_scripted_model_that_is_none_is_told() -> None:
 @each_row(
     "options, said",
     [
-        ({"env": {"PORT": 8080}}, r'server "s": env.PORT: expected a text, got int 8080; write "8080"$'),
-        ({"env": {"DEBUG": True}}, r'server "s": env.DEBUG: expected a text, got True; write "true"$'),
-        ({"env": {"A": None}}, r'server "s": env.A: expected a text, got None$'),
+        (
+            {"env": {"PORT": 8080}},
+            r'server "s": env.PORT: expected a text or Secret\(\.\.\.\), got int 8080; write "8080"$',
+        ),
+        (
+            {"env": {"DEBUG": True}},
+            r'server "s": env.DEBUG: expected a text or Secret\(\.\.\.\), got True; write "true"$',
+        ),
+        ({"env": {"A": None}}, r'server "s": env.A: expected a text or Secret\(\.\.\.\), got None$'),
         ({"env": "TOKEN=hunter2"}, r'server "s": env: expected a dict, got a text$'),
         ({"args": "--token hunter2"}, r'server "s": args: expected a list, got a text; write \["..."\]$'),
-        ({"args": ["-p", 5]}, r'server "s": args\[1\]: expected a text, got int 5; write "5"$'),
+        ({"args": ["-p", 5]}, r'server "s": args\[1\]: expected a text or Secret\(\.\.\.\), got int 5; write "5"$'),
         ({"connect_timeout_seconds": "5"}, r'server "s": connect_timeout_seconds: expected .*, got str \'5\'$'),
         ({"timeout_seconds": -1}, r'server "s": timeout_seconds: expected seconds above 0, got -1$'),
         (

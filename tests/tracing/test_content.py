@@ -9,6 +9,7 @@ import pytest
 
 from mcpagent import Agent, RunOptions, ScriptedModel
 from mcpagent.messages import Image, Message, Text, Thinking, ToolCall, ToolResult
+from mcpagent.text.secrets import hide
 from mcpagent.tracing import Tracing, content
 from tests.scenes import call
 from tests.tables import each_row
@@ -17,7 +18,7 @@ from tests.tracing.traced import Traced, attribute
 
 pytestmark = pytest.mark.anyio
 
-PLAIN = content.SpanContent(lambda text: text)
+PLAIN = content.SpanContent()
 KEY = "sk-ant-REDACTME0123456789abcdef"
 VALUE = "correct-horse-battery"
 
@@ -88,7 +89,8 @@ async def test_with_content_all_of_it_is_there_but_no_secret(capture: str, monke
 
 def test_a_secret_is_found_before_its_text_is_written_as_json_or_shortened() -> None:
     hidden = 'line one"\nline two'
-    shown = content.SpanContent(lambda text: text.replace(hidden, "[redacted]"))
+    hide(hidden)
+    shown = content.SpanContent()
     text = "x" * (content.MOST_OF_A_TEXT - 5) + hidden
     for written in (
         shown.messages([Message("user", (Text(text),))]),

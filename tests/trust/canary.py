@@ -12,8 +12,9 @@ from typing import Any
 
 from mcpagent.cli.frame.configuration import load_configuration
 from mcpagent.cli.frame.options import Options
-from mcpagent.cli.may_run.project_trust import ask_trust
+from mcpagent.cli.may_run.project_trust import ask_trust, trust_lines
 from mcpagent.trust.consent import Answer
+from mcpagent.trust.descriptions import Description
 from tests.terminal.process import SMALL_SERVER, environment, run
 
 PYTHON = sys.executable
@@ -62,8 +63,8 @@ class Canary:
         """Says yes to all that is asked about in this folder; gives what was shown."""
         shown: list[str] = []
 
-        def agree(lines: Sequence[str]) -> Answer:
-            shown.extend(lines)
+        def agree(found: Sequence[Description], start: Path) -> Answer:
+            shown.extend(trust_lines(found, start))
             return answer
 
         chosen = self.options(folder, **given)

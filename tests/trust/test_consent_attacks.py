@@ -9,7 +9,6 @@ import shutil
 import subprocess
 import sys
 import threading
-import tracemalloc
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -24,7 +23,7 @@ from mcpagent.cards.reading import load_card
 from mcpagent.cards.teams import read_team
 from mcpagent.cli.frame.configuration import load_configuration
 from mcpagent.cli.may_run.project_trust import ask_trust
-from mcpagent.errors import ConfigError, ServerError
+from mcpagent.errors import ConfigError
 from mcpagent.mcp.transports.stdio import StdioTransport
 from tests.tables import each_row
 from tests.terminal.process import environment, on_a_terminal, run
@@ -136,54 +135,17 @@ def test_a_command_without_a_slash_is_never_taken_from_the_folder(canary: Canary
 # --- bound to what ---
 
 
-def test_a_script_that_changed_after_the_yes(canary: Canary, tmp_path: Path) -> None:
+def test_edits_of_ones_own_server_are_no_question(canary: Canary, tmp_path: Path) -> None:
+    """The question says so: code in this folder will run, also after it changes."""
     project(tmp_path / "work", tool=RELATIVE)
     canary.server(tmp_path / "work" / "server.py", "first")
-    canary.yes(tmp_path / "work")
-    assert canary.run(tmp_path / "work")[0] == 0
-    assert canary.words == {"first"}
-    canary.server(tmp_path / "work" / "server.py", "changed")
-    canary.refused(tmp_path / "work")
-    canary.yes(tmp_path / "work")
-    assert canary.run(tmp_path / "work", "tools", "list", "--refresh")[0] == 0
-    assert canary.words == {"changed"}
-
-
-NAMED = [
-    {"command": "env", "args": ["python3", "./tool/server.py"]},
-    {"command": PYTHON, "args": ["-m", "tool.server"]},
-    {"command": PYTHON, "args": ["-mtool.server"]},
-    {"command": PYTHON, "args": ["server.py"], "cwd": "tool"},
-    {"command": "./tool/server.py"},
-    {"command": "tool/../tool/server.py"},
-    {"command": "bash", "args": ["-c", "exec ./tool/server.py"]},
-    {"command": "server.py", "env": {"PATH": "${workspaceFolder}/tool:${PATH}"}},
-    {"command": PYTHON, "args": ["${SCRIPT}"]},
-    {"command": PYTHON, "args": ["-um", "tool.server"]},
-    {"command": PYTHON, "args": ["-c", "import os, runpy; runpy.run_module('tool.server', run_name='__main__')"]},
-    {"command": "bash", "args": ["-c", 'exec "$PWD/tool/server.py"']},
-    {"command": "bash", "args": ["-c", "exec ./tool/ser*.py"]},
-    {"command": "bash", "args": ["-c", 'exec ./tool/ser""ver.py']},
-]
-"""Entries that name the script `tool/server.py`, each in its own way."""
-
-
-def test_whatever_names_the_script_binds_it(canary: Canary, tmp_path: Path) -> None:
-    """The changed script is not started, the one that was looked at is; each entry has a script of its own."""
-    work = tmp_path / "work"
-    texts = {f"tool{number}": json.dumps(entry).replace("tool", f"tool{number}") for number, entry in enumerate(NAMED)}
-    project(work, **{name: json.loads(text) for name, text in texts.items()})
-    [by_variable] = [name for name, text in texts.items() if "${SCRIPT}" in text]
-    env = {"SCRIPT": f"{by_variable}/server.py"}
-    for name in texts:
-        canary.command(work / name / "server.py", f"good-{name}")
-    shown = "\n".join(canary.yes(work, env=env))
-    assert [name for name in texts if f"{name}/server.py" not in shown] == []
-    assert canary.run(work, env=env)[0] == 0
-    assert canary.words == {f"good-{name}" for name in texts}
-    for name in texts:
-        canary.command(work / name / "server.py", f"evil-{name}")
-    canary.refused(work, env=env)
+    shown = " ".join(canary.yes(tmp_path / "work"))
+    assert "code in this folder will run, also after it changes" in shown
+    for word in ("second", "third", "fourth"):
+        canary.server(tmp_path / "work" / "server.py", word)
+        code, said = canary.run(tmp_path / "work", "tools", "list", "--refresh")
+        assert (code, said) == (0, "")
+    assert canary.words == {"second", "third", "fourth"}
 
 
 def test_a_changed_env_file_runs_nothing(canary: Canary, tmp_path: Path) -> None:
@@ -199,75 +161,34 @@ def test_a_changed_env_file_runs_nothing(canary: Canary, tmp_path: Path) -> None
     canary.refused(work)
 
 
-def test_a_module_that_appears_on_a_declared_path(canary: Canary, tmp_path: Path) -> None:
+def test_a_variable_of_the_user_is_shown_by_its_name_and_may_change(canary: Canary, tmp_path: Path) -> None:
     work = tmp_path / "work"
-    project(work, tool={**RELATIVE, "env": {"PYTHONPATH": "lib"}})
+    project(work, tool={**RELATIVE, "env": {"MODE": "${MODE}", "API_TOKEN": "${API_TOKEN:-none}"}})
     canary.server(work / "server.py", "good")
-    (work / "lib").mkdir()
-    canary.yes(work)
-    canary.module(work / "lib" / "sitecustomize.py", "evil")
-    canary.refused(work)
-
-
-def test_a_variable_of_the_user_that_changed(canary: Canary, tmp_path: Path) -> None:
-    """What runs depends on it; only a secret's value does not count, it is given to the same program."""
-    work = tmp_path / "work"
-    project(work, tool={**RELATIVE, "env": {"MODE": "${MODE}", "API_TOKEN": "${API_TOKEN}"}})
-    canary.server(work / "server.py", "good")
-    before = {"MODE": "safe", "API_TOKEN": "first-token-0123"}
+    before = {"MODE": "safe-and-sound", "API_TOKEN": "first-token-0123"}
     shown = "\n".join(canary.yes(work, env=before))
-    assert "MODE=safe" in shown
-    assert "API_TOKEN=${API_TOKEN}" in shown
-    assert "first-token-0123" not in shown
-    assert canary.run(work, env={**before, "API_TOKEN": "second-token-0123"})[0] == 0
-    canary.refused(work, env={**before, "MODE": "other"})
+    assert "MODE=${MODE}" in shown
+    assert "API_TOKEN=${API_TOKEN:-none}" in shown
+    assert not any(value in shown for value in before.values())
+    for changed in ({"API_TOKEN": "second-token-0123"}, {"MODE": "other"}):
+        assert canary.run(work, env={**before, **changed})[0] == 0
 
 
-def test_a_program_that_comes_first_on_the_path_later(canary: Canary, tmp_path: Path) -> None:
-    work, one, two = tmp_path / "work", tmp_path / "one", tmp_path / "two"
-    project(work, tool={"command": "canary-server"})
-    canary.command(two / "canary-server", "good")
-    path = {"PATH": f"{one}:{two}:{os.environ['PATH']}"}
-    canary.yes(work, env=path)
-    assert canary.run(work, env=path)[0] == 0
-    assert canary.words == {"good"}
-    canary.command(one / "canary-server", "evil")
-    canary.refused(work, env=path)
-
-
-def test_an_installed_package_of_the_project_goes_before_what_npx_fetches(canary: Canary, tmp_path: Path) -> None:
-    work = tmp_path / "work"
-    project(work, tool={"command": "npx", "args": ["-y", "notes-server@1.2.3"]})
-    npx = canary.command(tmp_path / "bin" / "npx", "npx")
-    path = {"PATH": f"{npx.parent}:{os.environ['PATH']}"}
-    canary.yes(work, env=path)
-    assert canary.run(work, env=path)[0] == 0
-    canary.command(work / "node_modules" / ".bin" / "notes-server", "evil")
-    said = canary.refused(work, env=path)
-    assert "tool" in said
-
-
-async def test_between_the_yes_and_the_start_nothing_changes(canary: Canary, tmp_path: Path) -> None:
+async def test_what_was_read_is_what_is_started(canary: Canary, tmp_path: Path) -> None:
     """A server of a chat is started by its first call, which may be hours later."""
     work = tmp_path / "work"
     project(work, tool={**RELATIVE, "envFile": ".env"})
     canary.server(work / "server.py", "good")
     (work / ".env").write_text("LEVEL=1\n")
     chosen = canary.options(work)
-    decided = ask_trust(load_configuration(chosen), chosen, print, lambda _: "once")
+    decided = ask_trust(load_configuration(chosen), chosen, print, lambda *_: "once")
     [server] = decided.enabled
-    (work / ".env").write_text("LEVEL=1\nPYTHONPATH=lib\n")  # what was read is what is run
+    (work / ".env").write_text("LEVEL=1\nPYTHONPATH=lib\n")
     canary.module(work / "lib" / "sitecustomize.py", "evil")
     (work / ".mcp.json").write_text("{}")
     async with StdioTransport(server, print, chosen.environ) as (_, _):
         await appeared(canary.file)
     assert canary.words == {"good"}
-    canary.forget()
-    canary.server(work / "server.py", "evil")
-    with pytest.raises(ServerError, match=r"could not start: a file.*changed since somebody said yes"):
-        async with StdioTransport(server, print, chosen.environ):
-            pass
-    assert canary.words == set()
 
 
 async def appeared(file: Path) -> None:
@@ -465,19 +386,12 @@ def test_a_card_of_the_users_own_needs_no_yes(canary: Canary, tmp_path: Path) ->
     canary.refused(tmp_path, "ask", "hello", "--card", str(own.parent / "linked" / "mine.md"))
 
 
-def test_a_named_configuration_is_asked_about_once(canary: Canary, tmp_path: Path) -> None:
+def test_naming_a_configuration_is_consent_to_it(canary: Canary, tmp_path: Path) -> None:
     file = project(tmp_path / "cloned", tool={**RELATIVE, "trust": True, "approval": "allow"})
     canary.server(tmp_path / "cloned" / "server.py", "named")
-    arguments = ("tools", "list", "--config", str(file))
-    canary.refused(tmp_path, *arguments)
-    assert canary.run(tmp_path, *arguments, "--trust-project")[0] == 0
-    canary.refused(tmp_path, *arguments)
-    shown = "\n".join(canary.yes(tmp_path, config=(file,)))
-    assert "trust_hints" in shown
-    assert "approval" in shown
-    canary.forget()
-    assert canary.run(tmp_path, *arguments, "--refresh")[0] == 0
+    assert canary.run(tmp_path, "tools", "list", "--config", str(file)) == (0, "")
     assert canary.words == {"named"}
+    canary.refused(tmp_path / "cloned")
 
 
 def test_what_the_user_adds_by_a_command_is_theirs_as_it_is(canary: Canary, tmp_path: Path) -> None:
@@ -491,7 +405,7 @@ def test_what_the_user_adds_by_a_command_is_theirs_as_it_is(canary: Canary, tmp_
         listing = ["tools", "list", *(where if where[0] == "--config" else [])]
         assert canary.run(work, *listing)[0] == 0
         canary.server(work / "server.py", "changed")
-        canary.refused(work, *listing)
+        assert canary.run(work, *listing)[0] == 0
         canary.server(work / "server.py", "added")
 
 
@@ -586,45 +500,26 @@ def test_a_named_pipe_that_nobody_writes_into_is_not_waited_for(
     assert "is no regular file" in said.splitlines()[-1]
 
 
-def test_named_files_are_read_in_bounds(canary: Canary, tmp_path: Path) -> None:
-    work = tmp_path / "work"
-    project(work, tool={"command": PYTHON, "args": ["server.py", "pipe", "/dev/zero", "large"]})
-    canary.server(work / "server.py", "good")
-    fifo(work / "pipe")
-    with (work / "large").open("wb") as file:
-        file.truncate(200_000_000)
-    tracemalloc.start()
-    try:
-        shown = "\n".join(canary.yes(work))
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert "a yes to this is not kept" in shown
-    assert peak < 100_000_000
-    canary.refused(work)
-    peak_of_command, _, _ = canary.peak_kilobytes(work, "tools", "list")
-    assert peak_of_command < 300_000
-
-
 # --- the library ---
 
 
 async def test_a_program_says_yes_in_its_own_way(canary: Canary, tmp_path: Path) -> None:
     """The same description, the same store, another way to ask."""
-    from mcpagent.config import load_named_servers
+    from mcpagent.config import load_found_servers
     from mcpagent.trust.consent import consent_to, described
     from mcpagent.trust.trust_store import TrustStore
 
-    file = project(tmp_path / "cloned", tool=RELATIVE)
+    project(tmp_path / "cloned", tool=RELATIVE)
     canary.server(tmp_path / "cloned" / "server.py", "library")
     environ = canary.options(tmp_path).environ
     store = TrustStore(tmp_path / "yes.json")
-    [server] = load_named_servers(file, environ).servers
-    found = described([server], environ)
+    [server] = load_found_servers(tmp_path / "cloned", environ).servers
+    found = described([server])
     assert not consent_to(found, store, None).covers(server)
-    decided = consent_to(found, store, lambda asked: "always" if asked[0].launch is not None else "no")
+    decided = consent_to(found, store, lambda asked: "always" if asked[0].facts[0].what == "runs" else "no")
+    assert decided.covers(server)
     assert consent_to(found, store, None).covers(server)
-    async with Agent("offline", mcp_config=[decided.bound(server)]) as agent:
+    async with Agent("offline", mcp_config=[server]) as agent:
         assert agent.servers["tool"].state == "ready"
     assert canary.words == {"library"}
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
-import shlex
+import re
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -12,15 +13,16 @@ from typing import Any
 
 import pytest
 
+from mcpagent.cli.may_run.project_trust import trust_lines
 from mcpagent.config import load_found_servers, load_named_servers, load_servers
 from mcpagent.config.bounded_files import LargerError, open_regular, read_bounded
 from mcpagent.config.spellings import KEYS
 from mcpagent.config.user_folders import is_users_own
 from mcpagent.errors import ConfigError
-from mcpagent.trust.consent import consent_to, described
-from mcpagent.trust.descriptions import Description, describe, fact_of
-from mcpagent.trust.named_files import MOST_NAMES
-from mcpagent.trust.trust_store import TrustStore
+from mcpagent.text.json_texts import texts_in
+from mcpagent.trust.consent import described
+from mcpagent.trust.descriptions import Description
+from mcpagent.trust.launches import launch_of
 from tests.tables import each_row
 from tests.trust.canary import fifo, project
 
@@ -37,12 +39,8 @@ def of(folder: Path, entry: Mapping[str, Any] | None = None, **variables: str) -
     """What the folder's only server is."""
     if entry is not None:
         project(folder, tool=dict(entry))
-    [found] = described(load_found_servers(folder, environ(folder, **variables)).servers, environ(folder, **variables))
+    [found] = described(load_found_servers(folder, environ(folder, **variables)).servers)
     return found
-
-
-def files_of(found: Description) -> list[str]:
-    return [fact.text for fact in found.facts if fact.what == "file"]
 
 
 def script(path: Path, text: str = "print(1)\n") -> Path:
@@ -50,150 +48,6 @@ def script(path: Path, text: str = "print(1)\n") -> Path:
     path.write_text(text)
     path.chmod(0o755)
     return path
-
-
-# --- which files a command names ---
-
-SUB = ("sub/__init__.py", "sub/sitecustomize.py")
-
-
-@each_row(
-    "entry, named",
-    [
-        ({"command": "python3", "args": ["server.py"]}, ["server.py"]),
-        ({"command": "python3", "args": ["./server.py"]}, ["server.py"]),
-        ({"command": "python3", "args": ["sub/../server.py"]}, ["server.py"]),
-        ({"command": "python3", "args": ["link.py"]}, ["server.py"]),
-        ({"command": "python3", "args": ["linked/tool.py"]}, ["sub/tool.py"]),
-        ({"command": "python3", "args": ["${workspaceFolder}/server.py"]}, ["server.py"]),
-        ({"command": "node", "args": ["--config=./app.json", "index.js"]}, ["app.json", "index.js"]),
-        ({"command": "node", "args": ["-r./index.js", "x"]}, ["index.js"]),
-        ({"command": "node", "args": ["."]}, ["index.js", "package.json", "pyproject.toml", "server.py", SUB[0]]),
-        ({"command": "curl", "args": ["-d", "@app.json"]}, ["app.json"]),
-        ({"command": "sh", "args": ["-c", "cd sub && exec ./tool.py"]}, [*SUB, "sub/tool.py"]),
-        ({"command": "sh", "args": ["-c", "A=1 'server.py';sub/tool.py|cat"]}, ["server.py", "sub/tool.py"]),
-        ({"command": "sh", "args": ["-c", "source ~/server.py"]}, ["server.py"]),
-        ({"command": "python3", "args": ["-m", "sub.tool"]}, ["sub/__init__.py", "sub/tool.py"]),
-        ({"command": "python3", "args": ["-c", "import server; server.main()"]}, ["server.py"]),
-        ({"command": "python3", "args": ["-c", "from sub import tool"]}, [*SUB, "sub/tool.py"]),
-        ({"command": "./server.py"}, ["server.py"]),
-        ({"command": "sub/tool.py"}, ["sub/tool.py"]),
-        ({"command": "python3", "args": ["tool.py"], "cwd": "sub"}, ["sub/tool.py"]),
-        (
-            {"command": "uv", "args": ["--directory", "sub", "run", "tool.py"]},
-            ["pyproject.toml", *SUB, "sub/tool.py"],
-        ),
-        ({"command": "uvx", "args": ["some-server"]}, []),
-        ({"command": "npx", "args": ["-y", "notes"]}, ["node_modules/.bin/notes", "package.json"]),
-        ({"command": "env", "args": ["npx", "notes@1.2"]}, ["node_modules/.bin/notes", "package.json"]),
-        ({"command": "docker", "args": ["run", "-i", "image"]}, []),
-        ({"command": "docker", "args": ["compose", "run", "tool"]}, ["compose.yaml"]),
-        ({"command": "make", "args": ["serve"]}, ["Makefile"]),
-        ({"command": "python3", "args": ["x"], "env": {"PYTHONPATH": "sub"}}, [*SUB, "sub/tool.py"]),
-        ({"command": "node", "args": ["x"], "env": {"NODE_OPTIONS": "--require ./index.js"}}, ["index.js"]),
-        ({"command": "python3", "args": ["empty.py", "pipe", "sub/none.py", "a" * 5_000]}, []),
-    ],
-)
-def test_the_files_that_a_command_names(entry: dict[str, Any], named: list[str], tmp_path: Path) -> None:
-    folder = tmp_path / "work"
-    for name in ("server.py", "sub/tool.py", "sub/__init__.py", "sub/sitecustomize.py", "index.js", "app.json"):
-        script(folder / name)
-    for name in ("package.json", "pyproject.toml", "Makefile", "compose.yaml", "node_modules/.bin/notes"):
-        script(folder / name, "{}")
-    (folder / "empty.py").touch()
-    fifo(folder / "pipe")
-    (folder / "link.py").symlink_to("server.py")
-    (folder / "linked").symlink_to("sub")
-    for program in ("node", "uv", "uvx", "npx", "docker", "make", "curl", "env"):
-        script(tmp_path / "bin" / program)
-    variables = {"PATH": f"{tmp_path / 'bin'}:/usr/bin:/bin:{os.path.dirname(PYTHON)}", "HOME": str(folder)}
-    found = of(folder, entry, **variables)
-    inside = sorted(os.path.relpath(name, os.path.realpath(folder)) for name in files_of(found))
-    assert inside == sorted(named)
-
-
-def test_a_manifest_above_counts_up_to_the_top_of_the_project(tmp_path: Path) -> None:
-    top, inner = tmp_path / "top", tmp_path / "top" / "a" / "b"
-    for folder in (tmp_path, top, top / "a"):
-        script(folder / "package.json", "{}")
-    (top / ".git").mkdir()
-    npx = script(tmp_path / "bin" / "npx")
-    found = of(inner, {"command": "npx", "args": ["notes"]}, PATH=str(npx.parent))
-    assert files_of(found) == [f"{tmp_path}/top/a/package.json", f"{tmp_path}/top/package.json"]
-
-
-WAYS: list[tuple[list[str], dict[str, str], str]] = [
-    (["python3", "-um", "server"], {}, "server.py"),
-    (["python3", "-Bm", "pkg.server"], {}, "pkg/server.py"),
-    (["python3", "-c", "import os, server"], {}, "server.py"),
-    (["python3", "-c", "__import__('server')"], {}, "server.py"),
-    (["python3", "-c", "import runpy; runpy.run_module('server')"], {}, "server.py"),
-    (["python3", "-W", "error::server.X", "-c", "1"], {}, "server.py"),
-    (["python3", "-m", "uvicorn", "server:app"], {}, "server.py"),
-    (["python3", "-c", "1"], {"PYTHONPATH": "lib"}, "lib/sitecustomize/__init__.py"),
-    (["python3", "-c", "1"], {"PYTHONPATH": "lib"}, "lib/sitecustomize.pyc"),
-    (["python3", "-c", "1"], {"PYTHONPATH": "lib"}, "lib/sitecustomize.abi3.so"),
-    (["python3", "-c", "1"], {"PYTHONPATH": ":/x"}, "sitecustomize.py"),
-    (["python3", "-c", "1"], {"PYTHONBREAKPOINT": "hook.f"}, "hook.py"),
-    (["node", "server"], {}, "server.js"),
-    (["node", "dist/index"], {}, "dist/index.js"),
-    (["node", "./src"], {}, "src/main.js"),
-    (["node", "-r", "./hook", "-e", "1"], {}, "hook.cjs"),
-    (["node", "x.js"], {"NODE_OPTIONS": "--require=./hook"}, "hook.js"),
-    (["node", "x.js"], {"NODE_PATH": "lib"}, "lib/notes.js"),
-    (["npx", "tsx", "src/index"], {}, "src/index.ts"),
-    (["uv", "run", "server"], {}, ".venv/bin/server"),
-    (["make", "-C", "sub", "serve"], {}, "sub/Makefile"),
-    (["make", "-Csub"], {}, "sub/Makefile"),
-    (["sh", "-c", "cd sub && make"], {}, "sub/Makefile"),
-    (["just", "-d", "sub", "serve"], {}, "sub/justfile"),
-    (["docker", "compose", "run", "x"], {}, "compose.override.yaml"),
-    (["docker", "compose", "--project-directory", "sub", "up"], {}, "sub/compose.yaml"),
-    (["docker", "build", "."], {}, "Dockerfile"),
-    (["go", "run", "./cmd/server"], {}, "cmd/server/main.go"),
-    (["go", "run", "."], {}, "other.go"),
-    (["java", "-cp", "classes", "Main"], {}, "classes/Main.class"),
-    (["ruby", "-I", "lib", "-rsrv", "-e", "1"], {}, "lib/srv.rb"),
-    (["perl", "-Ilib", "-MSrv", "-e", "1"], {}, "lib/Srv.pm"),
-    (["python3", "-c", "1"], {"LD_LIBRARY_PATH": "lib"}, "lib/libz.so.1"),
-    (["sh", "-c", '. "$PWD/run.sh"'], {}, "run.sh"),
-    (["sh", "-c", 'D=sub; "$D/run.sh"'], {}, "sub/run.sh"),
-    (["sh", "-c", "exec ./ru*.sh"], {}, "run.sh"),
-    (["sh", "-c", 'exec ./run""ner.sh'], {}, "runner.sh"),
-    (["sh", "-c", "exec ./run\\.sh"], {}, "run.sh"),
-]
-
-
-@each_row("words, variables, file", WAYS)
-def test_in_whatever_way_a_file_is_named_it_is_bound(
-    words: list[str], variables: dict[str, str], file: str, tmp_path: Path
-) -> None:
-    for program in {word for words, _, _ in WAYS for word in words[:1]}:
-        script(tmp_path / "bin" / program)
-    paths = {"PATH": f"{tmp_path / 'bin'}:/usr/bin:/bin"}
-    folder = tmp_path / "work"
-    (folder / ".git").mkdir(parents=True)
-    if file == "src/main.js":
-        script(folder / "src" / "package.json", '{"main": "main.js"}')
-    script(folder / file, "before")
-    entry = {"command": words[0], "args": words[1:], "env": variables}
-    before = of(folder, entry, **paths)
-    assert str(folder / file) in files_of(before)
-    script(folder / file, "after")
-    assert of(folder, entry, **paths).digest() != before.digest()
-
-
-@each_row("words", [[f"x{number}" for number in range(MOST_NAMES + 1)]])
-def test_a_command_that_names_too_much_is_asked_about_each_time(words: list[str], tmp_path: Path) -> None:
-    found = of(tmp_path, {"command": "sh", "args": words})
-    assert "names more than" in found.why_not_kept
-    store = TrustStore(tmp_path / "trust.json")
-    for _ in range(2):
-        asked: list[Description] = []
-        decided = consent_to([found], store, lambda items, asked=asked: asked.extend(items) or "always")  # type: ignore[misc]
-        assert asked == [found]
-        assert decided.allowed == (found,)
-        assert "the answer holds for this time" in decided.problems[0]
 
 
 # --- what changes it ---
@@ -207,20 +61,17 @@ def retarget(path: Path, target: str) -> None:
 
 ENV_FILE = "LEVEL=1\nAPI_KEY=abcdef0123456789\n"
 CHANGES: dict[str, Callable[[Path], object]] = {
-    "the script": lambda work: script(work / "server.py", "print(2)\n"),
-    "the script is gone": lambda work: os.unlink(work / "server.py"),
-    "the script is another one by a link": lambda work: retarget(work / "server.py", "same.py"),
-    "the program": lambda work: script(work / "bin" / "tool", "#!/bin/sh\nevil\n"),
-    "the program, found earlier": lambda work: script(work / "first" / "tool", "#!/bin/sh\n"),
     "a variable of the file": lambda work: script(work / ".env", ENV_FILE.replace("LEVEL=1", "LEVEL=2")),
     "a secret of the file": lambda work: script(work / ".env", ENV_FILE.replace("abcdef", "fedcba")),
     "one more variable": lambda work: script(work / ".env", f"{ENV_FILE}LD_PRELOAD=x\n"),
     "the folder": lambda work: retarget(work / "run", "other"),
 }
 STANDS: dict[str, Callable[[Path], object]] = {
+    "the script": lambda work: script(work / "server.py", "print(2)\n"),
+    "the script is gone": lambda work: os.unlink(work / "server.py"),
+    "a module that shadows another": lambda work: script(work / "json.py", "print(2)\n"),
+    "the program": lambda work: script(work / "bin" / "tool", "#!/bin/sh\nother\n"),
     "a comment in the file of variables": lambda work: script(work / ".env", f"# a comment\n{ENV_FILE}"),
-    "a file that is not named": lambda work: script(work / "other.py", "print(3)\n"),
-    "the time of the script": lambda work: os.utime(work / "server.py", (1, 1)),
 }
 ENTRY: dict[str, Any] = {"command": "tool", "args": ["server.py"], "envFile": ".env"}
 
@@ -277,6 +128,8 @@ def test_what_does_not(change: str, tmp_path: Path) -> None:
         ({"url": "https://a.example/"}, {"url": "https://a.example/", "headers": {"X": "1"}}, False),
         ({"url": "https://a.example/${X:-1}"}, {"url": "https://a.example/${X:-2}"}, False),
         ({"url": "https://u:one@a.example/"}, {"url": "https://u:two@a.example/"}, False),
+        ({"command": "sh", "args": ["${A_KEY}"]}, {"command": "sh", "args": ["${B_KEY}"]}, False),
+        ({"command": "${A_KEY}"}, {"command": "${B_KEY}"}, False),
         ({"command": "sh", "env": {"X": "${A_KEY}"}}, {"command": "sh", "env": {"X": "${B_KEY}"}}, False),
     ],
 )
@@ -297,15 +150,6 @@ def test_an_address_in_another_file_is_another_question(tmp_path: Path) -> None:
     one, two = of(tmp_path / "one", entry), of(tmp_path / "two", entry)
     assert one.facts == two.facts
     assert one.digest() != two.digest()
-
-
-def test_another_program_of_the_same_name_is_another_question(tmp_path: Path) -> None:
-    """Both are installed on the machine, so their content does not count."""
-    one, two = (script(tmp_path / name / "tool", "#!/bin/sh\n").parent for name in ("one", "two"))
-    (tmp_path / "work").mkdir()
-    found = [of(tmp_path / "work", {"command": "tool"}, PATH=str(folder)) for folder in (one, two)]
-    assert [files_of(item) for item in found] == [[], []]
-    assert found[0].digest() != found[1].digest()
 
 
 @each_row(
@@ -329,60 +173,113 @@ def test_a_nearer_file_of_the_same_name_is_another_question(tmp_path: Path) -> N
     assert after.digest() != before.digest()
 
 
-def test_a_yes_to_a_found_file_is_none_to_the_same_file_named(tmp_path: Path) -> None:
-    """Then it may say that its own calls run unasked."""
-    found = of(tmp_path, {"command": "sh", "approval": "allow"})
-    [server] = load_named_servers(tmp_path / ".mcp.json", environ(tmp_path)).servers
-    assert describe(server, environ(tmp_path)).facts == found.facts
-    assert describe(server, environ(tmp_path)).digest() != found.digest()
-
-
-def test_a_secret_counts_by_its_name_and_a_default_by_its_text(tmp_path: Path) -> None:
+def test_a_value_of_the_person_counts_by_its_name_and_a_default_by_its_text(tmp_path: Path) -> None:
     entry = {"url": "https://a.example/", "headers": {"Authorization": "Bearer ${API_TOKEN:-none}"}}
     one = of(tmp_path, entry, API_TOKEN="first-token-0123")
-    assert one.digest() == of(tmp_path, entry, API_TOKEN="second-token-012").digest()
-    assert one.digest() != of(tmp_path, entry).digest()
+    assert one.digest() == of(tmp_path, entry, API_TOKEN="second-token-012").digest() == of(tmp_path, entry).digest()
+    other = {**entry, "headers": {"Authorization": "Bearer ${API_TOKEN:-other}"}}
+    assert one.digest() != of(tmp_path, other, API_TOKEN="first-token-0123").digest()
     assert "first-token" not in repr(one)
     assert [fact.text for fact in one.facts if fact.what == "header"] == ["Authorization=Bearer ${API_TOKEN:-none}"]
 
 
-def test_nothing_of_the_users_is_shown(tmp_path: Path) -> None:
+def rows(found: Description) -> list[str]:
+    return [f"{fact.what} {fact.text}" for fact in found.facts]
+
+
+PEM = "-----BEGIN RSA PRIVATE KEY-----\ntouch PWNED\n-----END RSA PRIVATE KEY-----"
+HIDING: list[dict[str, Any]] = [
+    {"command": "sh", "args": ["-c", f": '{PEM}'"]},
+    {"command": "sh", "env": {"BASH_ENV": "$(touch PWNED)abcdefghij0123456789x"}},
+    {"command": "sh", "env": {"API_KEY": "$(touch PWNED) ghp_0123456789abcdefghijABCDEFGHIJ012345"}},
+    {"command": "sh", "args": ["-c", "touch PWNED ; : eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.abc"]},
+    {"command": "sh", "args": ["--token", "touch PWNED 0123456789abcdef"]},
+    {"url": "https://evil.example/sk-ant-api03-0123456789abcdefghij?api_key=PWNED0123456789"},
+    {"url": "https://evil.example/", "headers": {"Authorization": "Bearer PWNED-0123456789abcdef"}},
+    {"url": "https://evil.example/", "sign_in": {"client_id": "x", "client_secret": "PWNED-0123456789"}},
+    {"command": "${NOWHERE:-touch PWNED}"},
+]
+
+
+@each_row("entry", HIDING)
+def test_t26_every_literal_that_runs_is_shown_in_full(entry: dict[str, Any], tmp_path: Path) -> None:
+    found = of(tmp_path, entry)
+    shown = "\n".join(trust_lines([found], tmp_path))
+    assert "PWNED" in shown
+    assert "redacted" not in shown
+    assert "not shown" not in shown
+    for text in texts_in([entry.get("args", []), entry.get("env", {}), entry.get("headers", {}), entry.get("url", "")]):
+        assert text.replace("\n", "\\n").replace("'", "'\"'\"'" if "args" in entry else "'") in shown, text
+
+
+def test_what_is_of_the_person_is_shown_by_its_name(tmp_path: Path) -> None:
     (tmp_path / ".env").write_text("API_KEY=abcdef0123456789\nLEVEL=1\n")
-    secrets = {"DB_PASSWORD": "hunter2-hunter2", "API_TOKEN": "0123456789-token"}
-    found = of(
-        tmp_path,
-        {
-            "command": "sh",
-            "args": ["--token", "${API_TOKEN}", "postgres://u:${DB_PASSWORD}@db/x"],
-            "env": {"KEY": "ghp_0123456789abcdefghijABCDEFGHIJ012345"},
-            "envFile": ".env",
-        },
-        **secrets,
-    )
-    shown = "\n".join(f"{fact.what} {fact.text}" for fact in found.facts)
-    for secret in (*secrets.values(), "abcdef0123456789", "ghp_0123456789"):
-        assert secret not in shown
-        assert secret not in repr(found)
-    assert "variable LEVEL=1" in shown
-    assert "reads .env" in shown
-    assert found.launch is not None
-    assert found.launch.arguments[1] == secrets["API_TOKEN"]
+    secrets = {"DB_PASSWORD": "hunter2-hunter2", "API_TOKEN": "0123456789-token", "PLACE": "/private/place"}
+    entry = {
+        "command": "sh",
+        "args": ["--token", "${API_TOKEN}", "postgres://u:${DB_PASSWORD}@db/x", "${PLACE}"],
+        "env": {"KEY": "ghp_0123456789abcdefghijABCDEFGHIJ012345"},
+        "envFile": ".env",
+    }
+    found = of(tmp_path, entry, **secrets)
+    shown = rows(found)
+    assert not any(secret in repr(found) for secret in secrets.values())
+    assert shown[0] == "runs sh --token '${API_TOKEN}' 'postgres://u:${DB_PASSWORD}@db/x' '${PLACE}'"
+    assert {"variable LEVEL=1", "variable API_KEY=abcdef0123456789", "reads .env"} <= {*shown}
+    assert "variable KEY=ghp_0123456789abcdefghijABCDEFGHIJ012345" in shown
+    [server] = load_found_servers(tmp_path, environ(tmp_path, **secrets)).servers
+    assert launch_of(server, environ(tmp_path)).arguments[1] == secrets["API_TOKEN"]
+    assert not any(secret in f"{server!r} {server.args} {server.env}" for secret in secrets.values())
 
 
 def test_an_address_with_a_password_of_the_user(tmp_path: Path) -> None:
     found = of(tmp_path, {"url": "https://u:${MY_PASSWORD}@a.example/mcp?k=1"}, MY_PASSWORD="hunter2-hunter2")
-    shown = [f"{fact.what} {fact.text}" for fact in found.facts]
+    shown = rows(found)
     assert shown[0] == "sends to https://a.example/mcp?k=1"
     assert "hunter2" not in repr(found)
     assert "${MY_PASSWORD}" in shown[1]
 
 
+@each_row(
+    "code",
+    [
+        "\u3164",
+        "\u115f",
+        "\u1160",
+        "\u17b4",
+        "\u034f",
+        "\ufe0f",
+        "\U000e0100",
+        "\u200b",
+        "\u202e",
+        "\u2800",
+        "\x1b",
+        "\r",
+    ],
+)
+def test_invisible_characters_are_shown_as_codes(code: str, tmp_path: Path) -> None:
+    shown = "\n".join(trust_lines([of(tmp_path, {"command": "sh", "args": [f"a{code}b"]})], tmp_path))
+    assert code not in shown
+    assert f"a{json.dumps(code)[1:-1]}b" in shown
+
+
+@each_row("width", [30, 60, 80, 200])
+def test_a_wrapped_argument_looks_like_no_row_of_its_own(width: int, tmp_path: Path) -> None:
+    forged = "x" + " " * 300 + "variable  SAFE=1" + " " * 300 + "\n      in        /safe"
+    found = of(tmp_path, {"command": "sh", "args": [forged], "env": {"REAL": "1"}})
+    lines = trust_lines([found], tmp_path, width)
+    labels = [line for line in lines if re.match(r" {6}\S", line)]
+    assert [line.split()[0] for line in labels] == ["runs", "in", "variable"]
+    others = [line for line in lines[3:] if line not in labels]
+    assert others
+    assert all(re.match(r" {7,}\| ", line) for line in others)
+    assert max(map(len, lines[3:])) <= max(width, 40)
+    joined = "".join(line.partition("| ")[2] if line in others else line for line in lines[3:])
+    assert forged.replace("\n", "\\n") in joined
+
+
 def test_what_cannot_be_started_is_described_too(tmp_path: Path) -> None:
-    """And what appears in its place later is another thing."""
-    found = of(tmp_path, {"command": "./server"})
-    assert [fact.what for fact in found.facts] == ["runs", "in", "cannot start"]
-    script(tmp_path / "server", "#!/bin/sh\n")
-    assert of(tmp_path).digest() != found.digest()
+    assert [fact.what for fact in of(tmp_path, {"command": "./server"}).facts] == ["runs", "in"]
 
 
 # --- whose file it is ---
@@ -407,12 +304,12 @@ def test_the_users_own_folders(tmp_path: Path) -> None:
         assert is_users_own(path, given) is expected, path
 
 
-def test_a_named_file_is_given_and_one_of_the_users_is_theirs(tmp_path: Path) -> None:
+def test_a_named_file_needs_no_consent_and_one_of_the_users_is_theirs(tmp_path: Path) -> None:
     given = environ(tmp_path)
     own = project(tmp_path / "home" / "config", tool={"command": "sh"})
     theirs = project(tmp_path / "repo", tool={"command": "sh"})
     assert [server.scope for server in load_named_servers(own, given).servers] == ["user"]
-    assert [server.scope for server in load_named_servers(theirs, given).servers] == ["given"]
+    assert [server.scope for server in load_named_servers(theirs, given).servers] == [""]
     assert [server.scope for server in load_servers(theirs, environ=given).servers] == [""]
 
 
@@ -448,19 +345,6 @@ def test_only_regular_files_are_opened_and_only_so_much_is_read(tmp_path: Path) 
         open_regular(tmp_path)
 
 
-def test_a_fact_without_a_secret_is_shown_as_it_is_digested() -> None:
-    assert fact_of("runs", shlex.join(["a b", "c"])).digest == ""
-    hidden = fact_of("runs", "curl -H 'x: ghp_0123456789abcdefghijABCDEFGHIJ012345'")
-    assert "ghp_" not in hidden.text
-    assert len(hidden.digest) == 64
-
-
 def test_the_digest_is_the_same_in_whatever_order_it_was_found(tmp_path: Path) -> None:
-    for name in "abc":
-        script(tmp_path / f"{name}.py", name)
-    entry = {"command": "sh", "args": ["c.py", "a.py", "b.py"], "env": {"B": "1", "A": "2"}}
-    one = of(tmp_path, entry)
-    assert files_of(one) == sorted(files_of(one))
-    assert one.digest() == of(tmp_path, {**entry, "env": {"A": "2", "B": "1"}}).digest()
-    [server] = load_found_servers(tmp_path, environ(tmp_path)).servers
-    assert describe(server, environ(tmp_path)).digest() == one.digest()
+    entry = {"command": "sh", "env": {"B": "1", "A": "2"}}
+    assert of(tmp_path, entry).digest() == of(tmp_path, {**entry, "env": {"A": "2", "B": "1"}}).digest()

@@ -21,11 +21,12 @@ from mcpagent.cli.chat.status_line import Status, StatusCommand, short_model, st
 from mcpagent.cli.frame.configuration import short_path
 from mcpagent.cli.frame.error_lines import MAX_LINE, report_exception
 from mcpagent.cli.frame.exit_codes import ExitCode, run_to_end, within
+from mcpagent.cli.frame.kept_sessions import store_of
 from mcpagent.cli.frame.options import Options
 from mcpagent.cli.may_run.asking import Asking, ask_about_call, forget_typed_ahead, read_above_output
 from mcpagent.cli.may_run.project_trust import trusted_configuration
 from mcpagent.cli.may_run.server_requests import ServerRequests
-from mcpagent.cli.oneshot.agent_options import hints, make_agent, make_approvals, rules_without_effect, session_store
+from mcpagent.cli.oneshot.agent_options import hints, make_agent, make_approvals, rules_without_effect
 from mcpagent.cli.oneshot.traces import tracing_wrappers
 from mcpagent.cli.screen.input import InputLine
 from mcpagent.cli.screen.keys_during_answer import on_interrupt, typing_ahead, usual_terminal
@@ -64,7 +65,7 @@ class Chat:
         self.cache = stored_lists(options.environ)
         goes_on = options.continue_last or options.resume is not None
         is_kept = (options.sessions or goes_on) and options.replay is None
-        self.store = session_store(options, configuration) if is_kept else None
+        self.store = store_of(options) if is_kept else None
         self.agent = make_agent(
             options,
             configuration,

@@ -17,7 +17,7 @@ from mcpagent.config.server_files import merged_servers
 from mcpagent.config.spellings import KEY_OF_SPELLING
 from mcpagent.errors import ConfigError, InputError
 from mcpagent.text.safe_text import safe_line
-from mcpagent.text.secret_shapes import without_shapes
+from mcpagent.text.secrets import without_credentials, without_secrets
 
 if TYPE_CHECKING:
     from mcpagent.cards.teams import Team
@@ -135,11 +135,6 @@ def target_of(server: ServerConfig, limit: int = 100) -> str:
     entry = {KEY_OF_SPELLING.get(key, key): value for key, value in server.written.items()}
     url = str(entry.get("url") or server.url)
     if url:
-        address = url.partition("?")[0]
-        credentials = address.partition("://")[2].partition("/")[0].rpartition("@")[0]
-        return safe_line(without_shapes(address.replace(f"{credentials}@", "", 1) if credentials else address), limit)
-    from mcpagent.mcp.redaction import words_without_secrets
-
-    written = tuple(map(str, entry.get("args") or server.args))
-    words = [str(entry.get("command") or server.command), *words_without_secrets(replace(server, args=written))]
-    return safe_line(without_shapes(" ".join(words)), limit)
+        return safe_line(without_secrets(without_credentials(url.partition("?")[0])), limit)
+    words = (entry.get("command") or server.command, *(entry.get("args") or server.args))
+    return safe_line(without_secrets(" ".join(map(str, words))), limit)

@@ -121,21 +121,19 @@ def write_entry(path: Path, text: str) -> bool:
 
 
 def _redacted(text: str) -> str:
-    from mcpagent.text.known_secrets import without_secrets
-    from mcpagent.text.secret_shapes import without_shapes
+    from mcpagent.text.secrets import without_secrets
 
-    return without_shapes(without_secrets(text))
+    return without_secrets(text)
 
 
 class DebugLog(logging.StreamHandler[Any]):
     """Writes libraries' log messages to stderr with `--debug`: redacted, and without terminal control characters."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
-        from mcpagent.text.known_secrets import hide
-        from mcpagent.text.secret_shapes import secrets_in
+        from mcpagent.text.secrets import hide_environment
 
         super().__init__(sys.stderr)
-        hide(*secrets_in(environ))
+        hide_environment(environ)
 
     def format(self, record: logging.LogRecord) -> str:
         """Return `logger: message`."""

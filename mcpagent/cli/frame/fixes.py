@@ -13,6 +13,7 @@ from mcpagent.config import ServerConfig
 from mcpagent.config.spellings import KEYS
 from mcpagent.events import ServerFailed
 from mcpagent.text.safe_text import safe_line
+from mcpagent.text.secrets import revealed
 
 _VARIABLE = re.compile(r"\b[A-Z][A-Z0-9]{1,30}(?:_[A-Z0-9]{1,30}){1,5}\b")
 _WANTED = re.compile(
@@ -47,8 +48,8 @@ def fix_for(event: ServerFailed, config: ServerConfig, environ: Mapping[str, str
     reason, words = event.reason, (event.reason, *event.stderr_tail)
     name = safe_line(shlex.quote(config.name), 64)
     if "is not on PATH" in reason:
-        program = safe_line(shlex.quote(config.command), 64)
-        return LAUNCHERS.get(config.command, f'install {program}, or give its full path in "command"')
+        program = safe_line(shlex.quote(revealed(config.command)), 64)
+        return LAUNCHERS.get(revealed(config.command), f'install {program}, or give its full path in "command"')
     if (variable := missing_variable(words)) and not config.url:
         return _give_variable(variable, config, environ)
     if config.url and re.search(r"\b40[13]\b|unauthori[sz]ed|forbidden|sign.in", reason, re.IGNORECASE):

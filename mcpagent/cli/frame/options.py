@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from pathlib import Path
@@ -167,8 +167,8 @@ class Options:
     )
     trust_project: bool = _option(
         False,
-        help="Use what the project's .mcp.json, a card or a file of --config asks for without a question; else each "
-        "needs one yes as it is.",
+        help="Use what the project's .mcp.json, its .mcpagent.toml or a card asks for without a question; else each "
+        "needs your consent once.",
     )
     refresh: bool = _option(
         False, envvar=None, help="Ask the servers again; else lists of the last seven days are read from the cache."
@@ -297,6 +297,10 @@ class Options:
     )
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
     folder: Path = field(default_factory=Path.cwd)
+    model_file: Path | None = None
+    """The settings of a project that chose `model`."""
+    own_model: str | None = None
+    """The model of the user's own settings, where a project's chose another one."""
 
 
 _FIELDS = {item.name: item for item in fields(Options)}
@@ -372,6 +376,9 @@ def taking(names: Sequence[str], **others: Any) -> Callable[[Command], Command]:
                 if name in _FIELDS and "usual" in _FIELDS[name].metadata and _place(context, name) == _NOWHERE:
                     chosen[name] = None
             options = _options_of(_without_contradictions(chosen, context))
+            if options.model is not None and _place(context, "model") == _SETTINGS:
+                file, own = (context.lookup_default(name) for name in ("model_file", "own_model"))
+                options = replace(options, model_file=Path(file) if file else None, own_model=own)
             return command(options, **given, **({"context": context} if takes_context else {}))
 
         run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
@@ -384,7 +391,7 @@ def taking(names: Sequence[str], **others: Any) -> Callable[[Command], Command]:
 _DEFAULTS = {
     name: item.metadata.get("usual", None if item.default == () else item.default) for name, item in _FIELDS.items()
 }
-_NOWHERE = 3
+_SETTINGS, _NOWHERE = 2, 3
 
 
 _SHORT = (("yes", "approve", "all"), ("json", "output", "json"), ("quiet", "verbose", False))

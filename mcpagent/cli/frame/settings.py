@@ -49,9 +49,11 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The effective values by name, their files, and one line for each ignored value."""
+    """The values that count, by name; the files they came from; what was left out, one line each. `own_model` is the
+    model of the user's own file."""
 
     values: Mapping[str, Setting] = field(default_factory=dict[str, Setting])
+    own_model: str = ""
     files: tuple[Path, ...] = ()
     warnings: tuple[str, ...] = ()
 
@@ -82,6 +84,7 @@ def read_settings(folder: Path, environ: Mapping[str, str], known: Mapping[str, 
     """Read all files, later ones win, checked against their options. Raises `ConfigError` with file and line."""
     values: dict[str, Setting] = {}
     warnings: list[str] = []
+    own_model = ""
     own = user_config_folder(environ) / USER_FILE
     if not is_nobody_elses(own):
         warnings.append(f"{own}: another user's, or everybody may write into it; it counts as a project's; chmod go-w")
@@ -102,7 +105,9 @@ def read_settings(folder: Path, environ: Mapping[str, str], known: Mapping[str, 
                 values[name] = replace(now, value=[*before.value, *now.value])
             else:
                 values[name] = now
-    return Settings(values, tuple(path for path, _ in files), tuple(warnings))
+        if not is_project and "model" in values:
+            own_model = str(values["model"].value)
+    return Settings(values, own_model, tuple(path for path, _ in files), tuple(warnings))
 
 
 def _number(value: Any) -> float:
@@ -121,6 +126,8 @@ def default_map(command: Any, settings: Settings) -> dict[str, Any]:
             for param in options_in(leaf)
             if param.name in settings.values and param.envvar
         }
+        if "model" in own and (model := settings.values["model"]).is_project:
+            own |= {"model_file": str(model.file), "own_model": settings.own_model}
         if path[0] not in APART:
             group = found if len(path) == 1 else found.setdefault(path[0], {})
             group[path[-1]] = own

@@ -79,7 +79,7 @@ async def ask_about_call(asking: Asking, request: PendingCall, label: str, tool:
     arguments, console = request.arguments, asking.console
 
     def draw(limit: int | None = MAX_ROWS) -> None:
-        put(console, *box_lines(arguments, label, tool, asking.glyphs, console.width, limit))
+        put(console, *box_lines(arguments, label, tool, asking.glyphs, console.width, limit), exact=True)
 
     async with asking.turn:
         with asking.aside():

@@ -1,12 +1,13 @@
-"""Determine which entries of a project, a card or a named file may be used: those the user approved as they are now.
+"""What of a project or a card may be used: what the user agreed to, as it is now.
 
-A `.mcp.json` that came with a repository starts programs, so the user has to review it first. The same applies to named
-cards and configurations outside the user's own folders. The question shows `mcpagent.trust.descriptions`. The user's
-own files, and servers given by `--server`, need no consent.
+A `.mcp.json` that was found in a folder starts programs, so somebody has to look at it first; so does a card that is
+not in the user's own folders. A configuration that the person names (`--config FILE`, `--server`) needs no consent:
+naming it is consent. The question shows `mcpagent.trust.descriptions`.
 """
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -21,8 +22,9 @@ from mcpagent.cli.screen.terminal import is_a_terminal, put
 from mcpagent.config import ServerConfig, ServerProblem
 from mcpagent.errors import ConfigError, ServerError
 from mcpagent.text.safe_text import safe_line, visible
-from mcpagent.trust.consent import Answer, Consent, consent_to, described, without_a_yes
-from mcpagent.trust.descriptions import Description, file_of
+from mcpagent.trust.commits import files_changed_by_others
+from mcpagent.trust.consent import Answer, consent_to, described, without_consent
+from mcpagent.trust.descriptions import Description, Fact, file_of, real_place
 from mcpagent.trust.trust_store import TrustStore
 
 if TYPE_CHECKING:
@@ -30,8 +32,8 @@ if TYPE_CHECKING:
     from mcpagent.cli.frame.options import Options
     from mcpagent.cli.screen.terminal import Terminal
 
-AskLines: TypeAlias = Callable[[Sequence[str]], Answer]
-"""Shows lines and asks about all that stands in them at once."""
+AskLines: TypeAlias = Callable[[Sequence[Description], Path], Answer]
+"""Shows descriptions, with paths as they are written from a folder, and asks about all of them at once."""
 
 ALLOW_IT = "allow it: --trust-project, or say yes in mcpagent chat"
 
@@ -39,52 +41,86 @@ ALLOW_IT = "allow it: --trust-project, or say yes in mcpagent chat"
 def ask_trust(
     configuration: Configuration, options: Options, notify: Callable[[str], None], ask: AskLines | None
 ) -> Configuration:
-    """Return the configuration with the approved servers; the others become problems.
+    """Return the configuration with what the user agreed to; servers that are left out become problems.
 
-    `ask` is None if no user can be asked. `notify` receives one line about the omitted servers. Raises `ServerError` if
-    no user can be asked and no server is left, or if a member of a card's team would lack its servers, and
-    `ConfigError` for a card without approval.
+    `ask` is None if nobody can be asked. `notify` gets one line about what is left out, and one about files that other
+    people's commits changed since the consent. Raises `ServerError` if nobody can be asked and nothing is left, or if a
+    member of a card's team would be without its servers, and `ConfigError` for a card or a model that is refused.
     """
     if options.trust_project or configuration.replayed is not None:
         return configuration
-    decided = consent_to(
-        _descriptions(configuration.team, _servers(configuration), options),
-        TrustStore.of_user(options.environ),
-        None if ask is None else lambda found: ask(trust_lines(found, options.folder)),
-    )
-    for line in decided.problems:
+    found = descriptions_here(configuration, options)
+    store = TrustStore.of_user(options.environ)
+    decided = consent_to(found, store, None if ask is None else lambda asked: ask(asked, options.folder))
+    for line in (*decided.problems, *_changes(decided.allowed, store)):
         notify(line)
-    bound = _bound(configuration, decided)
     if not decided.refused:
-        return bound
+        return configuration
     line = _refusal(decided.refused, options.folder)
-    if any(item.kind == "card" for item in decided.refused):
+    if any(item.kind in ("card", "model") for item in decided.refused):
         raise ConfigError(line)
     refused = [server for server in _servers(configuration) if not decided.covers(server)]
     members = [server for server in refused if server not in configuration.enabled]
     if members or (ask is None and len(refused) == len(configuration.names)):
         raise ServerError(line, server=refused[0].name, phase="config")
     notify(line)
-    return _without(bound, refused, options.folder)
+    return _without(configuration, refused, options.folder)
+
+
+def descriptions_here(configuration: Configuration, options: Options) -> list[Description]:
+    """Return all that needs consent: servers and cards, and a model that a project's settings choose."""
+    return [*_model_of_project(options), *_descriptions(configuration.team, _servers(configuration), options)]
 
 
 def waiting_servers(configuration: Configuration, options: Options) -> frozenset[str]:
-    """Return the names of the servers without an approval of their current version."""
+    """Return the names of the servers that nobody agreed to as they are now."""
     store = TrustStore.of_user(options.environ)
-    return frozenset(item.name for item in without_a_yes(described(configuration.enabled, options.environ), store))
+    return frozenset(item.name for item in without_consent(described(configuration.enabled), store))
 
 
 def lines_to_say_yes_to(team: Team, options: Options) -> list[str]:
-    """Return the effects of a card and its members that are not approved yet; empty if all are."""
+    """Return what a card and its members do that nobody agreed to yet, as lines."""
     store = TrustStore.of_user(options.environ)
     servers = [server for found in team.servers.values() for server in found.servers]
-    waiting = without_a_yes(_descriptions(team, servers, options), store)
+    waiting = without_consent(_descriptions(team, servers, options), store)
     return trust_lines(waiting, options.folder) if waiting else []
 
 
 def remember_added(server: ServerConfig, options: Options) -> None:
-    """Store the approval of a server that the user added by a command, so they are not asked about it."""
-    TrustStore.of_user(options.environ).add(described([server], options.environ))
+    """Store consent to a server that the user wrote by a command: nobody has to ask them about it."""
+    TrustStore.of_user(options.environ).add(described([server]))
+
+
+def changed_files(found: Iterable[Description], store: TrustStore) -> list[str]:
+    """Return the configurations, and files they name by path, that other people's commits changed since the consent."""
+    commits = {entry.digest: entry.commit for entry in store.entries()}
+    changed: dict[str, None] = {}
+    for folder, commit in dict.fromkeys((Path(item.place).parent, commits.get(item.digest(), "")) for item in found):
+        of_folder = [item for item in found if Path(item.place).parent == folder]
+        named = (path for item in of_folder for path in item.paths if len(path) < 1_000 and not os.path.isdir(path))
+        changed |= dict.fromkeys(files_changed_by_others(folder, commit, (*{item.place for item in of_folder}, *named)))
+    return list(changed)
+
+
+def _changes(allowed: Sequence[Description], store: TrustStore) -> list[str]:
+    changed = changed_files(allowed, store)
+    return (
+        [f"{counted(len(changed), 'file')} changed by others since you agreed: mcpagent trust show"] if changed else []
+    )
+
+
+def _model_of_project(options: Options) -> list[Description]:
+    """Return the model that a project's settings choose, if it is of another provider than the person's own."""
+    if options.model is None or options.model_file is None:
+        return []
+    from mcpagent.models.resolve import default_spec, providers_of
+
+    providers = providers_of(options.model)
+    if providers <= providers_of(options.own_model or default_spec(options.environ)):
+        return []
+    source = str(options.model_file)
+    facts = (Fact("sends the conversation to", ", ".join(sorted(providers))),)
+    return [Description("model", real_place(source), source, facts, "model", notes=(Fact("asks", options.model),))]
 
 
 def _servers(configuration: Configuration) -> tuple[ServerConfig, ...]:
@@ -98,21 +134,31 @@ def _descriptions(team: Team | None, servers: Iterable[ServerConfig], options: O
         from mcpagent.cards.card_trust import describe_cards
 
         cards = describe_cards(team, options.environ, is_model_chosen=options.model is not None)
-    return [*cards, *described(servers, options.environ)]
+    return [*cards, *described(servers)]
 
 
-def trust_lines(found: Sequence[Description], folder: Path) -> list[str]:
-    """Return all of the descriptions, exactly and in full; only secrets are omitted."""
-    lines = [f"{_files(found, folder)}: nobody here has said yes to what this does"]
+def trust_lines(found: Sequence[Description], folder: Path, width: int = 0) -> list[str]:
+    """Return all of the descriptions, exactly and in full, broken at `width` (0: not at all).
+
+    Behind a break a line begins with a bar, which no line of ours does: a long argument cannot look like another row.
+    """
+    lines = [f"{_files(found, folder)}: if you agree, this is used, and code in this folder will run,"]
+    lines.append("also after it changes:")
     for item in found:
         lines.append(f"  {_exact(item.name)}  ({short_path(item.source, folder)})")
-        width = max((len(fact.what) for fact in item.facts), default=0)
-        for fact in item.facts:
-            digest = f"  sha256 {fact.digest[:16]}" if fact.digest else ""
-            lines.append(f"      {fact.what:<{width}}  {_exact(fact.text)}{digest}")
-        if item.why_not_kept:
-            lines.append(f"      a yes to this is not kept: {_exact(item.why_not_kept)}")
+        facts = (*item.facts, *item.notes)
+        longest = max((len(fact.what) for fact in facts), default=0)
+        for fact in facts:
+            lines += _row(f"      {fact.what:<{longest}}  ", _exact(fact.text), width)
     return lines
+
+
+def _row(label: str, text: str, width: int) -> list[str]:
+    from rich.cells import chop_cells
+
+    room = max(width - len(label), 20)
+    first, *rest = chop_cells(text, room) if width and text else [text]
+    return [f"{label}{first}", *(f"{' ' * (len(label) - 2)}| {piece}" for piece in rest)]
 
 
 def _exact(text: str) -> str:
@@ -134,19 +180,6 @@ def _refusal(found: Sequence[Description], folder: Path) -> str:
     return f"{which} of {_files(found, folder)} {verb} not trusted, so not {what}: {names}{more}. {ALLOW_IT}"
 
 
-def _bound(configuration: Configuration, decided: Consent) -> Configuration:
-    """Return the configuration with each approved server bound to its approved version."""
-
-    def bound(servers: Sequence[ServerConfig]) -> tuple[ServerConfig, ...]:
-        return tuple(decided.bound(server) if decided.covers(server) else server for server in servers)
-
-    team, found = configuration.team, configuration.servers
-    if team is not None:
-        members = {name: replace(known, servers=bound(known.servers)) for name, known in team.servers.items()}
-        team = replace(team, servers=members)
-    return replace(configuration, servers=replace(found, servers=bound(found.servers)), team=team)
-
-
 def _without(configuration: Configuration, servers: Sequence[ServerConfig], folder: Path) -> Configuration:
     names = frozenset(server.name for server in servers)
     problems = [
@@ -164,35 +197,47 @@ def _without(configuration: Configuration, servers: Sequence[ServerConfig], fold
 
 # -- on the terminal, before anything is started ----------------------------------------------------------------------
 
-KEYS = "[y] yes, as they stand there, now and later   [o] only this time   [N] go on without them"
+KEYS = "[y] yes, now and later   [o] only this time   [N] go on without it"
 ANSWERS: dict[str, Answer] = {"y": "always", "yes": "always", "o": "once", "once": "once"}
 
 
 def trusted_configuration(options: Options, terminal: Terminal) -> Configuration:
-    """Return the configuration, with third-party entries only if approved; asks the user if possible."""
+    """Return the configuration, with what others wrote only if the user agreed; ask if somebody can be asked."""
     return ask_trust(load_configuration(options), options, terminal.warn, _asker(terminal))
 
 
 def untrusted_apart(options: Options, terminal: Terminal) -> Configuration:
-    """Return the same for a command that reports on each server itself: without errors and notices."""
-    return ask_trust(load_configuration(options), options, lambda _: None, _asker(terminal) or (lambda _: "no"))
+    """The same for a command that reports on each server itself: those left out are no error, and nothing is said."""
+    options = replace(options, model_file=None)  # no conversation is sent to it
+    return ask_trust(load_configuration(options), options, lambda _: None, _asker(terminal) or (lambda *_: "no"))
 
 
 def _asker(terminal: Terminal) -> AskLines | None:
-    """Return a function that asks on stderr; None without a user at the terminal."""
+    """Return a function that asks on stderr; None if nobody is at the terminal."""
     if not (is_a_terminal(sys.stdin) and is_a_terminal(sys.stderr)):
         return None
 
-    def ask(lines: Sequence[str]) -> Answer:
-        put(terminal.err, *lines, f"  {KEYS}")
-        forget_typed_ahead()
-        # Inside an event loop Ctrl-C would only be noted, and this wait would go on.
-        before = signal.signal(signal.SIGINT, signal.default_int_handler)
-        try:
-            terminal.err.file.write("allow it? [N] ")
-            terminal.err.file.flush()
-            return ANSWERS.get(sys.stdin.readline().strip().lower(), "no")
-        finally:
-            signal.signal(signal.SIGINT, before)
+    def ask(found: Sequence[Description], folder: Path) -> Answer:
+        lines = trust_lines(found, folder, terminal.err.width)
+        room = max(terminal.err.height - 3, 5)
+        pages = [lines[start : start + room] for start in range(0, len(lines), room)]
+        for number, page in enumerate(pages, 1):
+            put(terminal.err, *page, exact=True)
+            if number < len(pages) and _typed(terminal, f"page {number} of {len(pages)}: [Enter] next  [n] no ") == "n":
+                return "no"
+        put(terminal.err, f"  {KEYS}")
+        return ANSWERS.get(_typed(terminal, "allow it? [N] "), "no")
 
     return ask
+
+
+def _typed(terminal: Terminal, question: str) -> str:
+    forget_typed_ahead()
+    # Inside an event loop Ctrl-C would only be noted, and this wait would go on.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        terminal.err.file.write(question)
+        terminal.err.file.flush()
+        return sys.stdin.readline().strip().lower()
+    finally:
+        signal.signal(signal.SIGINT, before)

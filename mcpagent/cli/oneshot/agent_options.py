@@ -127,17 +127,6 @@ def _policy(approvals: Approvals, *, waits: bool) -> ApprovalPolicy:
     return ApprovalPolicy(approvals.needed, approvals.decide_or_wait if waits else approvals.decide)
 
 
-def session_store(options: Options, configuration: Configuration) -> Sessions:
-    """Return the store for an agent with these servers; it redacts the servers' secrets."""
-    from mcpagent.cli.frame.kept_sessions import store_of
-    from mcpagent.mcp.redaction import secrets_of
-
-    members = configuration.team.members_servers() if configuration.team is not None else ()
-    store = store_of(options)
-    store.hide(secret for server in (*members, *configuration.enabled) for secret in secrets_of(server))
-    return store
-
-
 def _limits(options: Options) -> Limits:
     """Return the limits of the `--max-...` options."""
     from mcpagent.limits.run_limits import Limits

@@ -19,7 +19,7 @@ from mcpagent.approval import PendingCall
 from mcpagent.cli.frame.configuration import Configuration
 from mcpagent.cli.frame.exit_codes import ExitCode, code_of_stop, run_to_end, within
 from mcpagent.cli.frame.figures import counted, money
-from mcpagent.cli.frame.kept_sessions import session_to_ask
+from mcpagent.cli.frame.kept_sessions import session_to_ask, store_of
 from mcpagent.cli.frame.options import Options
 from mcpagent.cli.may_run.approvals import Denial, label_of
 from mcpagent.cli.may_run.asking import Asking, ask_about_call, read_answer
@@ -32,7 +32,6 @@ from mcpagent.cli.oneshot.agent_options import (
     make_approvals,
     require_a_server,
     rules_without_effect,
-    session_store,
 )
 from mcpagent.cli.oneshot.json_report import JsonReport
 from mcpagent.cli.oneshot.prompts import answer_schema
@@ -166,7 +165,7 @@ class _OneShot:
         options = self.options
         if options.session is None and not options.continue_last:
             return None, None
-        store = session_store(options, self.configuration)
+        store = store_of(options)
 
         def tell(line: str) -> None:
             if not options.quiet:

@@ -11,6 +11,7 @@ from rich.style import Style
 from rich.text import Text
 
 from mcpagent.text.safe_text import safe_text
+from mcpagent.text.secrets import without_secrets
 
 _FENCE = re.compile(r"\s*(`{3,}|~{3,})")
 
@@ -72,8 +73,8 @@ class BlockSplitter:
 
 
 def print_block(console: Console, block: str) -> None:
-    """Print one block and an empty line. Addresses stay visible; code has no frame and no padding, for copying."""
-    markdown = _markdown_class()(safe_text(block), hyperlinks=False, code_theme="ansi_dark")
+    """Prints one block and an empty line. Addresses stay visible; code has no frame and no padding, to be copied."""
+    markdown = _markdown_class()(safe_text(without_secrets(block)), hyperlinks=False, code_theme="ansi_dark")
     lines: list[Text] = []
     for segments in console.render_lines(markdown, pad=False):
         # Entities of HTML (&#8238;) are characters only now, and a style could hold an address that nobody sees.

@@ -18,6 +18,7 @@ from rich.theme import Theme
 
 from mcpagent.cli.frame.options import ColorMode, Options
 from mcpagent.text.safe_text import safe_line
+from mcpagent.text.secrets import without_secrets
 
 PIPE_WIDTH = 200
 """Columns if nobody watches: lines are for programs then and are not broken."""
@@ -143,16 +144,25 @@ def make_console(stream: TextIO | None, color: ColorMode, environ: Mapping[str, 
     )
 
 
-def put(console: Console, *lines: Text | str, style: str | None = None) -> None:
-    """Print lines; on a terminal they are wrapped at words, elsewhere they stay whole.
+def put(console: Console, *lines: Text | str, style: str | None = None, exact: bool = False) -> None:
+    """Print lines without secrets; on a terminal they are wrapped at words, elsewhere they stay whole.
 
-    Continuation lines are indented: no third-party text, however long, begins a line as mcpagent's own text does.
+    Wrapped lines continue indented: no text of others, however long it is, begins a line as ours do. `exact`: a person
+    judges these lines, so nothing is taken out of them.
     """
-    for line in lines:
+    for line in lines if exact else map(_without_secrets, lines):
         if console.is_terminal:
             console.print(_wrapped(line, console), style=style)
         else:
             console.print(line, style=style, soft_wrap=True)
+
+
+def _without_secrets(line: Text | str) -> Text | str:
+    plain = line if isinstance(line, str) else line.plain
+    clean = without_secrets(plain)
+    if clean == plain:
+        return line
+    return clean if isinstance(line, str) else Text(clean, style=line.style)
 
 
 def _wrapped(line: Text | str, console: Console) -> Text:
@@ -207,9 +217,9 @@ def _writes(stream: TextIO | None, glyphs: Glyphs) -> bool:
 
 
 def write_out(text: str) -> None:
-    """Write to stdout and flush."""
+    """Write to stdout, at once and without secrets."""
     if sys.stdout is not None:
-        sys.stdout.write(text)
+        sys.stdout.write(without_secrets(text))
         sys.stdout.flush()
 
 

@@ -26,7 +26,7 @@ from mcpagent.config import ServerConfig
 from mcpagent.config.secret_store import token_store
 from mcpagent.errors import InputError
 from mcpagent.text.safe_text import safe_line, safe_text
-from mcpagent.trust.consent import needs_a_yes
+from mcpagent.trust.consent import needs_consent
 
 if TYPE_CHECKING:
     from mcpagent.mcp.auth.oauth import LoopbackPage
@@ -51,7 +51,7 @@ def log_in(login: Login, options: Options, *, open_browser: OpenBrowser = webbro
     config = remote_server(login.name, load_configuration(options))
     if any(name.lower() == "authorization" for name in config.headers):
         raise InputError(f'server "{config.name}" has an Authorization header in its configuration, which is used')
-    if needs_a_yes(config):
+    if needs_consent(config):
         config = remote_server(login.name, trusted_configuration(options, terminal))
     browser = open_browser if login.opens_browser and has_display(options.environ) else None
     return asyncio.run(_log_in(login, config, options, terminal, browser))

@@ -25,6 +25,7 @@ from mcpagent.events import ServerFailed
 from mcpagent.mcp.lists.shown_tools import ShownTool
 from mcpagent.mcp.server_status import ServerState, still_connecting
 from mcpagent.text.safe_text import safe_line
+from mcpagent.text.secrets import without_secrets
 
 if TYPE_CHECKING:
     import httpx2
@@ -167,9 +168,6 @@ class _Trial:
     """The stages of one server, run in order."""
 
     def __init__(self, config: ServerConfig, result: Probe) -> None:
-        from mcpagent.mcp.redaction import Redactor
-
-        self._redact = Redactor(config)
         self.stage: StageName = "executable" if config.command else "address"
         self._config = config
         self._result = result
@@ -183,10 +181,10 @@ class _Trial:
     async def run(self, environ: Mapping[str, str], log_folder: Path, auth: Auth | None) -> None:
         from mcpagent.mcp.connection import McpConnection
         from mcpagent.mcp.lists.listing import list_server
-        from mcpagent.trust.descriptions import allowed_launch
+        from mcpagent.trust.launches import launch_of
 
         config = self._config
-        found = allowed_launch(config, environ).program if config.command else config.url.partition("?")[0]
+        found = launch_of(config, environ).program if config.command else config.address.partition("?")[0]
         self._done(safe_line(found, 200))
         connection = McpConnection(
             config,
@@ -198,7 +196,7 @@ class _Trial:
         )
         try:
             await self._open(connection)
-            self._result.warnings += poisoned_instructions(self._redact(connection.session.instructions or ""))
+            self._result.warnings += poisoned_instructions(without_secrets(connection.session.instructions or ""))
             self.stage, self._since = "list", time.monotonic()
             known = await list_server(connection, config, self.warn)
             self._take(known.lists)
@@ -220,7 +218,7 @@ class _Trial:
         result.protocol_version = safe_line(session.protocol_version or "", 40)
         result.era = "modern" if connection.is_modern else "legacy"
         name = [(info.title or info.name), info.version] if info else []
-        result.title = safe_line(self._redact(" ".join(filter(None, name))), 100)
+        result.title = safe_line(without_secrets(" ".join(filter(None, name))), 100)
         result.capabilities = tuple(key for key in type(can).model_fields if getattr(can, key)) if can else ()
         self._done(" ".join(filter(None, (result.protocol_version, f"({result.era})", result.title))))
 

@@ -13,13 +13,13 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from mcpagent.config import ServerConfig
-from mcpagent.config.literals import literal_secrets
+from mcpagent.config.literals import literal_warnings
 from mcpagent.json_schema.schema_form import UncheckedError, usable
 from mcpagent.messages import ToolDefinition
 from mcpagent.models.tool_changes_in_history import RESERVED_NAMES, SUBMIT_TOOL
 from mcpagent.text.for_model import for_model
+from mcpagent.text.json_texts import texts_in
 from mcpagent.text.safe_text import safe_line
-from mcpagent.text.secret_shapes import texts_in
 
 LONGEST_DESCRIPTION = 6_000
 
@@ -58,16 +58,14 @@ _PATTERNS = {what: re.compile(pattern, re.IGNORECASE | re.VERBOSE) for what, pat
 
 
 def configuration_warnings(config: ServerConfig) -> list[str]:
-    """Return warnings about the entry itself; each with a replacement."""
-    found: list[str] = []
-    for secret in literal_secrets(config.written):
-        name = secret.variable
-        instead = f"write ${{{name}}} or ${{keyring:{name}}}, and mcpagent keys set {name}"
-        found.append(f"{secret} holds a secret as it is; {instead}")
-    if (package := unpinned_package(config.command, config.args)) is not None:
+    """What is doubtful in the entry itself; each with what to write instead."""
+    found = literal_warnings(config.name, config.written)
+    if (package := unpinned_package(str(config.command), [str(word) for word in config.args])) is not None:
         name, pinned = (safe_line(text, 80) for text in package)
-        found.append(f"{safe_line(config.command, 20)} starts whatever version of {name} is the newest; write {pinned}")
-    parts = urlsplit(config.url)
+        found.append(
+            f"{safe_line(str(config.command), 20)} starts whatever version of {name} is the newest; write {pinned}"
+        )
+    parts = urlsplit(config.address)
     host = parts.hostname or ""
     is_local = host in ("localhost", "::1", "host.docker.internal") or host.startswith("127.")
     if parts.scheme == "http" and not is_local and config.headers:

@@ -15,15 +15,15 @@ from mcpagent.cli.frame.configuration import load_configuration, short_path
 from mcpagent.cli.frame.error_lines import did_you_mean
 from mcpagent.cli.frame.exit_codes import ExitCode
 from mcpagent.cli.frame.options import Options, WriteScope
-from mcpagent.cli.may_run.key_commands import keep_secret
-from mcpagent.cli.may_run.project_trust import remember_added
+from mcpagent.cli.may_run.key_commands import keep_secret, place_of_secret
+from mcpagent.cli.may_run.project_trust import remember_added, waiting_servers
 from mcpagent.cli.screen.terminal import Terminal, open_terminal, put
 from mcpagent.config import find_config_files, load_servers, user_config_folder
 from mcpagent.config.config_documents import Document, parse_document, read_bytes
 from mcpagent.config.file_changes import alone_with, write_text
 from mcpagent.config.jsonc import with_value, without_value
-from mcpagent.config.literals import is_literal_secret, literal_secrets
-from mcpagent.config.secret_store import is_key_name, key_store, with_stored_keys
+from mcpagent.config.literals import literal_secrets, literal_warnings
+from mcpagent.config.secret_store import SecretStore, is_key_name, key_store, with_stored_keys
 from mcpagent.config.server_files import read_servers, server_entries
 from mcpagent.config.user_folders import project_folders
 from mcpagent.config.variables import Variables
@@ -170,19 +170,13 @@ class NewServer:
 
 
 def add_server(options: Options, new: NewServer, scope: WriteScope, *, replace: bool) -> ExitCode:
-    """Write the server into the user's or the project's file; a secret is never written into the latter."""
+    """Write the server into the user's or the project's file, with a warning about a secret that is written out."""
     terminal = open_terminal(options.color)
     file = file_to_write(options, scope)
     if new.name in file.entries and not replace:
         place = place_of(file, new.name, options.folder)
         raise InputError(f'server "{new.name}" is there already ({place}); replace it with --replace')
     entry = entry_of(new) | _own_folder(new, file, options.folder)
-    for found in literal_secrets(entry) if file.is_project else ():
-        shared = short_path(str(file.path), options.folder)
-        raise InputError(
-            f"{found} looks like a secret, and {shared} is shared with the project: "
-            f"write a reference, ${{{found.variable}}}; keep it with --secret {found.variable}; or --scope user"
-        )
     file.with_entry(new.name, entry)  # what cannot be written is said before a secret is asked for
     _store_secrets(options, new.secret, terminal)
     file = file.saved(lambda fresh: fresh.with_entry(new.name, entry))
@@ -213,6 +207,39 @@ def switch_server(options: Options, name: str, scope: WriteScope | None, *, on: 
     word, place = "enabled" if on else "disabled", place_of(changed, name, options.folder)
     is_same = changed.text == file.text
     put(terminal.out, f"{name} is {word} already ({place})" if is_same else f"{word} {name} in {place}")
+    return ExitCode.OK
+
+
+def move_secrets(options: Options, name: str, *, store: SecretStore | None = None) -> ExitCode:
+    """Move the literal secrets of a server's entry to the keyring, with references in their places.
+
+    Raises `InputError` if there is no such server, and `ConfigError` if nothing can be moved.
+    """
+    from mcpagent.cli.servers.importing.foreign_entries import taken_by_user
+
+    terminal, file = open_terminal(options.color), file_with(options, name, None)
+    entry = dict(file.entries[name])
+    taken = taken_by_user(name, entry, plain=False)
+    place = place_of(file, name, options.folder)
+    if not taken.secrets or taken.entry is None:
+        raise ConfigError(f"{place}: {name} has no secret that a reference can replace; nothing was changed")
+    keys, changed = store or key_store(options.environ), taken.entry
+    kept = [keys.set(secret.name, secret.value) for secret in taken.secrets]
+    is_waiting = name in waiting_servers(load_configuration(options), options)
+
+    def moved(fresh: ServerFile) -> ServerFile:
+        text = fresh.text
+        for found in literal_secrets(fresh.entries[name]):
+            holder = changed.get(str(found.path[0]))
+            if len(found.path) > 1 and holder is not None:
+                text = with_value(text, (*fresh.root, name, *found.path), holder[found.path[1]])
+        return fresh.changed(text)
+
+    file.saved(moved)
+    for server in load_configuration(options).enabled if not is_waiting else ():
+        if server.name == name:
+            remember_added(server, options)
+    terminal.done(f"{', '.join(item.name for item in kept)} moved from {place} to {place_of_secret(kept[0])}")
     return ExitCode.OK
 
 
@@ -305,6 +332,5 @@ def _report_added(options: Options, terminal: Terminal, file: ServerFile, name: 
     for problem in load_servers(file.path, environ=with_stored_keys(options.environ)).problems:
         if problem.name == name:
             terminal.warn(f"until then it is skipped: {safe_line(problem.reason, 400)}")
-    if not file.is_project and any(is_literal_secret(key, value) for key, value in entry.get("env", {}).items()):
-        terminal.warn("a secret is in that file as it is; --secret NAME keeps it in the keyring instead")
+    terminal.warn(*literal_warnings(name, entry))
     put(terminal.out, f"try it: mcpagent mcp test {name}", style="dim")

@@ -255,7 +255,7 @@ def known_names(options: Options) -> Names:
 
     def servers() -> Iterable[Completed]:
         known = configured()
-        return plain_names((server.name, server.description or server.command or server.url) for server in known)
+        return plain_names((server.name, server.description or str(server.command or server.url)) for server in known)
 
     def tools() -> Iterable[Completed]:
         return plain_names((f"{tool.server}.{tool.original_name}", tool.description) for tool in listed())

@@ -31,7 +31,7 @@ from mcpagent.config import (
 from mcpagent.config.file_changes import write_text
 from mcpagent.errors import InputError
 from mcpagent.text.safe_text import safe_line
-from mcpagent.text.secret_shapes import without_shapes
+from mcpagent.text.secrets import without_secrets
 
 
 def show_config(options: Options, command: Any, *, with_origin: bool) -> ExitCode:
@@ -85,7 +85,7 @@ def _shown(name: str, value: Any) -> Any:
     if name == "model":
         return shown_spec(value)
     if name == "session_db":
-        return without_shapes(value)
+        return without_secrets(value)
     return value
 
 

@@ -81,7 +81,7 @@ class ElsewhereChecked(httpx2.AsyncBaseTransport):
     """The network to one server; requests of a sign-in to addresses that the server named are checked."""
 
     def __init__(self, config: ServerConfig, network: httpx2.AsyncBaseTransport) -> None:
-        self._own = _origin(httpx2.URL(config.url))
+        self._own = _origin(httpx2.URL(config.address))
         self._network = network
         self._checked = CheckedTransport(config, network)
 
@@ -126,11 +126,11 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
         if self._refused:
             header, self._refused = self._refused, ""
             return httpx2.Response(403, headers={"WWW-Authenticate": header})
-        refusal = refusal_of(str(request.url), self._config.url)
+        refusal = refusal_of(str(request.url), self._config.address)
         if refusal is not None:
             raise httpx2.UnsupportedProtocol(f"{safe_line(str(request.url), 120)} {refusal}")
         seconds = self._config.connect_timeout_seconds
-        is_own = _origin(request.url) == _origin(httpx2.URL(self._config.url))
+        is_own = _origin(request.url) == _origin(httpx2.URL(self._config.address))
         try:
             async with asyncio.timeout(seconds):
                 response = await self._sent([request] if is_own else await self._pinned(request))
@@ -184,14 +184,14 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
         """Return the server's network, by the connected address if known: its name may resolve differently now."""
         if self._peer is not None:
             return whereabouts(self._peer)
-        own = httpx2.URL(self._config.url)
+        own = httpx2.URL(self._config.address)
         try:
             return farthest(await self._resolve(own.host, own.port or 443))
         except OSError:
             return "everywhere"
 
     def _is_let_in(self, request: httpx2.Request, response: httpx2.Response) -> bool:
-        return response.status_code < 400 and str(request.url) == self._config.url
+        return response.status_code < 400 and str(request.url) == self._config.address
 
     async def aclose(self) -> None:
         """Close the connections below."""
@@ -236,7 +236,7 @@ async def named_authorities(config: ServerConfig) -> list[str]:
     from mcp.shared.auth import ProtectedResourceMetadata
     from pydantic import ValidationError
 
-    for address in build_protected_resource_metadata_discovery_urls(None, config.url):
+    for address in build_protected_resource_metadata_discovery_urls(None, config.address):
         with contextlib.suppress(httpx2.HTTPError, httpx2.InvalidURL, ValidationError):
             async with authority_client(config) as client:
                 answer = await client.get(address)
@@ -259,7 +259,7 @@ async def ask_authority(
     from mcp.client.auth.oauth2 import OAuthContext
     from mcp.shared.auth import OAuthClientMetadata
 
-    context = OAuthContext(config.url, OAuthClientMetadata(redirect_uris=None), storage, None, None)
+    context = OAuthContext(config.address, OAuthClientMetadata(redirect_uris=None), storage, None, None)
     context.client_info = sign_in.client
     proving = BoundSignIn(httpx2.Auth(), storage) if sign_in.proof_key is not None else None
     context.protected_resource_metadata = sign_in.resource

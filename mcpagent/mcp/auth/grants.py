@@ -20,8 +20,8 @@ from pydantic import AnyUrl
 
 from mcpagent.config import ServerConfig
 from mcpagent.config.bounded_files import read_bounded
-from mcpagent.text.known_secrets import hide
 from mcpagent.text.safe_text import safe_line
+from mcpagent.text.secrets import hide, revealed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -65,7 +65,7 @@ class ConfiguredSignIn(OAuthClientProvider):
             token_endpoint_auth_method=None,
         )
         super().__init__(
-            config.url,
+            config.address,
             metadata,
             storage,
             page.show if page is not None else None,
@@ -80,7 +80,7 @@ class ConfiguredSignIn(OAuthClientProvider):
         if way.client_id or way.is_unattended:
             self.context.client_info = OAuthClientInformationFull(
                 client_id=way.client_id or "mcpagent",
-                client_secret=way.client_secret or None,
+                client_secret=revealed(way.client_secret) or None,
                 redirect_uris=self.context.client_metadata.redirect_uris,
                 token_endpoint_auth_method=None if way.client_secret else "none",
             )
@@ -118,7 +118,7 @@ class ConfiguredSignIn(OAuthClientProvider):
         """Refuse to send reusable secrets to an authorization server that is not configured or the server itself."""
         way, known = self._way, self.context.oauth_metadata
         is_of_use = way.client_secret or (not way.idp_token_endpoint and (way.token or way.token_file))
-        own = httpx2.URL(self._config.url)
+        own = httpx2.URL(self._config.address)
         asked = httpx2.URL(self._get_token_endpoint())
         if is_of_use and (asked.scheme, asked.host, asked.port) != (own.scheme, own.host, own.port):
             issuer = safe_line(str(known.issuer) if known is not None else str(asked), 200)
@@ -156,7 +156,7 @@ class ConfiguredSignIn(OAuthClientProvider):
 
     async def _token(self) -> str:
         if not self._way.token_file:
-            return self._way.token
+            return revealed(self._way.token)
         try:
             token = (await asyncio.to_thread(_read, self._way.token_file)).strip()
         except (OSError, ValueError) as error:
@@ -173,7 +173,7 @@ class ConfiguredSignIn(OAuthClientProvider):
         way, now = self._way, int(time.time())
         claims = {"iss": way.client_id, "sub": way.client_id, "aud": audience, "iat": now, "jti": uuid4().hex}
         try:
-            pem = way.private_key or await asyncio.to_thread(_read, way.private_key_file)
+            pem = revealed(way.private_key) or await asyncio.to_thread(_read, way.private_key_file)
             key: Any = load_pem_private_key(pem.encode(), None)
             usual = "RS256"
             if isinstance(key, ec.EllipticCurvePrivateKey):
@@ -207,7 +207,7 @@ class ConfiguredSignIn(OAuthClientProvider):
         if way.idp_client_id:
             form["client_id"] = way.idp_client_id
         if way.idp_client_secret:
-            form["client_secret"] = way.idp_client_secret
+            form["client_secret"] = revealed(way.idp_client_secret)
         seconds = self._config.connect_timeout_seconds
         try:
             async with asyncio.timeout(seconds), httpx2.AsyncClient(timeout=seconds) as client:

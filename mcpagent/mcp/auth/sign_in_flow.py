@@ -27,6 +27,7 @@ from mcpagent.mcp.auth.grants import ConfiguredSignIn
 from mcpagent.mcp.auth.oauth import SIGN_IN_SECONDS, LoopbackPage
 from mcpagent.mcp.auth.sign_ins import SignIn, TokenStorage
 from mcpagent.text.safe_text import safe_line
+from mcpagent.text.secrets import revealed
 
 Revoked: TypeAlias = Literal["revoked", "not offered", "failed"]
 
@@ -80,7 +81,7 @@ async def loopback_page(
 
     The registration is not valid for another port, so a new one is made.
     """
-    storage = TokenStorage(store, config.url)
+    storage = TokenStorage(store, config.address)
     sign_in = await storage.load()
     if registration is not None:
         sign_in.client = None
@@ -115,8 +116,8 @@ def _registered_by_hand(registration: Registration, redirect_uri: str) -> OAuthC
 
 
 async def sign_in(config: ServerConfig, store: SecretStore, page: LoopbackPage) -> SignedIn:
-    """Sign in if the server requires it. Raises `ServerError` (phase "login") with the reason if that fails."""
-    storage = TokenStorage(store, config.url)
+    """Signs in if the server wants it. Raises `ServerError` (phase "login") with the reason if that fails."""
+    storage = TokenStorage(store, config.address)
     before = await storage.load()
     provider = ConfiguredSignIn(config, storage, page)
     provider.context.redirect_handler = partial(_show, page, config, provider.context)
@@ -174,20 +175,20 @@ async def _show(page: LoopbackPage, config: ServerConfig, context: OAuthContext,
     if authority is not None and "S256" not in (authority.code_challenge_methods_supported or ()):
         # The specification's MUST: a client does not go on if it cannot know that its challenge is checked.
         raise OAuthFlowError("its authorization server does not say that it supports PKCE with S256")
-    refusal = refusal_of(url, config.url)
+    refusal = refusal_of(url, config.address)
     if refusal is not None:
         raise OAuthFlowError(f"the page to sign in at, {safe_line(url.partition('?')[0], 120)}, {refusal}")
     await page.show(url)
 
 
 async def _probe(client: httpx2.AsyncClient, config: ServerConfig) -> int:
-    """Return the status with which the server answers; the client signs in if it is refused at first."""
-    headers = {**_PROTOCOL, **config.headers}
+    """The status with which the server answers; the client signs in if it is refused at first."""
+    headers = {**_PROTOCOL, **{name: revealed(text) for name, text in config.headers.items()}}
     try:
         if config.transport == "sse":
-            response = await client.get(config.url, headers=headers)
+            response = await client.get(config.address, headers=headers)
         else:
-            response = await client.post(config.url, json=_PROBE, headers=headers)
+            response = await client.post(config.address, json=_PROBE, headers=headers)
     except OAuthRegistrationError as error:
         hint = "a client registered there by hand can be given with --client-id"
         raise OAuthFlowError(f"{safe_line(str(error), 200)}; {hint}") from None
@@ -206,8 +207,8 @@ def _failed(config: ServerConfig, what: str) -> ServerError:
 
 
 async def sign_out(config: ServerConfig, store: SecretStore) -> SignedOut:
-    """Revoke the tokens at the authorization server (RFC 7009), if it supports that, and delete the sign-in."""
-    storage = TokenStorage(store, config.url)
+    """Asks the authorization server to revoke the tokens (RFC 7009), if it offers that, and forgets all of it."""
+    storage = TokenStorage(store, config.address)
     kept = await storage.load()
     revoked, reason = await _revoke(config, storage, kept)
     if not await storage.forget():

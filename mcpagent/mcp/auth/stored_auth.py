@@ -135,7 +135,7 @@ class StoredSignIn(httpx2.Auth):
 
         from mcpagent.mcp.auth.sign_ins import TokenStorage
 
-        self._storage = self._storage or TokenStorage(self._store, self._config.url)
+        self._storage = self._storage or TokenStorage(self._store, self._config.address)
         try:
             return await self._storage.load()
         except CredentialsError as error:
@@ -176,7 +176,7 @@ class StoredSignIn(httpx2.Auth):
         if tokens is None or tokens.refresh_token is None or sign_in.client is None or self._storage is None:
             return None
         form = {"grant_type": "refresh_token", "refresh_token": tokens.refresh_token}
-        endpoint = token_endpoint(self._config.url, sign_in)
+        endpoint = token_endpoint(self._config.address, sign_in)
         response = await ask_authority(self._config, self._storage, sign_in, endpoint, form)
         if response.status_code in (400, 401, 403):
             return None

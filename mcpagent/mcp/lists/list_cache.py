@@ -23,6 +23,7 @@ from mcpagent.errors import ConfigError
 from mcpagent.mcp.lists.server_lists import PromptArgument, PromptInfo, ResourceInfo, ServerLists
 from mcpagent.messages import ToolDefinition
 from mcpagent.python.argument_checks import checked, expect_arguments
+from mcpagent.text.secrets import revealed, without_secrets
 
 MAX_AGE_SECONDS = 7 * 24 * 3600.0
 _FORMAT = 4
@@ -98,10 +99,14 @@ class ListCache:
         return replace(cached, age_seconds=age, is_stale=age > life)
 
     def save(self, config: ServerConfig, server: CachedServer) -> None:
-        """Replace the cached data of a server."""
+        """Keep the lists, in place of earlier ones. Lists that repeat a secret are not written: they stay unaltered."""
         data = {"format": _FORMAT, "saved": self._now(), "server": asdict(server)}
         with contextlib.suppress(OSError, ValueError):
-            write_whole(self.path(config), json.dumps(data), is_cache=True)
+            text = json.dumps(data)
+            if without_secrets(text) == text:
+                write_whole(self.path(config), text, is_cache=True)
+            else:
+                self.drop(config)
 
     def drop(self, config: ServerConfig) -> None:
         """Delete a server's entry."""
@@ -115,12 +120,12 @@ def config_fingerprint(config: ServerConfig) -> str:
     That is its command, arguments, environment, folder, URL and headers.
     """
     parts = [
-        config.command,
-        list(config.args),
-        sorted(config.env.items()),
+        revealed(config.command),
+        [revealed(word) for word in config.args],
+        sorted((name, revealed(text)) for name, text in config.env.items()),
         config.cwd,
-        config.url,
-        sorted(config.headers.items()),
+        config.address,
+        sorted((name, revealed(text)) for name, text in config.headers.items()),
         config.transport,
     ]
     return hashlib.sha256(json.dumps(parts).encode("utf-8", "surrogatepass")).hexdigest()

@@ -15,7 +15,6 @@ from mcpagent.errors import ServerError
 from mcpagent.mcp.connection import McpConnection
 from mcpagent.mcp.lists.list_cache import CachedServer
 from mcpagent.mcp.lists.server_lists import PromptArgument, PromptInfo, ResourceInfo, ServerLists
-from mcpagent.mcp.redaction import Redactor
 from mcpagent.mcp.request_failures import (
     REQUEST_FAILURES,
     CallTimeoutError,
@@ -27,6 +26,7 @@ from mcpagent.mcp.transports.beside_loop import is_large, json_in_steps
 from mcpagent.messages import ToolDefinition
 from mcpagent.text.for_model import MAX_DESCRIPTION, cut_for_model, line_for_model
 from mcpagent.text.safe_text import hides_something, safe_line
+from mcpagent.text.secrets import without_random_secrets
 
 Item = TypeVar("Item")
 
@@ -50,14 +50,14 @@ async def list_server(connection: McpConnection, config: ServerConfig, warn: Cal
     Only the list of tools is required; without the others, the server is still usable. Raises `ServerError` if the
     tools cannot be listed within `connect_timeout_seconds`.
     """
-    session, redact = connection.session, Redactor(config).result
+    session = connection.session
     info = session.server_info
     return CachedServer(
         await _ListReader(connection, config, warn).read(),
         is_modern=connection.is_modern,
         protocol_version=safe_line(session.protocol_version or "", 40),
-        title=line_for_model(redact((info.title or info.name) if info else ""), 100),
-        instructions=redact(cut_for_model(session.instructions or "")),
+        title=line_for_model(without_random_secrets((info.title or info.name) if info else ""), 100),
+        instructions=without_random_secrets(cut_for_model(session.instructions or "")),
     )
 
 
@@ -66,8 +66,6 @@ class _ListReader:
         self._connection = connection
         self._config = config
         self._warn = warn
-        self._redactor = Redactor(config)
-        self._redact = self._redactor.result
         self._limits = RequestLimits(config.connect_timeout_seconds, config.connect_timeout_seconds)
         others_seconds = min(OTHERS_SECONDS, config.connect_timeout_seconds * 0.5)
         self._others_limits = RequestLimits(others_seconds, others_seconds)
@@ -106,9 +104,7 @@ class _ListReader:
         listed, what = await _all_pages(page_at, MAX_TOOLS)
         by_name: dict[str, types.Tool] = {}
         for tool in listed:
-            if self._redact(tool.name) != tool.name:  # by another name it could not be called
-                self._warn("lists a tool that is named by one of its secrets; it is left out")
-            elif by_name.setdefault(tool.name, tool) is not tool:
+            if by_name.setdefault(tool.name, tool) is not tool:
                 self._warn(f'lists the tool "{safe_line(tool.name, 60)}" twice; the first counts')
         tools = list(by_name.values())
         if what:
@@ -139,11 +135,13 @@ class _ListReader:
             self._warn(f'the description of "{name}" has {len(said):,} characters; {MAX_DESCRIPTION:,} are used')
         return ToolDefinition(
             name=tool.name,
-            description=self._redact(_kept(tool.description or "")),
-            parameters=self._redactor.json(schema),
+            description=without_random_secrets(_kept(tool.description or "")),
+            parameters=schema,
             server=self._config.name,
             original_name=tool.name,
-            title=line_for_model(self._redact(tool.title or (annotations.title if annotations else None) or ""), 100),
+            title=line_for_model(
+                without_random_secrets(tool.title or (annotations.title if annotations else None) or ""), 100
+            ),
             read_only=annotations.read_only_hint if annotations else None,
         )
 
@@ -156,8 +154,7 @@ class _ListReader:
                 f'the output schema of "{safe_line(tool.name, 60)}" is too large to be used; results go unchecked'
             )
             return None
-        redacted: dict[str, Any] = self._redactor.json(schema)
-        return redacted
+        return schema
 
     async def _prompts(self) -> tuple[PromptInfo, ...]:
         return tuple(_prompt_info(item) for item in await self._items(types.ListPromptsRequest, "prompts"))
@@ -173,10 +170,7 @@ class _ListReader:
         )
 
     async def _items(self, request_type: Any, key: str) -> list[dict[str, Any]]:
-        """Return all items of an optional list; a failure is a warning.
-
-        Secrets are redacted: an item whose own name contains one is listed and cannot be requested.
-        """
+        """All items of a list that the server may also not have; what fails here is a warning."""
 
         async def page_at(cursor: str | None) -> tuple[list[dict[str, Any]], str | None]:
             params = types.PaginatedRequestParams(cursor=cursor) if cursor is not None else None
@@ -189,7 +183,7 @@ class _ListReader:
             return page.get(key) or [], page.get("nextCursor")
 
         items, _ = await _all_pages(page_at, MAX_LISTED)
-        return [self._redactor.json(item) for item in items]
+        return items
 
 
 async def _all_pages(

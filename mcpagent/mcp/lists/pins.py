@@ -22,10 +22,11 @@ from mcpagent.config.file_changes import alone_with, write_whole
 from mcpagent.errors import ConfigError
 from mcpagent.events import Emit, Notice
 from mcpagent.mcp.lists.server_lists import ServerLists
-from mcpagent.mcp.redaction import address_without_secrets, words_without_secrets
 from mcpagent.messages import ToolDefinition
 from mcpagent.python.argument_checks import checked
+from mcpagent.text.json_texts import with_texts
 from mcpagent.text.safe_text import safe_line, visible
+from mcpagent.text.secrets import may_hold_secrets, without_secrets
 
 _MISSING = object()
 _LOCK_SECONDS = 2.0
@@ -110,10 +111,8 @@ class PinStore:
         return pins[name]
 
     def path(self, config: ServerConfig) -> Path:
-        """Return the file of one server, whether it is there or not."""
-        place = json.dumps(
-            [config.name, config.command, words_without_secrets(config), address_without_secrets(config)]
-        )
+        """The file of one server, whether it is there or not."""
+        place = json.dumps([config.name, *map(str, (config.command, config.url)), [str(word) for word in config.args]])
         digest = hashlib.sha256(place.encode("utf-8", "surrogatepass")).hexdigest()[:24]
         return self._folder / f"{re.sub(r'[^A-Za-z0-9_-]', '_', config.name)[:40]}-{digest}.json"
 
@@ -175,6 +174,8 @@ def as_shown(tool: ToolDefinition, output: Schema = None) -> dict[str, Any]:
         "parameters": tool.parameters,
     } | ({} if output is None else {"output_schema": output})
     plain: dict[str, Any] = json.loads(json.dumps(shown, sort_keys=True))
+    if may_hold_secrets(json.dumps(plain)):  # pins are written to a file
+        plain = with_texts(plain, without_secrets)
     return plain
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from mcpagent.messages import ToolDefinition
 from mcpagent.text.for_model import MAX_DESCRIPTION, cut_for_model, for_model, line_for_model, spelled
-from mcpagent.text.secret_shapes import redacted, texts_in
+from mcpagent.text.json_texts import texts_in, with_texts
 
 _PROSE = frozenset({"description", "title", "$comment", "markdownDescription"})
 _DATA = frozenset({"enum", "const", "default", "examples", "example"})
@@ -61,7 +61,7 @@ class ShownTool:
         """Return a model's arguments with the server's own spelling of names and values."""
         if not self.originals:
             return given
-        restored: dict[str, Any] = redacted(given, lambda text: self.originals.get(text, text))
+        restored: dict[str, Any] = with_texts(given, lambda text: self.originals.get(text, text))
         return restored
 
 

@@ -19,8 +19,8 @@ from mcp_types import ErrorData, JSONRPCError, JSONRPCMessage, JSONRPCResponse, 
 from pydantic import ValidationError
 from pydantic_core import from_json
 
+from mcpagent.text.json_texts import with_texts
 from mcpagent.text.safe_text import safe_line
-from mcpagent.text.secret_shapes import redacted
 
 Line: TypeAlias = tuple[AsyncIterator[SessionMessage | Exception], Callable[[SessionMessage], Awaitable[None]]]
 """What a transport gives: the messages that come, or what was wrong with one, and what sends one."""
@@ -356,8 +356,8 @@ def _is_whole(message: Decoded) -> bool:
 
 
 def encodable(value: Any) -> Any:
-    """Return the value with every lone surrogate in its strings replaced, since those cannot be written as UTF-8."""
-    return redacted(value, _encodable)
+    """The value with every lone surrogate in its strings replaced, since those cannot be written as UTF-8."""
+    return with_texts(value, _encodable)
 
 
 def _encodable(text: str) -> str:

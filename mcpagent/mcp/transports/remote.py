@@ -33,7 +33,6 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from mcpagent.config import ServerConfig
 from mcpagent.mcp.auth.authority import ElsewhereChecked
 from mcpagent.mcp.outcomes import MAY_BE_SENT_AGAIN, End, outcome_of, whose_answer
-from mcpagent.mcp.redaction import secrets_of_address
 from mcpagent.mcp.request_failures import failed_request
 from mcpagent.mcp.transports.bytes_to_messages import Heard, Line, decode, decoded, dumped, unheard
 from mcpagent.mcp.transports.one_way import OneWay
@@ -45,9 +44,9 @@ from mcpagent.mcp.transports.redirects import (
     sent_within_origin,
 )
 from mcpagent.mcp.transports.set_aside import LARGE_BYTES, EventSplitter, SetAside, StreamAnswers
-from mcpagent.text.known_secrets import hide
 from mcpagent.text.retry_after import retry_after_seconds
 from mcpagent.text.safe_text import safe_line
+from mcpagent.text.secrets import revealed
 
 _BODY_SAMPLE_BYTES = 4096
 MAX_ERROR_BYTES = 1024 * 1024
@@ -76,7 +75,9 @@ async def http_streams(
     transport = AnsweringTransport(network(auth, config), config.max_message_bytes, aside, heard)
     async with (
         client_for(config, transport) as client,
-        streamable_http_client(config.url, http_client=client, max_sse_event_size=config.max_message_bytes) as streams,
+        streamable_http_client(
+            config.address, http_client=client, max_sse_event_size=config.max_message_bytes
+        ) as streams,
     ):
 
         async def send(item: SessionMessage) -> None:
@@ -87,11 +88,11 @@ async def http_streams(
 
 
 def client_for(config: ServerConfig, transport: httpx2.AsyncBaseTransport) -> httpx2.AsyncClient:
-    """Return a client for the requests to one server. Secrets in its address are redacted in logs from now on."""
-    hide(*secrets_of_address(config.url))
+    """Return a client for the requests to one server."""
     return httpx2.AsyncClient(
         transport=transport,
-        headers={"Accept-Encoding": "identity", "User-Agent": "mcpagent"} | dict(config.headers),
+        headers={"Accept-Encoding": "identity", "User-Agent": "mcpagent"}
+        | {name: revealed(text) for name, text in config.headers.items()},
         timeout=_timeout(config),
         max_redirects=MOST_REDIRECTS,
     )

@@ -12,13 +12,13 @@ import hashlib
 import os
 import re
 from collections import deque
-from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
 from mcpagent.config.bounded_files import check_own
 from mcpagent.config.file_changes import make_private
 from mcpagent.text.safe_text import safe_line
+from mcpagent.text.secrets import without_secrets
 
 MAX_LOG_BYTES = 1024 * 1024
 """A fuller file becomes `NAME.log.1`, in place of the one before it."""
@@ -42,9 +42,8 @@ class ServerLog:
     Several processes may write to the same file. A file that is not writable is no error: the lines are dropped.
     """
 
-    def __init__(self, path: Path, redact: Callable[[str], str], *, max_bytes: int = MAX_LOG_BYTES) -> None:
+    def __init__(self, path: Path, *, max_bytes: int = MAX_LOG_BYTES) -> None:
         self._path = path
-        self._redact = redact
         self._max_bytes = max_bytes
         self._waiting: deque[str] = deque()
         self._left_out = 0
@@ -86,7 +85,7 @@ class ServerLog:
             lines.append(f"--- {self._left_out} more lines are left out, they came too fast")
             self._left_out = 0
         stamp = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        shown = [safe_line(self._redact(line[: _LONGEST_LINE * 2]), _LONGEST_LINE) for line in lines]
+        shown = [safe_line(without_secrets(line[: _LONGEST_LINE * 2]), _LONGEST_LINE) for line in lines]
         text = "".join(f"{stamp} {line}\n" for line in shown if line)
         if text:
             with contextlib.suppress(OSError):

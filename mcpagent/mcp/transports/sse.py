@@ -89,12 +89,12 @@ def _sse_error(config: ServerConfig, what: str) -> ServerError:
 
 
 async def _open_sse(client: httpx2.AsyncClient, config: ServerConfig) -> httpx2.Response:
-    request = client.build_request("GET", config.url, headers={"Accept": "text/event-stream"})
+    request = client.build_request("GET", config.address, headers={"Accept": "text/event-stream"})
     try:
         for followed in range(MOST_REDIRECTS + 1):
             response = await client.send(request, stream=True)
             next_request = response.next_request
-            is_near = next_request is not None and _origin(str(next_request.url)) == _origin(config.url)
+            is_near = next_request is not None and _origin(str(next_request.url)) == _origin(config.address)
             if next_request is None or not is_near or followed == MOST_REDIRECTS:
                 break
             await response.aclose()

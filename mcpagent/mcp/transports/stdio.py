@@ -19,7 +19,6 @@ from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCRequest, RequestId
 
 from mcpagent.config import ServerConfig
-from mcpagent.mcp.redaction import Redactor
 from mcpagent.mcp.transports.bytes_to_messages import (
     Decoded,
     Heard,
@@ -35,8 +34,8 @@ from mcpagent.mcp.transports.process_tree import Process, descendants, end_marke
 from mcpagent.mcp.transports.server_log import ServerLog
 from mcpagent.mcp.transports.stdin_pipe import Stdin, new_stdin
 from mcpagent.text.safe_text import safe_line
-from mcpagent.trust.descriptions import allowed_launch
-from mcpagent.trust.launches import Launch, start_error
+from mcpagent.text.secrets import without_secrets
+from mcpagent.trust.launches import Launch, launch_of, start_error
 
 _STDERR_BYTES = 64 * 1024
 _PAUSE_BYTES = 4 * 1024 * 1024
@@ -185,7 +184,6 @@ class StdioTransport:
         self._config = config
         self._on_junk = on_junk
         self._environ = environ
-        self._redact = Redactor(config)
         self._log = log
         self._pipes = _Pipes(log)
         self._stdin: Stdin | None = None
@@ -220,14 +218,14 @@ class StdioTransport:
         return self._stdin is not None and self._stdin.has_read(request_id)
 
     def stderr_lines(self, limit: int = 10) -> tuple[str, ...]:
-        """Return the last lines the server wrote to stderr, printable."""
-        text = self._redact(bytes(self._pipes.stderr).decode("utf-8", "replace"))
+        """The last lines the server wrote to stderr, printable."""
+        text = without_secrets(bytes(self._pipes.stderr).decode("utf-8", "replace"))
         lines = (safe_line(line) for line in text.splitlines())
         return tuple([line for line in lines if line][-limit:])
 
     async def __aenter__(self) -> Line:
         config = self._config
-        launch = await self._allowed()
+        launch = launch_of(self._config, self._environ)
         before = time.monotonic()
         starting = asyncio.ensure_future(self._spawn(launch))
         try:
@@ -290,12 +288,6 @@ class StdioTransport:
         if self.pid is not None:
             self.is_patient = False
             await self.__aexit__(None, None, None)
-
-    async def _allowed(self) -> Launch:
-        """Return the launch. If the user approved it, files are read again, which may take a while."""
-        if self._config.vouched:
-            return await asyncio.to_thread(allowed_launch, self._config, self._environ)
-        return allowed_launch(self._config, self._environ)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -16,9 +16,8 @@ from mcpagent.sessions.export.markdown_text import as_markdown
 from mcpagent.sessions.export.transcript import Transcript
 from mcpagent.sessions.export.web_page import as_html
 from mcpagent.sessions.kept import KeptSession
-from mcpagent.text.known_secrets import known_values
 from mcpagent.text.safe_text import safe_line
-from mcpagent.text.secret_shapes import Redact, redactor, secrets_in
+from mcpagent.text.secrets import hide_environment
 
 ExportForm: TypeAlias = Literal["md", "json", "html"]
 """What a file of a conversation can be, which is also how its name ends."""
@@ -28,19 +27,19 @@ FORMS: tuple[ExportForm, ...] = get_args(ExportForm)
 _WRITERS: Mapping[str, Callable[[Transcript], str]] = {"md": as_markdown, "json": as_json, "html": as_html}
 
 
-def exported(session: KeptSession, form: str, *, redact: Redact = str, now: float | None = None) -> str:
+def exported(session: KeptSession, form: str, *, now: float | None = None) -> str:
     """The conversation as the text of a file: of a kept one (`store.read(id)`), or of a `Session.snapshot()`.
 
-    Secrets that mcpagent knows, those of the environment and what looks like a key are replaced, and then what `redact`
-    replaces. `now` is in seconds since 1970. Raises `InputError` for another form than "md", "json" or "html", and for
-    values that no version of mcpagent wrote.
+    Secrets that mcpagent knows, those of the environment, and the shapes of issuers' keys are replaced. `now` is in
+    seconds since 1970. Raises `InputError` for another form than "md", "json" or "html", and for values that no version
+    of mcpagent wrote.
     """
     if form not in _WRITERS:
         raise InputError(f'export: no format "{safe_line(form, 20)}"; there are {", ".join(FORMS)}')
-    return _WRITERS[form](transcript_of(session, redact=redact, now=now))
+    return _WRITERS[form](transcript_of(session, now=now))
 
 
-def transcript_of(session: KeptSession, *, redact: Redact = str, now: float | None = None) -> Transcript:
+def transcript_of(session: KeptSession, *, now: float | None = None) -> Transcript:
     """Return the conversation that the files are made of; its arguments are those of `exported`."""
-    known = redactor({*secrets_in(os.environ), *known_values()})
-    return Transcript.of(session, lambda text: redact(known(text)), time.time() if now is None else now)
+    hide_environment(os.environ)
+    return Transcript.of(session, time.time() if now is None else now)

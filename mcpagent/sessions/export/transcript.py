@@ -30,7 +30,7 @@ from mcpagent.prompt.builder import is_own_note
 from mcpagent.sessions.kept import KeptSession
 from mcpagent.sessions.standing import Standing, progress_from_json
 from mcpagent.text.safe_text import safe_line, without_halves
-from mcpagent.text.secret_shapes import Redact
+from mcpagent.text.secrets import without_secrets
 
 _T = TypeVar("_T")
 
@@ -144,7 +144,7 @@ class Transcript:
     ending: str = ""
 
     @classmethod
-    def of(cls, session: KeptSession, redact: Redact, now: float) -> Transcript:
+    def of(cls, session: KeptSession, now: float) -> Transcript:
         """Raises `InputError` for values that no version of mcpagent wrote."""
         try:
             standing = Standing.from_json(session.values)
@@ -152,9 +152,9 @@ class Transcript:
         except (KeyError, TypeError, ValueError) as error:
             what = f'export: session "{safe_line(session.info.id, 60)}" cannot be read'
             raise InputError(f"{what}: {type(error).__name__} {safe_line(str(error), 120)}") from None
-        clean = _hidden(replace(session, values={}, calls={}), redact)
-        standing = _hidden(replace(standing, state={}), redact)
-        progress = {_hidden(call, redact): _hidden(known, redact) for call, known in progress.items()}
+        clean = _hidden(replace(session, values={}, calls={}))
+        standing = _hidden(replace(standing, state={}))
+        progress = {_hidden(call): _hidden(known) for call, known in progress.items()}
         turns = tuple(_turns(clean, standing, progress))
         last = clean.messages[-1].role if clean.messages else "assistant"
         ending = "This question has no answer yet." if last != "assistant" else ""
@@ -370,23 +370,23 @@ _FIXED = frozenset({"type", "role", "error", "protocol", "kind", "media_type"})
 """Fields that hold one of a few words of ours."""
 
 
-def _hidden(value: _T, redact: Redact) -> _T:
+def _hidden(value: _T) -> _T:
     """The value with every text in it redacted, also keys of JSON data; images stay as they are."""
     clean: Any = value
     match value:
         case str():
-            clean = without_halves(redact(value))
+            clean = without_halves(without_secrets(value))
         case Image():
             clean = value
         case ToolKey():
-            clean = ToolKey(_hidden(value.source, redact), redact(value.name), redact(value.listed))
+            clean = ToolKey(_hidden(value.source), without_secrets(value.name), without_secrets(value.listed))
         case tuple() | list() | frozenset():
-            clean = type(value)(_hidden(item, redact) for item in value)
+            clean = type(value)(_hidden(item) for item in value)
         case Mapping():
-            clean = {_hidden(key, redact): _hidden(item, redact) for key, item in value.items()}
+            clean = {_hidden(key): _hidden(item) for key, item in value.items()}
         case _ if is_dataclass(value):
             changed = {
-                item.name: _hidden(getattr(value, item.name), redact)
+                item.name: _hidden(getattr(value, item.name))
                 for item in fields(value)
                 if item.name not in _FIXED and item.init
             }

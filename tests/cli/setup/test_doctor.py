@@ -200,7 +200,10 @@ def test_secrets_in_the_open_are_told(work: Path, answer: Read) -> None:
     token = "ghp_abcdefghijklmnopqrst0123"
     configure(work, good=server("good", env={"GITHUB_TOKEN": token}))
     told = answer("mcp", "test", "--config", "servers.json", "--trust-project")
-    assert "env.GITHUB_TOKEN holds a secret as it is; write ${GITHUB_TOKEN}" in told
+    assert (
+        told.count("good: a secret is written out in env.GITHUB_TOKEN; keep it in the keyring: mcpagent keys move good")
+        == 1
+    )
     assert token not in told
     (line,) = configuration_warnings(ServerConfig("x", url="http://example.com/mcp", headers={"A": "b"}))
     assert "write https" in line

@@ -30,7 +30,7 @@ from mcpagent.mcp.auth.sign_ins import SignIn, TokenStorage, address_name
 from mcpagent.mcp.auth.stored_auth import StoredSignIn
 from mcpagent.mcp.link import ServerLink
 from mcpagent.messages import Text
-from mcpagent.text.known_secrets import without_secrets
+from mcpagent.text.secrets import without_secrets
 from tests.mcp.at_once import rows_at_once
 from tests.servers.everyday import everyday, serving
 from tests.servers.guarded import Authority, Documents, guarded
@@ -223,7 +223,7 @@ async def test_a_token_that_has_ended_is_refreshed_by_a_later_process(store: Sec
     authority = Authority()
     async with guarded_server(authority) as config:
         await signed_in(config, store)
-        await change(store, config.url, ends=time.time() - 1)
+        await change(store, config.address, ends=time.time() - 1)
         assert await secret(config, StoredSignIn(config, store)) == "42"
         assert authority.granted == ["code", "refresh"]
         assert await secret(config, StoredSignIn(config, store)) == "42"
@@ -247,12 +247,12 @@ async def test_requests_at_once_refresh_once_and_processes_share_it(store: Secre
         await signed_in(config, store)
         one, other = StoredSignIn(config, store), StoredSignIn(config, store)
         async with httpx2.AsyncClient(auth=one) as client, httpx2.AsyncClient(auth=other) as second:
-            assert (await client.post(config.url)).status_code != 401
-            assert (await second.post(config.url)).status_code != 401
+            assert (await client.post(config.address)).status_code != 401
+            assert (await second.post(config.address)).status_code != 401
             authority.access.clear()
-            answers = await asyncio.gather(*(client.post(config.url) for _ in range(8)))
+            answers = await asyncio.gather(*(client.post(config.address) for _ in range(8)))
             assert {answer.status_code for answer in answers} != {401}
-            assert (await second.post(config.url)).status_code != 401
+            assert (await second.post(config.address)).status_code != 401
     assert authority.granted == ["code", "refresh"]
 
 
@@ -274,7 +274,7 @@ async def test_an_authority_that_is_down_is_named_and_costs_no_sign_in(store: Se
     authority = Authority()
     async with guarded_server(authority) as config:
         await signed_in(config, store)
-        storage = TokenStorage(store, config.url)
+        storage = TokenStorage(store, config.address)
         kept = await storage.load()
         assert kept.authority is not None
         endpoint = kept.authority.token_endpoint
@@ -367,7 +367,7 @@ async def found_and_used(documents: Documents, tmp_path: Path) -> None:
     async with guarded_server(authority) as config:
         assert (await signed_in(config, store, person)).how == "now"
         assert await secret(config, StoredSignIn(config, store)) == "42"
-        await change(store, config.url, ends=1.0)
+        await change(store, config.address, ends=1.0)
         assert await secret(config, StoredSignIn(config, store)) == "42"
     assert authority.granted == ["code", "refresh"]
     assert len(person.pages) == 1
@@ -572,7 +572,7 @@ async def test_no_token_is_sent_elsewhere_to_be_refreshed(store: SecretStore) ->
         for status in (302, 307, 308):
             authority.redirects.clear()
             assert (await signed_in(config, store)).how == "now"
-            await change(store, config.url, ends=time.time() - 1)
+            await change(store, config.address, ends=time.time() - 1)
             authority.access.clear()
             authority.redirects["/token"] = (status, f"{address}/token")
             with pytest.raises(ServerError) as caught:

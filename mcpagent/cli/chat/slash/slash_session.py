@@ -8,7 +8,6 @@ import shutil
 import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from functools import reduce
 from pathlib import Path
 
 from rich.console import Console
@@ -26,7 +25,7 @@ from mcpagent.config.user_folders import user_data_folder
 from mcpagent.errors import ConfigError
 from mcpagent.messages import Spent
 from mcpagent.text.safe_text import safe_line, safe_text
-from mcpagent.text.secret_shapes import Redact, redactor, secrets_in
+from mcpagent.text.secrets import hide_environment
 
 COPY_SECONDS = 3.0
 MAX_OSC_52 = 74_994
@@ -196,19 +195,14 @@ async def export(desk: Desk, argument: str) -> None:
 
 
 def _write(desk: Desk, form: str, name: str) -> None:
-    """Write to the first free name: nothing is ever overwritten."""
-    from mcpagent.mcp.redaction import Redactor
+    """Under the first name that is free: nothing is ever overwritten."""
     from mcpagent.sessions.export import exported
 
     if not desk.agent.messages:
         desk.say("there is nothing to keep yet")
         return
-    hides: list[Redact] = [redactor(secrets_in(desk.environ)), *map(Redactor, desk.configuration.servers.servers)]
-
-    def redact(text: str) -> str:
-        return reduce(lambda shown, hide: hide(shown), hides, text)
-
-    text = exported(desk.agent._runtime.own_session.snapshot(), form, redact=redact)
+    hide_environment(desk.environ)
+    text = exported(desk.agent._runtime.own_session.snapshot(), form)
     path = _path(desk, form, name or f"chat-{datetime.now(UTC):%Y-%m-%d-%H%M%S}")
     try:
         path = write_beside(path, text)

@@ -14,8 +14,8 @@ from mcpagent.config.server_files import load_servers
 from mcpagent.config.sign_in_entries import BY_PERSON, KEY_OF_SIGN_IN, folded
 from mcpagent.config.spellings import KEY_OF_SPELLING
 from mcpagent.errors import ConfigError
+from mcpagent.text.json_texts import with_texts
 from mcpagent.text.safe_text import safe_line
-from mcpagent.text.secret_shapes import redacted
 
 _WRITTEN = {
     "transport": "type",
@@ -333,8 +333,8 @@ def _with_our_variables(entry: dict[str, Any], client: Client, inputs: Inputs, n
 
 
 def _with_texts(entry: Mapping[str, Any], change: Callable[[str], str]) -> dict[str, Any]:
-    """Return a copy with every text in it changed."""
-    return {key: redacted(value, change) for key, value in entry.items()}
+    """A copy with every text in it changed."""
+    return {key: with_texts(value, change) for key, value in entry.items()}
 
 
 def _strings(value: Any) -> dict[str, str]:

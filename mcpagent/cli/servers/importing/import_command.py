@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -31,7 +32,7 @@ from mcpagent.config.literals import literal_secrets
 from mcpagent.config.secret_store import SecretStore, key_store
 from mcpagent.errors import ConfigError, InputError
 from mcpagent.text.safe_text import safe_line, safe_text
-from mcpagent.text.secret_shapes import redactor
+from mcpagent.text.secrets import REDACTED, without_secrets
 
 
 @dataclass(slots=True)
@@ -184,8 +185,14 @@ def _with_one(file: ServerFile, name: str, taken: Taken, outcome: Imported, mann
 
 
 def _diff(before: ServerFile, after: ServerFile, label: str, secrets: Sequence[str]) -> str:
-    """Return a unified diff without secrets; empty if nothing changes."""
-    redact = redactor([*secrets, *_secret_values(before), *_secret_values(after)])
+    """A unified diff without secrets; empty if nothing changes."""
+    values = sorted({*secrets, *_secret_values(before), *_secret_values(after)}, key=len, reverse=True)
+
+    def redact(text: str) -> str:
+        for value in values:
+            text = text.replace(json.dumps(value)[1:-1], REDACTED).replace(value, REDACTED)
+        return without_secrets(text)
+
     old = before.text if before.path.exists() else ""
     if old == after.text:
         return ""

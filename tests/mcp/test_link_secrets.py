@@ -1,4 +1,4 @@
-"""Secrets that a server was given come back from it by no way: not to events, models, logs, files or the terminal."""
+"""What a server repeats of its secrets: nothing for people and files, and for models what is no random value."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ from mcpagent.mcp.lists.list_cache import ListCache
 from mcpagent.mcp.lists.pins import PinStore
 from mcpagent.mcp.offers import get_prompt, get_resource
 from mcpagent.mcp.server_options import ServerOptions
-from mcpagent.messages import ToolCall, dump_messages
+from mcpagent.messages import Text, ToolCall, dump_messages
 from mcpagent.models import ScriptedModel
 from mcpagent.recording import Recorder
+from mcpagent.tools import ToolOutput
 from tests.servers.leftovers import nothing_left
 from tests.tables import each_row
 
@@ -38,18 +39,22 @@ SECRETS = {
     "DATABASE_AUTH": "postgres://me:swordfish99@db/x",
 }
 ENV = SECRETS | {"LEAKS": ",".join(SECRETS)}
-PARTS = [*SECRETS.values(), "q8w7e6r5t4y3u2i1", "j5k4l3h2g1f0", "swordfish99", "tok-4f9a"]
-"""Also pieces of them that say enough."""
+RANDOM = SECRETS["API_TOKEN"]
 
 
 def leaks(where: str, texts: Iterable[str]) -> list[str]:
-    wanted = {spelling for part in PARTS for spelling in (part, json.dumps(part)[1:-1])}
+    values = [*SECRETS.values(), "q8w7e6r5t4y3u2i1", "swordfish99"]
+    wanted = {spelling for value in values for spelling in (value, json.dumps(value)[1:-1])}
     wanted |= {base64.b64encode(value.encode()).decode().rstrip("=") for value in SECRETS.values()}
     return [f"{where}: {part}" for text in texts for part in wanted if part in text]
 
 
 def texts_of(folder: Path) -> Iterable[str]:
     return [path.read_text("utf-8", "replace") for path in folder.rglob("*") if path.is_file()]
+
+
+def texts_in_output(output: ToolOutput) -> list[Text]:
+    return [part for part in output.content if isinstance(part, Text)]
 
 
 def config(place: str = "env", **settings: Any) -> ServerConfig:
@@ -73,26 +78,25 @@ async def test_what_a_server_says_is_without_its_secrets_wherever_it_says_it(pla
     toolset = ServerLink(config(place), pins=pins, emit=events.append, handlers=handlers, cache=cache, log_folder=logs)
     async with nothing_left(), toolset:
         for tool in toolset.bound_tools():
-            output = await tool.run({})
-            found += leaks(f"definition of {tool.name}", [repr(tool.definition)])
-            found += leaks(f"result of {tool.name}", [repr(output)])
-        found += leaks("prompt", [repr(await get_prompt(toolset, "p", {}))])
-        found += leaks("resource", [repr(await get_resource(toolset, "x://"))])
+            shown = [tool.definition.description, *(part.text for part in texts_in_output(await tool.run({})))]
+            found += [f"{tool.name}: {text}" for text in shown if RANDOM in text.split()]
+        for read in (get_prompt(toolset, "p", {}), get_resource(toolset, "x://")):
+            found += [text.text for text in texts_in_output(await read) if RANDOM in text.text.split()]
         with pytest.raises(Exception, match="takes no subscription") as refused:
             await toolset.subscription("x://y", wanted=True)
         found += leaks("subscription", [str(refused.value)])
-        found += leaks("lists", [repr((toolset.lists.prompts, toolset.lists.resources, toolset.log, toolset.status))])
+        found += leaks("status", [repr((toolset.log, toolset.status.reason))])
     found += leaks("events", map(repr, events))
-    found += leaks("question", map(repr, asked))
-    found += leaks("files", texts_of(tmp_path))
+    found += leaks("logs", texts_of(logs))
     assert found == [], "\n".join(found)
-    assert len(asked) == 1
+    [(server, message, schema)] = asked
+    assert (server, RANDOM in message, RANDOM in schema["properties"]["name"]["default"]) == ("leaky", True, True)
     kinds = {type(event).__name__ for event in events}
     assert {"ToolProgress", "ServerLogged", "Notice"} <= kinds
 
 
 @each_row("place", ["env", "args"])
-async def test_nothing_of_them_reaches_the_model_or_the_recording(place: str, tmp_path: Path) -> None:
+async def test_no_random_one_reaches_the_model_and_none_the_recording(place: str, tmp_path: Path) -> None:
     calls = [ToolCall("", f"leaky__{name}", {}) for name in ("tell", "fail", "refuse", "structure", "garble", "die")]
     model = ScriptedModel([*calls, "done"])
     events: list[Event] = []
@@ -106,11 +110,11 @@ async def test_nothing_of_them_reaches_the_model_or_the_recording(place: str, tm
     async with agent:
         await agent.ask("tell me")
         history = json.dumps(dump_messages(agent.messages))
-    requests = [repr(request) for request in model.requests]
-    assert len(requests) == len(calls) + 1
-    assert leaks("requests", requests) == []
-    assert leaks("history", [history]) == []
-    assert leaks("events", map(repr, events)) == []
+    assert len(model.requests) == len(calls) + 1
+    results = [part.text for message in model.requests[-1].messages for part in message.tool_results]
+    assert len(results) == len(calls)
+    assert all(RANDOM not in text.split() for text in results)
+    assert f"'{RANDOM}'" not in history
     assert leaks("files", texts_of(tmp_path)) == []
 
 
@@ -160,3 +164,20 @@ def test_nothing_of_them_is_on_the_terminal_or_in_a_file_of_ours(tmp_path: Path,
     found += leaks("files", texts_of(tmp_path))
     assert found == [], "\n".join(found)
     assert list((tmp_path / "home").rglob("leaky.log"))
+
+
+async def test_a_password_that_is_a_word_changes_nothing_that_is_sent(tmp_path: Path) -> None:
+    """`POSTGRES_PASSWORD=postgres`: the tool, its enum, its arguments and its results stay as the server has them."""
+    env = {"POSTGRES_PASSWORD": "postgres", "LEAKS": "POSTGRES_PASSWORD"}
+    server = ServerConfig("db", command=sys.executable, args=(str(SERVER),), env=env, era="legacy")
+    model = ScriptedModel([ToolCall("1", "tell", {"text": "postgres"}), ToolCall("2", "structure", {}), "done"])
+    async with Agent(model, mcp_config=[server], tool_search=False) as agent:
+        await agent.ask("tell me")
+        requests = model.requests
+    offered = {tool.name: tool.parameters for tool in requests[0].tools}
+    assert offered["tell"]["properties"]["text"]["enum"] == ["", "postgres"]
+    assert "named_postgres" in offered
+    results = [part.text for message in requests[-1].messages for part in message.tool_results]
+    assert results[0].startswith("postgres cG9zdGdyZXM=")
+    assert "x://postgres" in results[0]
+    assert json.loads(results[1]) == {"secrets": ["postgres"], "postgres cG9zdGdyZXM=": 1}

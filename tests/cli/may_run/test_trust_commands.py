@@ -1,0 +1,184 @@
+"""One consent a project: no question for one's own edits, one line for commits of others, and a way to take it back."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.terminal.process import SMALL_SERVER
+from tests.terminal.warm import on_a_terminal, run
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="written for POSIX terminals")
+
+GIT = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
+LINE = "changed by others since you agreed: mcpagent trust show"
+
+
+def git(folder: Path, *arguments: str, author: str = "me") -> None:
+    who = {
+        f"GIT_{role}_{what}": value
+        for role in ("AUTHOR", "COMMITTER")
+        for what, value in (("NAME", author), ("EMAIL", f"{author}@x"))
+    }
+    subprocess.run(["git", *arguments], cwd=folder, env={**os.environ, **GIT, **who}, check=True, capture_output=True)
+
+
+def commit(folder: Path, name: str, text: str, author: str = "me") -> None:
+    (folder / name).write_text(text)
+    git(folder, "add", "-A")
+    git(folder, "commit", "-qm", f"{name} by {author}", author=author)
+
+
+def program(word: str) -> str:
+    return (
+        f"# {word}\nimport runpy, sys\nsys.argv = ['server', 'good']\n"
+        f"runpy.run_path({str(SMALL_SERVER)!r}, run_name='__main__')\n"
+    )
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Path:
+    """A project with a server of its own, in a repository of the person, which nobody agreed to."""
+    folder = tmp_path / "work"
+    folder.mkdir()
+    git(folder, "init", "-q")
+    git(folder, "config", "user.email", "me@x")
+    git(folder, "config", "user.name", "me")
+    servers = {"small": {"command": sys.executable, "args": ["server.py", "--settings=settings.ini"]}}
+    (folder / "settings.ini").write_text("a")
+    (folder / "helper.py").write_text("a")
+    (folder / ".mcp.json").write_text(json.dumps({"mcpServers": servers}))
+    commit(folder, "server.py", program("first"))
+    return folder
+
+
+def agree(folder: Path) -> None:
+    with on_a_terminal(["tools", "list"], folder) as screen:
+        screen.wait_for(r"allow it\? \[N\] ")
+        assert "code in this folder will run" in " ".join(screen.text.split())
+        screen.type("y\r")
+        assert screen.exit_code() == 0
+
+
+def said(folder: Path, *arguments: str, code: int = 0, env: dict[str, str] | None = None) -> str:
+    done = run(list(arguments), folder, env=env)
+    assert done.returncode == code, done.stderr
+    return str(done.stdout + done.stderr)
+
+
+@pytest.mark.slow
+def test_one_question_none_for_ones_own_edits_and_a_line_for_those_of_others(work: Path) -> None:
+    agree(work)
+    for number in range(5):
+        (work / "server.py").write_text(program(f"edit {number}"))
+        assert LINE not in said(work, "tools", "list", "--refresh")
+    commit(work, "server.py", program("mine"))
+    assert LINE not in said(work, "tools", "list")
+    commit(work, "helper.py", "theirs, but named by nobody", author="mallory")
+    assert LINE not in said(work, "tools", "list")
+    commit(work, "server.py", program("theirs"), author="mallory")
+    commit(work, "settings.ini", "theirs", author="mallory")
+    shown = said(work, "tools", "list")
+    assert f"2 files {LINE}" in shown
+    assert "get_weather" in shown
+    shown = said(work, "trust", "show")
+    assert "you agreed to this" in shown
+    assert "changed by others since you agreed: server.py" in shown
+    assert "changed by others since you agreed: settings.ini" in shown
+    assert json.loads(said(work, "trust", "show", "--json")) == {
+        "agreed": {"small": True},
+        "changed_by_others": ["server.py", "settings.ini"],
+    }
+
+
+@pytest.mark.slow
+def test_a_commit_of_another_clone_is_somebody_elses_whatever_address_it_has(work: Path, tmp_path: Path) -> None:
+    agree(work)
+    git(tmp_path, "clone", "-q", str(work), "clone")
+    commit(tmp_path / "clone", "server.py", program("forged"))  # with the person's own address
+    git(work, "pull", "-q", str(tmp_path / "clone"), "HEAD")
+    assert f"1 file {LINE}" in said(work, "tools", "list")
+
+
+@pytest.mark.slow
+def test_a_configuration_that_others_changed_is_asked_about_again_and_consent_can_be_revoked(work: Path) -> None:
+    agree(work)
+    assert ".mcp.json  small" in said(work, "trust", "list")
+    assert "revoked: small" in said(work, "trust", "revoke")
+    assert "nothing of this project was agreed to" in said(work, "trust", "revoke", code=2)
+    assert "not agreed to: small" in said(work, "trust", "show")
+    assert "not trusted" in said(work, "tools", "list", code=5)
+    agree(work)
+    text = (work / ".mcp.json").read_text().replace("settings.ini", "other.ini")
+    commit(work, ".mcp.json", text, author="mallory")
+    assert "not trusted" in said(work, "tools", "list", code=5)
+
+
+@pytest.mark.slow
+def test_a_thousand_servers_cannot_scroll_the_first_away(tmp_path: Path) -> None:
+    servers = {f"s{number}": {"command": sys.executable, "args": [str(number)]} for number in range(40)}
+    (tmp_path / ".mcp.json").write_text(json.dumps({"mcpServers": {"first": {"command": "touch PWNED"}, **servers}}))
+    with on_a_terminal(["tools", "list"], tmp_path) as screen:
+        screen.wait_for(r"page 1 of (\d+): \[Enter\] next  \[n\] no ")
+        assert "first" in screen.text
+        assert "touch PWNED" in screen.text
+        assert "allow it?" not in screen.text
+        screen.type("\r")
+        screen.wait_for(r"page 2 of ")
+        screen.type("n\r")
+        assert screen.exit_code() == 5
+
+
+# --- the model ---
+
+
+def settings(folder: Path, model: str) -> None:
+    (folder / ".mcpagent.toml").write_text(f'model = "{model}"\n')
+
+
+KEYS = {"OPENROUTER_API_KEY": "k-1", "ANTHROPIC_API_KEY": "k-2"}
+
+
+@pytest.mark.slow
+def test_a_projects_settings_move_no_conversation_to_another_company_unasked(tmp_path: Path) -> None:
+    settings(tmp_path, "openrouter:x/y")
+    for arguments in (["-p", "hello"], ["ask", "hello", "--estimate"]):
+        shown = said(tmp_path, *arguments, code=3, env=KEYS)
+        assert ".mcpagent.toml" in shown
+        assert "not trusted" in shown
+    with on_a_terminal(["ask", "hello", "--estimate"], tmp_path, env=KEYS) as screen:
+        screen.wait_for(r"allow it\? \[N\] ")
+        assert re.search(r"sends the conversation to\s+openrouter", screen.text)
+        assert "openrouter:x/y" in screen.text
+        screen.type("y\r")
+        assert screen.exit_code() == 0
+    said(tmp_path, "ask", "hello", "--estimate", env=KEYS)
+    settings(tmp_path, "openrouter:another/z")  # the consent is to the company
+    said(tmp_path, "ask", "hello", "--estimate", env=KEYS)
+    settings(tmp_path, "openai:gpt-5.5")
+    assert "not trusted" in said(tmp_path, "ask", "hello", "--estimate", code=3, env={**KEYS, "OPENAI_API_KEY": "k-3"})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("model", "arguments", "env"),
+    [
+        ("anthropic:claude-haiku-5", [], {"ANTHROPIC_API_KEY": "k-2"}),
+        ("openrouter:x/y", ["-m", "offline"], KEYS),
+        ("openrouter:x/y", [], {**KEYS, "MCPAGENT_MODEL": "offline"}),
+        ("openrouter:x/y", ["--trust-project"], KEYS),
+        ("offline", [], KEYS),
+    ],
+)
+def test_the_persons_own_company_and_choice_need_no_question(
+    model: str, arguments: list[str], env: dict[str, Any], tmp_path: Path
+) -> None:
+    settings(tmp_path, model)
+    assert "not trusted" not in said(tmp_path, "ask", "hello", "--estimate", *arguments, env=env)
