@@ -84,7 +84,9 @@ def best(
         scores = {number: score for number, score in scores.items() if number not in others}
         kept, highest = _best_of(scores, candidates)
     # What the name can still add must not decide who is looked at.
-    lowest = min(highest[0] / 2, highest[limit - 1]) if len(highest) >= limit else 0.0
+    lowest = highest[limit - 1] if len(highest) >= limit else 0.0
+    if limit < candidates // 2:  # where fewer are asked for, all that score half of the best are counted
+        lowest = min(lowest, highest[0] / 2)
     floor = lowest / (1 + NAME_COVERAGE)
     if len(highest) >= candidates:
         floor = max(floor, highest[-1])

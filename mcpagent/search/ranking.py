@@ -29,6 +29,10 @@ of few words one less is enough: who asks with one word wants the tools that hol
 _ASKED_BEFORE, _LIKE_ASKED = 0.8, 0.25
 """How like an earlier query one must be for the tool that served it to be sure, and to be worth a look."""
 
+_SAME_ASKED, _SOMEWHAT = 0.95, 0.12
+"""How like an earlier query one must be for the tool that served it to rise above all, and how much it rises else: so
+little that tools that were never used keep their places (`benchmarks/search_learning.py`)."""
+
 _NEED_WEIGHT = 0.5
 _TELLING_PART = 0.0005
 """Least part of a score that is given as a reason: it rounds to something."""
@@ -173,7 +177,10 @@ class Ranker:
         if not favours:
             return ranking
         top = max(ranking.scores.values(), default=0.0) or 1.0
-        learned = {number: favour * top for number, favour in favours.items()}
+        learned = {
+            number: top * (favour if favour >= _SAME_ASKED else favour * _SOMEWHAT)
+            for number, favour in favours.items()
+        }
         likest = max(favours.values())
         fits = ranking.assessed.fits or likest >= _LIKE_ASKED
         assessed = Assessed(math.inf) if likest >= _ASKED_BEFORE else ranking.assessed._replace(fits=fits)

@@ -115,8 +115,10 @@ def candidates_in(prompt: str) -> list[Candidate]:
     If nothing seems to be pasted around a request, this is the whole prompt alone.
     """
     text = ends_of(prompt)
+    if "\n" not in text and len(text) <= MAX_WORDS:
+        return [Candidate(text, _WEIGHTS)]  # the form of what stands alone says nothing
     if "\n" not in text or word_count(text, _WHOLE_WORDS + 1) <= _WHOLE_WORDS:
-        return [_candidate(text, _form([text], [], []))]
+        return [_candidate(text, _WEIGHTS)]
     blocks = _blocks(text)
     last = len(blocks) - 1
     found: dict[str, RequestForm] = {}
