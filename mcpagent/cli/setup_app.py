@@ -1,4 +1,4 @@
-"""`mcpagent doctor|config|keys|approvals|trust|cards|completion`: their options; what they do is loaded when it runs."""
+"""`mcpagent doctor|config|keys|approvals|trust|cards|completion`: their options; the work is loaded when one runs."""
 
 from __future__ import annotations
 
