@@ -52,7 +52,7 @@ def enabled_tools(lists: ServerLists, config: ServerConfig, call: CallTool) -> t
 
 
 def own_rule(config: ServerConfig) -> Callable[[ToolDefinition], Approval | None] | None:
-    """Return what the server's `approval` says of a tool, prompt or resource; None if it says nothing."""
+    """Return the rules of the server's `approval` for a tool, prompt or resource; None if there are none."""
     return partial(approval_for, config.approval) if config.approval else None
 
 
