@@ -117,7 +117,7 @@ class Agent(WaysToAsk[Deps]):
             _search_of(tool_search, with_tool_search_mode, code_mode),
             tuple(pre_discovered_tools),
             options,
-            sources_of(own, mcp_config, options.servers, rules.required),
+            sources_of(own, mcp_config, options.servers, rules),
             provider_tools=hosted,
             code_mode=CodeMode() if code_mode is True else code_mode or None,
         )

@@ -9,6 +9,7 @@ from types import NoneType, TracebackType
 from typing import Any, Protocol, TypeAlias
 
 from mcpagent.approval import PendingCall
+from mcpagent.config.values import Approval
 from mcpagent.events import Event
 from mcpagent.messages import (
     BinaryBlock,
@@ -92,6 +93,8 @@ class Tool:
     things of many servers: what a call means is judged, shown and bound to an answer in place of the tool.
     `output_schema` is what its server promises of its results (`ToolOutput.structured`); who breaks it is told of.
     A result of more than `large_result_tokens` (estimated) is set aside; 0: none is, None: the agent's own limit.
+    `own_rule` is what the entry of the tool's server says of what a call asks for: "ask" and "deny" count for every
+    agent that has the tool.
     """
 
     definition: ToolDefinition
@@ -107,6 +110,11 @@ class Tool:
     safe_to_repeat: bool = False
     output_schema: dict[str, Any] | None = None
     large_result_tokens: int | None = None
+    own_rule: Callable[[ToolDefinition], Approval | None] | None = None
+
+    def rule_for(self, arguments: dict[str, Any]) -> Approval | None:
+        """Return what the server's entry says of a call with these arguments."""
+        return self.own_rule(self.asked(arguments)) if self.own_rule is not None else None
 
     def asked(self, arguments: dict[str, Any]) -> ToolDefinition:
         """What a call with these arguments, valid or not, is for: what rules judge and a person is shown."""

@@ -149,7 +149,7 @@ def _mapping(text: str, path: Path, first_line: int = 1) -> dict[str, Any]:
     import yaml
 
     try:
-        data = yaml.load(text, Loader=_loader())  # noqa: S506 - a SafeLoader
+        data = yaml.load(text, Loader=bounded_loader())  # noqa: S506 - a SafeLoader
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         place = f":{mark.line + first_line}:{mark.column + 1}" if mark is not None else ""
@@ -168,7 +168,8 @@ def _mapping(text: str, path: Path, first_line: int = 1) -> dict[str, Any]:
     return data
 
 
-def _loader() -> type[yaml.SafeLoader]:
+def bounded_loader() -> type[yaml.SafeLoader]:
+    """Return a loader that takes no aliases, no repeated keys and no deep nesting."""
     import yaml
 
     class CardLoader(yaml.SafeLoader):

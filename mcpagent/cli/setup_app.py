@@ -1,4 +1,4 @@
-"""`mcpagent doctor|config|keys|approvals|trust|cards|completion`: their options; the rest is loaded when needed."""
+"""`mcpagent doctor|config|keys|approvals|trust|cards|completion`: their options; the work is loaded when one runs."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def trust_list(options: opt.Options) -> int:
 
 @opt.command(trust_app, "show", ["model", *opt.REPORT])
 def trust_show(options: opt.Options) -> int:
-    """What this project starts, reads and sends; whether you agreed, and what others changed since."""
+    """Shows what this project starts, reads and sends, whether you agreed, and the changes of others since."""
     from mcpagent.cli.may_run.trust_commands import show_consent
 
     return show_consent(options)

@@ -23,6 +23,7 @@ FIRM: tuple[LimitKind, ...] = ("tokens", "dollars", "seconds")
 """Once one of these is used up the model is asked nothing more; after the others it is asked for an answer."""
 
 MOST_TURNS = 100
+MOST_CALLS = 10_000
 """Turns of a run whose limits name no number of them."""
 
 
@@ -32,9 +33,9 @@ class Limits:
 
     Agents that are called as tools count towards their caller's. `turns`: requests that are answered, 100 in a run
     without a number of its own. `tool_calls`: calls that are run, those of programs too, but for the runtime's own
-    tools such as `search_tools`. `tokens`: input and output, as the provider counts them, and estimated where it does
-    not. `dollars`: US. `seconds`: from the prompt on, without those in which a person is asked about a call. Raises
-    `ConfigError` for what allows nothing or is no number.
+    tools such as `search_tools`; 10,000 in a run without a number of its own. `tokens`: input and output, as the
+    provider counts them, and estimated where it does not. `dollars`: US. `seconds`: from the prompt on, without those
+    in which a person is asked about a call. Raises `ConfigError` for what allows nothing or is no number.
     """
 
     turns: int | None = None
@@ -50,8 +51,11 @@ class Limits:
                 _expect_limit(kind, limit)
 
     def of_run(self) -> Limits:
-        """For a run: with a number of turns."""
-        return self if self.turns is not None else replace(self, turns=MOST_TURNS)
+        """Return the limits of a run, with default numbers of turns and calls."""
+        if self.turns is not None and self.tool_calls is not None:
+            return self
+        turns = MOST_TURNS if self.turns is None else self.turns
+        return replace(self, turns=turns, tool_calls=MOST_CALLS if self.tool_calls is None else self.tool_calls)
 
     def filled_by(self, others: Limits) -> Limits:
         """With those of the others where these say nothing."""

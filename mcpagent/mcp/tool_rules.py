@@ -8,7 +8,9 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from mcpagent.config import ServerConfig
+from mcpagent.config.permissions import approval_for
 from mcpagent.config.rule_names import forbids_of_server
+from mcpagent.config.values import Approval
 from mcpagent.mcp.lists.server_lists import ServerLists
 from mcpagent.mcp.lists.shown_tools import ShownTool, are_plain
 from mcpagent.messages import ToolDefinition
@@ -27,7 +29,7 @@ def enabled_tools(lists: ServerLists, config: ServerConfig, call: CallTool) -> t
     this server, whatever the file contains.
     """
     seconds, always = longer_seconds(config), config.always_load
-    own = config.name
+    own, rule = config.name, own_rule(config)
     listed = tuple(tool if tool.server == own else replace(tool, server=own) for tool in lists.tools)
     if config.enabled_tools or config.disabled_tools:
         listed = tuple(tool for tool in listed if _is_enabled(tool, config))
@@ -42,10 +44,16 @@ def enabled_tools(lists: ServerLists, config: ServerConfig, call: CallTool) -> t
             output_schema=lists.output_schemas.get(tool.original_name),
             deferred=False if always and _matches(tool.original_name, always) else None,
             large_result_tokens=large_tokens(tool.original_name, config),
+            own_rule=rule,
         )
         for tool in listed
     ]
     return tuple(tools)
+
+
+def own_rule(config: ServerConfig) -> Callable[[ToolDefinition], Approval | None] | None:
+    """Return the rules of the server's `approval` for a tool, prompt or resource; None if there are none."""
+    return partial(approval_for, config.approval) if config.approval else None
 
 
 def _bound(listed: ToolDefinition, shown: ShownTool | None, call: CallTool, **options: Any) -> Tool:

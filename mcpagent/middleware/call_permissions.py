@@ -32,6 +32,7 @@ from mcpagent.tool_search.session_tools import SessionTools
 from mcpagent.tools import Tool, ToolOutput
 
 MOST_SENT = 3
+_DENIED = 'The configuration of its server does not allow "{}", so it was not run. Do not call it again.'
 _LOST = '"{}" was not run again: the process that ran it died {} times. Go on without its result.'
 _DECIDING: ContextVar[bool] = ContextVar("mcpagent_deciding", default=False)
 
@@ -50,13 +51,14 @@ async def decide_on_call(run: AgentRun, call: CallState) -> None:  # noqa: C901 
     """Decide whether a call runs, and with which arguments. Otherwise set its `output`, or the request it waits with.
 
     The first row that fits holds. An approval may edit the arguments: if they ask for something else now, such as
-    another resource, the call is decided anew with them.
+    another resource, the call is decided again with them.
 
     | the call | |
     |---|---|
     | was denied | is refused, also if its tool is gone |
     | has no tool that the model may call | is refused with the reason |
     | ended its process three times | is not run again |
+    | is denied by the entry of its server | is refused |
     | has no answer and needs none | runs |
     | has no answer and needs one from outside of this run | waits |
     | has no answer, and a person can be asked | gets the person's answer, and is decided by it |
@@ -103,6 +105,9 @@ async def decide_on_call(run: AgentRun, call: CallState) -> None:  # noqa: C901 
         if run.on_approval is not None and tool.asked(arguments) != tool.asked(asked.arguments):
             asked, answer = replace(asked, arguments=arguments), None
             continue
+        if tool.own_rule is not None and tool.rule_for(arguments) == "deny":
+            call.refuse(_DENIED.format(safe_line(tool.name, 80)), "denied")
+            return
         problem = await misfit_of(tool, arguments, run)
         if problem:
             call.refuse(misfit_text(tool, problem), "invalid_arguments")
@@ -126,16 +131,21 @@ async def _fingerprint(call: ToolCall, tool: Tool, run: AgentRun) -> str:
 async def _request_for(asked: ToolCall, tool: Tool, run: AgentRun, call: CallState) -> PendingCall | None:
     """Return the request that the call has to wait with, None if it may run. A check that fails refuses the call."""
     is_much = is_large(asked.arguments)
-    if not tool.external:
+    rule = tool.rule_for(asked.arguments) if tool.own_rule is not None else None
+    if rule == "deny":
+        call.refuse(_DENIED.format(safe_line(tool.name, 80)), "denied")
+        return None
+    if not tool.external and rule != "ask":
         if tool.approval is None:
             return None
         try:
             with run.for_call(call).entered():
                 needed = tool.approval(await beside_loop(lambda: json_copy(asked.arguments), is_much=is_much))
                 needed = await needed if inspect.isawaitable(needed) else needed
-        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - a check that fails lets no call through
-            _raise_own_cancellation(error)
-            text = f'The permission check for "{tool.name}" failed, so it was not run: {error_text(error)}'
+            if needed is None:
+                raise TypeError("it returned None; return True or False")
+        except Exception as error:  # noqa: BLE001 - the user's code; a check that fails must not let the call through
+            text = f'The permission check for "{tool.name}" failed, so it was not run: {type(error).__name__}: {error}'
             call.refuse(text, "denied")
             return None
         if not needed:

@@ -231,7 +231,7 @@ def parse_spec(spec: str) -> ModelSpec:
 def providers_of(spec: str) -> frozenset[str]:
     """Return the providers that a model's name, or several between commas, sends conversations to.
 
-    A name that no provider fits stands for itself.
+    A name without a known provider is returned itself.
     """
     prefixes = (name.partition("?")[0].partition(":")[0].strip().lower() for name in names_in(spec))
     return frozenset(prefixes) - {"", "offline"}

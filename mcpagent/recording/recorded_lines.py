@@ -44,6 +44,7 @@ from mcpagent.text.secrets import Redact, without_shapes
 from mcpagent.tool_search.catalog import Listing
 from mcpagent.tool_search.search_options import ToolSearch
 from mcpagent.tools import Tool, ToolOutput
+from mcpagent.toolsets.approval_policy import ApprovalPolicy
 from mcpagent.toolsets.sources import ToolSources
 from mcpagent.window.how_far import Compaction
 
@@ -425,7 +426,7 @@ def read_recording(path: Path, take: Callable[[Any], None]) -> StartLine:
     return start
 
 
-_NOTHING = Definition("", None, (), RunOptions(), ToolSources((), (), None, ServerOptions(), False))
+_NOTHING = Definition("", None, (), RunOptions(), ToolSources((), (), None, ServerOptions(), ApprovalPolicy()))
 
 
 def _read(kind: type, data: object) -> Any:

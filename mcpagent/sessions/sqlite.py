@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import math
 import os
 import random
@@ -188,6 +189,8 @@ class SqliteStore(SqlStore):
         return self._connection
 
     def _connect(self) -> sqlite3.Connection:
+        if self.path.exists() and not (self.path.is_file() or self.path.is_dir()):
+            raise OSError(errno.EINVAL, "is no regular file")
         make_private(self.path.parent)
         # SQLite gives its other files the rights of this one; what a umask took away is not to be given back to others.
         os.close(_private(self.path))

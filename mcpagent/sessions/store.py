@@ -72,6 +72,9 @@ MAX_ID = 200
 _T = TypeVar("_T")
 
 
+_UNREADABLE = (TypeError, ValueError, LookupError, AttributeError, OverflowError, RecursionError)
+
+
 class Sessions:
     """`Agent(sessions=Sessions("chats.db"))`: its sessions go on where they were, in any process.
 
@@ -382,9 +385,13 @@ class Sessions:
     def _infos(self) -> list[SessionInfo]:
         infos: list[SessionInfo] = []
         for stored in self._result(self._do(self._store.list)):
-            info = session_info(stored)
-            if info is not None:
-                infos.append(info)
+            try:
+                info = session_info(stored)
+                if info is not None:
+                    info.id.encode()  # bytes, which SQLite may hold in a column of texts, have no such method
+                    infos.append(info)
+            except _UNREADABLE as error:
+                raise self._unreadable(error) from error
         return sorted(infos, key=lambda info: info.updated, reverse=True)
 
     @checked(InputError)
@@ -606,6 +613,14 @@ class Sessions:
             return future.result(WAIT_SECONDS)
         except TimeoutError:
             raise SessionStoreError(f"{self.where}: gave no answer within {WAIT_SECONDS:g} seconds") from None
+        except _UNREADABLE as error:
+            raise self._unreadable(error) from error
+
+    def _unreadable(self, error: Exception) -> SessionStoreError:
+        """Return the error for a column or a document that has another type than mcpagent writes."""
+        why = safe_line(f"{type(error).__name__}: {error}", 120)
+        fix = "restore it from a copy, or name another file: --session-db FILE"
+        return SessionStoreError(f"{self.where}: holds what no version of mcpagent wrote ({why}); {fix}")
 
     def _none(self, session: str) -> InputError:
         return InputError(f'{self.where}: there is no session "{safe_line(session, 60)}"; see `mcpagent sessions list`')

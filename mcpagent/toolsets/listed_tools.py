@@ -123,6 +123,6 @@ def _also(tool: Tool, predicate: ApprovalPredicate | None) -> Callable[..., bool
     async def needed(arguments: dict[str, Any]) -> bool:
         if predicate is None or (earlier is not None and await awaited(earlier(arguments))):
             return True
-        return bool(await awaited(predicate(run_context(), tool.asked(arguments), json_copy(arguments))))
+        return await awaited(predicate(run_context(), tool.asked(arguments), json_copy(arguments)))
 
     return needed

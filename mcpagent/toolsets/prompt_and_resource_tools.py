@@ -10,10 +10,12 @@ from dataclasses import replace
 from difflib import get_close_matches
 from typing import Any
 
+from mcpagent.config.values import Approval
 from mcpagent.mcp.all_servers import McpServers
 from mcpagent.mcp.link import ServerLink
 from mcpagent.mcp.lists.server_lists import PromptInfo, ResourceInfo
 from mcpagent.mcp.offers import get_prompt, get_resource
+from mcpagent.mcp.tool_rules import own_rule
 from mcpagent.messages import PromptRequest, ResourceRequest, ToolDefinition
 from mcpagent.text.for_model import line_for_model, spelled
 from mcpagent.text.safe_text import safe_line
@@ -88,7 +90,12 @@ def _content_tool(
         request = asked(toolset, arguments) if toolset is not None else None
         return tool if request is None else replace(request, name=tool.name, title=tool.title)
 
-    return Tool(definition, run, checks_arguments=True, asks=asks)
+    def rule(request: ToolDefinition) -> Approval | None:
+        toolset = toolsets.get(request.server or "")
+        judge = own_rule(toolset.config) if toolset is not None else None
+        return judge(request) if judge is not None else None
+
+    return Tool(definition, run, checks_arguments=True, asks=asks, own_rule=rule)
 
 
 def _meant_prompt(toolset: ServerLink, name: object) -> PromptInfo | None:

@@ -12,20 +12,24 @@ from types import NoneType
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 from mcpagent.config import ServerConfig, ServersConfig, load_servers
+from mcpagent.config.permissions import APPROVALS
+from mcpagent.config.rule_names import rule_of
+from mcpagent.config.values import Approval
 from mcpagent.errors import ConfigError
 from mcpagent.events import Emit, Notice, ServersAwaited, ignore
 from mcpagent.mcp.all_servers import McpServers
 from mcpagent.mcp.server_options import ServerOptions
+from mcpagent.messages import ToolDefinition
 from mcpagent.models.provider_run.provider_tools import ProviderTool
 from mcpagent.python.argument_checks import expect
 from mcpagent.text.safe_text import safe_line
 from mcpagent.tool_search.catalog import Listing
 from mcpagent.tool_search.category_words import own_words
 from mcpagent.tools import Tool, usable_tool
+from mcpagent.toolsets.approval_policy import ApprovalPolicy
 from mcpagent.toolsets.composition import ToolSource, as_toolset, expects_deferred, labelled_tools
 from mcpagent.toolsets.functions import function_tool
 from mcpagent.toolsets.listed_tools import (
-    ApprovalPredicate,
     hidden_by,
     list_of_names,
     put_together,
@@ -106,7 +110,7 @@ class ToolSources:
     """All that gives an agent tools.
 
     `functions` may grow while the agent lives. `sources` are toolsets, lists of functions and `McpServer` values.
-    `approval` True, or a predicate, makes the calls of every tool wait for approval.
+    `policy` says which calls wait for approval besides those that a server's own entry names.
     """
 
     def __init__(
@@ -115,7 +119,7 @@ class ToolSources:
         sources: Sequence[ToolSource | ServerConfig],
         mcp_config: McpConfig,
         options: ServerOptions,
-        approval: bool | ApprovalPredicate,
+        policy: ApprovalPolicy,
     ) -> None:
         self.functions = list(functions)
         self.mcp_config = mcp_config
@@ -123,7 +127,7 @@ class ToolSources:
         self._toolsets = tuple(as_toolset(item) for item in sources if not isinstance(item, ServerConfig))
         self._server_values = tuple(item for item in sources if isinstance(item, ServerConfig))
         self._selection = Selection(options.selected_servers, options.selected_tools)
-        self._approval = approval
+        self._policy = policy
         self.servers = McpServers(ServersConfig(), (), options, emit=ignore)
         """The MCP servers; none before these sources are open."""
         self._deferring: set[str] = set()
@@ -289,9 +293,26 @@ class ToolSources:
         return held[1]
 
     def _with_approval(self, tools: list[Tool]) -> list[Tool]:
-        if self._approval is False:
+        policy = self._policy
+        if policy.rules or policy.decides_alone:
+            tools = [replace(tool, own_rule=self._rule_of(tool)) for tool in tools]
+        if policy.required is False:
             return list(tools)
-        return with_approval(tools, None if self._approval is True else self._approval)
+        return with_approval(tools, None if policy.required is True else policy.required)
+
+    def _rule_of(self, tool: Tool) -> Callable[[ToolDefinition], Approval | None] | None:
+        """Return the rule of the tool's server, replaced by the agent's own rule of that name."""
+        policy, inner = self._policy, tool.own_rule
+        if policy.decides_alone:
+            return None
+
+        def rule(asked: ToolDefinition) -> Approval | None:
+            named = policy.rules.get(rule_of(asked))
+            if named is not None:
+                return APPROVALS[named]
+            return inner(asked) if inner is not None else None
+
+        return rule
 
     def _usable(self, toolset: ServerLink) -> list[Tool] | None:
         """The server's tools; None, and one warning, when its own settings do not fit what it lists."""
@@ -365,7 +386,7 @@ AnyTools: TypeAlias = Callable[..., Any] | Tool | ToolSource | ProviderTool
 
 
 def sources_of(
-    tools: Sequence[AnyTools], mcp_config: McpConfig, options: ServerOptions, approval: bool | ApprovalPredicate
+    tools: Sequence[AnyTools], mcp_config: McpConfig, options: ServerOptions, policy: ApprovalPolicy
 ) -> ToolSources:
     """Functions and single tools become tools of the agent's own; all else is a source that lists its tools."""
     functions: list[Tool] = []
@@ -381,4 +402,4 @@ def sources_of(
             functions.append(function_tool(item))
         else:
             raise ConfigError(f"tools: expected functions, tools and toolsets, got {type(item).__name__}")
-    return ToolSources(functions, sources, mcp_config, options, approval)
+    return ToolSources(functions, sources, mcp_config, options, policy)

@@ -1,4 +1,4 @@
-"""Which files other people's commits changed since a consent, as git tells it."""
+"""Find the files that other people's commits changed since a consent, by git."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _HERE = re.compile(
     re.MULTILINE,
 )
 _QUIET = {"GIT_OPTIONAL_LOCKS": "0", "GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": "", "GIT_TERMINAL_PROMPT": "0"}
-"""Neither locks nor downloads anything."""
+"""Keep git from locking and from downloading."""
 
 
 def head_commit(folder: Path) -> str:
@@ -23,7 +23,7 @@ def head_commit(folder: Path) -> str:
 
 
 def files_changed_by_others(folder: Path, commit: str, files: Iterable[str]) -> list[str]:
-    """Return those of the files that a commit of somebody else changed after this one.
+    """Return those of the files that another person's commit changed after this one.
 
     A commit is the person's own if it was made in this clone and has their e-mail address as its author's: an address
     alone can be forged.

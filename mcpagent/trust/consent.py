@@ -1,4 +1,4 @@
-"""Consent: what needs one, who gives it, and what becomes of a server then. The one place that asks and stores."""
+"""Consent: which servers need it, and the one place that asks for it and stores it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ AskTrust: TypeAlias = Callable[[Sequence[Description]], Answer]
 
 @dataclass(frozen=True, slots=True)
 class Consent:
-    """What may be used and what may not. `problems` are lines about consents that could not be stored."""
+    """The descriptions that were allowed and refused. `problems` are lines about consents that could not be stored."""
 
     allowed: tuple[Description, ...] = ()
     refused: tuple[Description, ...] = ()
@@ -33,7 +33,7 @@ class Consent:
 
 
 def needs_consent(server: ServerConfig) -> bool:
-    """Return whether somebody else may have written it: it was found in a project, or is of a card from outside."""
+    """Return whether another person may have written it: it was found in a project, or in a card from outside."""
     return server.scope in ("project", "card") and not server.disabled
 
 
@@ -43,14 +43,17 @@ def described(servers: Iterable[ServerConfig]) -> list[Description]:
 
 
 def without_consent(found: Iterable[Description], store: TrustStore) -> list[Description]:
-    """Return those that nobody agreed to as they are now, each once."""
+    """Return those without a stored consent to their present digest, each once."""
     by_digest = {item.digest(): item for item in found}
     known = store.digests() if by_digest else frozenset[str]()
     return [item for digest, item in by_digest.items() if digest not in known]
 
 
 def consent_to(found: Sequence[Description], store: TrustStore, ask: AskTrust | None) -> Consent:
-    """Ask about what has no stored consent, and store the answer "always". `ask` None: nobody can be asked."""
+    """Ask about descriptions without a stored consent, and store the answer "always".
+
+    `ask` is None if no one can be asked.
+    """
     asked = without_consent(found, store)
     answer = ask(asked) if asked and ask is not None else "no"
     problems: tuple[str, ...] = ()

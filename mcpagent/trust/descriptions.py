@@ -1,4 +1,4 @@
-"""What an entry of a file makes happen, as one value: what a person is shown, and what a consent is bound to."""
+"""Describe what an entry of a file starts, reads and sends: the value that a person sees and a consent is bound to."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _CHANGES_NOTHING = frozenset({"disabled", "enabled", "description", "timeout"})
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """One thing that happens: its kind, and the words that are shown."""
+    """One effect of an entry: its kind, and the words that a person sees."""
 
     what: str
     text: str
@@ -34,7 +34,7 @@ class Fact:
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """What one entry, or one card, starts, reads, sends and says.
+    """The effects of one entry, or one card.
 
     `place` is the real path of its file, and `source` the name of the file in errors. Every literal of the entry is in
     the facts in full; a value of the person's environment or keyring is there as `${NAME}`. `notes` are shown too, and

@@ -1,4 +1,4 @@
-"""The consents that were given for good, in a file that only their user can read."""
+"""Store the consents that were given for good, in a file that only their user can read."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FORMAT = 3
 
 @dataclass(frozen=True, slots=True)
 class StoredConsent:
-    """The digest of what somebody agreed to, and the commit that the file's repository was at ("": none)."""
+    """The digest that the user agreed to, and the commit of the file's repository at that time ("": none)."""
 
     name: str
     file: str
@@ -28,7 +28,7 @@ class StoredConsent:
 
 
 class TrustStore:
-    """What the user agreed to. A file that cannot be read counts as empty; one of another format is asked anew."""
+    """The stored consents of the user. A file that cannot be read, or has another format, counts as empty."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

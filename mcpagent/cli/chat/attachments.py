@@ -6,6 +6,7 @@ Only the user's input is parsed, never text from a file, a server or a model.
 from __future__ import annotations
 
 import base64
+import os
 import re
 import shlex
 from collections.abc import Collection, Sequence
@@ -56,10 +57,12 @@ async def with_attachments(line: str, agent: Agent, folder: Path) -> tuple[str |
         if colon and uri and server in agent.servers:
             text, pictures = _content(await agent.mcp.read_resource(server, uri), mark)
             name: str | None = mark
+            leads_to = ""
         elif (name := _file_name(mark, folder)) is not None:
             text, pictures = read_file(_path(folder, name))
+            leads_to = _target(folder, name)
         if name is not None:
-            added.append(f"{safe_line(name, 100)}  {_sizes(text, pictures)}")
+            added.append(f"{safe_line(name, 100)}{leads_to}  {_sizes(text, pictures)}")
             blocks += [fenced(for_model(text), safe_line(name, 200))] if text else []
             images += pictures
     words = "\n\n".join([line, *blocks])
@@ -82,6 +85,13 @@ def left_as_words(line: str, agent: Agent, folder: Path) -> str:
 
 def _path(folder: Path, name: str) -> Path:
     return folder / Path(name).expanduser()
+
+
+def _target(folder: Path, name: str) -> str:
+    """Return where a link leads: ` -> /etc/passwd`; "" for a name without a link in it."""
+    real = os.path.realpath(_path(folder, name))
+    named = os.path.normpath(_path(Path(os.path.realpath(folder)), name))
+    return f" -> {safe_line(real, 300)}" if real != named else ""
 
 
 def read_file(path: Path) -> tuple[str, list[Part]]:

@@ -140,8 +140,9 @@ def _settings_of(path: Path, *, is_project: bool) -> Iterable[Setting]:
     try:
         text = read_bytes(path).decode("utf-8-sig")
         data = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ConfigError(f"{path}: {safe_line(str(error), 160)}") from None
+    except (ValueError, RecursionError) as error:  # of TOML, UTF-8, and numbers of more than 4,300 digits
+        what = safe_line(str(error).partition("; use sys.")[0], 160)
+        raise ConfigError(f"{path}: {what}; write what TOML allows") from None
     if len(data) > MOST_KEYS:
         raise ConfigError(f"{path}: has more than {MOST_KEYS} keys; it sets options of the command line")
     lines: dict[str, int] = {}

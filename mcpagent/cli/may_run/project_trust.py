@@ -1,7 +1,7 @@
-"""What of a project or a card may be used: what the user agreed to, as it is now.
+"""Ask for consent to what a project or a card starts, reads and sends.
 
-A `.mcp.json` that was found in a folder starts programs, so somebody has to look at it first; so does a card that is
-not in the user's own folders. A configuration that the person names (`--config FILE`, `--server`) needs no consent:
+A `.mcp.json` that was found in a folder starts programs, so the user has to agree first. The same holds for a card
+outside the user's own folders. A configuration that the person names (`--config FILE`, `--server`) needs no consent:
 naming it is consent. The question shows `mcpagent.trust.descriptions`.
 """
 
@@ -213,7 +213,7 @@ def untrusted_apart(options: Options, terminal: Terminal) -> Configuration:
 
 
 def _asker(terminal: Terminal) -> AskLines | None:
-    """Return a function that asks on stderr; None if nobody is at the terminal."""
+    """Return a function that asks on stderr; None if there is no terminal."""
     if not (is_a_terminal(sys.stdin) and is_a_terminal(sys.stderr)):
         return None
 
@@ -233,7 +233,7 @@ def _asker(terminal: Terminal) -> AskLines | None:
 
 def _typed(terminal: Terminal, question: str) -> str:
     forget_typed_ahead()
-    # Inside an event loop Ctrl-C would only be noted, and this wait would go on.
+    # Inside an event loop Ctrl-C would only be noted, and this wait would continue.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         terminal.err.file.write(question)

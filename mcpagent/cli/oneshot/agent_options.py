@@ -124,7 +124,8 @@ def make_agent(
 def _policy(approvals: Approvals, *, waits: bool) -> ApprovalPolicy:
     from mcpagent.toolsets.approval_policy import ApprovalPolicy
 
-    return ApprovalPolicy(approvals.needed, approvals.decide_or_wait if waits else approvals.decide)
+    decide = approvals.decide_or_wait if waits else approvals.decide
+    return ApprovalPolicy(approvals.needed, decide, decides_alone=True)
 
 
 def _limits(options: Options) -> Limits:

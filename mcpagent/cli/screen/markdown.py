@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from copy import copy
 from functools import cache
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.style import Style
@@ -12,6 +13,9 @@ from rich.text import Text
 
 from mcpagent.text.safe_text import safe_text
 from mcpagent.text.secrets import without_secrets
+
+_PLAIN = re.compile(r"[A-Za-z\"'(][^\n*_`#\[\]<>|~&\\\t\u0080-\U0010ffff]{0,2000}")
+"""A paragraph of one line that has nothing of Markdown in it."""
 
 _FENCE = re.compile(r"\s*(`{3,}|~{3,})")
 
@@ -74,8 +78,15 @@ class BlockSplitter:
 
 def print_block(console: Console, block: str) -> None:
     """Prints one block and an empty line. Addresses stay visible; code has no frame and no padding, to be copied."""
-    markdown = _markdown_class()(safe_text(without_secrets(block)), hyperlinks=False, code_theme="ansi_dark")
-    lines: list[Text] = []
+    block = safe_text(without_secrets(block))
+    if _PLAIN.fullmatch(block):  # most of a long answer is, and rich takes ten times as long for it
+        lines = [*Text(block).wrap(console, console.width), Text()]
+        console.print(Text("\n").join(lines), soft_wrap=True)
+        return
+    empty, parser = _markdown()
+    markdown = copy(empty)  # its constructor makes a parser each time, which takes longer than parsing
+    markdown.markup, markdown.parsed = block, parser.parse(block)
+    lines = []
     for segments in console.render_lines(markdown, pad=False):
         # Entities of HTML (&#8238;) are characters only now, and a style could hold an address that nobody sees.
         line = Text.assemble(*((safe_text(segment.text), _without_link(segment.style)) for segment in segments))
@@ -85,8 +96,16 @@ def print_block(console: Console, block: str) -> None:
         del lines[0]
     while lines and not lines[-1].plain.strip():
         del lines[-1]
-    for line in [*lines, Text()]:
-        console.print(line, soft_wrap=True)
+    console.print(Text("\n").join([*lines, Text()]), soft_wrap=True)
+
+
+@cache
+def _markdown() -> tuple[Any, Any]:
+    """Return an empty document and the parser that rich uses."""
+    from markdown_it import MarkdownIt
+
+    empty = _markdown_class()("", hyperlinks=False, code_theme="ansi_dark")
+    return empty, MarkdownIt().enable("strikethrough").enable("table")
 
 
 def _without_link(style: Style | None) -> Style | str:

@@ -88,12 +88,12 @@ class Terminal:
     err: Console
     glyphs: Glyphs
 
-    def report(self, options: Options, document: Any, *lines: Text | str) -> None:
-        """Write the document to stdout if `--json` requests one, else the lines."""
+    def report(self, options: Options, document: Any, *lines: Text | str, exact: bool = False) -> None:
+        """Write the document if `--json` asks for one, else the lines; `exact` as for `put`."""
         if options.output == "json":
-            write_json(document)
+            write_json(document, exact=exact)
         else:
-            put(self.out, *lines)
+            put(self.out, *lines, exact=exact)
 
     def done(self, text: str) -> None:
         """Print `✓ text` on stdout."""
@@ -216,16 +216,16 @@ def _writes(stream: TextIO | None, glyphs: Glyphs) -> bool:
 # -- documents on stdout --------------------------------------
 
 
-def write_out(text: str) -> None:
-    """Write to stdout, at once and without secrets."""
+def write_out(text: str, *, exact: bool = False) -> None:
+    """Write to stdout, at once and without secrets; `exact` as for `put`."""
     if sys.stdout is not None:
-        sys.stdout.write(without_secrets(text))
+        sys.stdout.write(text if exact else without_secrets(text))
         sys.stdout.flush()
 
 
-def write_json(document: Any, indent: int | None = 2) -> None:
-    """Write the document and a line end."""
-    write_out(portable_json(document, indent) + "\n")
+def write_json(document: Any, indent: int | None = 2, *, exact: bool = False) -> None:
+    """The document and the end of its line."""
+    write_out(portable_json(document, indent) + "\n", exact=exact)
 
 
 def portable_json(document: Any, indent: int | None = None) -> str:

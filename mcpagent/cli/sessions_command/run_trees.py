@@ -23,7 +23,7 @@ from mcpagent.tracing.tree import ASCII_BRANCHES, Branches, trace_document, trac
 def show_trace(options: Options, what: str) -> ExitCode:
     """Print the runs. Raises `InputError` or `ConfigError` for a name or a file that cannot be shown."""
     terminal, path = open_terminal(options.color), Path(what)
-    if path.is_file():
+    if path.exists() and not path.is_dir():
         runs = recorded_runs(path)
     elif path.suffix == ".jsonl" or os.sep in what:
         raise InputError(f"{safe_line(what, 200)}: not found; name a file that --record wrote, or a kept session")

@@ -34,7 +34,7 @@ def check_cards(paths: Sequence[Path], options: Options) -> ExitCode:
             lines.append(Text.assemble(mark, found["name"], place))
             lines += [Text(f"        {line}", style="yellow") for line in found["asks"]]
             lines += [Text(f"        {line}", style="yellow") for line in found["warnings"]]
-    open_terminal(options.color).report(options, documents, *lines)
+    open_terminal(options.color).report(options, documents, *lines, exact=True)  # the lines show what would run
     return ExitCode.CONFIG if any(found["error"] for found in documents) else ExitCode.OK
 
 

@@ -281,3 +281,14 @@ def test_a_projects_file_is_read_in_bounded_time_whatever_is_in_it(place: Place)
         seconds, said = read(text)
         assert seconds < 30 * plain, text[:20]
         assert said.isprintable()
+
+
+@each_row("line", [f"max_turns = {'9' * 5_000}", 'model = "\\ud800"', "x = " + "[" * 5_000])
+def test_what_python_cannot_read_is_one_line(line: str, tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    place.project(line)
+    with pytest.raises(ConfigError) as caught:
+        read_settings(place.folder, place.environ, settable(command_line()))
+    assert ".mcpagent.toml: " in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert "sys." not in str(caught.value)

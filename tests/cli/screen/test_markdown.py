@@ -5,12 +5,14 @@ from __future__ import annotations
 import io
 import itertools
 import re
+import time
 
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
 from mcpagent.cli.screen.markdown import BlockSplitter, print_block
+from tests.tables import each_row
 
 TEXT = """# Title
 
@@ -103,3 +105,24 @@ def test_no_answer_brings_a_link_or_a_control_to_the_terminal(answer: str) -> No
     print_block(Console(file=written, force_terminal=True, width=60, color_system="truecolor"), answer)
     shown = re.sub(r"\x1b\[[0-9;]*m", "", written.getvalue())
     assert not set("\x1b\x07\x9b\x9c\x9d\u200b\u202e") & set(shown)
+
+
+def test_two_hundred_kilobytes_of_short_paragraphs_take_less_than_two_seconds() -> None:
+    written = io.StringIO()
+    console = Console(file=written, width=80, force_terminal=True)
+    text = "\n\n".join(f"paragraph {number}" for number in range(12_000))
+    started = time.process_time()
+    splitter = BlockSplitter()
+    for block in [*splitter.feed(text), *splitter.finish()]:
+        print_block(console, block)
+    assert time.process_time() - started < 2
+    assert written.getvalue().splitlines()[::2] == text.splitlines()[::2]
+
+
+@each_row("text", ["plain words, of (one) line: " * 9, "a word", "Dr. Who's 2 + 2 = 4 - 1."])
+def test_a_plain_paragraph_looks_as_markdown_shows_it(text: str) -> None:
+    shown = [io.StringIO(), io.StringIO()]
+    print_block(Console(file=shown[0], width=60), text.strip())
+    print_block(Console(file=shown[1], width=60), text.strip() + " &amp;")
+    plain, marked = (one.getvalue().split() for one in shown)
+    assert [*plain, "&"] == marked

@@ -16,6 +16,7 @@ from typing import Any
 
 import yaml
 
+from mcpagent.cards.reading import bounded_loader
 from mcpagent.cli.frame.options import Client
 from mcpagent.config.config_documents import parse_document, read_bytes
 from mcpagent.config.user_folders import project_folders
@@ -141,7 +142,7 @@ def _parsed(path: Path) -> Mapping[str, Any]:
                 case ".toml":
                     data = tomllib.loads(raw.decode("utf-8"))
                 case ".yaml" | ".yml":
-                    data = yaml.safe_load(raw)
+                    data = yaml.load(raw, Loader=bounded_loader())  # noqa: S506 - a SafeLoader
                 case _:
                     data = parse_document(str(path), raw, path.parent).data
         except (yaml.YAMLError, ValueError, RecursionError) as error:  # what toml and UTF-8 raise are ValueErrors

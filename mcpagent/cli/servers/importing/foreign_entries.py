@@ -9,7 +9,7 @@ from pathlib import PurePath
 from typing import Any
 
 from mcpagent.cli.frame.options import Client
-from mcpagent.config.literals import LiteralSecret, holds_a_reference, literal_secrets, variable_name
+from mcpagent.config.literals import LiteralSecret, holds_a_reference, literal_secrets, literal_warnings, variable_name
 from mcpagent.config.server_files import load_servers
 from mcpagent.config.sign_in_entries import BY_PERSON, KEY_OF_SIGN_IN, folded
 from mcpagent.config.spellings import KEY_OF_SPELLING
@@ -148,7 +148,7 @@ def taken_by_user(server: str, entry: dict[str, Any], *, plain: bool) -> Taken:
     secret in its environment.
     """
     if plain:
-        return Taken(entry)
+        return Taken(entry, tuple(literal_warnings(server, entry)))
     prefix = re.sub(r"[^A-Za-z0-9_@:/-]", "_", server)[:60]
 
     def name_of(found: LiteralSecret) -> str:

@@ -48,6 +48,10 @@ def write(path: Path, content: str | dict[str, Any]) -> Path:
     return path
 
 
+BOMB = "a0: &a0 [x]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 9))
+"""Aliases that stand for a hundred million texts."""
+
+
 def fill(home: Path) -> None:
     """Every client has servers."""
     desktop = {"git": {"command": "uvx", "args": ["mcp-server-git"]}, "hub": {"command": "x", "env": {"TOKEN": TOKEN}}}
@@ -180,6 +184,7 @@ def test_a_projects_servers_never_become_the_users_unseen(home: Path) -> None:
         (".codex/config.toml", "= 1"),
         (".config/goose/config.yaml", "a: [\n"),
         (".config/goose/config.yaml", "!!python/object/apply:os.system ['true']"),
+        (".config/goose/config.yaml", BOMB),
         (".gemini/settings.json", '{"mcpServers": {"a": 1, "b": {}, "c": {"command": []}, "..": {"command": "x"}}}'),
     ],
 )
