@@ -144,8 +144,9 @@ async def _request_for(asked: ToolCall, tool: Tool, run: AgentRun, call: CallSta
                 needed = await needed if inspect.isawaitable(needed) else needed
             if needed is None:
                 raise TypeError("it returned None; return True or False")
-        except Exception as error:  # noqa: BLE001 - the user's code; a check that fails must not let the call through
-            text = f'The permission check for "{tool.name}" failed, so it was not run: {type(error).__name__}: {error}'
+        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - a check that fails lets no call through
+            _raise_own_cancellation(error)
+            text = f'The permission check for "{tool.name}" failed, so it was not run: {error_text(error)}'
             call.refuse(text, "denied")
             return None
         if not needed:

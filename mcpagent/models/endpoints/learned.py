@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 
 from mcpagent.config.bounded_files import read_own
 from mcpagent.config.file_changes import write_whole
-from mcpagent.text.known_secrets import without_secrets
+from mcpagent.text.secrets import without_secrets
 
 MAX_AGE_SECONDS = 24 * 3600.0
 """A server can be started again in another way; what it could not do yesterday is tried again."""
