@@ -1,4 +1,4 @@
-"""What each model family can do about tools that appear in the middle of a conversation, and how many tools it takes.
+"""What each model family can do about tools that appear in the middle of a conversation.
 
 Each row has its source. A model that no row names gets the safe way: newly found tools at the end of `tools`. Every
 adapter takes `capabilities=` to overrule its row.
@@ -6,16 +6,13 @@ adapter takes `capabilities=` to overrule its row.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from mcpagent.messages import Origin
 from mcpagent.models.base import ToolLimits
-from mcpagent.models.origins import address_of
-from mcpagent.models.prices import OWN_SERVERS, context_window
-from mcpagent.models.profiles import UNKNOWN, profile_of, server_of
+from mcpagent.models.endpoints.model_identity import ModelIdentity, Version, identity_of
+from mcpagent.models.profiles import UNKNOWN, caching_of, is_at_openai, profile_of, server_of
 
 NO_LIMITS = ToolLimits()
 
@@ -65,8 +62,7 @@ _ADDITIONAL = (
     "SDK type AdditionalTools; recorded: gpt-5, gpt-5.6; reported by pydantic-ai for 13 models, 4o-mini to 5.6"
 )
 
-_Version: TypeAlias = tuple[int, int]
-_Row: TypeAlias = tuple[str, _Version, _Version, Capabilities]
+_Row: TypeAlias = tuple[str, Version, Version, Capabilities]
 
 _ANTHROPIC: tuple[_Row, ...] = (
     # family, from version, to version (both included), what it can; the first row that fits counts
@@ -92,59 +88,41 @@ _OPENAI: tuple[_Row, ...] = (
     ("gpt", (6, 0), (6, 9), replace(_INLINE_AND_HOSTED, source=f"{_HOSTED}; additional_tools by the SDK's type alone")),
 )
 
-_MAX_TOOLS_OF_ONES_OWN = 32
-"""Where small models end: llama3.2:3b picks none right beyond it (github.com/redhat-et/llama-stack-on-ocp)."""
-
-_WINDOW_OF_ONES_OWN: Mapping[str, int] = {"ollama": 4096, "lmstudio": 4096, "llamacpp": 4096}
-"""What these servers start a model with on a usual machine (docs.ollama.com/context-length: below 24 GiB of VRAM),
-whatever the model could take. Ollama leaves out what is too long without a word. vLLM takes the model's own size."""
-
-_CLAUDE = re.compile(r"claude-(?P<family>[a-z]+)-(?P<major>\d+)(?:-(?P<minor>\d{1,2}))?(?:[-@]\d{8})?")
-_GPT = re.compile(r"(?P<family>gpt)-(?P<major>\d+)(?:\.(?P<minor>\d+))?(?:-[a-z0-9-]+)?")
-_GPT_4O = re.compile(r"gpt-4o(?:-mini)?(?:-\d{4}-\d{2}-\d{2})?")
-
-
-def known_limits(provider: str, model_name: str, base_url: str) -> ToolLimits:
-    """What the model takes: the number of tools by its address, the window by the table that has the prices too."""
-    if provider in OWN_SERVERS:
-        return ToolLimits(_MAX_TOOLS_OF_ONES_OWN, _WINDOW_OF_ONES_OWN.get(provider))
-    server = server_of(Origin(provider, address=address_of(base_url), model=model_name))
-    return ToolLimits(server.most_tools(model_name), context_window(provider, model_name, base_url))
-
 
 def anthropic_capabilities(model_name: str) -> Capabilities:
-    """By family and version: `claude-opus-4-8`, with or without a date."""
-    return _looked_up(_ANTHROPIC, _family_and_version(_CLAUDE, model_name))
+    """By family and version, however an address writes the name."""
+    model = identity_of(model_name)
+    return _looked_up(_ANTHROPIC, model) if model.maker == "anthropic" else SAFE
 
 
 def openai_capabilities(model_name: str) -> Capabilities:
     """For OpenAI's own Responses endpoint: `gpt-5.4-mini-2026-03-17`, `gpt-4o-mini`; a known model
     that can do nothing of the kind is given found tools through another one."""
-    if _GPT_4O.fullmatch(model_name):
-        return _looked_up(_OPENAI, ("gpt-4o", (4, 0)))
-    asked = _family_and_version(_GPT, model_name)
-    if asked is not None and "-nano" in model_name:
-        asked = ("gpt-nano", asked[1])
-    found = _looked_up(_OPENAI, asked)
+    found = _looked_up(_OPENAI, identity_of(model_name))
     return KEEPING if found is SAFE and profile_of(Origin("openai", model=model_name)) is not UNKNOWN else found
 
 
-def chat_capabilities(to: Origin) -> Capabilities:
-    """For Chat Completions, and Responses elsewhere than at OpenAI, by whether its server keeps what it was sent; at
-    OpenAI and Azure for models that are known."""
+def capabilities_of(to: Origin) -> Capabilities:
+    """Return what the model can do at its address, in the protocol that is spoken there."""
+    if to.protocol == "messages":
+        return _in_cloud(anthropic_capabilities(to.model), to)
+    if to.protocol == "responses" and is_at_openai(to):
+        return openai_capabilities(to.model)
     server = server_of(to)
     is_known = server.dialect != "openai" or profile_of(to) is not UNKNOWN
-    return KEEPING if server.caches and is_known else SAFE
+    keeps = (server.proxies and is_known) or caching_of(to) == "markers"
+    return KEEPING if keeps else SAFE
 
 
-def _family_and_version(pattern: re.Pattern[str], model_name: str) -> tuple[str, _Version] | None:
-    found = pattern.fullmatch(model_name)
-    return (found["family"], (int(found["major"]), int(found["minor"] or 0))) if found else None
+def _in_cloud(known: Capabilities, to: Origin) -> Capabilities:
+    """Bedrock and Vertex take changes of tools by reference alone (Anthropic docs, mid-conversation tool changes)."""
+    if caching_of(to) == "markers" and known.tool_changes == "by_value":
+        return replace(known, tool_changes="by_reference")
+    return known
 
 
-def _looked_up(rows: tuple[_Row, ...], asked: tuple[str, _Version] | None) -> Capabilities:
-    if asked is None:
-        return SAFE
-    family, version = asked
-    fitting = (can for row, first, last, can in rows if row == family and first <= version <= last)
-    return next(fitting, SAFE)
+def _looked_up(rows: tuple[_Row, ...], model: ModelIdentity) -> Capabilities:
+    for family, first, last, can in rows:
+        if family == model.family and first <= model.version <= last:
+            return can
+    return SAFE

@@ -17,9 +17,9 @@ from mcpagent.messages import Message, Origin, Part, Usage
 from mcpagent.models.base import ModelRequest, ModelResponse, request_tokens, untold_tokens
 from mcpagent.models.failures_and_retries import (
     AnswerError,
-    Endpoint,
     Failure,
     ReportedError,
+    Target,
     read_failure,
     reading,
     to_error,
@@ -73,7 +73,7 @@ class ApiFormat(ABC):
 
     provider: str
     model_name: str
-    endpoint: Endpoint
+    target: Target
     origin: Origin
     """Of its answers."""
     stream_reader: ClassVar[type[StreamReader]]
@@ -120,7 +120,7 @@ class ApiFormat(ABC):
 
     def price_of(self, usage: Usage) -> float | None:
         """What so many tokens cost (US dollars), by the table of prices; None if that is not known."""
-        return dollars_for(usage, self.provider, self.model_name, self.endpoint.base_url)
+        return dollars_for(usage, self.provider, self.model_name, self.target.base_url)
 
     def way(self, request: ModelRequest, emit: Emit) -> AskedWay:
         """How the request is asked, by what is known of the server."""
@@ -252,8 +252,8 @@ class Exchange:
         final = self._shown.any_text or took_long or self._attempt == self._max_retries
         delay = None if final else failure.seconds_before_retry(self._attempt)
         if delay is None:
-            silent = self._request.settings.timeout_seconds or self._api.endpoint.silent_seconds
-            raise to_error(failure, replace(self._api.endpoint, silent_seconds=silent)) from None
+            silent = self._request.settings.timeout_seconds or self._api.target.silent_seconds
+            raise to_error(failure, replace(self._api.target, silent_seconds=silent)) from None
         self._attempt += 1
         self._shown.restart(what)
         self._way = self._api.way(self._request, self._shown)  # what it held back of the answer is gone with it
@@ -279,7 +279,7 @@ class Exchange:
                 before = next((one for one in reversed(request.messages) if one.role == "assistant"), None)
                 happened += call_events(response.message, self._told, calls_to_come(before))
         except (AnswerError, ReportedError) as error:
-            raise to_error(read_failure(error), api.endpoint) from None
+            raise to_error(read_failure(error), api.target) from None
         for event in happened:
             self._way.listen(event)
         untold = Usage(*untold_tokens(response.usage, partial(request_tokens, request), response.message))

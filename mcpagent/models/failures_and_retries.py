@@ -83,7 +83,7 @@ _LONGEST_DELAY_SECONDS = 8.0
 
 
 @dataclass(frozen=True, slots=True)
-class Endpoint:
+class Target:
     """Who is asked, as errors name it. `key_variable` is where its key is set, "" if none is needed."""
 
     provider: str
@@ -328,31 +328,31 @@ def _without_markup(text: str) -> str:
     return text[start + len("<title>") : end].strip() or "a web page" if end >= 0 else "a web page"
 
 
-def to_error(failure: Failure, endpoint: Endpoint) -> McpAgentError:
+def to_error(failure: Failure, target: Target) -> McpAgentError:
     """The exception a caller gets, with one line that says who failed, how, and what to do."""
-    who, status = endpoint.provider, failure.status
+    who, status = target.provider, failure.status
     said = f"HTTP {status}: {failure.message}" if status else failure.message
     said += f"; request {failure.request_id}" if failure.request_id else ""
     if status in (401, 403):
-        return CredentialsError(_refused(endpoint, said))
+        return CredentialsError(_refused(target, said))
     wait = failure.retry_after_seconds
     kind = ContextOverflowError if failure.is_overflow else ModelError
     if failure.is_overflow:
-        text = f"{who}: the conversation is too long for {endpoint.model} ({said}); start a new one or shorten it"
+        text = f"{who}: the conversation is too long for {target.model} ({said}); start a new one or shorten it"
     elif failure.is_quota:
         text = f"{who}: the account's credit or spend limit is used up ({said}); waiting does not help"
     elif "does not support tools" in failure.message:
-        text = f"{who}: {endpoint.model} cannot call tools ({said}); use a model that can, for instance qwen3"
+        text = f"{who}: {target.model} cannot call tools ({said}); use a model that can, for instance qwen3"
     elif failure.code == "redirect":
-        text = f"{who}: {endpoint.address} is not the server itself ({said}); write the address it names as base_url"
+        text = f"{who}: {target.address} is not the server itself ({said}); write the address it names as base_url"
     elif status == 404:
-        text = f'{who}: no model "{endpoint.model}" at {endpoint.address} ({said}); '
-        text += endpoint.hint or "check the model's name"
+        text = f'{who}: no model "{target.model}" at {target.address} ({said}); '
+        text += target.hint or "check the model's name"
     elif status is not None:
         later = f"; it asks to wait {wait:.0f} s" if wait else "; try again later"
-        text = f"{who}: {endpoint.model} failed ({said})" + (later if failure.may_pass else "")
+        text = f"{who}: {target.model} failed ({said})" + (later if failure.may_pass else "")
     else:
-        text = _no_answer(failure, endpoint)
+        text = _no_answer(failure, target)
     return kind(
         text,
         provider=who,
@@ -364,34 +364,32 @@ def to_error(failure: Failure, endpoint: Endpoint) -> McpAgentError:
     )
 
 
-def _refused(endpoint: Endpoint, said: str) -> str:
-    if not endpoint.key_variable:
-        return f"{endpoint.provider}: {endpoint.address} wants a key ({said}); name its variable with ?api_key_env=NAME"
+def _refused(target: Target, said: str) -> str:
+    if not target.key_variable:
+        return f"{target.provider}: {target.address} wants a key ({said}); name its variable with ?api_key_env=NAME"
     return (
-        f"{endpoint.provider}: the key in {endpoint.key_variable} was refused for {endpoint.model} ({said}); "
-        f"set {endpoint.key_variable} to a valid key"
+        f"{target.provider}: the key in {target.key_variable} was refused for {target.model} ({said}); "
+        f"set {target.key_variable} to a valid key"
     )
 
 
-def _no_answer(failure: Failure, endpoint: Endpoint) -> str:
-    who, said = endpoint.provider, failure.message
+def _no_answer(failure: Failure, target: Target) -> str:
+    who, said = target.provider, failure.message
     match failure.kind:
         case "connect":
-            fix = endpoint.hint or "check the network, the address or the proxy"
-            return f"{who}: nothing answers at {endpoint.address} ({said}); {fix}"
+            fix = target.hint or "check the network, the address or the proxy"
+            return f"{who}: nothing answers at {target.address} ({said}); {fix}"
         case "silent":
-            return f"{who}: {endpoint.model} sent nothing for {endpoint.silent_seconds:g} s; try again later"
+            return f"{who}: {target.model} sent nothing for {target.silent_seconds:g} s; try again later"
         case "too_long":
-            return f"{who}: {endpoint.model} was not done after {endpoint.total_seconds:g} s; ask for less at once"
+            return f"{who}: {target.model} was not done after {target.total_seconds:g} s; ask for less at once"
         case "cut":
-            return f"{who}: the answer of {endpoint.model} was cut off ({said}); try again"
+            return f"{who}: the answer of {target.model} was cut off ({said}); try again"
         case "closed":
-            return f"{who}: {endpoint.address} closed the connection before it answered ({said}); try again"
+            return f"{who}: {target.address} closed the connection before it answered ({said}); try again"
         case "too_much":
-            return (
-                f"{who}: {endpoint.address} sent more than {said}; ask {endpoint.model} for less, or check the address"
-            )
+            return f"{who}: {target.address} sent more than {said}; ask {target.model} for less, or check the address"
         case "unreadable":
-            return f"{who}: {endpoint.address} answered what is not its protocol ({said}); check the address"
+            return f"{who}: {target.address} answered what is not its protocol ({said}); check the address"
         case _:
-            return f"{who}: {endpoint.model} failed ({said})"
+            return f"{who}: {target.model} failed ({said})"

@@ -26,9 +26,11 @@ from mcpagent.events import Emit, Notice
 from mcpagent.messages import Message, Origin, ToolDefinition, WireProtocol
 from mcpagent.models.answer_size import bound, of_bounded_size
 from mcpagent.models.base import ModelRequest, ModelResponse, ModelSettings, ToolLimits, is_small
-from mcpagent.models.capabilities import SAFE, Capabilities, known_limits
+from mcpagent.models.capabilities import Capabilities
+from mcpagent.models.endpoints.endpoint import Endpoint, endpoint_of
+from mcpagent.models.endpoints.model_identity import OWN_SERVERS
 from mcpagent.models.exchange import ApiFormat, AskedWay, Exchange
-from mcpagent.models.failures_and_retries import AnswerError, Endpoint, Failure, ReportedError
+from mcpagent.models.failures_and_retries import AnswerError, Failure, ReportedError, Target
 from mcpagent.models.local.local_servers import listed_models, parameters_at_ollama
 from mcpagent.models.local.loose_schemas import beyond_llamacpp, refuses_schemas, with_loose_schemas
 from mcpagent.models.local.model_size import SMALL, is_of_small_size
@@ -52,8 +54,8 @@ from mcpagent.models.output_ways.asked_output import (
     with_fields,
     with_submit_tool,
 )
-from mcpagent.models.prices import OWN_SERVERS, known_search_cost
-from mcpagent.models.profiles import server_of, speaks_for_itself
+from mcpagent.models.prices import known_search_cost
+from mcpagent.models.profiles import speaks_for_itself
 from mcpagent.models.provider_run.mcp_tokens import names_tokens, read_tokens
 from mcpagent.models.provider_run.provider_tool_forms import WrittenTools, beside_ours, refused_tools, written_tools
 from mcpagent.models.provider_run.provider_tools import ProviderTool
@@ -142,10 +144,11 @@ class HttpModel(ApiFormat):
         named = connection.get("key_variable")
         variable = named if named is not None else usual_key
         silent = connection.get("silent_seconds", 300.0)
-        self.endpoint = Endpoint(provider, model_name, url, variable, hint, silent_seconds=silent)
+        self.target = Target(provider, model_name, url, variable, hint, silent_seconds=silent)
         self.provider = provider
         self.model_name = model_name
         self.origin = Origin(provider, self.protocol, address_of(url), model_name)
+        self.endpoint: Endpoint = endpoint_of(self.origin)
         self.settings = connection.get("settings") or ModelSettings()
         self._api_key = connection.get("api_key")
         self._http_client = connection.get("http_client")
@@ -153,7 +156,7 @@ class HttpModel(ApiFormat):
         self._max_retries = connection.get("max_retries", 2)
         self._sleep = connection.get("sleep", asyncio.sleep)
         self._now = connection.get("now", time.time)
-        self.capabilities = connection.get("capabilities") or self.known_capabilities()
+        self.capabilities = connection.get("capabilities") or self.endpoint.can
         self._cache = connection.get("traits")
         self._traits: ServerTraits | None = None
         self._client: SdkClient | None = None
@@ -167,10 +170,6 @@ class HttpModel(ApiFormat):
         self._tokens: dict[ProviderTool, str] = {}
         self._told: set[str] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
-
-    def known_capabilities(self) -> Capabilities:
-        """What is known of the model at its address."""
-        return SAFE
 
     @property
     def name(self) -> str:
@@ -277,11 +276,13 @@ class HttpModel(ApiFormat):
     def search_cost(self) -> float:
         """What a search costs, in cached input tokens, by the price table and by how found tools are written."""
         rewrites = self.capabilities.discovery == "append"
-        return known_search_cost(self.provider, self.model_name, self.endpoint.base_url, rewrites=rewrites)
+        window = self.endpoint.input_tokens if self.provider not in OWN_SERVERS else None
+        where = (self.provider, self.model_name, self.target.base_url)
+        return known_search_cost(*where, rewrites=rewrites, window_tokens=window)
 
     def tool_limits(self) -> ToolLimits:
         """How many tools fit: as `capabilities` say, else as its server reported, else as is known of its address."""
-        given, known = self.capabilities.limits, known_limits(self.provider, self.model_name, self.endpoint.base_url)
+        given, known = self.capabilities.limits, self.endpoint.limits
         window = given.window_tokens or self.reported_window() or known.window_tokens
         return ToolLimits(given.max_tools or known.max_tools, window, self.capabilities.joining)
 
@@ -297,11 +298,11 @@ class HttpModel(ApiFormat):
     async def look_up(self) -> None:
         """Asks a server on this computer for the model's window and size, if there is a place to keep them."""
         if self.provider in OWN_SERVERS and self._cache is not None and self._http_client is None:
-            listed = await asyncio.to_thread(listed_models, self.endpoint.base_url) or ()
+            listed = await asyncio.to_thread(listed_models, self.target.base_url) or ()
             named = [model for model in listed if model.name == self.model_name or len(listed) == 1]
             told = {"window_tokens": named[0].window_tokens, "parameters": named[0].parameters} if named else {}
             if self.provider == "ollama" and listed:
-                of_ollama = (self.endpoint.base_url, self.model_name)
+                of_ollama = (self.target.base_url, self.model_name)
                 told["parameters"] = await asyncio.to_thread(parameters_at_ollama, *of_ollama)
             known = self.server()
             if any(size and size != getattr(known, name) for name, size in told.items()):
@@ -310,7 +311,7 @@ class HttpModel(ApiFormat):
     @property
     def is_elsewhere(self) -> bool:
         """Whether another server than the provider's own is asked."""
-        return self.endpoint.base_url.rstrip("/") != self.usual_url
+        return self.target.base_url.rstrip("/") != self.usual_url
 
     def way(self, request: ModelRequest, emit: Emit) -> AskedWay:
         """Elsewhere, what may be a call written as text is shown only when it is none.
@@ -411,7 +412,7 @@ class HttpModel(ApiFormat):
     def server(self) -> ServerTraits:
         """What is known of the server, maybe from an earlier process."""
         if self._traits is None:
-            loaded = self._cache.load(self.endpoint.base_url, self.model_name) if self._cache is not None else None
+            loaded = self._cache.load(self.target.base_url, self.model_name) if self._cache is not None else None
             self._traits = loaded or ServerTraits()
         return self._traits
 
@@ -419,7 +420,7 @@ class HttpModel(ApiFormat):
         """Keeps what was found out. True, so that it can be told with it."""
         self._traits = replace(self.server(), **found)
         if self._cache is not None:
-            self._cache.save(self.endpoint.base_url, self.model_name, self._traits)
+            self._cache.save(self.target.base_url, self.model_name, self._traits)
         return True
 
     def reported_window(self) -> int | None:
@@ -444,7 +445,7 @@ class HttpModel(ApiFormat):
                 await self._sleep(delay)
             delay, stream = 0.0, None
             try:
-                async with asyncio.timeout(self.endpoint.total_seconds) as limit:
+                async with asyncio.timeout(self.target.total_seconds) as limit:
                     with self._signing(caught), of_bounded_size():
                         stream = await client.post(
                             self.path,
@@ -495,7 +496,7 @@ class HttpModel(ApiFormat):
             fix = (
                 f"pip install 'anthropic[{self.provider}]'" if isinstance(error, ImportError) else "set its credentials"
             )
-            text = f"{self.provider}: the client of {self.endpoint.address} could not ask ({said}); {fix}"
+            text = f"{self.provider}: the client of {self.target.address} could not ask ({said}); {fix}"
             raise CredentialsError(text) from None
 
     def _content(self, body: Mapping[str, Any]) -> dict[str, Any]:
@@ -524,12 +525,12 @@ class HttpModel(ApiFormat):
         if self._client is None or self._loop is not loop:  # pooled connections belong to the loop that opened them
             self._loop, self._has_answered = loop, False
             key = self.key()
-            hide(key, urlsplit(self.endpoint.base_url).password)
+            hide(key, urlsplit(self.target.base_url).password)
             self._client = sdk.client(
                 api_key=key,
-                base_url=self.endpoint.base_url,
+                base_url=self.target.base_url,
                 max_retries=0,
-                timeout=httpx2.Timeout(self.endpoint.silent_seconds, connect=10.0, pool=30.0),
+                timeout=httpx2.Timeout(self.target.silent_seconds, connect=10.0, pool=30.0),
                 http_client=self._http_client,
                 default_headers=self._headers_elsewhere(sdk, key),
             )
@@ -537,7 +538,7 @@ class HttpModel(ApiFormat):
 
     def _headers_elsewhere(self, sdk: ProviderSdk, key: str) -> dict[str, Any]:
         """At another address than the provider's own: without those that the SDK takes from variables meant for it."""
-        if self.endpoint.base_url.rstrip("/") == self.usual_url:
+        if self.target.base_url.rstrip("/") == self.usual_url:
             return {}
         lines = [line for variable in _HEADER_VARIABLES for line in os.environ.get(variable, "").split("\n")]
         names = {line.partition(":")[0].strip() for line in lines if ":" in line}
@@ -545,7 +546,7 @@ class HttpModel(ApiFormat):
 
     def key(self) -> str:
         """The key to send; raises `CredentialsError` if it is needed and missing or cannot be one."""
-        variable = self.endpoint.key_variable
+        variable = self.target.key_variable
         if self._api_key is None and variable:
             return usable_key(os.environ.get(variable), variable)
         return usable_key(self._api_key, variable or "api_key") if self._api_key is not None else "none"
@@ -565,12 +566,12 @@ class OpenAIModel(HttpModel):
     @property
     def at_openai(self) -> bool:
         """Whether OpenAI itself is asked."""
-        return is_openai(self.endpoint.base_url)
+        return is_openai(self.target.base_url)
 
     @property
     def speaks_as_openai(self) -> bool:
         """Whether OpenAI, at any of its addresses, or Azure is asked."""
-        return server_of(self.origin).dialect == "openai"
+        return self.endpoint.server.dialect == "openai"
 
     def most_output(self, failure: Failure) -> int | None:
         """The longest answer that the model takes, or that this conversation leaves room for, as its server told it."""

@@ -42,6 +42,7 @@ from mcpagent.messages import (
     ToolsChanged,
     ToolsShown,
 )
+from mcpagent.models.endpoints.model_identity import undated
 from mcpagent.models.provider_run.provider_calls import (
     NONE_WAITING,
     calls_to_come,
@@ -72,8 +73,6 @@ SERVER_TOOLS: Mapping[str, frozenset[str]] = {
 
 _BINDS = re.compile(r"claude-(?:(?:fable|mythos)-5-[1-9]|(?:opus|sonnet)-5-[5-9])")
 """Models whose thoughts are refused where what stood before them is another (wire formats, thinking binding)."""
-
-_SNAPSHOT = re.compile(r"(?:-latest|-\d{8}|-\d{4}-\d{2}-\d{2}|@\d{8})$")
 
 
 def address_of(base_url: str) -> str:
@@ -156,7 +155,7 @@ def _nearness(origin: Origin | None, to: Origin) -> _Nearness:
         return "elsewhere"
     if origin.address != to.address if origin.address else origin.provider != to.provider:
         return "elsewhere"
-    if not origin.model or _SNAPSHOT.sub("", origin.model) == _SNAPSHOT.sub("", to.model):
+    if not origin.model or undated(origin.model) == undated(to.model):
         return "same model"
     return "elsewhere" if to.protocol == "chat" else "same address"
 

@@ -1,15 +1,15 @@
-"""What a request costs in US dollars, and how much a model takes: by the table inside the package genai-prices.
+"""What a request costs in US dollars, by the table inside the package genai-prices.
 
 Nothing is downloaded.
 """
 
 from __future__ import annotations
 
-import re
 from contextlib import suppress
 from functools import partial
 
 from mcpagent.messages import Usage
+from mcpagent.models.endpoints.model_identity import OWN_SERVERS
 
 MILLION = 1_000_000
 
@@ -20,9 +20,6 @@ _USUAL_SHARE, _LARGEST_SHARE = 0.1, 0.5
 """The price of cached tokens as most providers have it; and from where on it makes no difference."""
 
 LEAST_SEARCH_COST, MOST_SEARCH_COST = _KEEPING / _LARGEST_SHARE, 400_000.0
-
-OWN_SERVERS = frozenset({"ollama", "vllm", "llamacpp", "lmstudio"})
-"""Prefixes of servers that run on the user's own machine."""
 
 
 def dollars_for(usage: Usage, provider: str, model: str, base_url: str) -> float | None:
@@ -67,7 +64,7 @@ def cached_share(provider: str, model: str, base_url: str) -> float | None:
     return cached / whole if whole and cached is not None else None
 
 
-def known_search_cost(provider: str, model: str, base_url: str, *, rewrites: bool) -> float:
+def known_search_cost(provider: str, model: str, base_url: str, *, rewrites: bool, window_tokens: int | None) -> float:
     """What a search and the requests around it cost, as the number of cached input tokens that cost the same.
 
     So many tokens of definitions can be offered for it. More than half of the model's window never counts, since the
@@ -77,42 +74,15 @@ def known_search_cost(provider: str, model: str, base_url: str, *, rewrites: boo
     share = cached_share(provider, model, base_url)
     share = _USUAL_SHARE if share is None else min(share, _LARGEST_SHARE)
     tokens = _REWRITING if rewrites and provider not in OWN_SERVERS else _KEEPING
-    room = min(MOST_SEARCH_COST, (context_window(provider, model, base_url) or MOST_SEARCH_COST * 2) / 2)
+    room = min(MOST_SEARCH_COST, (window_tokens or MOST_SEARCH_COST * 2) / 2)
     return max(min(tokens / share, room), LEAST_SEARCH_COST) if share else room
 
 
-_WINDOWS: tuple[tuple[str, int, str], ...] = (
-    # how a model's own name looks, its window, and where that is known from, where the table of prices has none
-    (
-        r"gemini-(2\.[05]|3(\.\d+)?)-(pro|flash|flash-lite)(-preview.*|-latest|-\d+)?",
-        1_048_576,
-        "Gemini API docs, 2.0 Flash; Google Cloud docs, 3 Flash; the table, 2.5 Flash",
-    ),
-    (r"deepseek-v4.*", 1_048_576, "the table, at OpenRouter"),
-    (r"mistral-(large|medium)-(latest|3\.5|2512)", 256_000, "announced with Large 3 and Medium 3.5"),
-    (r"(magistral|devstral)-.*", 128_000, "announced with Magistral 1.2; Devstral has no less"),
-    (r"llama-3\.(1-8b-instant|3-70b-versatile)", 131_072, "Groq docs, supported models"),
-    (r"grok-4(-0709|-latest)?", 256_000, "the table, at xAI"),
-    (r"grok-4[.-]1-fast.*", 2_000_000, "OpenRouter's page of the model"),
-    (r"grok-4\.3.*", 1_000_000, "announced with Grok 4.3 at Amazon Bedrock"),
-)
 _TABLE_NAMES = {"gemini": "google", "openai-chat": "openai"}
 
 
-def context_window(provider: str, model: str, base_url: str = "") -> int | None:
-    """How many tokens the model takes, None if that is not known; servers of one's own take what they were told.
-
-    The address decides, as for prices; at one that the table does not know, the provider; then the model's name.
-    """
-    if provider in OWN_SERVERS:
-        return None
-    name = model.lower().partition(":")[0].rpartition("/")[2]
-    return _listed_window(provider, model, base_url) or next(
-        (window for looks, window, _ in _WINDOWS if re.fullmatch(looks, name)), None
-    )
-
-
-def _listed_window(provider: str, model: str, base_url: str) -> int | None:
+def priced_window(provider: str, model: str, base_url: str) -> int | None:
+    """Return the window that the table of prices lists: at the address, else of the provider; None if it lists none."""
     try:
         from genai_prices.data_snapshot import get_snapshot
     except ImportError:

@@ -13,9 +13,10 @@ from functools import lru_cache
 from typing import Any, Literal, TypeAlias
 
 from mcpagent.messages import Origin
-from mcpagent.models.prices import OWN_SERVERS
+from mcpagent.models.endpoints.model_identity import OWN_SERVERS, Version, identity_of
 
-Effort: TypeAlias = Literal["none", "minimal", "low", "medium", "high"]
+Effort: TypeAlias = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
+EFFORTS: tuple[Effort, ...] = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 _EFFORTS: tuple[Effort, ...] = ("low", "medium", "high")
 
 
@@ -46,17 +47,29 @@ _MIGRATION = (
     "Anthropic docs, migration guides: 4.7 and later refuse sampling and budgets; 4.1 and later both of sampling"
 )
 
-_Version: TypeAlias = tuple[int, int]
 _K = 1000
-_CLAUDES: tuple[tuple[str, _Version, _Version, Profile], ...] = (
+_TO_MAX: tuple[Effort, ...] = ("low", "medium", "high", "xhigh", "max")
+_WITH_MAX: tuple[Effort, ...] = ("low", "medium", "high", "max")
+_ALWAYS_THINKS = Profile(_OVERVIEW, 128 * _K, "adaptive", can_stop=False, sampling="none", efforts=_TO_MAX)
+_CLAUDES: tuple[tuple[str, Version, Version, Profile], ...] = (
     # family, from version, to version (both included); the first row that fits counts
-    ("fable", (5, 0), (5, 9), Profile(_OVERVIEW, 128 * _K, "adaptive", can_stop=False, sampling="none")),
-    ("mythos", (5, 0), (5, 9), Profile(_OVERVIEW, 128 * _K, "adaptive", can_stop=False, sampling="none")),
-    ("opus", (4, 7), (5, 9), Profile(_OVERVIEW, 128 * _K, "adaptive", sampling="none")),
-    ("sonnet", (5, 0), (5, 9), Profile(_OVERVIEW, 128 * _K, "adaptive", sampling="none")),
-    ("haiku", (5, 0), (5, 9), Profile(_OVERVIEW, 64 * _K, "adaptive", sampling="none")),
-    ("opus", (4, 6), (4, 6), Profile(_OVERVIEW, 128 * _K, "adaptive", sampling="one")),
-    ("sonnet", (4, 6), (4, 6), Profile(_OVERVIEW, 64 * _K, "adaptive", sampling="one")),
+    (
+        "fable",
+        (5, 0),
+        (5, 9),
+        Profile(_OVERVIEW, 128 * _K, "adaptive", can_stop=False, sampling="none", efforts=_TO_MAX),
+    ),
+    (
+        "mythos",
+        (5, 0),
+        (5, 9),
+        Profile(_OVERVIEW, 128 * _K, "adaptive", can_stop=False, sampling="none", efforts=_TO_MAX),
+    ),
+    ("opus", (4, 7), (5, 9), Profile(_OVERVIEW, 128 * _K, "adaptive", sampling="none", efforts=_TO_MAX)),
+    ("sonnet", (5, 0), (5, 9), Profile(_OVERVIEW, 128 * _K, "adaptive", sampling="none", efforts=_TO_MAX)),
+    ("haiku", (5, 0), (5, 9), Profile(_OVERVIEW, 128 * _K, "adaptive", sampling="none", efforts=_TO_MAX)),
+    ("opus", (4, 6), (4, 6), Profile(_OVERVIEW, 128 * _K, "adaptive", sampling="one", efforts=_WITH_MAX)),
+    ("sonnet", (4, 6), (4, 6), Profile(_OVERVIEW, 128 * _K, "adaptive", sampling="one", efforts=_WITH_MAX)),
     ("opus", (4, 5), (4, 5), Profile(_MIGRATION, 64 * _K, "budget", sampling="one")),
     ("sonnet", (4, 5), (4, 5), Profile(_MIGRATION, 64 * _K, "budget", sampling="one")),
     ("haiku", (4, 5), (4, 5), Profile(_MIGRATION, 64 * _K, "budget", sampling="one")),
@@ -71,9 +84,6 @@ _CLAUDES: tuple[tuple[str, _Version, _Version, Profile], ...] = (
     ("haiku", (3, 0), (3, 0), Profile(_OVERVIEW, 4096, "none")),
 )
 
-_NEW = re.compile(r"claude-(?P<family>[a-z]+)-(?P<major>\d{1,2})(?!\d)(?:-(?P<minor>\d{1,2})(?!\d))?")
-_OLD = re.compile(r"claude-(?P<major>3)(?:-(?P<minor>\d))?-(?P<family>[a-z]+)")
-
 _GUIDE = "OpenAI docs, reasoning guide and model pages (Nov 2026); reported refusals of temperature and effort"
 _PLAIN = "OpenAI docs, model pages (Nov 2026)"
 _REASONING: Mapping[str, Any] = {"thinking": "effort", "stops": False, "encrypts": True}
@@ -87,10 +97,10 @@ _GPTS: tuple[tuple[str, Profile], ...] = (
     (r"gpt-audio.*", Profile(_PLAIN, 16_384, "none", encrypts=False)),
     (r"gpt-oss.*", Profile(_GUIDE, None, "effort", can_stop=False)),
     (r"o[1-4](-.*)?", Profile(_GUIDE, 100 * _K, can_stop=False, sampling="none", **_REASONING)),
-    (r"gpt-5-pro.*", Profile(_GUIDE, 128 * _K, can_stop=False, sampling="none", efforts=("high",), **_REASONING)),
+    (r"gpt-5-pro.*", Profile(_GUIDE, 272 * _K, can_stop=False, sampling="none", efforts=("high",), **_REASONING)),
     (
         r"gpt-([6-9]|[1-9]\d)(\.\d+)?-pro.*|gpt-5\.\d+-pro.*",
-        Profile(_GUIDE, 128 * _K, can_stop=False, sampling="none", efforts=("medium", "high"), **_REASONING),
+        Profile(_GUIDE, 128 * _K, can_stop=False, sampling="none", efforts=("medium", "high", "xhigh"), **_REASONING),
     ),
     (
         r"gpt-5(-.*)?",
@@ -104,33 +114,34 @@ _GPTS: tuple[tuple[str, Profile], ...] = (
         ),
     ),
     (
-        r"gpt-(([6-9]|[1-9]\d)(\.\d+)?|5\.\d+)(-.*)?",
+        r"gpt-6-(astra|rosalind).*|gpt-6\.1-sol.*",
+        Profile(_GUIDE, 128 * _K, can_stop=False, sampling="none", efforts=_TO_MAX, **_REASONING),
+    ),
+    (
+        r"gpt-([6-9]|[1-9]\d)(\.\d+)?(-.*)?",
+        Profile(_GUIDE, 128 * _K, sampling="unless thinking", efforts=("none", *_TO_MAX), **_REASONING),
+    ),
+    (
+        r"gpt-5\.1(?!\d)(?!-codex-max)(-.*)?",
         Profile(_GUIDE, 128 * _K, sampling="unless thinking", efforts=("none", *_EFFORTS), **_REASONING),
+    ),
+    (
+        r"gpt-5\.\d+(-.*)?",
+        Profile(_GUIDE, 128 * _K, sampling="unless thinking", efforts=("none", *_EFFORTS, "xhigh"), **_REASONING),
     ),
 )
 
 
-def claude_version(model_name: str) -> tuple[str, _Version] | None:
-    """Family and version of a Claude, whatever stands around its name; None of another model."""
-    name = model_name.lower().replace(".", "-")
-    found = _NEW.search(name) or _OLD.search(name)
-    return (found["family"], (int(found["major"]), int(found["minor"] or 0))) if found else None
-
-
-def base_name(model_name: str) -> str:
-    """A model's name without what stands around it: `ft:gpt-4o-2024-08-06:us::id` and `openai/gpt-5.5`."""
-    return model_name.lower().removeprefix("ft:").partition(":")[0].rpartition("/")[2]
-
-
 @lru_cache(maxsize=256)
 def profile_of(to: Origin) -> Profile:
-    """By the model's name, whatever else stands around it: `us.anthropic.claude-opus-4-5-20251101-v1:0`,
-    `claude-opus-4-5@20251101`, `anthropic/claude-opus-4.5`, `ft:gpt-4o-2024-08-06:us::id`, `openai/gpt-5.5`."""
-    if claude := claude_version(to.model):
-        family, version = claude
-        return next((row[3] for row in _CLAUDES if row[0] == family and row[1] <= version <= row[2]), UNKNOWN)
-    base = base_name(to.model)
-    return next((profile for looks, profile in _GPTS if re.fullmatch(looks, base)), UNKNOWN)
+    """Return what the model takes, whatever surrounds its name."""
+    model = identity_of(to.model)
+    if model.maker == "anthropic":
+        for family, first, last, profile in _CLAUDES:
+            if family == model.family and first <= model.version <= last:
+                return profile
+        return UNKNOWN
+    return next((profile for looks, profile in _GPTS if re.fullmatch(looks, model.name)), UNKNOWN)
 
 
 _FIRST_STRUCTURED = (4, 5)
@@ -142,14 +153,18 @@ _UNSTRUCTURED = re.compile(r"gpt-(4|3\.?5)(?!o|\.1).*|gpt-audio.*|gpt-4o-2024-05
 
 def is_structured(to: Origin) -> bool | None:
     """Whether the model keeps to a JSON Schema of its answer that a request names; None if nothing is known of it."""
-    if claude := claude_version(to.model):
-        return claude[1] >= _FIRST_STRUCTURED
-    if _UNSTRUCTURED.fullmatch(base_name(to.model)):
+    model = identity_of(to.model)
+    if model.maker == "anthropic":
+        return model.version >= _FIRST_STRUCTURED
+    if _UNSTRUCTURED.fullmatch(model.name):
         return False
     return None if profile_of(to).max_output_tokens is None else True
 
 
 # -- Servers ----------------------------------------------------------------------------------------------------------
+
+
+CachingKind: TypeAlias = Literal["automatic", "field", "markers", "none"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,8 +174,10 @@ class Server:
     Of settings `fields` says which it knows beside temperature, and how it calls them, and `thinking` how that is
     written: `reasoning_effort`; OpenRouter's `reasoning`; DeepSeek's `thinking`; an argument of the chat template.
     `dialect` is that of its Chat Completions (`openai_chat_history.py`), "" if the model decides. `max_tools` are the
-    most that it takes in one request, `behind` those of providers behind it, as its models' names begin. `caches`: a
-    beginning that was sent before costs a fraction there, without being marked, and its models are large ones.
+    most that it takes in one request, `behind` those of providers behind it, as its models' names begin. `caching` says
+    how a beginning that was sent before comes to cost a fraction: "automatic", by the "field" `cache_control` of the
+    body (Anthropic's), by "markers" on blocks alone, or not ("none"). `proxies`: its models are large ones, so that
+    found tools are called through `call_tool` where that keeps the cache.
     `structured`: whether a JSON Schema of the answer is obeyed, "always", or only "alone", without tools in the same
     request; "" if only models do that are known to.
     """
@@ -171,7 +188,8 @@ class Server:
     dialect: Literal["", "openai", "gemini", "mistral", "deepseek"] = ""
     max_tools: int | None = None
     behind: tuple[tuple[str, int], ...] = ()
-    caches: bool = False
+    caching: CachingKind = "automatic"
+    proxies: bool = False
     structured: Literal["", "always", "alone"] = ""
 
     def most_tools(self, model_name: str) -> int | None:
@@ -185,9 +203,9 @@ def _named(*same: str, **others: str) -> dict[str, str]:
 
 _ALL = _named("top_p", "stop", "seed", "parallel_tool_calls", "service_tier", "prompt_cache_key")
 _LOCAL = _named("top_p", "stop", "seed", "parallel_tool_calls")
-_AZURE = Server("the same API as OpenAI's", _ALL, dialect="openai", max_tools=128, caches=True, structured="always")
+_AZURE = Server("the same API as OpenAI's", _ALL, dialect="openai", max_tools=128, proxies=True, structured="always")
 _MOONSHOT = Server(
-    'its error: "thinking is enabled but reasoning_content is missing"', _LOCAL, dialect="deepseek", caches=True
+    'its error: "thinking is enabled but reasoning_content is missing"', _LOCAL, dialect="deepseek", proxies=True
 )
 _SERVERS: tuple[tuple[str, Server], ...] = (
     # the end of its host; Anthropic and Mistral name no number of tools (Nov 2026): there the window is the limit
@@ -198,7 +216,7 @@ _SERVERS: tuple[tuple[str, Server], ...] = (
             _ALL,
             dialect="openai",
             max_tools=128,
-            caches=True,
+            proxies=True,
             structured="always",
         ),
     ),
@@ -232,7 +250,7 @@ _SERVERS: tuple[tuple[str, Server], ...] = (
             _named("top_p", "stop"),
             "switch",
             dialect="deepseek",
-            caches=True,
+            proxies=True,
         ),
     ),
     ("api.moonshot.ai", _MOONSHOT),
@@ -251,10 +269,21 @@ _SERVERS: tuple[tuple[str, Server], ...] = (
             'xAI\'s API reference; its error: "the maximum is 200"',
             _LOCAL,
             max_tools=200,
-            caches=True,
+            proxies=True,
             structured="always",
         ),
     ),
+    ("api.together.xyz", Server("Together docs, OpenAI compatibility", _named("top_p", "stop", "seed"))),
+    ("api.together.ai", Server("Together docs, OpenAI compatibility", _named("top_p", "stop", "seed"))),
+    ("api.fireworks.ai", Server("Fireworks docs, chat completions; prompt caching", _named("top_p", "stop", "seed"))),
+    (
+        "api.cerebras.ai",
+        Server("Cerebras docs, chat completions", _named("top_p", "stop", "seed", "parallel_tool_calls")),
+    ),
+    ("api.z.ai", Server("Z.ai docs, chat completion and deep thinking", _named("top_p", "stop"), "switch")),
+    ("router.huggingface.co", Server("Hugging Face docs, inference providers", _named("top_p", "stop", "seed"))),
+    ("api.cohere.ai", Server("Cohere docs, compatibility API", _named("top_p", "stop", "seed"))),
+    ("api.cohere.com", Server("Cohere docs, compatibility API", _named("top_p", "stop", "seed"))),
     (
         "openrouter.ai",
         Server(
@@ -266,9 +295,29 @@ _SERVERS: tuple[tuple[str, Server], ...] = (
     ),
 )
 _HOSTS: Mapping[str, Server] = dict(_SERVERS)
+_FIELD = Server("Anthropic docs, prompt caching: automatic caching", {}, caching="field")
+_CLOUD = Server(
+    'error "cache_control: Extra inputs are not permitted" (inspect_ai#3851, vercel/ai#13986); markers are accepted',
+    {},
+    caching="markers",
+)
+_MESSAGES: tuple[tuple[str, Server], ...] = (
+    # the end of the host of a server that speaks Messages; all others are as Anthropic's own
+    ("amazonaws.com", _CLOUD),
+    ("googleapis.com", _CLOUD),
+)
+_MESSAGES_NAMED: Mapping[str, Server] = {"bedrock": _CLOUD, "vertex": _CLOUD}
 _NAMED: Mapping[str, Server] = {
     # a provider's own prefix says who stands behind a proxy's address
     "gemini": _HOSTS["generativelanguage.googleapis.com"],
+    "google": _HOSTS["generativelanguage.googleapis.com"],
+    "together": _HOSTS["api.together.xyz"],
+    "fireworks": _HOSTS["api.fireworks.ai"],
+    "cerebras": _HOSTS["api.cerebras.ai"],
+    "moonshot": _HOSTS["api.moonshot.ai"],
+    "zai": _HOSTS["api.z.ai"],
+    "huggingface": _HOSTS["router.huggingface.co"],
+    "cohere": _HOSTS["api.cohere.ai"],
     "mistral": _HOSTS["api.mistral.ai"],
     "deepseek": _HOSTS["api.deepseek.com"],
     "groq": _HOSTS["api.groq.com"],
@@ -292,9 +341,36 @@ def host_at(to: Origin) -> str:
 def server_of(to: Origin) -> Server:
     """By the address; at any other, a proxy's or one's own server's, by the provider's name."""
     host = host_at(to)
-    return next(
-        (server for end, server in _SERVERS if host == end or host.endswith(f".{end}")), _NAMED.get(to.provider, _ANY)
-    )
+    if to.protocol == "messages":
+        return _at(host, _MESSAGES) or _MESSAGES_NAMED.get(to.provider, _FIELD)
+    return _at(host, _SERVERS) or _NAMED.get(to.provider, _ANY)
+
+
+def _at(host: str, servers: tuple[tuple[str, Server], ...]) -> Server | None:
+    for end, server in servers:
+        if host == end or host.endswith(f".{end}"):
+            return server
+    return None
+
+
+def is_at_openai(to: Origin) -> bool:
+    """Whether OpenAI itself is asked, at any of its addresses."""
+    host = host_at(to)
+    return host == "api.openai.com" or host.endswith(".api.openai.com")
+
+
+def caching_of(to: Origin) -> CachingKind:
+    """Return how a beginning that was sent before is cached.
+
+    Behind a gateway that speaks Chat Completions, Claude's cache is written and read only where blocks are marked
+    (OpenRouter docs, prompt caching; LiteLLM docs, prompt caching). Anthropic's own Chat Completions caches nothing.
+    """
+    server = server_of(to)
+    if to.protocol == "messages" or identity_of(to.model).maker != "anthropic" or to.provider in OWN_SERVERS:
+        return server.caching
+    if to.protocol == "responses":
+        return server.caching
+    return "none" if host_at(to) == "api.anthropic.com" else "markers"
 
 
 def speaks_for_itself(to: Origin) -> bool:
@@ -302,4 +378,5 @@ def speaks_for_itself(to: Origin) -> bool:
     a text of theirs that looks like one is a text."""
     if to.provider in OWN_SERVERS:
         return False
-    return server_of(to) is not _ANY or profile_of(to).max_output_tokens is not None
+    is_known = to.protocol != "messages" and server_of(to) is not _ANY
+    return is_known or profile_of(to).max_output_tokens is not None

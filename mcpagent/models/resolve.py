@@ -13,6 +13,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 from mcpagent.config.secret_store import EnvironmentWithKeys, with_stored_keys
 from mcpagent.errors import ConfigError, CredentialsError
 from mcpagent.models.base import Model
+from mcpagent.models.endpoints.model_identity import identity_of
 from mcpagent.models.model_names import names_in
 from mcpagent.models.model_settings import INSIDE, SETTING_NAMES, as_texts, settings_of
 from mcpagent.python.argument_checks import expect, expect_arguments
@@ -63,11 +64,24 @@ PROVIDERS: Mapping[str, Provider] = {
         "gemini-3-flash-preview",
         "https://generativelanguage.googleapis.com/v1beta/openai",
     ),
+    "google": Provider(
+        "chat",
+        ("GOOGLE_API_KEY", "GEMINI_API_KEY"),
+        "gemini-3-flash-preview",
+        "https://generativelanguage.googleapis.com/v1beta/openai",
+    ),
     "openrouter": Provider("chat", ("OPENROUTER_API_KEY",), "openrouter/auto", "https://openrouter.ai/api/v1"),
     "groq": Provider("chat", ("GROQ_API_KEY",), base_url="https://api.groq.com/openai/v1"),
     "mistral": Provider("chat", ("MISTRAL_API_KEY",), base_url="https://api.mistral.ai/v1"),
     "deepseek": Provider("chat", ("DEEPSEEK_API_KEY",), base_url="https://api.deepseek.com/v1"),
     "xai": Provider("chat", ("XAI_API_KEY",), base_url="https://api.x.ai/v1"),
+    "together": Provider("chat", ("TOGETHER_API_KEY",), base_url="https://api.together.xyz/v1"),
+    "fireworks": Provider("chat", ("FIREWORKS_API_KEY",), base_url="https://api.fireworks.ai/inference/v1"),
+    "cerebras": Provider("chat", ("CEREBRAS_API_KEY",), base_url="https://api.cerebras.ai/v1"),
+    "moonshot": Provider("chat", ("MOONSHOT_API_KEY", "MOONSHOTAI_API_KEY"), base_url="https://api.moonshot.ai/v1"),
+    "zai": Provider("chat", ("ZAI_API_KEY", "Z_AI_API_KEY"), base_url="https://api.z.ai/api/paas/v4"),
+    "huggingface": Provider("chat", ("HF_TOKEN",), base_url="https://router.huggingface.co/v1"),
+    "cohere": Provider("chat", ("COHERE_API_KEY", "CO_API_KEY"), base_url="https://api.cohere.ai/compatibility/v1"),
     "azure": Provider("responses", ("AZURE_OPENAI_API_KEY",), base_url_variable="AZURE_OPENAI_ENDPOINT"),
     "bedrock": Provider("messages", client="AsyncAnthropicBedrock", needs_key=False),
     "vertex": Provider("messages", client="AsyncAnthropicVertex", needs_key=False),
@@ -85,19 +99,15 @@ PROVIDERS: Mapping[str, Provider] = {
 
 _Default = TypeVar("_Default", float, None)
 _TRIED_BY_KEY = ("anthropic", "openai", "gemini", "openrouter")
-_OBVIOUS = {
-    "claude": "anthropic",
-    "gpt-oss": "ollama",
-    "gpt": "openai",
-    "chatgpt": "openai",
-    "gemini": "gemini",
-    **dict.fromkeys(("o1", "o3", "o4"), "openai"),
-    "grok": "xai",
-    "deepseek": "deepseek",
-    **dict.fromkeys(("mistral", "ministral", "magistral", "codestral", "devstral"), "mistral"),
-    **dict.fromkeys(("qwen", "llama", "gemma", "phi", "smollm"), "ollama"),
-}
-"""Whose a model is, by how its name begins; the first that fits counts."""
+_OPEN_WEIGHTS = ("gpt-oss", "gemma", "phi", "smollm", "qwen", "llama")
+"""How names begin of models that mostly run on one's own machine."""
+
+_SHOWN_PREFIXES = 8
+"""Of the known ones, where another name was meant."""
+
+_PREFIXES = {"google": "gemini", "qwen": "ollama", "meta": "ollama"}
+"""By a model's maker, the prefix of its provider where that is another word."""
+
 _OPTIONS = ("api_key_env", "base_url", "calls", "discovery", "max_retries")
 """Beside the settings of `model_settings.py`."""
 
@@ -180,9 +190,9 @@ def spec_of(model: Model) -> str:
     at, settings = PROVIDERS[provider], model.settings
     usual = at.base_url or {"messages": ANTHROPIC_URL, "responses": OPENAI_URL, "chat": OPENAI_URL}[at.protocol]
     options: dict[str, Any] = {
-        "base_url": model.endpoint.address if model.endpoint.base_url.rstrip("/") != usual else None,
-        "api_key_env": model.endpoint.key_variable
-        if model.endpoint.key_variable and model.endpoint.key_variable not in at.key_variables
+        "base_url": model.target.address if model.target.base_url.rstrip("/") != usual else None,
+        "api_key_env": model.target.key_variable
+        if model.target.key_variable and model.target.key_variable not in at.key_variables
         else None,
         **as_texts(settings),
     }
@@ -220,9 +230,11 @@ def parse_spec(spec: str) -> ModelSpec:
 
 def _unknown_provider(name: str) -> str:
     shown = safe_line(name, 80)
-    known = ", ".join([*(f"{prefix}:" for prefix in PROVIDERS), "offline"])
-    text = f'model: no provider for "{shown}"; known prefixes: {known}'
+    known = [*(f"{prefix}:" for prefix in PROVIDERS), "offline"]
     meant = _meant(name)
+    if meant:
+        known = [*known[:_SHOWN_PREFIXES], f"{len(known) - _SHOWN_PREFIXES} more"]
+    text = f'model: no provider for "{shown}"; known prefixes: {", ".join(known)}'
     return f'{text}; did you mean "{safe_line(meant, 80)}"?' if meant else text
 
 
@@ -234,9 +246,10 @@ def _meant(name: str) -> str:
     if colon:
         near = get_close_matches(prefix.lower(), PROVIDERS, n=1)
         return f"{near[0]}:{rest}" if near else ""
-    obvious = next((provider for start, provider in _OBVIOUS.items() if name.lower().startswith(start)), "")
-    if obvious:
-        return f"{obvious}:{name}"
+    if name.lower().startswith(_OPEN_WEIGHTS):
+        return f"ollama:{name}"
+    if maker := identity_of(name).maker:
+        return f"{_PREFIXES.get(maker, maker)}:{name}"
     return next(iter(get_close_matches(name.lower(), [*PROVIDERS, "offline"], n=1)), "")
 
 

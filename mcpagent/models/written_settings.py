@@ -9,7 +9,7 @@ from typing import Any
 from mcpagent.messages import Origin
 from mcpagent.models.base import ModelRequest
 from mcpagent.models.model_settings import LEAST_BUDGET, ModelSettings
-from mcpagent.models.profiles import Effort, Profile, Server, profile_of, server_of
+from mcpagent.models.profiles import EFFORTS, Effort, Profile, Server, caching_of, profile_of, server_of
 from mcpagent.models.provider_run.provider_tool_forms import WrittenTools
 
 DEFAULT_MAX_TOKENS = 32_000
@@ -23,8 +23,6 @@ _ROOM_TO_ANSWER = 4_000
 
 _MEDIUM_FROM, _HIGH_FROM = 8_000, 20_000
 """Budgets from which on an effort is called so, for models that take an effort."""
-
-_EFFORTS: tuple[Effort, ...] = ("none", "minimal", "low", "medium", "high")
 
 _UNKNOWN_TO = {
     "messages": ("seed", "prompt_cache_key"),
@@ -63,7 +61,7 @@ def written_settings(
             server = server_of(to)
             made.fields |= {} if most is None else {limit_field: most}
             _think_by_chat(settings.thinking, profile, server, made)
-            _as_chat(request, profile, server, made)
+            _as_chat(request, to, profile, server, made)
     _sample(settings, profile, made)
     for name in _UNKNOWN_TO.get(to.protocol, ()):
         if getattr(settings, name):
@@ -109,8 +107,8 @@ def _effort(thinking: str | int, profile: Profile) -> Effort:
             thinking = "medium"
         else:
             thinking = "low"
-    wanted = _EFFORTS.index("none" if thinking == "off" else thinking)
-    return min(profile.efforts, key=lambda effort: (abs(_EFFORTS.index(effort) - wanted), -_EFFORTS.index(effort)))
+    wanted = EFFORTS.index("none" if thinking == "off" else thinking)
+    return min(profile.efforts, key=lambda effort: (abs(EFFORTS.index(effort) - wanted), -EFFORTS.index(effort)))
 
 
 def _think_as_claude(request: ModelRequest, profile: Profile, most: int, made: WrittenSettings) -> None:
@@ -212,11 +210,13 @@ def _think_by_chat(thinking: str | int | None, profile: Profile, server: Server,
 _BY_NAME = ("stop", "seed", "parallel_tool_calls", "service_tier", "prompt_cache_key")
 
 
-def _as_chat(request: ModelRequest, profile: Profile, server: Server, made: WrittenSettings) -> None:
+def _as_chat(request: ModelRequest, to: Origin, profile: Profile, server: Server, made: WrittenSettings) -> None:
     settings = request.settings
     given = settings.given()
     if not request.tools:
         given.pop("parallel_tool_calls", None)
+    if caching_of(to) == "markers" and settings.cache_ttl in ("5m", "1h"):
+        given.pop("cache_ttl")
     asked = [name for name in (*_BY_NAME, "top_p", "cache_ttl") if name in given]
     for name in asked:
         known = name in server.fields or (name == "cache_ttl" and "prompt_cache_key" in server.fields)

@@ -11,11 +11,13 @@ import pytest
 from mcpagent import Agent, ConfigError, RunOptions
 from mcpagent.errors import ContextOverflowError
 from mcpagent.events import ignore
-from mcpagent.messages import user_message
+from mcpagent.messages import Origin, user_message
 from mcpagent.models import AnthropicModel, FallbackModel, ModelRequest, OpenAIChatModel, ScriptedModel, resolve_model
 from mcpagent.models.base import Model, ToolLimits, tool_limits
-from mcpagent.models.capabilities import Capabilities, known_limits
+from mcpagent.models.capabilities import Capabilities
+from mcpagent.models.endpoints.endpoint import endpoint_of
 from mcpagent.models.local.server_traits import ServerTraits, TraitCache
+from mcpagent.models.origins import address_of
 from mcpagent.recording.recorder import Recorder
 from mcpagent.recording.replay import Replay
 from tests.tables import each_row
@@ -55,7 +57,8 @@ def test_what_fits_a_model(model: str, max_tools: int | None, window_tokens: int
 
 @each_row("host", ["api.openai.com.example", "notapi.openai.com", "api.x.ai@example.com", "[::1", ""])
 def test_another_address_is_not_taken_for_a_providers(host: str) -> None:
-    assert known_limits("openai-chat", "nobody", f"https://{host}/v1") == ToolLimits()
+    asked = Origin("openai-chat", "chat", address_of(f"https://{host}/v1"), "nobody")
+    assert endpoint_of(asked).limits == ToolLimits()
 
 
 def test_a_chain_takes_what_the_smallest_of_its_members_takes(tmp_path: Path) -> None:

@@ -214,7 +214,7 @@ async def test_a_flood_of_comments_is_no_answer_and_hides_none(protocol: str) ->
 async def test_a_stream_of_comments_without_end_is_left_when_its_time_is_up(protocol: str) -> None:
     async with RawServer(stream(*[b": still here\n\n"] * 10), stays_open=True) as server:
         model = made(protocol, server.url)
-        model.endpoint = replace(model.endpoint, total_seconds=0.5)
+        model.target = replace(model.target, total_seconds=0.5)
         with pytest.raises(ModelError, match=r"was not done after 0\.5 s"):
             async with asyncio.timeout(60):
                 await model.respond(REQUEST, ignore)

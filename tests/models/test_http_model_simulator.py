@@ -184,7 +184,7 @@ async def test_a_cancelled_request_ends_at_once_and_the_model_goes_on() -> None:
 def test_one_model_serves_one_event_loop_after_another() -> None:
     async def once(model: HttpModel) -> str:
         async with Simulator(lambda _view: ["fine"]) as simulator:
-            model.endpoint = replace(model.endpoint, base_url=simulator.url)
+            model.target = replace(model.target, base_url=simulator.url)
             return (await model.respond(ModelRequest("", (user_message("hello"),)), ignore)).message.text
 
     model = AnthropicModel("claude-x", api_key="k")

@@ -70,7 +70,7 @@ def test_azures_address_however_it_ends(endpoint: str) -> None:
     environ = {"AZURE_OPENAI_ENDPOINT": f"https://mine.openai.azure.com{endpoint}", "AZURE_OPENAI_API_KEY": "k"}
     model = resolve_model("azure:gpt-5.5", environ=environ)
     assert isinstance(model, HttpModel)
-    assert model.endpoint.base_url == "https://mine.openai.azure.com/openai/v1"
+    assert model.target.base_url == "https://mine.openai.azure.com/openai/v1"
 
 
 def test_a_cloud_that_is_not_set_up_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:

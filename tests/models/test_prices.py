@@ -12,7 +12,8 @@ from mcpagent.events import Event, RequestSent, ResponseReceived, RunFinished, i
 from mcpagent.messages import Message, Spent, Text, ToolCall, ToolDefinition, Usage, user_message
 from mcpagent.models import AnthropicModel, FallbackModel, ModelRequest, OpenAIChatModel, ScriptedModel, resolve_model
 from mcpagent.models.base import ModelResponse, search_cost
-from mcpagent.models.prices import context_window, dollars_for
+from mcpagent.models.endpoints.endpoint import context_window
+from mcpagent.models.prices import dollars_for
 from mcpagent.tool_search.search_options import paying_tokens
 from tests.models.test_tool_changes_in_history_agents import catalogue
 from tests.scenes import session_tools

@@ -83,7 +83,7 @@ def test_a_prefix_does_not_overrule_an_address_that_is_known() -> None:
 def test_openais_own_addresses(url: str, is_its: bool) -> None:
     """Its key goes to no other."""
     assert is_openai(url) is is_its
-    assert (OpenAIChatModel("m", base_url=url).endpoint.key_variable == "OPENAI_API_KEY") is is_its
+    assert (OpenAIChatModel("m", base_url=url).target.key_variable == "OPENAI_API_KEY") is is_its
 
 
 @each_row(

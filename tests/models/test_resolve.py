@@ -58,7 +58,7 @@ def http(spec: str | None, environ: dict[str, str]) -> HttpModel:
 def test_every_prefix(spec: str, kind: type[HttpModel], name: str, base_url: str) -> None:
     found = http(spec, KEYS)
     assert isinstance(found, kind)
-    assert (found.name, found.endpoint.base_url) == (name, base_url)
+    assert (found.name, found.target.base_url) == (name, base_url)
 
 
 def test_a_model_object_is_the_one_that_is_used() -> None:
@@ -122,14 +122,14 @@ async def test_an_address_given_with_the_model_never_gets_the_usual_key() -> Non
     ],
 )
 def test_ollama_host(host: str, base_url: str) -> None:
-    assert http("ollama:x", {"OLLAMA_HOST": host}).endpoint.base_url == base_url
+    assert http("ollama:x", {"OLLAMA_HOST": host}).target.base_url == base_url
 
 
 def test_base_url_variables() -> None:
     found = http("openai:x", {"OPENAI_BASE_URL": "http://proxy.example/v1"})
-    assert found.endpoint.base_url == "http://proxy.example/v1"
+    assert found.target.base_url == "http://proxy.example/v1"
     found = http("anthropic:x", {"ANTHROPIC_BASE_URL": "http://proxy.example", "ANTHROPIC_API_KEY": "k"})
-    assert found.endpoint.base_url == "http://proxy.example"
+    assert found.target.base_url == "http://proxy.example"
 
 
 @each_row(

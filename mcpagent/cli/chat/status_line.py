@@ -83,7 +83,7 @@ def window_of(agent: Agent[Any]) -> int | None:
 @cache
 def context_window_of(model: str) -> int | None:
     """How many tokens this model takes, if that is known."""
-    from mcpagent.models.prices import context_window
+    from mcpagent.models.endpoints.endpoint import context_window
 
     provider, _, name = model.partition(":")
     return context_window(provider, name.partition("?")[0])

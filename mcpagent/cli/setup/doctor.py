@@ -105,10 +105,10 @@ def _at_own_server(text: str, model: Model) -> Finding | None:
     from mcpagent.models.http_model import HttpModel
     from mcpagent.models.local.local_servers import is_here, listed_models, parameters_at_ollama
 
-    if not isinstance(model, HttpModel) or not is_here(model.endpoint.base_url):
+    if not isinstance(model, HttpModel) or not is_here(model.target.base_url):
         return None
-    at, hint = model.endpoint.address, model.endpoint.hint
-    listed = listed_models(model.endpoint.base_url)
+    at, hint = model.target.address, model.target.hint
+    listed = listed_models(model.target.base_url)
     if listed is None:
         return Finding("model", "warning", f"{text}; no list of models at {at}", hint)
     names = (model.model_name, f"{model.model_name}:latest")

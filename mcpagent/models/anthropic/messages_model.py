@@ -1,8 +1,9 @@
 """Anthropic's Messages API (https://platform.claude.com/docs/en/api/messages), always streamed.
 
 Caching: one breakpoint at the end of what never changes (the system prompt, else the last tool) and Anthropic's
-automatic one at the end of the request, so no earlier byte of a conversation is ever written differently. Only after a
-turn with very many blocks one more is set, where the request before ended.
+automatic one at the end of the request, so no earlier byte of a conversation is ever written differently. Bedrock and
+Vertex have no automatic one: the last block is marked there. Only after a turn with very many blocks one more is set,
+where the request before ended.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from mcpagent.models.anthropic.anthropic_history import (
     write_tool,
 )
 from mcpagent.models.base import ModelRequest, ModelResponse, ResponseStop
-from mcpagent.models.capabilities import SAFE, Capabilities, anthropic_capabilities
+from mcpagent.models.capabilities import SAFE, Capabilities
 from mcpagent.models.exchange import AskedWay
 from mcpagent.models.failures_and_retries import AnswerError, Failure, ReportedError
 from mcpagent.models.http_model import ANTHROPIC_URL, Connection, HttpModel, ProviderSdk
@@ -71,8 +72,13 @@ _STOPS: dict[str, ResponseStop] = {
 }
 
 
-def request_body(request: ModelRequest, model_name: str, can: Capabilities = SAFE) -> dict[str, Any]:
-    """The body for one request without its settings. `tool_choice` "none" keeps the tools, and so the cached prefix."""
+def request_body(
+    request: ModelRequest, model_name: str, can: Capabilities = SAFE, *, has_field: bool = True
+) -> dict[str, Any]:
+    """The body for one request without its settings. `tool_choice` "none" keeps the tools, and so the cached prefix.
+
+    `has_field`: whether the server knows `cache_control` as a field of the body; else the last block is marked.
+    """
     cached = {"type": "ephemeral", "ttl": "1h"} if request.settings.cache_ttl == "1h" else {"type": "ephemeral"}
     history = AnthropicHistory(request, can)
     messages = history.write(request.messages)
@@ -85,11 +91,21 @@ def request_body(request: ModelRequest, model_name: str, can: Capabilities = SAF
     elif eager := [tool for tool in tools if not tool.get("defer_loading")]:
         eager[-1]["cache_control"] = cached
     body["messages"] = messages
-    body["cache_control"] = cached
+    if has_field:
+        body["cache_control"] = cached
+    else:
+        _mark_end(messages, cached)
     _reach_back(messages, cached)
     if request.tools and request.tool_choice == "none":
         body["tool_choice"] = {"type": "none"}
     return body
+
+
+def _mark_end(messages: Sequence[dict[str, Any]], cached: Mapping[str, str]) -> None:
+    """Mark the last block of the last user turn: what the field of the body does by itself."""
+    asked = next((turn for turn in reversed(messages) if turn["role"] == "user" and turn["content"]), None)
+    if asked is not None:
+        asked["content"][-1] = {**asked["content"][-1], "cache_control": cached}
 
 
 def _reach_back(messages: Sequence[dict[str, Any]], cached: Mapping[str, str]) -> None:
@@ -281,16 +297,15 @@ class AnthropicModel(HttpModel):
         betas: Sequence[str] = (),
         **connection: Unpack[Connection],
     ) -> None:
+        url = connection.get("base_url")
+        if url:  # the SDK adds /v1 itself
+            connection["base_url"] = url.rstrip("/").removesuffix("/v1")
         super().__init__(provider, model_name, "ANTHROPIC_API_KEY", **connection)
         self.betas = tuple(betas)
 
-    def known_capabilities(self) -> Capabilities:
-        """By family and version, whatever the address."""
-        return anthropic_capabilities(self.model_name)
-
     def write(self, request: ModelRequest) -> dict[str, Any]:
         """The JSON of a Messages request."""
-        return request_body(request, self.model_name, self.capabilities)
+        return request_body(request, self.model_name, self.capabilities, has_field=self.endpoint.caching == "field")
 
     def most_output(self, failure: Failure) -> int | None:
         """The longest answer that the model takes, or that this conversation leaves room for, as Anthropic told it."""

@@ -13,17 +13,17 @@ from typing import Any, Literal, Unpack
 from mcpagent.events import Emit, Notice
 from mcpagent.messages import Message
 from mcpagent.models.base import ModelRequest, ModelResponse
-from mcpagent.models.capabilities import Capabilities, chat_capabilities
 from mcpagent.models.exchange import AskedWay
 from mcpagent.models.failures_and_retries import Failure
 from mcpagent.models.http_model import Connection, OpenAIModel, is_openai
 from mcpagent.models.local.prompted_calls import is_constrained, prompted_way, takes_no_tools
 from mcpagent.models.local.textual_calls import read_textual_calls, unreadable_call
+from mcpagent.models.openai.chat_cache_markers import with_markers
 from mcpagent.models.openai.openai_chat_answers import CompletionStream, read_completion
 from mcpagent.models.openai.openai_chat_history import DEEPSEEK, dialect_of, request_body
 from mcpagent.models.openai.proxied_calls import unproxied
 from mcpagent.models.output_ways.asked_output import callable_in
-from mcpagent.models.profiles import server_of, speaks_for_itself
+from mcpagent.models.profiles import speaks_for_itself
 from mcpagent.models.provider_run.provider_tool_forms import searches_by_chat
 from mcpagent.models.wellformed.wellformed_chat import wellformed_chat
 from mcpagent.models.written_settings import WrittenSettings, written_settings
@@ -69,10 +69,6 @@ class OpenAIChatModel(OpenAIModel):
         self._dialect = dialect_of(self.origin)
         self.max_tokens_field = max_tokens_field or ("max_completion_tokens" if self.speaks_as_openai else "max_tokens")
 
-    def known_capabilities(self) -> Capabilities:
-        """Found tools keep the cached beginning where that costs a fraction, and else are tools like others."""
-        return chat_capabilities(self.origin)
-
     def write(self, request: ModelRequest) -> dict[str, Any]:
         """The JSON of a Chat Completions request, in the server's dialect."""
         return request_body(
@@ -85,6 +81,14 @@ class OpenAIChatModel(OpenAIModel):
     def wellformed(self, body: dict[str, Any]) -> dict[str, Any]:
         """Return the body as the strictest server of the dialect takes it."""
         return wellformed_chat(body, turns=self._dialect.turns, call_id=self._dialect.call_id)
+
+    def request_body(self, request: ModelRequest) -> dict[str, Any]:
+        """Return the whole body, with cache markers where nothing is cached without them."""
+        body = super().request_body(request)
+        if self.endpoint.caching != "markers":
+            return body
+        is_long = request.settings.cache_ttl == "1h"
+        return with_markers(body, {"type": "ephemeral", "ttl": "1h"} if is_long else {"type": "ephemeral"})
 
     def settings_of(self, request: ModelRequest) -> WrittenSettings:
         """With the longest answer as the server calls it."""
@@ -105,7 +109,7 @@ class OpenAIChatModel(OpenAIModel):
     @property
     def wants_subset(self) -> bool:
         """Servers of one's own take whole schemas, or loose ones."""
-        return server_of(self.origin).structured != "alone"
+        return self.endpoint.server.structured != "alone"
 
     def learns(self, failure: Failure, way: AskedWay) -> bool:
         """Also whether the server takes tools, whether it obeys `response_format`, whether its model wants to see

@@ -140,12 +140,18 @@ GEMINI = Dialect(gemini_schema, _signed, alternating)
 
 _DIALECTS = {"openai": OPENAI, "gemini": GEMINI, "mistral": MISTRAL, "deepseek": DEEPSEEK}
 _MISTRALS = re.compile(r"(?:mi[sx]tral|ministral|magistral|devstral|codestral|pixtral)", re.IGNORECASE)
+"""Also inside the names of models that were made of these: their chat template is the same."""
 
 
 def dialect_of(to: Origin) -> Dialect:
     """By the server; elsewhere by the model, whose chat template has rules of its own."""
     named = _DIALECTS.get(server_of(to).dialect)
-    return named or (MISTRAL if _MISTRALS.search(to.model) else USUAL)
+    return named or (MISTRAL if _is_mistral(to.model) else USUAL)
+
+
+def _is_mistral(model_name: str) -> bool:
+    """Whether Mistral made the model, or the one that it was made of."""
+    return bool(_MISTRALS.search(model_name))
 
 
 def request_body(

@@ -12,7 +12,6 @@ from typing import Any, Unpack
 from mcpagent.events import ProviderCallStarted, TextDelta, ThinkingDelta
 from mcpagent.messages import Message, Part, ProviderBlock, Text, Thinking, ToolDefinition
 from mcpagent.models.base import ModelRequest, ModelResponse
-from mcpagent.models.capabilities import Capabilities, chat_capabilities, openai_capabilities
 from mcpagent.models.exchange import AskedWay
 from mcpagent.models.failures_and_retries import AnswerError, Failure, ReportedError
 from mcpagent.models.http_model import Connection, OpenAIModel
@@ -164,17 +163,13 @@ class OpenAIResponsesModel(OpenAIModel):
     def __init__(self, model_name: str, *, provider: str = PROVIDER, **connection: Unpack[Connection]) -> None:
         super().__init__(provider, model_name, "OPENAI_API_KEY", **connection)
 
-    def known_capabilities(self) -> Capabilities:
-        """By family and version at OpenAI itself, elsewhere by what its server keeps."""
-        return openai_capabilities(self.model_name) if self.at_openai else chat_capabilities(self.origin)
-
     def write(self, request: ModelRequest) -> dict[str, Any]:
         """The JSON of a Responses request."""
         return request_body(request, self.model_name, self.capabilities)
 
     def wellformed(self, body: dict[str, Any]) -> dict[str, Any]:
         """Return the body as OpenAI's validation demands it; other servers also read the arguments of calls."""
-        return wellformed_responses(body, parses_arguments=not self.speaks_as_openai)
+        return wellformed_responses(body, parses_arguments=self.provider != PROVIDER and not self.speaks_as_openai)
 
     def _read(self, answer: Mapping[str, Any], request: ModelRequest) -> ModelResponse:
         response = read_response(answer, history=request.messages)

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mcpagent.messages import Origin
-from mcpagent.models.prices import OWN_SERVERS
-from mcpagent.models.profiles import UNKNOWN, base_name, claude_version, host_at, profile_of
+from mcpagent.models.endpoints.model_identity import OWN_SERVERS, claude_version, identity_of
+from mcpagent.models.profiles import UNKNOWN, host_at, profile_of
 from mcpagent.models.provider_run.provider_tools import (
     CODE_NAMES,
     CodeExecution,
@@ -170,7 +170,7 @@ def _offer_by_chat(to: Origin) -> tuple[Offer | None, str]:
 
 def searches_by_chat(model: str) -> bool:
     """Whether it is one of OpenAI's models that search the web for each answer."""
-    return _SEARCHES_BY_CHAT.fullmatch(base_name(model)) is not None
+    return _SEARCHES_BY_CHAT.fullmatch(identity_of(model).name) is not None
 
 
 def written_tools(
@@ -190,7 +190,7 @@ def written_tools(
     offer, why = offer_of(to)
     for tool in wanted:
         kind = offer.types.get(tool.kind) if offer is not None else None
-        if tool.kind == "web_search" and to.protocol == "responses" and _NO_WEB.fullmatch(base_name(to.model)):
+        if tool.kind == "web_search" and to.protocol == "responses" and _NO_WEB.fullmatch(identity_of(to.model).name):
             kind = None
         if refused and tool.name in refused:
             made.left_out[tool.name] = refused[tool.name]

@@ -83,7 +83,7 @@ def _message(message: Any) -> Any:
     if not isinstance(message, Mapping):
         return message
     content = message.get("content")
-    if isinstance(content, list):
+    if isinstance(content, list) and message.get("role") != "assistant":  # what a server wrote goes back whole
         pieces = [piece for piece in content if not _is_blank(piece)]
         if len(pieces) < len(content):
             message = {**message, "content": pieces or None}
@@ -100,8 +100,8 @@ def _message(message: Any) -> Any:
 
 
 def _is_blank(piece: Any) -> bool:
-    is_text = isinstance(piece, Mapping) and piece.get("type") == "text"
-    return is_text and not str(piece.get("text") or "").strip()
+    text = piece.get("text") if isinstance(piece, Mapping) and piece.get("type") == "text" else None
+    return isinstance(text, str) and not text.strip()
 
 
 def has_words(content: Any) -> bool:

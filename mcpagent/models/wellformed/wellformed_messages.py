@@ -77,15 +77,15 @@ def _turn(message: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _is_blank(block: Any) -> bool:
-    is_text = isinstance(block, Mapping) and block.get("type") == "text"
-    return is_text and not str(block.get("text") or "").strip()
+    text = block.get("text") if isinstance(block, Mapping) and block.get("type") == "text" else None
+    return isinstance(text, str) and not text.strip()
 
 
 def _block(block: Any) -> Any:
     kind = block.get("type") if isinstance(block, Mapping) else None
-    if kind == "tool_use":
-        name, given = block.get("name"), block.get("input")
-        legal = sendable_name(name if isinstance(name, str) else "", LONGEST_NAME)
+    if kind == "tool_use" and isinstance(block.get("name"), str):
+        name, given = block["name"], block.get("input")
+        legal = sendable_name(name, LONGEST_NAME)
         if legal == name and isinstance(given, dict):
             return block
         return {**block, "name": legal, "input": given if isinstance(given, dict) else {}}

@@ -60,6 +60,8 @@ def _item(item: Any, parses_arguments: bool) -> Any:
                 return item
             return {**item, "output": output if has_words(output) else NO_OUTPUT}
         case "message":
+            if "id" in item or (isinstance(item.get("content"), list) and item.get("role") == "assistant"):
+                return item  # what the provider wrote goes back whole
             content = _without_blanks(item.get("content"))
             if not has_words(content):
                 return None
@@ -77,8 +79,8 @@ def _without_blanks(content: Any) -> Any:
 
 
 def _is_blank(piece: Any) -> bool:
-    is_text = isinstance(piece, Mapping) and piece.get("type") == "input_text"
-    return is_text and not str(piece.get("text") or "").strip()
+    text = piece.get("text") if isinstance(piece, Mapping) and piece.get("type") == "input_text" else None
+    return isinstance(text, str) and not text.strip()
 
 
 def _paired(items: Sequence[Any]) -> list[Any]:

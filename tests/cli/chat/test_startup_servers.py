@@ -12,7 +12,7 @@ pytest.importorskip("pty", reason="pseudo-terminals are POSIX")
 
 from mcpagent.cli.chat.status_line import Status, status_line
 from mcpagent.cli.screen.terminal import Glyphs
-from mcpagent.models.prices import context_window
+from mcpagent.models.endpoints.endpoint import context_window
 from tests.terminal.picture import Picture
 from tests.terminal.process import SMALL_SERVER, Screen, server_option
 from tests.terminal.warm import on_a_terminal

@@ -1,0 +1,147 @@
+"""`Endpoint`: what an address and the model behind it take, as one value.
+
+It is put together from the rows of `profiles.py` (what a model takes, what a server takes), of `capabilities.py` (tools
+that are found in the middle of a conversation), of the generated table (`model_table.json`) and of the table of prices.
+Nothing else decides by a model's name or a provider's prefix.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+from mcpagent.messages import Origin, WireProtocol
+from mcpagent.models.base import ToolLimits
+from mcpagent.models.capabilities import Capabilities, capabilities_of
+from mcpagent.models.endpoints.model_identity import OWN_SERVERS, ModelIdentity, identity_of
+from mcpagent.models.endpoints.model_table import ListedSizes, listed_sizes
+from mcpagent.models.prices import priced_window
+from mcpagent.models.profiles import CachingKind, Profile, Server, caching_of, is_structured, profile_of, server_of
+
+MOST_MARKERS = 4
+"""Anthropic docs, prompt caching: up to four blocks of a request may be marked."""
+
+_MAX_TOOLS_OF_ONES_OWN = 32
+"""Where small models end: llama3.2:3b picks none right beyond it (github.com/redhat-et/llama-stack-on-ocp)."""
+
+_WINDOW_OF_ONES_OWN: Mapping[str, int] = {"ollama": 4096, "lmstudio": 4096, "llamacpp": 4096}
+"""What these servers start a model with on a usual machine (docs.ollama.com/context-length: below 24 GiB of VRAM),
+whatever the model could take. Ollama leaves out what is too long without a word. vLLM takes the model's own size."""
+
+_FAMILIES: tuple[tuple[str, int, str], ...] = (
+    # how a model's own name looks, its window, and the source; these rows precede the generated table
+    (
+        r"gemini-(2\.[05]|3(\.\d+)?)-(pro|flash|flash-lite)(-preview.*|-latest|-\d+)?",
+        1_048_576,
+        "Gemini API docs, 2.0 Flash; Google Cloud docs, 3 Flash; the table, 2.5 Flash",
+    ),
+    (r"deepseek-v4.*", 1_048_576, "the table of prices, at OpenRouter"),
+    (r"mistral-(large|medium)-(latest|3\.5|2512)", 256_000, "announced with Large 3 and Medium 3.5"),
+    (r"(magistral|devstral)-.*", 128_000, "announced with Magistral 1.2; Devstral has no less"),
+    (r"llama-3\.(1-8b-instant|3-70b-versatile)", 131_072, "Groq docs, supported models"),
+    (r"grok-4(-0709|-latest)?", 256_000, "the table of prices, at xAI"),
+    (r"grok-4[.-]1-fast.*", 2_000_000, "OpenRouter's page of the model"),
+    (r"grok-4\.3.*", 1_000_000, "announced with Grok 4.3 at Amazon Bedrock"),
+)
+
+_HOSTED: Mapping[str, str] = {
+    # a provider's prefix, and the host in the generated table that serves models of other makers
+    "groq": "groq",
+    "together": "together",
+    "fireworks": "fireworks",
+    "cerebras": "cerebras",
+    "openai-chat": "openai",
+    "gemini": "google",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """What an address and a model family take.
+
+    `caching` says how a repeated beginning is cached, with at most `most_markers` marked blocks. `can` is how found
+    tools are written. `input_tokens` is the most that a request may hold, `window_tokens` counts the answer too and
+    `output_tokens` is the largest answer; None if it is not known. `accepts` names inputs beside text: "image", "pdf",
+    "audio". `profile` has thinking, efforts and sampling, `server` the fields, the dialect and the number of tools.
+    `structured` says whether the model keeps to a schema of its answer, None if that is not known.
+    """
+
+    origin: Origin
+    model: ModelIdentity
+    caching: CachingKind
+    can: Capabilities
+    profile: Profile
+    server: Server
+    structured: bool | None = None
+    most_markers: int = 0
+    max_tools: int | None = None
+    listed_tokens: int | None = None
+    total_tokens: int | None = None
+    output_tokens: int | None = None
+    accepts: frozenset[str] = frozenset()
+    sources: tuple[str, ...] = ()
+
+    @property
+    def input_tokens(self) -> int | None:
+        """By its row and the generated table, else by the table of prices, which takes a while to load."""
+        if self.listed_tokens or self.origin.provider in OWN_SERVERS:
+            return self.listed_tokens
+        return _priced(self.origin)
+
+    @property
+    def window_tokens(self) -> int | None:
+        """The window with the answer in it."""
+        return self.total_tokens or self.input_tokens
+
+    @property
+    def limits(self) -> ToolLimits:
+        """How many tools and tokens a request may hold."""
+        return ToolLimits(self.max_tools, self.input_tokens)
+
+
+@lru_cache(maxsize=256)
+def endpoint_of(to: Origin) -> Endpoint:
+    """Return what is known of a model at its address."""
+    model, profile, server = identity_of(to.model), profile_of(to), server_of(to)
+    caching, can = caching_of(to), capabilities_of(to)
+    listed = listed_sizes(_HOSTED.get(to.provider, to.provider), to.model, model) or ListedSizes()
+    is_own = to.provider in OWN_SERVERS
+    takes = _WINDOW_OF_ONES_OWN.get(to.provider) if is_own else _listed_tokens(model, listed)
+    return Endpoint(
+        origin=to,
+        model=model,
+        caching=caching,
+        can=can,
+        profile=profile,
+        server=server,
+        structured=is_structured(to),
+        most_markers=MOST_MARKERS if caching in ("field", "markers") else 0,
+        max_tools=_MAX_TOOLS_OF_ONES_OWN if is_own else server.most_tools(to.model),
+        listed_tokens=takes,
+        total_tokens=None if is_own else listed.window_tokens,
+        output_tokens=profile.max_output_tokens or (None if is_own else listed.output_tokens),
+        accepts=listed.accepts,
+        sources=tuple(source for source in (server.source, profile.source, can.source, listed.source) if source),
+    )
+
+
+def _listed_tokens(model: ModelIdentity, listed: ListedSizes) -> int | None:
+    """By the family's row, then by the generated table."""
+    for looks, window, _ in _FAMILIES:
+        if re.fullmatch(looks, model.name):
+            return window
+    return listed.input_tokens
+
+
+@lru_cache(maxsize=256)
+def _priced(to: Origin) -> int | None:
+    return priced_window(to.provider, to.model, f"https://{to.address}" if to.address else "")
+
+
+def context_window(provider: str, model_name: str, protocol: WireProtocol = "chat") -> int | None:
+    """Return how many tokens a named model takes at its provider's own address; None for one's own servers."""
+    if provider in OWN_SERVERS:
+        return None
+    return endpoint_of(Origin(provider, protocol, model=model_name)).input_tokens

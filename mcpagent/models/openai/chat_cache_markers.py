@@ -1,0 +1,53 @@
+"""Cache markers in a Chat Completions body, for Claude behind a gateway: nothing of it is cached without them.
+
+OpenRouter and LiteLLM take `cache_control` on a piece of text of any message (their docs, prompt caching). Anthropic
+looks for a cached beginning at most 20 blocks before a marker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+LOOKBACK_MESSAGES = 18
+"""After more messages than this since the request before, its end is marked too."""
+
+_ASKING = ("user", "tool")
+
+
+def with_markers(body: Mapping[str, Any], marker: Mapping[str, str]) -> dict[str, Any]:
+    """Return the body with the system prompt and the last message marked, and where the request before ended."""
+    messages = body.get("messages")
+    if not isinstance(messages, list) or not messages:
+        return dict(body)
+    marked = list(messages)
+    for place in _places(messages):
+        marked[place] = _marked(messages[place], marker)
+    return {**body, "messages": marked}
+
+
+def _places(messages: Sequence[Any]) -> list[int]:
+    roles = [message.get("role") if isinstance(message, Mapping) else "" for message in messages]
+    places = [place for place, role in enumerate(roles) if role == "system"][:1]
+    asking = [place for place, role in enumerate(roles) if role in _ASKING]
+    places += asking[-1:]
+    answers = [place for place, role in enumerate(roles) if role == "assistant"]
+    before = [place for place in asking if answers and place < answers[-1]]
+    if before and len(messages) - before[-1] > LOOKBACK_MESSAGES:
+        places.append(before[-1])
+    return places
+
+
+def _marked(message: Any, marker: Mapping[str, str]) -> Any:
+    """Return the message with its last piece of text marked; one without text stays as it is."""
+    content = message.get("content") if isinstance(message, Mapping) else None
+    if isinstance(content, str):
+        return {**message, "content": [{"type": "text", "text": content, "cache_control": dict(marker)}]}
+    if not isinstance(content, list):
+        return message
+    texts = [place for place, piece in enumerate(content) if isinstance(piece, Mapping) and piece.get("type") == "text"]
+    if not texts or any("cache_control" in piece for piece in content if isinstance(piece, Mapping)):
+        return message
+    pieces = list(content)
+    pieces[texts[-1]] = {**pieces[texts[-1]], "cache_control": dict(marker)}
+    return {**message, "content": pieces}
