@@ -17,6 +17,10 @@ add by themselves, some hundred tokens, is not taken for a ratio of short reques
 LOOKED_AT = 8
 """Answers, from the last one back, among which one is looked for that tells the size of a request."""
 
+MOST_OFF = 2.0
+"""The most that what is counted differs from the estimate, in either direction; more is a server's mistake. Above, what
+providers add by themselves comes to that."""
+
 _SERVER_TOOLS = frozenset[str]().union(*SERVER_TOOLS.values())
 
 
@@ -32,12 +36,17 @@ class Measure:
         return (self.counted + PRIOR_TOKENS) / (self.estimated + PRIOR_TOKENS)
 
     def counted_for(self, estimate: float) -> int:
-        """What the provider will count for a request of so many estimated tokens."""
-        return max(round(self.counted + (estimate - self.estimated) * self._ratio), 0)
+        """Return what the provider will count for a request of so many estimated tokens.
+
+        A server that reports too little, or nothing of what it read from a cache, cannot make a long request short.
+        """
+        expected = self.counted + (estimate - self.estimated) * self._ratio
+        return max(round(min(max(expected, estimate / MOST_OFF), estimate * MOST_OFF + PRIOR_TOKENS)), 0)
 
     def estimate_for(self, counted: float) -> int:
-        """The other way: the estimated tokens that the provider will count as so many."""
-        return max(round(self.estimated + (counted - self.counted) / self._ratio), 0)
+        """Return the estimated tokens that the provider will count as so many."""
+        expected = self.estimated + (counted - self.counted) / self._ratio
+        return max(round(min(max(expected, (counted - PRIOR_TOKENS) / MOST_OFF), counted * MOST_OFF)), 0)
 
 
 def measured(conversation: Conversation, model: str, fixed: Callable[[Sequence[str]], int]) -> Measure:

@@ -66,7 +66,10 @@ word it; they have no code in common."""
 _TOO_LARGE = "request too large"
 """As OpenAI and Groq say that one request alone is over the tokens of a minute: waiting never helps."""
 
-_WINDOW = re.compile(r"(?:maximum context length is|context length of only|n_ctx:) ([1-9][0-9]{2,8})\b")
+_WINDOW = re.compile(
+    r"(?:maximum context length is|context length of only|n_ctx:|prompt is too long: [0-9]{1,9} tokens >) "
+    r"([1-9][0-9]{2,8})\b"
+)
 
 _QUOTA_CODES = frozenset(
     {"insufficient_quota", "billing_hard_limit_reached", "enforced_spend_limit_reached", "billing_error"}

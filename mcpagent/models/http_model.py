@@ -17,6 +17,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, 
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
+from hashlib import sha256
 from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias, TypedDict, Unpack
 from urllib.parse import urlsplit
@@ -28,13 +29,13 @@ from mcpagent.models.answer_size import bound, of_bounded_size
 from mcpagent.models.base import ModelRequest, ModelResponse, ModelSettings, ToolLimits, is_small
 from mcpagent.models.capabilities import Capabilities
 from mcpagent.models.endpoints.endpoint import Endpoint, endpoint_of
+from mcpagent.models.endpoints.learned import MOST_EVIDENCE, Fact, FactValue, Learned, LearnedStore
 from mcpagent.models.endpoints.model_identity import OWN_SERVERS
 from mcpagent.models.exchange import ApiFormat, AskedWay, Exchange
 from mcpagent.models.failures_and_retries import AnswerError, Failure, ReportedError, Target
 from mcpagent.models.local.local_servers import listed_models, parameters_at_ollama
 from mcpagent.models.local.loose_schemas import beyond_llamacpp, refuses_schemas, with_loose_schemas
 from mcpagent.models.local.model_size import SMALL, is_of_small_size
-from mcpagent.models.local.server_traits import ServerTraits, TraitCache
 from mcpagent.models.local.textual_calls import read_textual_calls, textual_way
 from mcpagent.models.model_settings import merged
 from mcpagent.models.origins import address_of, thoughts_of, written_for
@@ -59,7 +60,14 @@ from mcpagent.models.profiles import speaks_for_itself
 from mcpagent.models.provider_run.mcp_tokens import names_tokens, read_tokens
 from mcpagent.models.provider_run.provider_tool_forms import WrittenTools, beside_ours, refused_tools, written_tools
 from mcpagent.models.provider_run.provider_tools import ProviderTool
-from mcpagent.models.refusals import OPTIONAL, longest_answer, refused_option, refused_setting, refuses_thoughts
+from mcpagent.models.refusals import (
+    OPTIONAL,
+    longest_answer,
+    refused_caching,
+    refused_option,
+    refused_setting,
+    refuses_thoughts,
+)
 from mcpagent.models.written_settings import WrittenSettings, written_settings
 from mcpagent.python.argument_checks import expect
 from mcpagent.text.known_secrets import hide
@@ -122,7 +130,7 @@ class Connection(TypedDict, total=False):
     key_variable: str | None
     sleep: Callable[[float], Awaitable[None]]
     now: Callable[[], float]
-    traits: TraitCache | None
+    traits: LearnedStore | None
 
 
 class HttpModel(ApiFormat):
@@ -158,15 +166,12 @@ class HttpModel(ApiFormat):
         self._now = connection.get("now", time.time)
         self.capabilities = connection.get("capabilities") or self.endpoint.can
         self._cache = connection.get("traits")
-        self._traits: ServerTraits | None = None
+        self._learned: Learned | None = None
+        self._untried: dict[str, Fact] = {}
         self._client: SdkClient | None = None
         self._has_answered = False
         self._refused: frozenset[str] = frozenset()
-        self._unwanted: dict[str, str] = {}
-        self._unrun: dict[str, str] = {}
         self._gone: frozenset[str] = frozenset()
-        self._unformed: frozenset[str] = frozenset()
-        self._demands = True
         self._tokens: dict[ProviderTool, str] = {}
         self._told: set[str] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -185,9 +190,10 @@ class HttpModel(ApiFormat):
         body = self.write(replace(request, messages=self._written(request, run)))
         body = self.write_beside(body, run, request)
         settings = self.settings_of(request).fields
-        for name in OPTIONAL & self._unwanted.keys():
+        unwanted = self.server().group("field")
+        for name in OPTIONAL & unwanted.keys():
             body.pop(name, None)
-        kept = {**body, **{name: value for name, value in settings.items() if name not in self._unwanted}}
+        kept = {**body, **{name: value for name, value in settings.items() if name not in unwanted}}
         kept = self._with_output(kept, request)
         extra = request.settings.extra
         theirs = extra.get("tools")
@@ -227,7 +233,7 @@ class HttpModel(ApiFormat):
         if request.output is None:
             return body
         if is_submitted(request):
-            return demanded(body, request, self.protocol) if self._demands else _undemanded(body)
+            return demanded(body, request, self.protocol) if self.server().flag("demands") else _undemanded(body)
         return with_fields(body, native_fields(request.output, self.protocol, subset=self.wants_subset))
 
     @property
@@ -239,9 +245,13 @@ class HttpModel(ApiFormat):
         """How the form of the answer is asked for: as is known of the model, but for what it refused."""
         most = self.tool_limits().max_tools
         way = usual_way(request, self.origin, most_tools=most, can_call=can_call)
-        if way != "native" or not self._unformed & {"", schema_text(request)}:
+        if way != "native" or not self._refused_output(request):
             return way
         return "tool" if can_call else "text"
+
+    def _refused_output(self, request: ModelRequest) -> bool:
+        refused = self.server().group("output")
+        return "" in refused or _schema_key(request) in refused
 
     def run_for(self, request: ModelRequest) -> WrittenTools:
         """The tools that the provider runs, as this model takes them."""
@@ -250,7 +260,7 @@ class HttpModel(ApiFormat):
         offered = [tool.name for tool in (*request.tools, *request.deferred_tools)]
         theirs = listed_in(request.settings.extra, "tools")
         offered += [str(tool.get("name") or tool.get("type")) for tool in theirs]
-        about: dict[str, Any] = {"offered": offered, "refused": self._unrun, "tokens": self._tokens}
+        about: dict[str, Any] = {"offered": offered, "refused": self.server().group("tool"), "tokens": self._tokens}
         return written_tools(request.provider_tools, self.origin, **about)
 
     def write_beside(self, body: dict[str, Any], run: WrittenTools, request: ModelRequest) -> dict[str, Any]:
@@ -306,7 +316,7 @@ class HttpModel(ApiFormat):
                 told["parameters"] = await asyncio.to_thread(parameters_at_ollama, *of_ollama)
             known = self.server()
             if any(size and size != getattr(known, name) for name, size in told.items()):
-                self.learn(**{name: size for name, size in told.items() if size})
+                self.learn(None, **{name: size for name, size in told.items() if size})
 
     @property
     def is_elsewhere(self) -> bool:
@@ -321,7 +331,7 @@ class HttpModel(ApiFormat):
         left_out = {
             **self.run_for(request).left_out,
             **self.settings_of(request).left_out,
-            **dict.fromkeys(self._unwanted.values(), "it was refused"),
+            **dict.fromkeys(self.server().group("field").values(), "it was refused"),
         }
         for name, why in left_out.items():
             if name and name not in self._told:
@@ -363,20 +373,19 @@ class HttpModel(ApiFormat):
         if failure.status in (400, 422) and not failure.is_overflow and self._leaves_out(failure, way.request):
             return True
         if failure.status in (403, 404, 424) and (tools := refused_tools(failure.message, self.run_for(way.request))):
-            self._unrun |= tools
-            return True
+            return self.learn(failure, **{f"tool:{name}": why for name, why in tools.items()})
         # Elsewhere a schema that is refused may be taken once it says less.
         is_final = not self.is_elsewhere or not refuses_schema(failure)
         if is_final and self._asks_otherwise(failure, way.request):
             return True
+        if failure.window_tokens and failure.window_tokens != self.server().window_tokens:
+            self.learn(window_tokens=failure.window_tokens)
         if not self.is_elsewhere:
             return False
-        if failure.window_tokens:
-            self.learn(window_tokens=failure.window_tokens)
         if failure.status in (400, 422, 500) and refuses_schemas(failure.message) and self.server().takes_schemas:
             body = self.request_body(way.request)
             if with_loose_schemas(body) != body:
-                return self.learn(takes_schemas=False)
+                return self.learn(failure, takes_schemas=False)
         return self._asks_otherwise(failure, way.request)
 
     def _asks_otherwise(self, failure: Failure, request: ModelRequest) -> bool:
@@ -384,48 +393,79 @@ class HttpModel(ApiFormat):
         if request.output is None or failure.status not in (400, 404, 422, 500):
             return False
         if is_submitted(request):
-            was, self._demands = self._demands, self._demands and not refuses_demand(failure)
-            return was != self._demands
-        if not refuses_output(failure) or self._unformed & {"", schema_text(request)}:
+            return self.server().flag("demands") and refuses_demand(failure) and self.learn(failure, demands=False)
+        if not refuses_output(failure) or self._refused_output(request):
             return False
-        self._unformed |= {schema_text(request) if refuses_schema(failure) else ""}
-        return True
+        refused = _schema_key(request) if refuses_schema(failure) else ""
+        return self.learn(failure, **{f"output:{refused}": "refused"})
 
     def _leaves_out(self, failure: Failure, request: ModelRequest) -> bool:
         """Whether the failure names something of the request that it can be sent without, which is left out from now
         on: what is asked for beside the answer, reasoning of the history, or what a setting wrote."""
-        if named := refused_option(failure, self.request_body(request)):
-            self._unwanted[named] = ""
-            return True
+        body = self.request_body(request)
+        if named := refused_option(failure, body):
+            return self.learn(failure, **{f"field:{named}": ""})
+        if refused := refused_caching(failure, body):
+            return self.learn(failure, **{refused: False})
         if tools := refused_tools(failure.message, self.run_for(request)):
-            self._unrun |= tools
-            return True
+            return self.learn(failure, **{f"tool:{name}": why for name, why in tools.items()})
         if refuses_thoughts(failure):
             sent = thoughts_of(self._written(request, self.run_for(request)))
             self._refused |= sent
             if sent:
                 return True
-        refused = refused_setting(failure, request, lambda asked: self.settings_of(asked).fields, self._unwanted.keys())
-        self._unwanted |= refused
-        return bool(refused)
+        known = self.server().group("field").keys()
+        made = refused_setting(failure, request, lambda asked: self.settings_of(asked).fields, known)
+        return bool(made) and self.learn(failure, **{f"field:{name}": setting for name, setting in made.items()})
 
-    def server(self) -> ServerTraits:
-        """What is known of the server, maybe from an earlier process."""
-        if self._traits is None:
+    def server(self) -> Learned:
+        """What was learned of the model at its address, maybe by an earlier process; forgotten after a day."""
+        if self._learned is None:
             loaded = self._cache.load(self.target.base_url, self.model_name) if self._cache is not None else None
-            self._traits = loaded or ServerTraits()
-        return self._traits
+            self._learned = loaded or Learned()
+        now = self._cache.now if self._cache is not None else self._now
+        self._learned = self._learned.current(now())
+        return self._learned
 
-    def learn(self, **found: Any) -> bool:
-        """Keeps what was found out. True, so that it can be told with it."""
-        self._traits = replace(self.server(), **found)
-        if self._cache is not None:
-            self._cache.save(self.target.base_url, self.model_name, self._traits)
+    def learn(self, failure: Failure | None = None, /, **found: FactValue) -> bool:
+        """Note what was found out, with the failure as its evidence. True, so that a failure can be told with it.
+
+        What a failure taught is kept for other processes once the request that heeds it succeeds (`confirm`), and is
+        forgotten if that fails too (`forget_untried`).
+        """
+        now = (self._cache.now if self._cache is not None else self._now)()
+        evidence = failure.message[:MOST_EVIDENCE] if failure is not None else ""
+        facts = [Fact(what, value, evidence, now) for what, value in found.items()]
+        self._learned = self.server().with_facts(facts)
+        if failure is None:
+            self._keep()
+        else:
+            self._untried |= {one.what: one for one in facts}
         return True
+
+    def confirm(self) -> None:
+        """Keep what the failures before this answer taught."""
+        if self._untried:
+            self._untried.clear()
+            self._keep()
+
+    def forget_untried(self) -> None:
+        """Forget what failures taught if heeding it did not help: they were about something else."""
+        if self._untried:
+            self._learned = self.server().without(self._untried)
+            self._untried.clear()
+
+    def _keep(self) -> None:
+        if self._cache is not None:
+            known = self.server()
+            elsewhere = self._cache.load(self.target.base_url, self.model_name)
+            if elsewhere is not None:
+                known = elsewhere.with_facts(known.facts.values())
+            self._cache.save(self.target.base_url, self.model_name, known.without(self._untried))
 
     def reported_window(self) -> int | None:
         """The most tokens the model takes, as a failure reported it, maybe to an earlier process."""
-        return self.server().window_tokens if self.is_elsewhere else None
+        return self.server().window_tokens
 
     async def respond(self, request: ModelRequest, emit: Emit) -> ModelResponse:
         """One answer. Raises `ModelError` or `CredentialsError` with one line, never an SDK's exception.
@@ -467,10 +507,15 @@ class HttpModel(ApiFormat):
             except caught as error:
                 if exchange.reopens(error, was_used=self._has_answered):
                     continue
-                delay = exchange.failed(error)
+                try:
+                    delay = exchange.failed(error)
+                except McpAgentError:
+                    self.forget_untried()
+                    raise
             finally:
                 if stream is not None:
                     await stream.response.aclose()
+        self.confirm()
         return exchange.response()
 
     async def _settled(self, request: ModelRequest) -> ModelSettings:
@@ -608,6 +653,11 @@ def _marked_stream() -> type[openai.AsyncStream[object]]:
             return self.marked.was_marked
 
     return MarkedStream
+
+
+def _schema_key(request: ModelRequest) -> str:
+    """Return what stands for the schema of an answer among what was learned."""
+    return sha256(schema_text(request).encode("utf-8", "replace")).hexdigest()[:16]
 
 
 def _undemanded(body: Mapping[str, Any]) -> dict[str, Any]:

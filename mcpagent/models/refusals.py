@@ -1,6 +1,7 @@
 """What a provider's refusal says of the request: what of it can be left out, and how long an answer may be.
 
-As far as providers have codes for it, these say less than their words, which are what is read here.
+A parameter or a code that the provider names is read first. Words are read last, and only where a refusing word is next
+to the name: a failure that merely speaks of a temperature refuses nothing.
 """
 
 from __future__ import annotations
@@ -20,6 +21,13 @@ _REFUSES_THOUGHTS = re.compile(
 """As Anthropic, Gemini and OpenAI say that reasoning in a history is of another model, account or conversation."""
 
 _REFUSES = re.compile(r"support|unknown|unrecogni[sz]ed|not allowed|not permitted|not valid|invalid", re.IGNORECASE)
+
+_REFUSING = (
+    "(?:support|unknown|unrecogni[sz]ed|unexpected|not allowed|not permitted|not valid|invalid|deprecated|not available"
+    "|cannot|can't|must be|out of range|forbidden|disabled|no longer|does not (?:take|accept|have)|not accepted)"
+)
+_NEAR = r"(?:[^.;\n]|\.(?=\S)){0,60}?"
+_IN_HISTORY = re.compile(r"(?:body\.)?(?:messages|input|contents)[.\[]")
 
 OPTIONAL = frozenset({"include", "store", "stream_options"})
 """Fields of a body that ask for more than the answer, which some gateways do not know."""
@@ -67,22 +75,50 @@ def refused_setting(
     """The fields of the body that a setting made, if the failure names one of them, or refuses the setting in other
     words; by field, the setting. `fields_of` gives those that all settings of a request make, `known` are left out
     already."""
-    said = f"{failure.param} {failure.message}"
+    if _is_about_history(failure):
+        return {}
     whole = fields_of(request)
     made: dict[str, list[str]] = {}
     for setting in request.settings.given():
         others = fields_of(replace(request, settings=request.settings.without(setting)))
         made[setting] = sorted(whole.keys() - others.keys() - set(known))
     for setting, names in made.items():
-        if any(re.search(rf"(?<![A-Za-z_]){re.escape(name)}(?![A-Za-z_])", said) for name in names):
+        if any(_is_param(failure, name) for name in names):
             return dict.fromkeys(names, setting)
-    if not _REFUSES.search(said):
-        return {}
+    for setting, names in made.items():
+        if any(_refused_in_words(failure.message, re.escape(name)) for name in names):
+            return dict.fromkeys(names, setting)
     for setting, names in made.items():
         words = "thinking|reasoning" if setting == "thinking" else setting.replace("_", "[ _-]?")
-        if names and re.search(rf"\b(?:{words})\b", said, re.IGNORECASE):
+        if names and _refused_in_words(failure.message, words):
             return dict.fromkeys(names, setting)
     return {}
+
+
+def _is_about_history(failure: Failure) -> bool:
+    """Return whether the failure names a place in the history, whose words may be anything."""
+    return bool(_IN_HISTORY.match(failure.param) or _IN_HISTORY.match(failure.message))
+
+
+def _is_param(failure: Failure, name: str) -> bool:
+    """Return whether the provider names this field as the refused one: `temperature`, `thinking.budget_tokens`."""
+    return failure.param == name or failure.param.startswith((f"{name}.", f"{name}["))
+
+
+def _refused_in_words(message: str, name: str) -> bool:
+    """Return whether a refusing word is next to the name, in the same sentence."""
+    named = rf"(?<![A-Za-z_])(?:{name})(?![A-Za-z_])"
+    return re.search(rf"{_REFUSING}{_NEAR}{named}|{named}{_NEAR}{_REFUSING}", message, re.IGNORECASE) is not None
+
+
+def refused_caching(failure: Failure, body: Mapping[str, Any]) -> str:
+    """Return which flag of what is learned the failure refuses: the field `cache_control`, or markers; else ""."""
+    named = f"{failure.param} {failure.message}"
+    if "cache_control" not in named or not _REFUSES.search(named):
+        return ""
+    if "cache_control" in body and not re.search(r"(?:messages|system|tools|content)[.\[]", named):
+        return "cache_field"
+    return "cache_markers"
 
 
 def longest_answer(failure: Failure) -> int | None:

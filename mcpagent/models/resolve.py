@@ -293,9 +293,9 @@ def _build(spec: ModelSpec, environ: Mapping[str, str], http_client: httpx2.Asyn
         "capabilities": _capabilities(spec.options, provider),
     }
     from mcpagent.config.user_folders import cache_folder
-    from mcpagent.models.local.server_traits import TraitCache
+    from mcpagent.models.endpoints.learned import LearnedStore
 
-    shared["traits"] = TraitCache(cache_folder(environ) / "models")
+    shared["traits"] = LearnedStore(cache_folder(environ) / "models")
     if provider.protocol != "chat" and "calls" in spec.options:
         raise ConfigError(f"model: option calls is not for {spec.prefix}:, whose models all can call")
     shared["provider"] = spec.prefix

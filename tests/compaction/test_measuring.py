@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from mcpagent import Agent
-from mcpagent.compaction.measuring import Measure, measured
+from mcpagent.compaction.measuring import PRIOR_TOKENS, Measure, measured
 from mcpagent.conversation import Conversation
 from mcpagent.errors import InputError
 from mcpagent.messages import (
@@ -163,3 +163,17 @@ def test_real_providers_count_what_was_expected_within_a_tenth() -> None:
                 errors.append(Measure(estimate, counted).counted_for(following) / found - 1)
     assert len(errors) >= 10
     assert max(map(abs, errors)) < 0.1
+
+
+@each_row("counted", [0, 1, 17, 400, 10_000])
+def test_a_server_that_reports_too_little_makes_no_long_request_short(counted: int) -> None:
+    measure = Measure(40_000, counted)
+    assert measure.counted_for(40_000) >= 20_000
+    assert measure.counted_for(80_000) >= 40_000
+    assert measure.estimate_for(8_192) <= 2 * 8_192
+
+
+def test_a_server_that_reports_too_much_makes_no_short_request_long() -> None:
+    measure = Measure(1_000, 900_000)
+    assert measure.counted_for(2_000) <= 2 * 2_000 + PRIOR_TOKENS
+    assert measure.estimate_for(200_000) >= (200_000 - PRIOR_TOKENS) / 2

@@ -27,7 +27,7 @@ from mcpagent.mcp.lists.list_cache import CachedServer, ListCache
 from mcpagent.mcp.lists.pins import PinStore
 from mcpagent.mcp.transports.server_log import append_bounded
 from mcpagent.messages import ToolDefinition
-from mcpagent.models.local.server_traits import ServerTraits, TraitCache
+from mcpagent.models.endpoints.learned import LearnedStore, learned_of
 from mcpagent.search.learning import SearchHistory
 from mcpagent.trust.descriptions import Description, Fact
 from mcpagent.trust.trust_store import TrustStore
@@ -87,12 +87,12 @@ def read_list(environ: Mapping[str, str]) -> str:
 
 def write_traits(environ: Mapping[str, str]) -> Path:
     folder = cache_folder(environ) / "models"
-    TraitCache(folder).save("http://m", "small", ServerTraits(window_tokens=7))
+    LearnedStore(folder).save("http://m", "small", learned_of(window_tokens=7))
     return next(folder.iterdir())
 
 
 def read_traits(environ: Mapping[str, str]) -> int | None:
-    found = TraitCache(cache_folder(environ) / "models").load("http://m", "small")
+    found = LearnedStore(cache_folder(environ) / "models").load("http://m", "small")
     return found.window_tokens if found is not None else None
 
 

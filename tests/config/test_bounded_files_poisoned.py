@@ -25,7 +25,7 @@ from mcpagent.mcp.lists.list_cache import ListCache
 from mcpagent.mcp.lists.pins import PinStore
 from mcpagent.mcp.server_options import ServerOptions
 from mcpagent.messages import ToolDefinition, ToolKey
-from mcpagent.models.local.server_traits import ServerTraits, TraitCache
+from mcpagent.models.endpoints.learned import LearnedStore, learned_of
 from mcpagent.search.learning import SearchHistory
 from mcpagent.search.uses import Uses
 from mcpagent.trust.trust_store import TrustStore
@@ -306,8 +306,8 @@ def test_pins_of_any_kind_are_another_tool_or_none(wrong: Any, tmp_path: Path) -
 
 @each_row("wrong", WRONG)
 def test_small_files_of_any_kind_count_as_none(wrong: Any, tmp_path: Path) -> None:
-    traits = TraitCache(tmp_path)
-    traits.save("http://m", "m", ServerTraits(window_tokens=7))
+    traits = LearnedStore(tmp_path)
+    traits.save("http://m", "m", learned_of(window_tokens=7))
     [path] = tmp_path.iterdir()
     document = json.loads(path.read_bytes())
     for place in places(document):

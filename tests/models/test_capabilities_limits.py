@@ -16,7 +16,7 @@ from mcpagent.models import AnthropicModel, FallbackModel, ModelRequest, OpenAIC
 from mcpagent.models.base import Model, ToolLimits, tool_limits
 from mcpagent.models.capabilities import Capabilities
 from mcpagent.models.endpoints.endpoint import endpoint_of
-from mcpagent.models.local.server_traits import ServerTraits, TraitCache
+from mcpagent.models.endpoints.learned import LearnedStore, learned_of
 from mcpagent.models.origins import address_of
 from mcpagent.recording.recorder import Recorder
 from mcpagent.recording.replay import Replay
@@ -109,7 +109,7 @@ async def test_a_server_that_tells_its_window_is_believed_also_by_the_next_proce
             provider=server.partition(",")[0],
             base_url="http://localhost:1/v1",
             http_client=PlayedProvider(*answers).http_client,
-            traits=TraitCache(tmp_path),
+            traits=LearnedStore(tmp_path),
         )
 
     model = made(failed(400, {"error": OVERFLOWS[server]}), chat_stream({"content": "hi"}))
@@ -123,10 +123,11 @@ async def test_a_server_that_tells_its_window_is_believed_also_by_the_next_proce
 
 @each_row("window", ["8192", True, -1, 0, [], 1.5])
 def test_a_kept_window_that_is_none_counts_for_nothing(window: object, tmp_path: Path) -> None:
-    cache = TraitCache(tmp_path)
-    cache.save("http://localhost:1/v1", "qwen3", ServerTraits(window_tokens=8192))
+    cache = LearnedStore(tmp_path)
+    cache.save("http://localhost:1/v1", "qwen3", learned_of(window_tokens=8192))
     [file] = tmp_path.iterdir()
-    file.write_text(json.dumps({**json.loads(file.read_text()), "traits": {"window_tokens": window}}))
+    kept = json.loads(file.read_text())
+    file.write_text(json.dumps({**kept, "facts": [{**kept["facts"][0], "value": window}]}))
     assert cache.load("http://localhost:1/v1", "qwen3") is None
 
 

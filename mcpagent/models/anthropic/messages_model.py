@@ -108,6 +108,16 @@ def _mark_end(messages: Sequence[dict[str, Any]], cached: Mapping[str, str]) -> 
         asked["content"][-1] = {**asked["content"][-1], "cache_control": cached}
 
 
+def without_markers(value: Any) -> Any:
+    """Return a body without any cache marker, for a server that takes none."""
+    if isinstance(value, list):
+        return [without_markers(one) for one in value]
+    if isinstance(value, dict):
+        kept = ((key, one) for key, one in value.items() if key != "cache_control")
+        return {key: one if key == "input" else without_markers(one) for key, one in kept}
+    return value
+
+
 def _reach_back(messages: Sequence[dict[str, Any]], cached: Mapping[str, str]) -> None:
     """Marks where the request before this one ended, when more blocks came since than Anthropic looks back over.
 
@@ -305,7 +315,10 @@ class AnthropicModel(HttpModel):
 
     def write(self, request: ModelRequest) -> dict[str, Any]:
         """The JSON of a Messages request."""
-        return request_body(request, self.model_name, self.capabilities, has_field=self.endpoint.caching == "field")
+        learned = self.server()
+        has_field = self.endpoint.caching == "field" and learned.flag("cache_field")
+        body = request_body(request, self.model_name, self.capabilities, has_field=has_field)
+        return body if learned.flag("cache_markers") else without_markers(body)
 
     def most_output(self, failure: Failure) -> int | None:
         """The longest answer that the model takes, or that this conversation leaves room for, as Anthropic told it."""

@@ -20,7 +20,7 @@ from mcpagent.models.local.prompted_calls import is_constrained, prompted_way, t
 from mcpagent.models.local.textual_calls import read_textual_calls, unreadable_call
 from mcpagent.models.openai.chat_cache_markers import with_markers
 from mcpagent.models.openai.openai_chat_answers import CompletionStream, read_completion
-from mcpagent.models.openai.openai_chat_history import DEEPSEEK, dialect_of, request_body
+from mcpagent.models.openai.openai_chat_history import DEEPSEEK, Dialect, dialect_of, request_body
 from mcpagent.models.openai.proxied_calls import unproxied
 from mcpagent.models.output_ways.asked_output import callable_in
 from mcpagent.models.profiles import speaks_for_itself
@@ -67,7 +67,17 @@ class OpenAIChatModel(OpenAIModel):
         self.calls = calls or ("native" if self.speaks_as_openai else None)
         self._reported = False
         self._dialect = dialect_of(self.origin)
-        self.max_tokens_field = max_tokens_field or ("max_completion_tokens" if self.speaks_as_openai else "max_tokens")
+        self._limit_field = max_tokens_field or ("max_completion_tokens" if self.speaks_as_openai else "max_tokens")
+
+    @property
+    def max_tokens_field(self) -> str:
+        """What the server calls the longest answer."""
+        return self.server().text("limit_field") or self._limit_field
+
+    @property
+    def dialect(self) -> Dialect:
+        """What the server wants of a history, as it said itself or by its address."""
+        return DEEPSEEK if self.server().text("history_form") == "deepseek" else self._dialect
 
     def write(self, request: ModelRequest) -> dict[str, Any]:
         """The JSON of a Chat Completions request, in the server's dialect."""
@@ -75,17 +85,17 @@ class OpenAIChatModel(OpenAIModel):
             request,
             self.model_name,
             self.capabilities,
-            dialect=self._dialect,
+            dialect=self.dialect,
         )
 
     def wellformed(self, body: dict[str, Any]) -> dict[str, Any]:
         """Return the body as the strictest server of the dialect takes it."""
-        return wellformed_chat(body, turns=self._dialect.turns, call_id=self._dialect.call_id)
+        return wellformed_chat(body, turns=self.dialect.turns, call_id=self.dialect.call_id)
 
     def request_body(self, request: ModelRequest) -> dict[str, Any]:
         """Return the whole body, with cache markers where nothing is cached without them."""
         body = super().request_body(request)
-        if self.endpoint.caching != "markers":
+        if self.endpoint.caching != "markers" or not self.server().flag("cache_markers"):
             return body
         is_long = request.settings.cache_ttl == "1h"
         return with_markers(body, {"type": "ephemeral", "ttl": "1h"} if is_long else {"type": "ephemeral"})
@@ -114,16 +124,14 @@ class OpenAIChatModel(OpenAIModel):
     def learns(self, failure: Failure, way: AskedWay) -> bool:
         """Also whether the server takes tools, whether it obeys `response_format`, whether its model wants to see
         reasoning in each answer, though it be empty, and what it calls the longest answer."""
-        if _MISSES_REASONING.search(failure.message) and self._dialect is not DEEPSEEK:
-            self._dialect = DEEPSEEK
-            return True
+        if _MISSES_REASONING.search(failure.message) and self.dialect is not DEEPSEEK:
+            return self.learn(failure, history_form="deepseek")
         if self.max_tokens_field == "max_tokens" and "Use 'max_completion_tokens'" in failure.message:
-            self.max_tokens_field = "max_completion_tokens"
-            return True
+            return self.learn(failure, limit_field="max_completion_tokens")
         if way.request.tools and self.calls is None and takes_no_tools(failure.message):
-            return self.learn(takes_tools=False)
+            return self.learn(failure, takes_tools=False)
         if is_constrained(way.request) and failure.status in (400, 422) and "response_format" in failure.message:
-            return self.learn(constrains=False)
+            return self.learn(failure, constrains=False)
         return super().learns(failure, way)
 
     def generated_answer(self, text: str) -> dict[str, Any]:

@@ -13,8 +13,8 @@ import pytest
 
 from mcpagent.cli.frame.options import Options
 from mcpagent.cli.setup.doctor import Finding, model_findings
+from mcpagent.models.endpoints.learned import LearnedStore, learned_of
 from mcpagent.models.local.local_servers import listed_models
-from mcpagent.models.local.server_traits import ServerTraits, TraitCache
 from tests.tables import each_row
 
 LISTED: dict[str, Any] = {
@@ -73,7 +73,7 @@ def test_the_server_says_what_it_has(name: str, level: str, said: str, address: 
 
 def test_what_was_found_out_is_said_too(address: str, tmp_path: Path) -> None:
     url = f"{address}/v1"
-    TraitCache(tmp_path / "mcpagent" / "models").save(url, "big", ServerTraits(takes_tools=False, takes_schemas=False))
+    LearnedStore(tmp_path / "mcpagent" / "models").save(url, "big", learned_of(takes_tools=False, takes_schemas=False))
     said = found(f"llamacpp:big?base_url={url}", tmp_path).text
     assert said.endswith(
         ", 32,768 tokens, takes no tools: they are described in the prompt, "

@@ -39,7 +39,7 @@ def test_each_row_has_a_source_and_a_date() -> None:
 @each_row(
     "provider, model, takes, total, answer",
     [
-        *(("openai", f"gpt-5{kind}", 272_000, 400_000, 128_000) for kind in ("", "-mini", "-nano", ".1", ".2", "-codex")),
+        *(("openai", f"gpt-5{kind}", 272_000, 400_000, 128_000) for kind in ("", "-mini", ".1", ".2", "-codex")),
         ("openai", "gpt-5.4-mini", 272_000, 400_000, 128_000),
         ("azure", "gpt-5", 272_000, 400_000, 128_000),
         ("openrouter", "openai/gpt-5", 272_000, 400_000, 128_000),

@@ -18,9 +18,9 @@ from mcpagent.errors import ConfigError
 from mcpagent.events import Event, Notice
 from mcpagent.models import FallbackModel, OpenAIChatModel, resolve_model
 from mcpagent.models.base import is_small
+from mcpagent.models.endpoints.learned import LearnedStore, learned_of
 from mcpagent.models.http_model import HttpModel
 from mcpagent.models.local.model_size import is_of_small_size
-from mcpagent.models.local.server_traits import ServerTraits, TraitCache
 from mcpagent.models.model_settings import settings_of
 from mcpagent.recording import Recorder, Replay
 from tests.tables import each_row
@@ -42,7 +42,7 @@ TOOLS = [_tool(theme) for theme in THEMES]
 
 
 def played(name: str, provider: PlayedProvider, cache: Path | None = None, **options: Any) -> OpenAIChatModel:
-    traits = TraitCache(cache) if cache is not None else None
+    traits = LearnedStore(cache) if cache is not None else None
     address = "http://localhost:1/v1"
     return OpenAIChatModel(
         name, provider="vllm", base_url=address, http_client=provider.http_client, traits=traits, **options
@@ -230,11 +230,11 @@ async def test_a_window_that_a_server_tells_is_the_window(tmp_path: Path) -> Non
 
 
 def test_what_was_kept_of_a_size_is_read_only_if_it_is_one(tmp_path: Path) -> None:
-    cache = TraitCache(tmp_path)
-    cache.save("http://localhost:1/v1", "m", ServerTraits(parameters=5))
-    assert cache.load("http://localhost:1/v1", "m") == ServerTraits(parameters=5)
+    cache = LearnedStore(tmp_path)
+    cache.save("http://localhost:1/v1", "m", learned_of(parameters=5))
+    assert cache.load("http://localhost:1/v1", "m") == learned_of(parameters=5)
     [path] = tmp_path.iterdir()
-    path.write_text(path.read_text().replace('"parameters": 5', '"parameters": "5"'))
+    path.write_text(path.read_text().replace('"value": 5', '"value": "5"'))
     assert cache.load("http://localhost:1/v1", "m") is None
 
 

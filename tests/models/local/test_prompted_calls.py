@@ -21,9 +21,9 @@ from mcpagent.events import Event, Notice, TextDelta, ignore
 from mcpagent.messages import Image, Message, Origin, Text, ToolCall, ToolDefinition, ToolResult, Usage, user_message
 from mcpagent.models import ModelRequest, ModelSettings, OpenAIChatModel, resolve_model
 from mcpagent.models.base import ModelResponse
+from mcpagent.models.endpoints.learned import LearnedStore, learned_of
 from mcpagent.models.http_model import encoded
 from mcpagent.models.local.prompted_calls import answer_format, prompted, read_prompted
-from mcpagent.models.local.server_traits import ServerTraits, TraitCache
 from tests.tables import each_row
 from tests.wire.bounded import bounded
 from tests.wire.life import KINDS, Life
@@ -146,7 +146,7 @@ async def test_what_was_found_out_is_kept_on_disk_for_a_day(tmp_path: Path) -> N
     clock = [1_000_000.0]
 
     async def ask(*answers: Any, **options: Any) -> tuple[list[str], list[dict[str, Any]]]:
-        traits = TraitCache(tmp_path / "models", now=lambda: clock[0])
+        traits = LearnedStore(tmp_path / "models", now=lambda: clock[0])
         made, played = model(*answers, traits=traits, **options)
         events: list[Event] = []
         for _ in range(2):
@@ -180,17 +180,20 @@ async def test_what_was_found_out_is_kept_on_disk_for_a_day(tmp_path: Path) -> N
         b"[]",
         b"\xff",
         b"[" * 100_000,
-        b'{"format": 1, "found": "now", "traits": {}}',
-        b'{"format": 1, "found": 5.0, "traits": {"takes_tools": "no", "constrains": true}}',
-        b'{"format": 1, "found": 5.0, "traits": {"other": false}}',
-        b'{"format": 2, "found": 5.0, "traits": {"takes_tools": false, "constrains": true}}',
-        b'{"format": 1, "found": 9.0, "traits": {"takes_tools": false, "constrains": true}}',
+        b'{"format": 2, "facts": {}}',
+        b'{"format": 2, "facts": [5]}',
+        b'{"format": 2, "facts": [{"what": "takes_tools", "value": false, "found": "now"}]}',
+        b'{"format": 2, "facts": [{"what": "takes_tools", "value": "no", "found": 5.0}]}',
+        b'{"format": 2, "facts": [{"what": "other", "value": false, "found": 5.0}]}',
+        b'{"format": 3, "facts": [{"what": "takes_tools", "value": false, "found": 5.0}]}',
+        b'{"format": 2, "facts": [{"what": "takes_tools", "value": false, "found": 9.0}]}',
+        b'{"format": 1, "found": 5.0, "traits": {"takes_tools": false, "constrains": true}}',
     ],
 )
 def test_a_kept_file_that_cannot_be_used_counts_as_none(content: bytes, tmp_path: Path) -> None:
-    cache = TraitCache(tmp_path, now=lambda: 6.0)
-    cache.save("http://localhost:1/v1", "gemma", ServerTraits(takes_tools=False))
-    assert cache.load("http://localhost:1/v1/", "gemma") == ServerTraits(takes_tools=False)
+    cache = LearnedStore(tmp_path, now=lambda: 6.0)
+    cache.save("http://localhost:1/v1", "gemma", learned_of(5.0, takes_tools=False))
+    assert cache.load("http://localhost:1/v1/", "gemma") == learned_of(takes_tools=False)
     [file] = tmp_path.iterdir()
     file.write_bytes(content)
     assert cache.load("http://localhost:1/v1", "gemma") is None
@@ -198,8 +201,8 @@ def test_a_kept_file_that_cannot_be_used_counts_as_none(content: bytes, tmp_path
 
 def test_a_folder_that_cannot_be_written_costs_nothing(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("no folder")
-    cache = TraitCache(tmp_path / "file" / "models")
-    cache.save("http://localhost:1/v1", "gemma", ServerTraits())
+    cache = LearnedStore(tmp_path / "file" / "models")
+    cache.save("http://localhost:1/v1", "gemma", learned_of())
     assert cache.load("http://localhost:1/v1", "gemma") is None
 
 

@@ -14,9 +14,9 @@ from mcpagent.errors import ModelError
 from mcpagent.events import Notice, ignore
 from mcpagent.messages import ToolDefinition, user_message
 from mcpagent.models import AnthropicModel, ModelRequest, OpenAIChatModel, OpenAIResponsesModel
+from mcpagent.models.endpoints.learned import LearnedStore
 from mcpagent.models.http_model import HttpModel
 from mcpagent.models.local.loose_schemas import loose_schema
-from mcpagent.models.local.server_traits import TraitCache
 from tests.tables import each_row
 from tests.wire.provider import (
     PlayedProvider,
@@ -64,9 +64,9 @@ def schemas(body: dict[str, Any]) -> list[Any]:
 @each_row("protocol", PROTOCOLS)
 async def test_a_refused_schema_is_sent_loosely_from_then_on(protocol: str, tmp_path: Path) -> None:
     played = PlayedProvider(REFUSED, said(protocol, "One."), said(protocol, "Two."))
-    made = model(protocol, played, traits=TraitCache(tmp_path))
+    made = model(protocol, played, traits=LearnedStore(tmp_path))
     assert (await made.respond(ASKED, ignore)).message.text == "One."
-    assert (await model(protocol, played, traits=TraitCache(tmp_path)).respond(ASKED, ignore)).message.text == "Two."
+    assert (await model(protocol, played, traits=LearnedStore(tmp_path)).respond(ASKED, ignore)).message.text == "Two."
     first, second, third = map(schemas, played.bodies)
     assert first == [BY_CODE.parameters]
     loose = {"type": "string", "description": "A code."}
