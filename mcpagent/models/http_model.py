@@ -337,6 +337,10 @@ class HttpModel(ApiFormat):
             if name and name not in self._told:
                 self._told.add(name)
                 emit(Notice(f"{self.name}: {name} is left out: {why}", "warning"))
+        for name, what in self.settings_of(request).changed.items():
+            if what not in self._told and name not in left_out:
+                self._told.add(what)
+                emit(Notice(f"{self.name}: {name}: {what}", "warning"))
         return self.formed_way(request, emit)
 
     def formed_way(self, request: ModelRequest, emit: Emit, *, can_call: bool = True) -> AskedWay:

@@ -15,8 +15,8 @@ from mcpagent.errors import ConfigError
 from mcpagent.python.argument_checks import expect
 from mcpagent.text.safe_text import safe_line
 
-ThinkingLevel: TypeAlias = Literal["off", "low", "medium", "high"]
-LEVELS: tuple[ThinkingLevel, ...] = ("off", "low", "medium", "high")
+ThinkingLevel: TypeAlias = Literal["off", "minimal", "low", "medium", "high", "xhigh", "max"]
+LEVELS: tuple[ThinkingLevel, ...] = ("off", "minimal", "low", "medium", "high", "xhigh", "max")
 
 LEAST_BUDGET = 1024
 """Tokens: Anthropic takes no smaller budget."""
@@ -31,7 +31,8 @@ class ModelSettings:
 
     What a model does not take is left out of the request, which is told once.
 
-    `thinking` is "off", "low", "medium", "high", or the most tokens to think. `tool_choice` is "auto", "none",
+    `thinking` is one of `LEVELS`, "off" to "max", or the most tokens to think; a level that the model does not have
+    becomes the nearest one, which is reported. `tool_choice` is "auto", "none",
     "required", or the name of a tool: a call that is demanded is demanded of the first answer to a question, since the
     run would have no end otherwise. `stop` are texts that end an answer. `cache_ttl` is one of `CACHE_TTLS`.
     `timeout_seconds` is the longest wait for the next byte. `headers` go out with each request. `extra` is merged into
@@ -86,6 +87,7 @@ def _are_headers(value: Any) -> bool:
     return all(isinstance(text, str) and text.isascii() and text.isprintable() for text in lines) and all(value)
 
 
+_LEVELS_QUOTED = ", ".join(f'"{level}"' for level in LEVELS)
 _NUMBER = (int, float, NoneType)
 _TEXT = (str, NoneType)
 _RULES: Mapping[str, tuple[Any, str, Callable[[Any], bool]]] = {
@@ -98,7 +100,7 @@ _RULES: Mapping[str, tuple[Any, str, Callable[[Any], bool]]] = {
     "extra": (dict, "a dict of what is to be in the request", lambda _: True),
     "thinking": (
         (str, int, NoneType),
-        f'"off", "low", "medium", "high", a number of tokens from {LEAST_BUDGET:,}, or None',
+        f"{_LEVELS_QUOTED}, a number of tokens from {LEAST_BUDGET:,}, or None",
         _is_none_or(_is_thinking),
     ),
     "top_p": (_NUMBER, "a number above 0 and up to 1, or None", _is_none_or(lambda share: 0 < share <= 1)),

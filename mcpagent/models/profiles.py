@@ -132,6 +132,16 @@ _GPTS: tuple[tuple[str, Profile], ...] = (
 )
 
 
+_ADJUSTABLE = "Mistral docs, adjustable reasoning; its table of models: magistral-*-latest is Medium 3.5 and Small 4"
+_HIGH_OR_NONE = Profile(_ADJUSTABLE, None, "effort", efforts=("none", "high"))
+_NATIVE = "Mistral docs, native reasoning: prompt_mode"
+_MISTRALS: tuple[tuple[str, Profile], ...] = (
+    (r"(magistral|mistral)-(small|medium)-latest", _HIGH_OR_NONE),
+    (r"mistral-(small-(26\d\d|4.*)|medium-(26\d\d|3[.-]5.*))", _HIGH_OR_NONE),
+    (r"magistral-.*", Profile(_NATIVE, None, "adaptive", can_stop=False)),
+)
+
+
 @lru_cache(maxsize=256)
 def profile_of(to: Origin) -> Profile:
     """Return what the model takes, whatever surrounds its name."""
@@ -141,7 +151,7 @@ def profile_of(to: Origin) -> Profile:
             if family == model.family and first <= model.version <= last:
                 return profile
         return UNKNOWN
-    return next((profile for looks, profile in _GPTS if re.fullmatch(looks, model.name)), UNKNOWN)
+    return next((profile for looks, profile in (*_GPTS, *_MISTRALS) if re.fullmatch(looks, model.name)), UNKNOWN)
 
 
 _FIRST_STRUCTURED = (4, 5)
@@ -172,7 +182,8 @@ class Server:
     """What an address takes; `source` is where that is known from.
 
     Of settings `fields` says which it knows beside temperature, and how it calls them, and `thinking` how that is
-    written: `reasoning_effort`; OpenRouter's `reasoning`; DeepSeek's `thinking`; an argument of the chat template.
+    written: `reasoning_effort`; OpenRouter's `reasoning`; DeepSeek's `thinking`; an argument of the chat template;
+    Mistral's two forms. `efforts` are those that it takes for models of which nothing is known.
     `dialect` is that of its Chat Completions (`openai_chat_history.py`), "" if the model decides. `max_tools` are the
     most that it takes in one request, `behind` those of providers behind it, as its models' names begin. `caching` says
     how a beginning that was sent before comes to cost a fraction: "automatic", by the "field" `cache_control` of the
@@ -184,7 +195,8 @@ class Server:
 
     source: str
     fields: Mapping[str, str]
-    thinking: Literal["effort", "object", "switch", "template", "none"] = "effort"
+    thinking: Literal["effort", "object", "switch", "template", "mistral", "none"] = "effort"
+    efforts: tuple[Effort, ...] = ()
     dialect: Literal["", "openai", "gemini", "mistral", "deepseek"] = ""
     max_tools: int | None = None
     behind: tuple[tuple[str, int], ...] = ()
@@ -207,6 +219,7 @@ _AZURE = Server("the same API as OpenAI's", _ALL, dialect="openai", max_tools=12
 _MOONSHOT = Server(
     'its error: "thinking is enabled but reasoning_content is missing"', _LOCAL, dialect="deepseek", proxies=True
 )
+_COHERE = Server("Cohere docs, compatibility API", _named("top_p", "stop", "seed"), efforts=("none", "high"))
 _SERVERS: tuple[tuple[str, Server], ...] = (
     # the end of its host; Anthropic and Mistral name no number of tools (Nov 2026): there the window is the limit
     (
@@ -229,6 +242,7 @@ _SERVERS: tuple[tuple[str, Server], ...] = (
             'Google docs, OpenAI compatibility; its errors: unknown names, "At most 512 function declarations"',
             _named("top_p", "stop"),
             dialect="gemini",
+            efforts=("none", "minimal", "low", "medium", "high"),
             max_tools=512,
             structured="alone",
         ),
@@ -238,7 +252,7 @@ _SERVERS: tuple[tuple[str, Server], ...] = (
         Server(
             "Mistral's API reference",
             _named("top_p", "stop", "parallel_tool_calls", seed="random_seed"),
-            "none",
+            "mistral",
             dialect="mistral",
             structured="alone",
         ),
@@ -282,8 +296,8 @@ _SERVERS: tuple[tuple[str, Server], ...] = (
     ),
     ("api.z.ai", Server("Z.ai docs, chat completion and deep thinking", _named("top_p", "stop"), "switch")),
     ("router.huggingface.co", Server("Hugging Face docs, inference providers", _named("top_p", "stop", "seed"))),
-    ("api.cohere.ai", Server("Cohere docs, compatibility API", _named("top_p", "stop", "seed"))),
-    ("api.cohere.com", Server("Cohere docs, compatibility API", _named("top_p", "stop", "seed"))),
+    ("api.cohere.ai", _COHERE),
+    ("api.cohere.com", _COHERE),
     (
         "openrouter.ai",
         Server(

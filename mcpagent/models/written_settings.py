@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,7 +15,14 @@ from mcpagent.models.provider_run.provider_tool_forms import WrittenTools
 DEFAULT_MAX_TOKENS = 32_000
 """Of an Anthropic model that no row names: it demands a limit."""
 
-_BUDGETS: Mapping[str, int] = {"low": 4_000, "medium": 12_000, "high": 31_999}
+_BUDGETS: Mapping[str, int] = {
+    "minimal": LEAST_BUDGET,
+    "low": 4_000,
+    "medium": 12_000,
+    "high": 31_999,
+    "xhigh": 48_000,
+    "max": 10**7,
+}
 """Tokens to think, for models that take a number."""
 
 _ROOM_TO_ANSWER = 4_000
@@ -33,10 +40,11 @@ _UNKNOWN_TO = {
 
 @dataclass(slots=True)
 class WrittenSettings:
-    """The settings as fields of a request body, and, by setting, why it is left out."""
+    """The settings as fields of a request body, and, by setting, why it is left out, or what is sent in its place."""
 
     fields: dict[str, Any] = field(default_factory=dict[str, Any])
     left_out: dict[str, str] = field(default_factory=dict[str, str])
+    changed: dict[str, str] = field(default_factory=dict[str, str])
 
 
 def written_settings(
@@ -98,17 +106,25 @@ def _sample(settings: ModelSettings, profile: Profile, made: WrittenSettings) ->
         made.fields |= given
 
 
-def _effort(thinking: str | int, profile: Profile) -> Effort:
-    """The effort that comes nearest, of two the higher."""
+def _effort(thinking: str | int, efforts: Sequence[Effort], made: WrittenSettings) -> Effort:
+    """Return the effort that comes nearest, of two the higher, and note it if it is another one."""
+    asked = _level_of(thinking)
+    wanted = EFFORTS.index(asked)
+    nearest = min(efforts, key=lambda effort: (abs(EFFORTS.index(effort) - wanted), -EFFORTS.index(effort)))
+    if isinstance(thinking, int):
+        made.changed["thinking"] = f'{thinking:,} tokens to think are sent as the level "{nearest}"'
+    elif nearest != asked and thinking != "off":
+        made.changed["thinking"] = f'"{thinking}" is sent as "{nearest}", the nearest level that it has'
+    return nearest
+
+
+def _level_of(thinking: str | int) -> Effort:
+    """Return the effort that a level or a budget means, whatever the model has."""
     if isinstance(thinking, int):
         if thinking >= _HIGH_FROM:
-            thinking = "high"
-        elif thinking >= _MEDIUM_FROM:
-            thinking = "medium"
-        else:
-            thinking = "low"
-    wanted = EFFORTS.index("none" if thinking == "off" else thinking)
-    return min(profile.efforts, key=lambda effort: (abs(EFFORTS.index(effort) - wanted), -EFFORTS.index(effort)))
+            return "high"
+        return "medium" if thinking >= _MEDIUM_FROM else "low"
+    return next((effort for effort in EFFORTS if effort == thinking), "none")
 
 
 def _think_as_claude(request: ModelRequest, profile: Profile, most: int, made: WrittenSettings) -> None:
@@ -122,11 +138,18 @@ def _think_as_claude(request: ModelRequest, profile: Profile, most: int, made: W
     elif thinking == "off":
         made.fields["thinking"] = {"type": "disabled"}
     elif profile.thinking != "budget":
-        made.fields |= {"thinking": {"type": "adaptive"}, "output_config": {"effort": _effort(thinking, profile)}}
+        made.fields |= {
+            "thinking": {"type": "adaptive"},
+            "output_config": {"effort": _effort(thinking, profile.efforts, made)},
+        }
     elif (budget := min(_budget(thinking), most - min(most // 4, _ROOM_TO_ANSWER))) < LEAST_BUDGET:
         made.left_out["thinking"] = f"an answer of {most:,} tokens has no room for it"
     elif not _goes_on_without_thought(request):
         made.fields["thinking"] = {"type": "enabled", "budget_tokens": budget}
+        if budget < _budget(thinking) and thinking != "max":
+            made.changed["thinking"] = (
+                f"{_budget(thinking):,} tokens to think are sent as {budget:,}: an answer needs room"
+            )
 
 
 def _budget(thinking: str | int) -> int:
@@ -153,8 +176,14 @@ def _as_messages(request: ModelRequest, made: WrittenSettings) -> None:
         made.fields["tool_choice"] = {"type": "auto", "disable_parallel_tool_use": True}
 
 
-def _take_effort(name: str, thinking: str | int | None, profile: Profile, made: WrittenSettings) -> None:
-    """The effort in a field of this name, `reasoning` or `reasoning_effort`."""
+def _take_effort(
+    name: str,
+    thinking: str | int | None,
+    profile: Profile,
+    made: WrittenSettings,
+    efforts: Sequence[Effort] = (),
+) -> None:
+    """The effort in a field of this name, `reasoning` or `reasoning_effort`; `efforts` are those of the server."""
     if thinking is None or (thinking == "off" and profile.thinking in ("none", "budget")):
         return
     if profile.thinking == "none":
@@ -163,7 +192,8 @@ def _take_effort(name: str, thinking: str | int | None, profile: Profile, made: 
     if thinking == "off" and profile.thinking == "adaptive" and profile.can_stop:
         made.fields[name] = {"effort": "none"} if name == "reasoning" else "none"
         return
-    effort = "none" if thinking == "off" and profile.thinking == "unknown" else _effort(thinking, profile)
+    is_unknown = profile.thinking == "unknown"
+    effort = "none" if thinking == "off" and is_unknown else _effort(thinking, efforts or profile.efforts, made)
     if thinking == "off" and effort != "none":
         made.left_out["thinking"] = f'it always thinks; "{effort}" is sent'
     made.fields[name] = {"effort": effort} if name == "reasoning" else effort
@@ -193,18 +223,42 @@ def _think_by_chat(thinking: str | int | None, profile: Profile, server: Server,
         case _ if thinking is None:
             pass
         case "effort":
-            _take_effort("reasoning_effort", thinking, profile, made)
+            of_server = server.efforts if profile.thinking == "unknown" else ()
+            _take_effort("reasoning_effort", thinking, profile, made, of_server)
         case "object" if profile.thinking != "none":
             asked = {"max_tokens": thinking} if isinstance(thinking, int) else {"effort": thinking}
             made.fields["reasoning"] = {"enabled": False} if off else asked
         case "switch":
             made.fields["thinking"] = {"type": "disabled" if off else "enabled"}
+            _note_switch(thinking, made)
         case "template":
             made.fields["chat_template_kwargs"] = {"enable_thinking": not off}
+            _note_switch(thinking, made)
+        case "mistral":
+            _think_as_mistral(thinking, profile, made)
         case _ if not off:
             made.left_out["thinking"] = "it cannot be set there"
         case _:
             pass
+
+
+def _note_switch(thinking: str | int | None, made: WrittenSettings) -> None:
+    if thinking != "off":
+        shown = f"{thinking:,} tokens to think are" if isinstance(thinking, int) else f'"{thinking}" is'
+        made.changed["thinking"] = f"{shown} sent as thinking that is switched on: it has no levels"
+
+
+def _think_as_mistral(thinking: str | int | None, profile: Profile, made: WrittenSettings) -> None:
+    """As Mistral's docs on reasoning have it: an effort "high" or "none", or a prompt of its own for Magistral."""
+    if profile.thinking == "effort" and profile.efforts:
+        _take_effort("reasoning_effort", thinking, profile, made)
+    elif profile.thinking == "adaptive" and thinking == "off":
+        made.left_out["thinking"] = "it always thinks"
+    elif profile.thinking == "adaptive":
+        made.fields["prompt_mode"] = "reasoning"
+        _note_switch(thinking, made)
+    elif thinking != "off":
+        made.left_out["thinking"] = "it cannot be set there"
 
 
 _BY_NAME = ("stop", "seed", "parallel_tool_calls", "service_tier", "prompt_cache_key")

@@ -118,7 +118,7 @@ EFFORTS: Mapping[str, set[str]] = {
     "gpt-5-pro": {"high"},
     "o4-mini": {"low", "medium", "high"},
     "o3 by chat": {"low", "medium", "high"},
-    "gpt-5.5": {"none", "low", "medium", "high"},
+    "gpt-5.5": {"none", "low", "medium", "high", "xhigh"},
     "gpt-4.1": set(),
     "gpt-4o by chat": set(),
 }
@@ -453,7 +453,11 @@ def test_settings_are_read_from_text_and_written_as_text() -> None:
 @each_row(
     "name, text, said",
     [
-        ("thinking", "hgih", 'thinking is "hgih"; write "off", "low", "medium", "high", a number of tokens from 1,024'),
+        (
+            "thinking",
+            "hgih",
+            'thinking is "hgih"; write "off", "minimal", "low", "medium", "high", "xhigh", "max", a number of tokens',
+        ),
         ("thinking", "12", 'thinking is "12"; write'),
         ("top_p", "2", 'top_p is "2"; write a number above 0 and up to 1'),
         ("top_p", "nan", "write a number above 0 and up to 1"),

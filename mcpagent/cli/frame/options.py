@@ -82,7 +82,7 @@ class Options:
     thinking: str | None = _option(
         None,
         metavar="LEVEL|TOKENS",
-        help="How much the model thinks before it answers: off, low, medium, high, or the most tokens for it.",
+        help="How much the model thinks: off, minimal, low, medium, high, xhigh, max, or the most tokens for it.",
     )
     profile: ModelSize | None = _option(
         None,

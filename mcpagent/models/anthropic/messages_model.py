@@ -55,6 +55,17 @@ CHANGES_BY_VALUE_BETA = "inline-tools-2026-09-15"
 _NOT_OF_THE_BLOCK = ("type", "estimated_tokens")
 """Fields of a delta that tell of it, not of its block, which would be refused with them."""
 
+_FIELDS = {
+    "text_delta": "text",
+    "thinking_delta": "thinking",
+    "signature_delta": "signature",
+    "input_json_delta": "partial_json",
+}
+"""The text that each kind of delta adds to its block."""
+
+_KNOWN_DELTAS = frozenset({"citations_delta", "compaction_delta"})
+_KNOWN_BLOCKS = frozenset({"text", "thinking", "redacted_thinking", "tool_use", "server_tool_use", "mcp_tool_use"})
+
 CONTAINER_SECONDS = 30 * 24 * 3600.0
 """So long after the time that it tells of a container Anthropic may restore it."""
 
@@ -203,7 +214,8 @@ class MessageStream:
     """Puts a stream's events together to the answer it is without streaming.
 
     Events as in https://platform.claude.com/docs/en/build-with-claude/streaming. A delta's fields are added to the
-    block's fields of the same name, so kinds of content that are not known here survive too.
+    block's fields of the same name, so kinds of content that are not known here survive too. Unknown deltas of known
+    blocks are kept beside the content, as `unknown_deltas` of the answer.
     """
 
     def __init__(self) -> None:
@@ -212,6 +224,7 @@ class MessageStream:
         self._texts: dict[tuple[int, str], list[str]] = {}
         self._citations: dict[int, list[Any]] = {}
         self._calls: dict[str, ProviderCall] = {}
+        self._unknown: list[Mapping[str, Any]] = []
         self.was_marked = False
         self.done = False
 
@@ -220,10 +233,12 @@ class MessageStream:
         match event.get("type"):
             case "message_start":
                 self._message = dict(event["message"])
-            case "content_block_start":
+            case "content_block_start" if isinstance(event.get("content_block"), Mapping):
                 self._blocks[event["index"]] = dict(event["content_block"])
-            case "content_block_delta":
+            case "content_block_delta" if self._is_known(event):
                 return self._add_delta(event["index"], event["delta"])
+            case "content_block_delta":
+                self._unknown.append(event)
             case "content_block_stop":
                 return self._ran(event["index"])
             case "message_delta":
@@ -238,11 +253,22 @@ class MessageStream:
                 pass
         return None
 
+    def _is_known(self, event: Mapping[str, Any]) -> bool:
+        """Whether the delta can be added to its block: a block of a known type would be refused with unknown fields."""
+        block, delta = self._blocks.get(event.get("index", -1)), event.get("delta")
+        if block is None or not isinstance(delta, Mapping) or not isinstance(delta.get("type"), str):
+            return False
+        if delta["type"] in _FIELDS:
+            return isinstance(delta.get(_FIELDS[delta["type"]]), str)
+        return delta["type"] in _KNOWN_DELTAS or block.get("type") not in _KNOWN_BLOCKS
+
     def _add_delta(self, index: int, delta: Mapping[str, Any]) -> Delta | CallDelta | None:
         block = self._blocks[index]
         for name, value in without(delta, _NOT_OF_THE_BLOCK).items():
             if delta["type"] == "citations_delta":
                 self._citations.setdefault(index, list(block.get("citations") or ())).append(value)
+            elif delta["type"] == "compaction_delta":  # each one is the whole content so far
+                block[name] = value
             elif isinstance(value, str):
                 self._texts.setdefault((index, name), []).append(value)
             elif value is not None or name not in block:
@@ -282,7 +308,8 @@ class MessageStream:
                 self._blocks[index][name] = (self._blocks[index].get(name) or "") + text
         for index, citations in self._citations.items():
             self._blocks[index]["citations"] = citations
-        return {**self._message, "content": [self._blocks[index] for index in sorted(self._blocks)]}
+        beside = {"unknown_deltas": self._unknown} if self._unknown else {}
+        return {**self._message, "content": [self._blocks[index] for index in sorted(self._blocks)], **beside}
 
 
 class AnthropicModel(HttpModel):
