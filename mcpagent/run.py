@@ -86,7 +86,8 @@ class Tally:
     `waited_seconds`: for servers that were connecting, with what agents waited that it called. `is_over`: it has come
     to an end of its own, with an answer or with calls that wait (`pending`); `finished` is that end. `earlier` is what
     was taken for the same question by a process that ended, which counts for the limits. `clock` has the seconds.
-    `reached` is the limit that ends it. `repeats` follows its calls. `trace` names its trace for a later run.
+    `reached` is the limit that ends it. `repeats` follows its calls; `missing` are the parts
+    of the question that the model was last told are missing. `trace` names its trace for a later run.
     """
 
     spent: Spent = field(default_factory=Spent)
@@ -99,6 +100,7 @@ class Tally:
     clock: RunClock = field(default_factory=RunClock)
     reached: LimitReached | None = None
     repeats: Repeats = field(default_factory=Repeats)
+    missing: tuple[str, ...] = ()
     trace: str = ""
 
     @property

@@ -20,16 +20,20 @@ class ModelHints:
 
     `repeats_allowed` is how often the model may repeat a call before it is told. With `loads_weak_matches`, a prompt
     also loads tools that match it weakly. With `reminds_to_call`, a model that only writes about a tool is asked once
-    to call it.
+    to call it. With `restates_progress`, notes restate the question, list the results so far and name what is missing,
+    and an apology after a successful call is answered once with such a note.
     """
 
     repeats_allowed: int = REPEATS_TOLD
     loads_weak_matches: bool = False
     reminds_to_call: bool = False
+    restates_progress: bool = False
 
 
 NO_HINTS = ModelHints()
-SMALL_MODEL_HINTS = ModelHints(REPEATS_TOLD_SMALL, loads_weak_matches=True, reminds_to_call=True)
+SMALL_MODEL_HINTS = ModelHints(
+    REPEATS_TOLD_SMALL, loads_weak_matches=True, reminds_to_call=True, restates_progress=True
+)
 
 
 def tool_written_about(text: str, offered: Sequence[str]) -> str:

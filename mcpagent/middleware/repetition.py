@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from mcpagent.limits.repeats import Repeats
+from mcpagent.middleware.progress import missing_of, progress_of
 from mcpagent.run import AgentRun, Middleware
 from mcpagent.run_parts import CallBatch, Stop
 
@@ -33,5 +34,16 @@ class Repetition(Middleware):
         yield
         if not batch.is_resumed and len(batch.results) == len(batch.calls):
             words = repeats.count(batch.calls, batch.results)
+            if run.hints.restates_progress:
+                words = self._restated(run, batch, words)
             if words:
                 run.conversation.announce(words)
+
+    def _restated(self, run: AgentRun, batch: CallBatch, words: str) -> str:
+        """Return the words with the progress, and the progress alone when other parts of the question are missing."""
+        newest = list(zip(batch.calls, batch.results, strict=True))
+        missing = missing_of(run, newest)
+        if not words and (not missing or missing == run.tally.missing):
+            return ""
+        run.tally.missing = missing
+        return " ".join(part for part in (words, progress_of(run, newest)) if part)

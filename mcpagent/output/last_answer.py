@@ -24,11 +24,12 @@ MUCH_TEXT = 50_000
 @dataclass(slots=True)
 class LastAnswer:
     """Follows one run. `was_asked_again`: there is one repair round, also if another process began it. `is_reminded`:
-    a model that only talks of calling a tool is not told so any more."""
+    a model that only talks of calling a tool is not told so any more. `is_excused`: nor is one that only apologises."""
 
     spec: OutputSpec | None
     was_asked_again: bool = False
     is_reminded: bool = False
+    is_excused: bool = False
     reading: Reading | None = None
 
     @classmethod

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import resources
 from string import Template
+from typing import Any
 
 from mcpagent.text.for_model import fenced, for_model
 from mcpagent.text.safe_text import safe_line
 
 MAX_CATEGORY_CHARACTERS = 80
+MOST_RESULTS = 8
+"""Results that a note on the progress lists, the last ones."""
 _MARKUP = str.maketrans("", "", "`*_#<>[]()|")
 
 
@@ -88,6 +91,32 @@ def call_note(tool: str) -> str:
 def final_answer_note(reason: str) -> str:
     """What is said to the model when it must answer without more calls; `reason` is our own sentence."""
     return _words("final_answer").substitute(reason=reason)
+
+
+def progress_note(question: str, results: Sequence[tuple[str, Mapping[str, Any], str]], missing: Sequence[str]) -> str:
+    """Return what a small model is told in the middle: the question, the last results, and the missing parts.
+
+    Args:
+        question: The prompt that is being answered.
+        results: Name, arguments and text of each successful call.
+        missing: The parts of the question that no result is about.
+    """
+    listed = [_result_line(*one) for one in results[-MOST_RESULTS:]]
+    if missing:
+        named = "; ".join(_line(part, 120) for part in missing)
+        following = f"Still missing: {named}. Call a tool for what is missing."
+    elif results:
+        following = "Answer the question now in words, from these results."
+    else:
+        following = "Call a tool that helps, or answer the question in words."
+    return _words("progress").substitute(
+        question=_line(question, 600), results="\n".join(listed) or "- none", next=following
+    )
+
+
+def _result_line(name: str, arguments: Mapping[str, Any], text: str) -> str:
+    given = ", ".join(f"{key}={value!r}" for key, value in arguments.items())
+    return f"- {_line(name, 64)}({_line(given, 120)}): {_line(text, 300)}"
 
 
 def summary_note(keep: str = "", *, words: int = 600) -> str:

@@ -19,7 +19,9 @@ from mcpagent.events import (
 )
 from mcpagent.execution import run_calls
 from mcpagent.limits.model_hints import tool_written_about
+from mcpagent.limits.question_parts import is_apology
 from mcpagent.messages import Citation, Message, Step, ToolsChanged, Usage, user_message
+from mcpagent.middleware.progress import has_result, progress_of
 from mcpagent.models.base import ModelRequest, ModelResponse, OutputFormat
 from mcpagent.models.output_ways.asked_output import told_form
 from mcpagent.output.last_answer import LastAnswer
@@ -224,6 +226,8 @@ def _report_found(found: ToolsChanged, run: AgentRun) -> None:
 async def _final_answer(run: AgentRun, reason: str, last: LastAnswer) -> str:
     """Ask the model for an answer without calls, because of this reason."""
     note = final_answer_note(reason)
+    if run.hints.restates_progress:
+        note = f"{progress_of(run)} {note}"
     while True:
         run.conversation.append(user_message(note))
         response = None
@@ -232,7 +236,7 @@ async def _final_answer(run: AgentRun, reason: str, last: LastAnswer) -> str:
         # A model may call all the same; nothing is run, and the history must not keep an open call.
         run.conversation.close_open_calls(NOT_RUN)
         await last.fits(response)
-        note = last.ask_again()
+        note = _retry_of_apology(response, last, run) or last.ask_again()
         if not note:
             return response.message.text
 
@@ -254,7 +258,16 @@ async def _objection(response: ModelResponse, last: LastAnswer, run: AgentRun) -
         if tool:
             last.is_reminded = True
             return call_note(tool)
-    return last.ask_again()
+    return _retry_of_apology(response, last, run) or last.ask_again()
+
+
+def _retry_of_apology(response: ModelResponse, last: LastAnswer, run: AgentRun) -> str:
+    """Return what a small model is told that apologises after a successful call, once; else ""."""
+    may_retry = run.hints.restates_progress and not last.is_excused
+    if not may_retry or response.message.tool_calls or not is_apology(response.message.text) or not has_result(run):
+        return ""
+    last.is_excused = True
+    return progress_of(run)
 
 
 def _ended(response: ModelResponse) -> StopReason:

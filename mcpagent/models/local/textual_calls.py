@@ -9,7 +9,7 @@ stays text; nothing is guessed, completed or run when it was cut off.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -22,6 +22,8 @@ from mcpagent.models.local.textual_forms import (
     Call,
     Schemas,
     calls_of,
+    json_at,
+    json_values,
     pythonic,
     strict_json,
     without_end_tokens,
@@ -114,7 +116,7 @@ class _AnyTool(Mapping[str, Mapping[str, Any]]):
 
 def textual_way(request: ModelRequest, emit: Emit) -> AskedWay:
     """Asked as it is; text that may turn out to be a call is shown only when it did not."""
-    held = HeldText(emit)
+    held = HeldText(emit, [tool.name for tool in request.tools])
 
     def understand(response: ModelResponse) -> ModelResponse:
         if not response.message.tool_calls:
@@ -147,10 +149,35 @@ def _whole(text: str, tools: Schemas) -> list[Call] | None:
     """An answer that is nothing but one JSON call, or a list of calls in JSON or Python; a fence may be around it."""
     if text.startswith(_FENCE) and text.endswith(_FENCE) and len(text) > 2 * len(_FENCE):
         text = text.removeprefix(_FENCE).removesuffix(_FENCE).removeprefix("json").strip()
+    if text.startswith("{{") and text.endswith("}}") and strict_json(text) is None:
+        text = text[1:-1].strip()  # a template's braces, taken for JSON's
     if not text.startswith(("{", "[")):
-        return None
+        return _applied(text, tools)
     value = strict_json(text)
-    return calls_of(value, tools) if value is not None else _listed(text, tools) or _in_lines(text, tools)
+    if value is not None:
+        return calls_of(value, tools)
+    return _listed(text, tools) or _in_lines(text, tools) or calls_of(json_values(text), tools)
+
+
+_APPLIED = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_.-]{0,127})\(\s*")
+_CLOSED = re.compile(r"\s*\)\s*;?,?")
+
+
+def _applied(text: str, tools: Schemas) -> list[Call] | None:
+    """`f({"a": 1})`, one or more, of offered tools: a call whose only argument is the object of all arguments."""
+    calls: list[Call] = []
+    place = 0
+    while place < len(text):
+        named = _APPLIED.match(text, place)
+        found = json_at(text, named.end()) if named is not None and named[1] in set(tools) else None
+        closed = _CLOSED.match(text, found[1]) if found is not None else None
+        if named is None or found is None or closed is None or not isinstance(found[0], dict):
+            return None
+        calls.append((named[1], found[0]))
+        place = closed.end()
+        while place < len(text) and text[place].isspace():
+            place += 1
+    return calls or None
 
 
 def _listed(text: str, tools: Schemas) -> list[Call] | None:
@@ -165,9 +192,12 @@ def _in_lines(text: str, tools: Schemas) -> list[Call] | None:
     return calls_of([strict_json(line) for line in lines], tools)
 
 
-def may_be_all_call(start: str) -> bool:
-    """Whether an answer that begins so may still turn out to be calls and nothing else."""
+def may_be_all_call(start: str, names: Iterable[str] = ()) -> bool:
+    """Whether an answer that begins so may still turn out to be calls and nothing else; `names` are offered tools."""
     start = start[:_LONGEST_START].lstrip()
+    openings = [f"{name}(" for name in names]
+    if start and any(opening.startswith(start) or start.startswith(opening) for opening in openings):
+        return True
     if any(mark.startswith(start) or start.startswith(mark) for mark in _AT_THE_START):
         return True
     if _FENCE.startswith(start) or f"{_FENCE}json".startswith(start.strip()):
@@ -178,7 +208,7 @@ def may_be_all_call(start: str) -> bool:
         return True
     if in_list != json_start and (in_list[0].isalpha() or in_list[0] == "_"):  # a list of calls in Python
         return in_list.partition("(")[0].isidentifier()
-    key = in_list.removeprefix("{").lstrip()
+    key = in_list.removeprefix("{").lstrip().removeprefix("{").lstrip()
     return in_list.startswith("{") and any(known.startswith(key) or key.startswith(known) for known in _KEYS)
 
 
@@ -194,8 +224,9 @@ def mark_in(text: str) -> int:
 class HeldText:
     """Keeps back the text of an answer that may turn out to be a call, so that nobody is shown raw JSON or marks."""
 
-    def __init__(self, emit: Emit) -> None:
+    def __init__(self, emit: Emit, names: Sequence[str] = ()) -> None:
         self._emit = emit
+        self._names = names
         self._held = ""
         self._began = False
 
@@ -204,7 +235,7 @@ class HeldText:
             self._emit(event)
             return
         self._held += event.text
-        if not self._began and may_be_all_call(self._held):
+        if not self._began and may_be_all_call(self._held, self._names):
             return
         self._began = True
         # What is kept begins with a mark, or is too short for one: either way little is looked at.

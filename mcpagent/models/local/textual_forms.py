@@ -61,12 +61,33 @@ def _refuse(constant: str) -> None:
 _DECODER = json.JSONDecoder(object_pairs_hook=_distinct, parse_constant=_refuse)
 
 
-def _json_at(text: str, place: int) -> tuple[Any, int] | None:
+def json_at(text: str, place: int) -> tuple[Any, int] | None:
     """The JSON value that begins there, and where it ends."""
     try:
         return _DECODER.raw_decode(text, place)
     except (ValueError, RecursionError):
         return None
+
+
+def json_values(text: str) -> list[Any]:
+    """The JSON values that a text consists of, one after the other on lines of their own or with commas between; none
+    if it is anything else."""
+    values: list[Any] = []
+    place = 0
+    while place < len(text):
+        between = _BETWEEN.match(text, place)
+        start = between.end() if between is not None else place
+        if start == len(text):
+            break
+        found = json_at(text, start)
+        if found is None or (values and not set(text[place:start]) & {"\n", ","}):
+            return []
+        values.append(found[0])
+        place = found[1]
+    return values
+
+
+_BETWEEN = re.compile(r"[\s,]+")
 
 
 def call_of(value: Any, tools: Schemas) -> Call | None:
@@ -135,7 +156,7 @@ def _headed(head: str, tail: str = "", *, begins: str = "", ends: str = "") -> R
         place, calls = 0, list[Call | None]()
         while place < len(rest):
             named = opening.match(rest, place)
-            found = _json_at(rest, named.end()) if named else None
+            found = json_at(rest, named.end()) if named else None
             closed = closing.match(rest, found[1]) if found else None
             if named is None or found is None or closed is None:
                 return None
@@ -285,7 +306,7 @@ def _llama(text: str, tools: Schemas) -> Calls:
     rest = text.removeprefix("<|python_tag|>").strip()
     place, calls = 0, list[Call | None]()
     while place < len(rest):
-        found = _json_at(rest, place)
+        found = json_at(rest, place)
         if found is None:
             return None
         calls += calls_of(found[0], tools) or [None]

@@ -302,3 +302,48 @@ async def test_a_model_without_tools_is_told_apart() -> None:
     body = {"error": {"message": "registry.ollama.ai/library/gemma:2b does not support tools", "type": "api_error"}}
     with pytest.raises(ModelError, match=r"m cannot call tools .*; use a model that can"):
         await local(PlayedProvider(failed(400, body))).respond(ASKED, ignore)
+
+
+ODD = [
+    "{" + CALL + "}",
+    'get_weather({"location": "Rome"})',
+    'get_weather( {"location": "Rome"} );',
+    '```\nget_weather({"location": "Rome"})\n```',
+    f"```json\n{CALL},\n\n```",
+]
+
+
+@each_row("text", ODD)
+def test_a_call_in_an_odd_form_is_run(text: str) -> None:
+    assert calls_in(text, TOOLS) == ("", [("get_weather", ROME)])
+
+
+def test_several_objects_in_one_fence_are_several_calls() -> None:
+    pretty = json.dumps({"name": "get_weather", "arguments": ROME}, indent=2)
+    assert calls_in(f"```json\n{pretty}\n{pretty}\n```", TOOLS) == ("", [("get_weather", ROME)] * 2)
+    assert calls_in(f"{pretty}\n\n{pretty}", TOOLS) == ("", [("get_weather", ROME)] * 2)
+    two = 'get_weather({"location": "Rome"})\nget_weather({"location": "Rome"})'
+    assert calls_in(two, TOOLS) == ("", [("get_weather", ROME)] * 2)
+
+
+@each_row(
+    "text",
+    [
+        'get_weather({"location": "Ro',
+        'print({"location": "Rome"})',
+        'get_weather({"location": "Rome"}) shows the weather',
+        "get_weather(location)",
+        "{{name}}",
+        '{{"name": "nobody", "arguments": {}}}',
+    ],
+)
+def test_what_only_looks_like_an_odd_form_stays_text(text: str) -> None:
+    assert calls_in(text, TOOLS)[1] == []
+
+
+async def test_a_call_in_an_odd_form_is_not_shown() -> None:
+    pieces = [{"content": piece} for piece in ("get_", "weather", '({"location"', ': "Rome"})')]
+    events: list[Event] = []
+    answer = await local(PlayedProvider(chat_stream(*pieces))).respond(ASKED, events.append)
+    assert [call.arguments for call in answer.message.tool_calls] == [ROME]
+    assert events == []
