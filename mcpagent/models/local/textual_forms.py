@@ -75,7 +75,7 @@ def json_values(text: str) -> list[Any]:
     values: list[Any] = []
     place = 0
     while place < len(text):
-        between = _BETWEEN.match(text, place)
+        between = _GAP.match(text, place)
         start = between.end() if between is not None else place
         if start == len(text):
             break
@@ -87,7 +87,7 @@ def json_values(text: str) -> list[Any]:
     return values
 
 
-_BETWEEN = re.compile(r"[\s,]+")
+_GAP = re.compile(r"[\s,]+")
 
 
 def call_of(value: Any, tools: Schemas) -> Call | None:
