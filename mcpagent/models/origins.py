@@ -22,7 +22,6 @@ provider ran, ids, signatures, citations) belongs to the model that wrote it, at
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from hashlib import sha256
@@ -42,7 +41,7 @@ from mcpagent.messages import (
     ToolsChanged,
     ToolsShown,
 )
-from mcpagent.models.endpoints.model_identity import undated
+from mcpagent.models.endpoints.model_identity import identity_of, undated
 from mcpagent.models.provider_run.provider_calls import (
     NONE_WAITING,
     calls_to_come,
@@ -71,8 +70,9 @@ SERVER_TOOLS: Mapping[str, frozenset[str]] = {
 }
 """What stands in an answer of tools that the provider ran: nobody answers it, and it goes back as it is."""
 
-_BINDS = re.compile(r"claude-(?:(?:fable|mythos)-5-[1-9]|(?:opus|sonnet)-5-[5-9])")
-"""Models whose thoughts are refused where what stood before them is another (wire formats, thinking binding)."""
+_BINDS = {"fable": (5, 1), "mythos": (5, 1), "opus": (5, 5), "sonnet": (5, 5)}
+"""Families of Claude, and the version from which on thoughts are refused where what stood before them is another (wire
+formats, thinking binding)."""
 
 
 def address_of(base_url: str) -> str:
@@ -110,7 +110,7 @@ def written_for(
     written: list[Message] = []
     waiting: Mapping[str, ProviderCall] = NONE_WAITING
     runs = False
-    bound = moved(messages) if to.protocol == "messages" and _BINDS.search(to.model) else 0
+    bound = moved(messages) if to.protocol == "messages" and _binds_thoughts(to.model) else 0
     for place, message in enumerate(messages):
         if 0 < place <= bound:
             message = _without_thoughts(message)
@@ -127,6 +127,11 @@ def written_for(
             message = shown
         written.append(message)
     return with_pairs(messages, written) if runs and to.protocol == "messages" else tuple(written)
+
+
+def _binds_thoughts(model_name: str) -> bool:
+    model = identity_of(model_name)
+    return model.family in _BINDS and model.version >= _BINDS[model.family]
 
 
 def _without_thoughts(message: Message) -> Message:

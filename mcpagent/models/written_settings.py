@@ -31,6 +31,9 @@ _ROOM_TO_ANSWER = 4_000
 _MEDIUM_FROM, _HIGH_FROM = 8_000, 20_000
 """Budgets from which on an effort is called so, for models that take an effort."""
 
+MOST_STOPS = 4
+"""OpenAI's API reference, `stop`."""
+
 _UNKNOWN_TO = {
     "messages": ("seed", "prompt_cache_key"),
     "responses": ("stop", "seed"),
@@ -276,10 +279,20 @@ def _as_chat(request: ModelRequest, to: Origin, profile: Profile, server: Server
         known = name in server.fields or (name == "cache_ttl" and "prompt_cache_key" in server.fields)
         if not known or (name == "stop" and not profile.stops):
             made.left_out[name] = "it takes none" if known else "it is not known there"
+        elif name == "stop":
+            made.fields[server.fields[name]] = _few_stops(given[name], server, made)
         elif name in _BY_NAME:
-            made.fields[server.fields[name]] = list(given[name]) if name == "stop" else given[name]
+            made.fields[server.fields[name]] = given[name]
         elif name == "cache_ttl":
             _keep_cache(settings.cache_ttl, made)
+
+
+def _few_stops(stops: Sequence[str], server: Server, made: WrittenSettings) -> list[str]:
+    """Return as many texts as OpenAI takes: "up to 4 sequences"; other servers take more, or say what they take."""
+    if server.dialect != "openai" or len(stops) <= MOST_STOPS:
+        return list(stops)
+    made.changed["stop"] = f"{len(stops)} texts end an answer, and it takes {MOST_STOPS}: the first ones are sent"
+    return list(stops[:MOST_STOPS])
 
 
 def _was_just_asked(request: ModelRequest) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpagent.messages import Message, Part, Text, ToolCall, ToolResult, user_message
+from mcpagent.messages import Image, Message, Part, Text, ToolCall, ToolResult, user_message
 from mcpagent.models import AnthropicModel, ModelRequest, ModelSettings, OpenAIChatModel, OpenAIResponsesModel
 from mcpagent.models.anthropic.messages_model import read_message
 from mcpagent.models.http_model import HttpModel
@@ -207,6 +207,30 @@ def test_of_more_than_four_cache_markers_the_earliest_are_left_out() -> None:
     check(body, {})
     kept = [block["text"] for turn in body["messages"] for block in turn["content"] if "cache_control" in block]
     assert kept == ["q4", "q5"]
+
+
+def test_an_image_that_is_too_large_is_told_in_words() -> None:
+    model, check = models()["messages"]
+    large, small = (Image("image/png", "iVBORw0KGgo" + "A" * (4 * size + 1)) for size in (2 * 2**20, 3))
+    result = ToolResult("call_1", "get_weather", (large, small))
+    call = Message("assistant", (ToolCall("call_1", "get_weather", {}),))
+    messages = (Message("user", (Text("See."), large, small)), call, Message("tool", (result,)))
+    body = sent(model, ModelRequest("S", messages, (WEATHER,)))
+    check(body, {})
+    for blocks in (body["messages"][0]["content"], body["messages"][2]["content"][0]["content"]):
+        assert [block["type"] for block in blocks][-2:] == ["text", "image"]
+        assert "[an image of 6.3 MB was left out: the most is 5 MB]" in json.dumps(blocks)
+
+
+def test_more_texts_to_stop_at_than_openai_takes_are_reported() -> None:
+    stops = ("a", "b", "c", "d", "e")
+    request = ModelRequest("", (user_message("x"),), settings=ModelSettings(stop=stops))
+    for name, most in (("chat", 4), ("vllm", 5)):
+        model, _ = models()[name]
+        if name == "chat":
+            model = OpenAIChatModel("gpt-4.1")
+        assert sent(model, request)["stop"] == list(stops[:most])
+        assert bool(model.settings_of(request).changed) is (most == 4)
 
 
 def test_a_choice_of_tools_without_tools_is_left_out() -> None:

@@ -2,7 +2,7 @@
 
 The rules are those of Anthropic's errors: names `^[a-zA-Z0-9_-]{1,128}$`; no blank text block; the first turn is the
 user's; results stand first in the turn after their calls, one for each call; call IDs are unique; at most four cache
-markers. A body that keeps the rules is returned with the same bytes.
+markers; images have at most 5 MB. A body that keeps the rules is returned with the same bytes.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from mcpagent.text.for_model import set_apart
 
 LONGEST_NAME = 128
 MOST_MARKERS = 4
+MOST_IMAGE_CHARACTERS = 5 * 2**20 * 4 // 3
+"""Base64 characters of an image: "image exceeds 5 MB maximum" is its error for a larger one."""
 
 _CALL_ID = re.compile(r"[a-zA-Z0-9_-]+")
 
@@ -91,7 +93,17 @@ def _block(block: Any) -> Any:
         return {**block, "name": legal, "input": given if isinstance(given, dict) else {}}
     if kind == "tool_result":
         return _result(block)
-    return block
+    return _small_image(block) if kind == "image" else block
+
+
+def _small_image(block: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the image, or a text in its place if it is larger than Anthropic accepts."""
+    source = block.get("source")
+    data = source.get("data") if isinstance(source, Mapping) else None
+    if not isinstance(data, str) or len(data) <= MOST_IMAGE_CHARACTERS:
+        return block
+    megabytes = len(data) * 3 / 4 / 1_000_000
+    return {"type": "text", "text": f"[an image of {megabytes:.1f} MB was left out: the most is 5 MB]"}
 
 
 def _result(block: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -99,8 +111,8 @@ def _result(block: Mapping[str, Any]) -> Mapping[str, Any]:
     if isinstance(content, str):
         return block if content.strip() else {**block, "content": NO_OUTPUT}
     pieces = content if isinstance(content, list) else []
-    kept = [piece for piece in pieces if not _is_blank(piece)]
-    if kept and len(kept) == len(pieces):
+    kept = [_block(piece) for piece in pieces if not _is_blank(piece)]
+    if kept and len(kept) == len(pieces) and all(new is old for new, old in zip(kept, pieces, strict=True)):
         return block
     return {**block, "content": kept or [{"type": "text", "text": NO_OUTPUT}]}
 
