@@ -88,6 +88,9 @@ def sendable_name(name: str, longest: int = 64) -> str:
     return _ILLEGAL_IN_NAME.sub("_", name)[:longest] or "unnamed"
 
 
+LEGAL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+
+
 def arguments_text(arguments: Any) -> str:
     """Return the arguments of a call as the JSON text of an object: the same text if it is one, else "{}".
 

@@ -10,7 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from mcpagent.models.wire_values import NO_OUTPUT, NO_RESULT, Written, arguments_text, sendable_name, without
+from mcpagent.models.wire_values import (
+    LEGAL_NAME,
+    NO_OUTPUT,
+    NO_RESULT,
+    Written,
+    arguments_text,
+    parse_object,
+    sendable_name,
+    without,
+)
 from mcpagent.text.for_model import set_apart
 
 _HEAD = ("system", "developer")
@@ -33,9 +42,14 @@ def wellformed_chat(
     made = dict(body)
     messages = body.get("messages")
     if isinstance(messages, list):
-        written = [message for message in map(_message, messages) if message is not None]
-        first = next((place for place, message in enumerate(written) if _role(message) not in _HEAD), len(written))
-        made["messages"] = [*written[:first], *turns(paired(written[first:], call_id))]
+        written = messages
+        if not _keeps_rules(messages):
+            written = [message for message in map(_message, messages) if message is not None]
+            written = paired(written, call_id)
+        first = 0
+        while first < len(written) and _role(written[first]) in _HEAD:
+            first += 1
+        made["messages"] = [*written[:first], *turns(written[first:])]
     tools = body.get("tools")
     if isinstance(tools, list):
         made["tools"] = distinct_tools(map(_tool, tools), _tool_name)
@@ -44,6 +58,44 @@ def wellformed_chat(
     elif isinstance(made.get("tool_choice"), Mapping):
         made["tool_choice"] = _with_legal_name(made["tool_choice"])
     return made
+
+
+def _keeps_rules(messages: Sequence[Any]) -> bool:  # noqa: C901 - a call for each message costs more than it explains
+    """Return whether nothing has to be written otherwise: one loop without calls, since histories are long."""
+    waiting: list[Any] = []
+    for message in messages:
+        if message.__class__ is not dict:
+            return False
+        content, calls = message.get("content"), message.get("tool_calls")
+        if message.get("role") == "tool":
+            if message.get("tool_call_id") not in waiting or content.__class__ is not str or not content.strip():
+                return False
+            waiting.remove(message["tool_call_id"])
+            continue
+        if waiting or (calls is None and "tool_calls" in message):
+            return False
+        if calls is None:
+            is_words = content.__class__ is str and content.strip()
+            if not is_words and (content.__class__ is not list or not content):
+                return False
+            if content.__class__ is list and message.get("role") != "assistant":
+                for piece in content:
+                    if piece.get("type") == "text" and not piece["text"].strip():
+                        return False
+            continue
+        for call in calls:
+            function = call.get("function")
+            if function.__class__ is not dict or call.get("id") in waiting:
+                return False
+            name, arguments = function.get("name"), function.get("arguments")
+            if name.__class__ is not str or not LEGAL_NAME.fullmatch(name):
+                return False
+            if arguments.__class__ is not str or not arguments.strip() or parse_object(arguments) is None:
+                return False
+            waiting.append(call.get("id"))
+        if not waiting:
+            return False
+    return True
 
 
 def _with_legal_name(written: Any) -> Any:

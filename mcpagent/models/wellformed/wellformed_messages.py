@@ -15,11 +15,10 @@ from mcpagent.models.wire_values import NO_INPUT, NO_OUTPUT, NO_RESULT, Written,
 from mcpagent.text.for_model import set_apart
 
 LONGEST_NAME = 128
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 MOST_MARKERS = 4
 MOST_IMAGE_CHARACTERS = 5 * 2**20 * 4 // 3
 """Base64 characters of an image: "image exceeds 5 MB maximum" is its error for a larger one."""
-
-_CALL_ID = re.compile(r"[a-zA-Z0-9_-]+")
 
 
 def wellformed_messages(body: Mapping[str, Any]) -> Written:
@@ -31,7 +30,7 @@ def wellformed_messages(body: Mapping[str, Any]) -> Written:
     if not made.get("tools"):
         made = without(made, ("tools", "tool_choice"))
     messages = body.get("messages")
-    if isinstance(messages, list):
+    if isinstance(messages, list) and not _keeps_rules(messages):
         made["messages"] = _turns(messages)
     return with_few_markers(made)
 
@@ -49,6 +48,51 @@ def _distinct(tools: Sequence[Any]) -> list[Any]:
             tool = without(tool, ("cache_control",))
         kept.append(tool)
     return kept
+
+
+def _keeps_rules(turns: Sequence[Any]) -> bool:  # noqa: C901 - a call for each message costs more than it explains
+    """Return whether nothing has to be written otherwise: one loop without calls, since histories are long."""
+    before = ""
+    waiting: set[Any] = set()
+    seen: set[Any] = set()
+    for turn in turns:
+        role, content = turn.get("role"), turn.get("content")
+        if content.__class__ is not list or not content or role == before or (not before and role != "user"):
+            return False
+        if waiting and role != "user":
+            return False
+        before, come_first = role, True
+        for block in content:
+            if block.__class__ is not dict:
+                return False
+            kind = block.get("type")
+            if kind == "tool_result":
+                inner, call_id = block.get("content"), block.get("tool_use_id")
+                if role != "user" or not come_first or call_id not in waiting or inner.__class__ is not list:
+                    return False
+                waiting.discard(call_id)
+                if not inner:
+                    return False
+                for piece in inner:
+                    if piece.get("type") == "image" or (piece.get("type") == "text" and not piece["text"].strip()):
+                        return False
+                continue
+            come_first = False
+            if kind == "image" or (
+                kind == "text" and (block["text"].__class__ is not str or not block["text"].strip())
+            ):
+                return False
+            if kind == "tool_use":
+                call_id, name = block.get("id"), block.get("name")
+                if not call_id or call_id in seen or block.get("input").__class__ is not dict:
+                    return False
+                if name.__class__ is not str or not _NAME.fullmatch(name):
+                    return False
+                seen.add(call_id)
+                waiting.add(call_id)
+        if waiting and role == "user":
+            return False
+    return True
 
 
 def _turns(messages: Sequence[Any]) -> list[Any]:
@@ -159,7 +203,7 @@ def _match(made: list[Any], seen: set[str]) -> None:
     calls, results = _calls(answer), _results(turn)
     ids = [str(call.get("id")) for call in calls]
     told = [str(result.get("tool_use_id")) for result in results]
-    is_legal = all(_CALL_ID.fullmatch(one) and one not in seen for one in ids) and len(set(ids)) == len(ids)
+    is_legal = all(one and one not in seen for one in ids) and len(set(ids)) == len(ids)
     come_first = all(block.get("type") == "tool_result" for block in turn["content"][: len(results)])
     seen.update(ids)
     if is_legal and come_first and sorted(ids) == sorted(told):
@@ -201,13 +245,13 @@ def with_few_markers(body: Written) -> Written:
     """Return the body with at most four cache markers: of those in the turns the earliest are left out."""
     blocks = [*_listed(body.get("tools")), *_listed(body.get("system"))]
     marked = sum("cache_control" in block for block in blocks) + ("cache_control" in body)
-    turns = [turn for turn in _listed(body.get("messages")) if isinstance(turn.get("content"), list)]
-    places = [
-        (place, number)
-        for place, turn in enumerate(turns)
-        for number, block in enumerate(turn["content"])
-        if isinstance(block, Mapping) and "cache_control" in block
-    ]
+    messages = body.get("messages")
+    turns = [turn for turn in messages if turn.get("content").__class__ is list] if isinstance(messages, list) else []
+    places: list[tuple[int, int]] = []
+    for place, turn in enumerate(turns):
+        for number, block in enumerate(turn["content"]):
+            if block.__class__ is dict and "cache_control" in block:
+                places.append((place, number))
     over = marked + len(places) - MOST_MARKERS
     if over <= 0:
         return body

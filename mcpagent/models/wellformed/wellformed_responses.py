@@ -10,7 +10,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mcpagent.models.wellformed.wellformed_chat import distinct_tools, has_words
-from mcpagent.models.wire_values import NO_OUTPUT, NO_RESULT, Written, arguments_text, sendable_name, without
+from mcpagent.models.wire_values import (
+    LEGAL_NAME,
+    NO_OUTPUT,
+    NO_RESULT,
+    Written,
+    arguments_text,
+    parse_object,
+    sendable_name,
+    without,
+)
 from mcpagent.text.for_model import set_apart
 
 
@@ -22,13 +31,48 @@ def wellformed_responses(body: Mapping[str, Any], *, parses_arguments: bool) -> 
     """
     made = dict(body)
     items = body.get("input")
-    if isinstance(items, list):
+    if isinstance(items, list) and not _keeps_rules(items, parses_arguments):
         written = [item for item in (_item(one, parses_arguments) for one in items) if item is not None]
         made["input"] = _paired(written)
     tools = body.get("tools")
     if isinstance(tools, list):
         made["tools"] = distinct_tools([_with_legal_name(tool) for tool in tools], _tool_name)
     return without(made, ("tools",)) if made.get("tools") == [] else made
+
+
+def _keeps_rules(items: Sequence[Any], parses_arguments: bool) -> bool:  # noqa: C901 - a call for each message costs more than it explains
+    """Return whether nothing has to be written otherwise: one loop without calls, since histories are long."""
+    waiting: set[Any] = set()
+    seen: set[Any] = set()
+    is_answered = False
+    for item in items:
+        if item.__class__ is not dict:
+            return False
+        kind = item.get("type", "message")
+        if kind == "function_call":
+            name, arguments, call_id = item.get("name"), item.get("arguments"), item.get("call_id")
+            if name.__class__ is not str or not LEGAL_NAME.fullmatch(name) or call_id in seen:
+                return False
+            if arguments.__class__ is not str or not arguments.strip():
+                return False
+            if parses_arguments and parse_object(arguments) is None:
+                return False
+            is_answered = is_answered and bool(waiting)
+            seen.add(call_id)
+            waiting.add(call_id)
+        elif kind == "function_call_output":
+            output = item.get("output")
+            if item.get("call_id") not in waiting or output.__class__ is not str or not output.strip():
+                return False
+            waiting.discard(item["call_id"])
+            is_answered = True
+        elif kind == "message" and ("type" not in item or item.get("role") == "user"):
+            content = item.get("content")
+            if content.__class__ is not str or not content.strip():
+                return False
+            if waiting and item.get("role") != "assistant":
+                return False
+    return not (waiting and is_answered)
 
 
 def _tool_name(tool: Any) -> str:
@@ -60,7 +104,7 @@ def _item(item: Any, parses_arguments: bool) -> Any:
                 return item
             return {**item, "output": output if has_words(output) else NO_OUTPUT}
         case "message":
-            if "id" in item or (isinstance(item.get("content"), list) and item.get("role") == "assistant"):
+            if "type" in item and item.get("role") != "user":
                 return item  # what the provider wrote goes back whole
             content = _without_blanks(item.get("content"))
             if not has_words(content):
