@@ -278,3 +278,12 @@ def test_parts_that_the_engine_makes_are_not_touched() -> None:
         field = "input" if "input" in body else "messages"
         before, after = body[field], longer[field]
         assert json.dumps(after).startswith(json.dumps(before[:-1])[:-1])
+
+
+def test_a_server_of_responses_other_than_openais_reads_the_arguments() -> None:
+    """OpenAI takes its own text back; another server parses it."""
+    for arguments in ("", '{"location": "Ro'):
+        for provider, sent_back in (("openai", arguments), ("my-gateway", "{}")):
+            model = OpenAIResponsesModel("m", provider=provider, base_url="https://x.example.com/v1", api_key="k")
+            items = sent(model, followed(called(model, "get_weather", arguments)))["input"]
+            assert [item["arguments"] for item in items if item.get("type") == "function_call"] == [sent_back]

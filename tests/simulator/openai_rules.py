@@ -39,7 +39,6 @@ def _check_function(function: Mapping[str, Any]) -> None:
 def _check_called(where: str, call: Mapping[str, Any]) -> None:
     """A call of the history: OpenAI refuses its name as it refuses a tool's."""
     require(_NAME.fullmatch(call["name"]), f"Invalid '{where}.name': string does not match pattern {_NAME.pattern}")
-    require(call["arguments"].strip(), f"Invalid '{where}.arguments': empty string")
 
 
 def _check_call(where: str, call: Mapping[str, Any]) -> None:

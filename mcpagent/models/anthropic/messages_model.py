@@ -130,6 +130,20 @@ def without_markers(value: Any) -> Any:
 
 
 def _reach_back(messages: Sequence[dict[str, Any]], cached: Mapping[str, str]) -> None:
+    """Marks where the request before this one ended, when more blocks came since than Anthropic looks back over.
+
+
+def without_markers(value: Any) -> Any:
+    """Return a body without any cache marker, for a server that takes none."""
+    if isinstance(value, list):
+        return [without_markers(one) for one in value]
+    if isinstance(value, dict):
+        kept = ((key, one) for key, one in value.items() if key != "cache_control")
+        return {key: one if key == "input" else without_markers(one) for key, one in kept}
+    return value
+
+
+def _reach_back(messages: Sequence[dict[str, Any]], cached: Mapping[str, str]) -> None:
     """Set a breakpoint at the end of the previous request if more blocks follow than Anthropic looks back over.
 
     Without it, a turn with many parallel calls would lose the cached conversation. The breakpoint itself is not part of

@@ -80,7 +80,7 @@ def _keeps_rules(messages: Sequence[Any]) -> bool:  # noqa: C901 - a call for ea
                 return False
             if content.__class__ is list and message.get("role") != "assistant":
                 for piece in content:
-                    if piece.get("type") == "text" and not piece["text"].strip():
+                    if piece.get("type") == "text" and not str(piece.get("text", "none")).strip():
                         return False
             continue
         for call in calls:

@@ -15,6 +15,8 @@ from mcpagent.models.wire_values import NO_INPUT, NO_OUTPUT, NO_RESULT, Written,
 from mcpagent.text.for_model import set_apart
 
 LONGEST_NAME = 128
+_UNSAID = "none"
+"""Stands for the text of a block that has none, which is not blank."""
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 MOST_MARKERS = 4
 MOST_IMAGE_CHARACTERS = 5 * 2**20 * 4 // 3
@@ -74,13 +76,13 @@ def _keeps_rules(turns: Sequence[Any]) -> bool:  # noqa: C901 - a call for each 
                 if not inner:
                     return False
                 for piece in inner:
-                    if piece.get("type") == "image" or (piece.get("type") == "text" and not piece["text"].strip()):
+                    if piece.get("type") == "image" or (
+                        piece.get("type") == "text" and not str(piece.get("text", _UNSAID)).strip()
+                    ):
                         return False
                 continue
             come_first = False
-            if kind == "image" or (
-                kind == "text" and (block["text"].__class__ is not str or not block["text"].strip())
-            ):
+            if kind == "image" or (kind == "text" and not str(block.get("text", _UNSAID)).strip()):
                 return False
             if kind == "tool_use":
                 call_id, name = block.get("id"), block.get("name")

@@ -26,8 +26,8 @@ from mcpagent.text.for_model import set_apart
 def wellformed_responses(body: Mapping[str, Any], *, parses_arguments: bool) -> Written:
     """Return the body with legal names, arguments and contents, and one output for each call.
 
-    `parses_arguments`: whether the server reads the arguments of earlier calls. OpenAI refuses empty ones and takes any
-    other text, so that malformed arguments go back as the model wrote them.
+    `parses_arguments`: whether the server reads the arguments of earlier calls. OpenAI takes any text, so that they go
+    back as the model wrote them.
     """
     made = dict(body)
     items = body.get("input")
@@ -53,9 +53,9 @@ def _keeps_rules(items: Sequence[Any], parses_arguments: bool) -> bool:  # noqa:
             name, arguments, call_id = item.get("name"), item.get("arguments"), item.get("call_id")
             if name.__class__ is not str or not LEGAL_NAME.fullmatch(name) or call_id in seen:
                 return False
-            if arguments.__class__ is not str or not arguments.strip():
+            if arguments.__class__ is not str:
                 return False
-            if parses_arguments and parse_object(arguments) is None:
+            if parses_arguments and (not arguments.strip() or parse_object(arguments) is None):
                 return False
             is_answered = is_answered and bool(waiting)
             seen.add(call_id)
@@ -66,7 +66,7 @@ def _keeps_rules(items: Sequence[Any], parses_arguments: bool) -> bool:  # noqa:
                 return False
             waiting.discard(item["call_id"])
             is_answered = True
-        elif kind == "message" and ("type" not in item or item.get("role") == "user"):
+        elif kind == "message" and "role" in item and ("type" not in item or item["role"] == "user"):
             content = item.get("content")
             if content.__class__ is not str or not content.strip():
                 return False
@@ -95,7 +95,7 @@ def _item(item: Any, parses_arguments: bool) -> Any:
     match item.get("type", "message"):
         case "function_call":
             named, given = _with_legal_name(item), item.get("arguments")
-            is_kept = not parses_arguments and isinstance(given, str) and given.strip()
+            is_kept = not parses_arguments and isinstance(given, str)
             arguments = given if is_kept else arguments_text(given)
             return named if arguments == named.get("arguments") else {**named, "arguments": arguments}
         case "function_call_output":
@@ -104,7 +104,7 @@ def _item(item: Any, parses_arguments: bool) -> Any:
                 return item
             return {**item, "output": output if has_words(output) else NO_OUTPUT}
         case "message":
-            if "type" in item and item.get("role") != "user":
+            if "role" not in item or ("type" in item and item["role"] != "user"):
                 return item  # what the provider wrote goes back whole
             content = _without_blanks(item.get("content"))
             if not has_words(content):
