@@ -22,6 +22,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 if __name__ == "__main__":
     sys.path.pop(0)  # this folder: its file names would hide packages
@@ -97,7 +98,8 @@ def split_of(queries: Sequence[Row], uses: int, most: int = 100_000) -> Split:
     tools = sorted({tool for row in rows for tool in row["relevant"]}, key=_hash)
     may_be_used = set(tools[: len(tools) * 2 // 3])
     used: Counter[str] = Counter()
-    recorded, others = [], []
+    recorded: list[Any] = []
+    others: list[Any] = []
     for row in rows:
         if (
             len(recorded) < most

@@ -104,11 +104,11 @@ def fit(folders: Sequence[Path], cap: int) -> RequestForm:
     weights = np.zeros(len(RequestForm._fields))
     for _ in range(_STEPS):
         slope = _RIDGE * weights
-        for forms, right in choices:
+        for forms, best in choices:
             told = forms @ weights
             chances = np.exp(told - told.max())
             chances /= chances.sum()
-            slope += (chances @ forms - forms[right]) / len(choices)
+            slope += (chances @ forms - forms[best]) / len(choices)
         weights = weights - _RATE * slope
     return RequestForm(*(round(float(weight), 2) for weight in weights))
 

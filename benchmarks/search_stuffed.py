@@ -16,7 +16,7 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 if __name__ == "__main__":
     sys.path.pop(0)  # this folder: its file names would hide packages
@@ -129,9 +129,7 @@ def _with_all(words: Sequence[str]) -> ToolDefinition:
     return _tool(" ".join(words[:350]), schema, title=" ".join(words[:40]), name="_".join(words[:35]))
 
 
-def _tool(
-    description: str, parameters: dict[str, object], *, title: str = "", name: str = "do_it_all"
-) -> ToolDefinition:
+def _tool(description: str, parameters: dict[str, Any], *, title: str = "", name: str = "do_it_all") -> ToolDefinition:
     return ToolDefinition(STUFFED, description, parameters, "ultra", name, title=title)
 
 

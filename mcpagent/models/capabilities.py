@@ -1,4 +1,4 @@
-"""What each model family can do about tools that appear in the middle of a conversation.
+"""Capabilities of each model family for tools that appear in the middle of a conversation.
 
 Each row has its source. A model without a row gets the safe default: newly found tools at the end of `tools`. Every
 adapter accepts `capabilities=` to override its row.

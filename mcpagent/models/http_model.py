@@ -29,7 +29,7 @@ from mcpagent.models.answer_size import bound, of_bounded_size
 from mcpagent.models.base import ModelRequest, ModelResponse, ModelSettings, ToolLimits, is_small
 from mcpagent.models.capabilities import Capabilities
 from mcpagent.models.endpoints.endpoint import Endpoint, endpoint_of
-from mcpagent.models.endpoints.learned import MOST_EVIDENCE, Fact, FactValue, Learned, LearnedStore
+from mcpagent.models.endpoints.learned import MOST_EVIDENCE, FactValue, Learned, LearnedFact, LearnedStore
 from mcpagent.models.endpoints.model_identity import OWN_SERVERS
 from mcpagent.models.exchange import ApiFormat, AskedWay, Exchange
 from mcpagent.models.failures_and_retries import AnswerError, Failure, ReportedError, Target
@@ -166,7 +166,7 @@ class HttpModel(ApiFormat):
         self.capabilities = connection.get("capabilities") or self.endpoint.can
         self._cache = connection.get("traits")
         self._learned: Learned | None = None
-        self._untried: dict[str, Fact] = {}
+        self._untried: dict[str, LearnedFact] = {}
         self._client: SdkClient | None = None
         self._has_answered = False
         self._refused: frozenset[str] = frozenset()
@@ -442,7 +442,7 @@ class HttpModel(ApiFormat):
         """
         now = (self._cache.now if self._cache is not None else self._now)()
         evidence = failure.message[:MOST_EVIDENCE] if failure is not None else ""
-        facts = [Fact(what, value, evidence, now) for what, value in found.items()]
+        facts = [LearnedFact(what, value, evidence, now) for what, value in found.items()]
         self._learned = self.server().with_facts(facts)
         if failure is None:
             self._keep()

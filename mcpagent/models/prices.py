@@ -1,4 +1,4 @@
-"""What a request costs in US dollars, by the table inside the package genai-prices.
+"""The cost of a request in US dollars, by the table inside the package genai-prices.
 
 Nothing is downloaded.
 """

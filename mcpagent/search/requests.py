@@ -1,4 +1,4 @@
-"""Where a prompt holds its request: what is pasted around it is no part of the search.
+"""Find the request inside a prompt: pasted text around it is no part of the search.
 
 A request stands at the start or at the end of a prompt, with mails, logs, code or quotes before or behind it. Its form
 tells it from them in any language: how long it is, what it is made of, whether the lines beside it look alike. So does

@@ -1,4 +1,4 @@
-"""What a server is for, in a few words: its own, or the most characteristic words of its tools.
+"""Describe the purpose of a server in a few words: its own, or the most characteristic words of its tools.
 
 A word is characteristic if many of the server's tools have it and few tools of other servers do. How usual a word is
 comes from the tools that this package has example requests of, so the words of one server never depend on another's.

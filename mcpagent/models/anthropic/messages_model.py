@@ -132,22 +132,8 @@ def without_markers(value: Any) -> Any:
 def _reach_back(messages: Sequence[dict[str, Any]], cached: Mapping[str, str]) -> None:
     """Marks where the request before this one ended, when more blocks came since than Anthropic looks back over.
 
-
-def without_markers(value: Any) -> Any:
-    """Return a body without any cache marker, for a server that takes none."""
-    if isinstance(value, list):
-        return [without_markers(one) for one in value]
-    if isinstance(value, dict):
-        kept = ((key, one) for key, one in value.items() if key != "cache_control")
-        return {key: one if key == "input" else without_markers(one) for key, one in kept}
-    return value
-
-
-def _reach_back(messages: Sequence[dict[str, Any]], cached: Mapping[str, str]) -> None:
-    """Set a breakpoint at the end of the previous request if more blocks follow than Anthropic looks back over.
-
-    Without it, a turn with many parallel calls would lose the cached conversation. The breakpoint itself is not part of
-    the cached content.
+    Without it a turn with many parallel calls would lose the cached conversation. The mark itself is no part of what
+    is cached.
     """
     places = range(len(messages) - 2, -1, -1)
     before = next((place for place in places if messages[place + 1]["role"] == "assistant"), None)
@@ -157,10 +143,8 @@ def _reach_back(messages: Sequence[dict[str, Any]], cached: Mapping[str, str]) -
 
 
 def betas_of(body: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the beta headers that a body needs.
-
-    Tools changed by system messages, and servers that Anthropic calls, are not generally available yet.
-    """
+    """The beta headers a body needs: tools changed by system messages, and servers that Anthropic calls, are not
+    generally available yet."""
     blocks = [block for turn in body["messages"] if turn["role"] == "system" for block in turn["content"]]
     betas: list[str] = []
     if blocks:
@@ -172,10 +156,8 @@ def betas_of(body: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def read_message(answer: Mapping[str, Any], *, history: Sequence[Message] = ()) -> ModelResponse:
-    """Read a whole Messages answer. Raises `ReportedError` if it is an error.
-
-    `history` are the preceding messages: IDs of calls stay distinct.
-    """
+    """A whole Messages answer. Raises `ReportedError` if it is an error. `history` is what came before: ids of calls
+    stay distinct."""
     if answer.get("type") == "error" or (answer.get("error") and "content" not in answer):
         raise ReportedError(answer.get("error"))
     reason = str(answer.get("stop_reason") or "")
@@ -191,17 +173,14 @@ def read_message(answer: Mapping[str, Any], *, history: Sequence[Message] = ()) 
 
 
 def _container(told: object) -> list[Part]:
-    """Return the container in which code ran for the answer, as a part."""
+    """Where code was run for the answer."""
     if not isinstance(told, Mapping) or not isinstance(told.get("id"), str):
         return []
     return [Container(told["id"], str(told.get("expires_at") or ""))]
 
 
 def read_block(block: Mapping[str, Any], *, cut_off: bool = False) -> Part | None:
-    """Return a block of an answer as a part, None if it is empty.
-
-    `cut_off`: the answer ended in it, so a call is incomplete.
-    """
+    """A block of an answer, None if it says nothing. `cut_off`: the answer ended in it, so that a call is not whole."""
     match block:
         case {"type": "text", "text": str(text)}:
             rest = without(block, ("type", "text"))
@@ -218,10 +197,7 @@ def read_block(block: Mapping[str, Any], *, cut_off: bool = False) -> Part | Non
 
 
 def read_usage(answer: Mapping[str, Any]) -> Usage:
-    """Return the usage.
-
-    Anthropic excludes cache reads and writes from `input_tokens`; `Usage` counts the whole input.
-    """
+    """Anthropic counts what the cache read and wrote beside `input_tokens`; ours is the whole input."""
     usage = answer.get("usage")
     read, written = usage_count(usage, "cache_read_input_tokens"), usage_count(usage, "cache_creation_input_tokens")
     return Usage(
@@ -235,7 +211,7 @@ def read_usage(answer: Mapping[str, Any]) -> Usage:
 
 
 class MessageStream:
-    """Assemble a stream's events into the answer of a request without streaming.
+    """Puts a stream's events together to the answer it is without streaming.
 
     Events as in https://platform.claude.com/docs/en/build-with-claude/streaming. A delta's fields are added to the
     block's fields of the same name, so kinds of content that are not known here survive too. Unknown deltas of known
@@ -253,7 +229,7 @@ class MessageStream:
         self.done = False
 
     def add(self, event: Mapping[str, Any]) -> Delta | CallDelta | None:
-        """Process one event; return the delta to show."""
+        """Takes one event; gives what to show of it."""
         match event.get("type"):
             case "message_start":
                 self._message = dict(event["message"])
@@ -308,7 +284,7 @@ class MessageStream:
                 return None
 
     def _ran(self, index: int) -> Delta | None:
-        """Return the event of a complete block: a call that the provider runs, or the result of one."""
+        """What to report of a block that is whole: a call that the provider runs, or what came of one."""
         block = self._blocks.get(index, {})
         written = "".join(self._texts.get((index, "partial_json"), ()))
         call = asked_in({**block, "input": parse_object(written)} if written else block)
@@ -319,7 +295,7 @@ class MessageStream:
         return ended.events[1] if ended is not None else None
 
     def answer(self) -> dict[str, Any]:
-        """Return the answer as without streaming. Raises `AnswerError` if the stream ended early."""
+        """The answer as it is without streaming. Raises `AnswerError` if the stream ended early."""
         if not self.done or not self._message:
             raise AnswerError("the stream ended early", "cut")
         for (index, name), pieces in self._texts.items():
@@ -339,8 +315,7 @@ class MessageStream:
 class AnthropicModel(HttpModel):
     """A Claude model, by default with the key in ANTHROPIC_API_KEY.
 
-    `betas` are sent in the `anthropic-beta` header, together with those that a request needs. `Connection` has the
-    other options.
+    `betas` go into the `anthropic-beta` header, beside those a request needs. The rest is in `Connection`.
     """
 
     path = "/v1/messages"
@@ -373,7 +348,7 @@ class AnthropicModel(HttpModel):
         return body if learned.flag("cache_markers") else without_markers(body)
 
     def most_output(self, failure: Failure) -> int | None:
-        """Return the longest answer that model and conversation allow, read from Anthropic's error."""
+        """The longest answer that the model takes, or that this conversation leaves room for, as Anthropic told it."""
         if found := _TOO_LONG_AN_ANSWER.search(failure.message):
             return int(found[1])
         if found := _NO_ROOM.search(failure.message):
@@ -385,25 +360,25 @@ class AnthropicModel(HttpModel):
         return read_message(answer, history=request.messages)
 
     def search_problem(self, strategy: str, deferred: Sequence[ToolDefinition]) -> str:
-        """Return the reason if the tools are too many or too large for the model's search, or it has none."""
+        """Too many tools, or too large ones, for the model's search; or that it has none."""
         if not self.capabilities.searches:
             return super().search_problem(strategy, deferred)
         return limit_problem([write_tool(tool) for tool in deferred])
 
     def sdk(self) -> ProviderSdk:
-        """Return Anthropic's SDK."""
+        """Anthropic's."""
         import anthropic
 
         stream, header = anthropic.AsyncStream[object], ("X-Api-Key", "{}", anthropic.Omit())
         return ProviderSdk(anthropic.AsyncAnthropic, anthropic.AnthropicError, stream, *header)
 
     def request_options(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the header of configured and needed betas, if there are any."""
+        """The header of the betas that are given and needed, if there are any."""
         betas = dict.fromkeys((*self.betas, *betas_of(body)))
         return {"headers": {"anthropic-beta": ",".join(betas)}, "params": {"beta": "true"}} if betas else {}
 
     def continued(self, body: Mapping[str, Any], answers: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
-        """Return the same body with the paused turn appended, at most `MAX_CONTINUATIONS` times."""
+        """The same body with the paused turn at its end, so many times as `MAX_CONTINUATIONS` says."""
         last = answers[-1]
         if last.get("stop_reason") not in _GOES_ON or len(answers) > MAX_CONTINUATIONS:
             return None
@@ -417,20 +392,20 @@ class AnthropicModel(HttpModel):
         return wellformed_messages(body)
 
     def write_beside(self, body: dict[str, Any], run: WrittenTools, request: ModelRequest) -> dict[str, Any]:
-        """Add provider tools to the body, and the container in which code ran before, if it still exists."""
+        """Also the container in which code ran before, while it is there."""
         body = super().write_beside(body, run, request)
         found = self._container_of(request)
         return {**body, "container": found.id} if found is not None else body
 
     def _container_of(self, request: ModelRequest) -> Container | None:
-        """Return the conversation's last container at this address, unless it was refused or has surely expired."""
+        """The last one of the conversation at this address, unless it was refused or is past its end for sure."""
         found = last_container(request.messages, self.origin)
         if found is None or found.id in self._gone or self._seconds_past(found) >= CONTAINER_SECONDS:
             return None
         return found
 
     def _seconds_past(self, container: Container) -> float:
-        """Return the seconds since the container's announced end; below 0 while it is alive."""
+        """How long ago a container was to end, by what was told of it; below 0 while it is alive."""
         try:
             end = datetime.fromisoformat(container.expires_at)
         except ValueError:
@@ -438,9 +413,9 @@ class AnthropicModel(HttpModel):
         return self._now() - (end if end.tzinfo is not None else end.replace(tzinfo=UTC)).timestamp()
 
     def learns(self, failure: Failure, way: AskedWay) -> bool:
-        """Also learn that a container is gone: the request is repeated without it and gets a new one.
+        """Also that a container is gone: the request goes out without it, and has a new one.
 
-        Anthropic can restore a container for 30 days after its announced end; if it cannot, it answers 500.
+        Past the time that was told, Anthropic restores it for 30 days; where it cannot, it answers 500.
         """
         container = self._container_of(way.request)
         if container is not None:
@@ -452,6 +427,6 @@ class AnthropicModel(HttpModel):
         return super().learns(failure, way)
 
     def is_priced(self, message: Message, body: Mapping[str, Any]) -> bool:
-        """Return whether the answer is priced. Code costs nothing together with tools that filter by code."""
+        """Code costs nothing beside tools that are filtered by code."""
         filtered = any(str(tool.get("type")).startswith(_FILTERED) for tool in body.get("tools", ()))
         return filtered or super().is_priced(message, body)

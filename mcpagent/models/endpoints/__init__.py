@@ -1,1 +1,1 @@
-"""What an address and the model behind it take: one value, from one place."""
+"""The capabilities of an address and of the model behind it, as one value from one place."""

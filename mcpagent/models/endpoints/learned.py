@@ -37,7 +37,7 @@ _GROUPS = ("field", "tool", "output")
 
 
 @dataclass(frozen=True, slots=True)
-class Fact:
+class LearnedFact:
     """One thing that was learned: `what`, its `value`, the failure's words and the time, in seconds since 1970."""
 
     what: str
@@ -57,7 +57,7 @@ class Learned:
     out, "output:SCHEMA" that a form of answers was refused.
     """
 
-    facts: Mapping[str, Fact] = field(default_factory=dict[str, Fact])
+    facts: Mapping[str, LearnedFact] = field(default_factory=dict[str, LearnedFact])
 
     @property
     def takes_tools(self) -> bool:
@@ -101,7 +101,7 @@ class Learned:
         known = self.facts.get(what)
         return known.value if known is not None and type(known.value) is int else None
 
-    def with_facts(self, facts: Iterable[Fact]) -> Learned:
+    def with_facts(self, facts: Iterable[LearnedFact]) -> Learned:
         """Return these facts beside the known ones; a newer one replaces an older one."""
         return Learned({**self.facts, **{one.what: one for one in facts}})
 
@@ -120,7 +120,7 @@ def learned_of(now: float | None = None, **values: FactValue | None) -> Learned:
     """Return facts that were learned now, without evidence."""
     now = time.time() if now is None else now
     given = {what: value for what, value in values.items() if value is not None}
-    return Learned({what: Fact(what, value, "", now) for what, value in given.items()})
+    return Learned({what: LearnedFact(what, value, "", now) for what, value in given.items()})
 
 
 class LearnedStore:
@@ -159,11 +159,12 @@ class LearnedStore:
         return self._folder / f"{key[:32]}.json"
 
 
-def _fact(one: Mapping[str, Any]) -> Fact:
-    return Fact(str(one["what"]), one["value"], str(one.get("evidence", ""))[:MOST_EVIDENCE], float(one["found"]))
+def _fact(one: Mapping[str, Any]) -> LearnedFact:
+    evidence = str(one.get("evidence", ""))[:MOST_EVIDENCE]
+    return LearnedFact(str(one["what"]), one["value"], evidence, float(one["found"]))
 
 
-def _is_usable(one: Fact) -> bool:
+def _is_usable(one: LearnedFact) -> bool:
     """Return whether the fact is of a known kind and type: the file may have been written by anybody."""
     if one.what in _FLAGS:
         return isinstance(one.value, bool)
