@@ -381,7 +381,7 @@ async def test_over_stdio_all_of_it_is_the_same(way: str) -> None:
         roots = "ask_roots" if way.endswith("legacy") else "ask_roots_first"
         assert await call(toolset, roots) == "file:///home/me/project"
         tools = {tool.name: tool for tool in await toolset.tools()}
-        assert (await tools["leak"].run({})).content == (Text("token is [redacted]"),)
+        assert (await tools["leak"].run({})).content == (Text("token is hunter2-hunter2"),)
 
 
 @pytest.mark.slow
