@@ -35,6 +35,9 @@ _LONG_WORDS, _FEWEST_WORDS = 60, 3
 
 _FENCE = re.compile(r"^\s*(```|~~~)")
 _WORDS = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]{1,2}|[^\W_]{1,16}")
+_BUDGETED = re.compile(rf"{_WORDS.pattern}|(?<![^\W_])(?:[^\w\s]|_){{1,16}}")
+"""Words, and signs that stand apart from words: an embedding reads these, too."""
+
 _PASTED = re.compile(r"\s*[>|{}<]|\s*[\[(]|\t| {4}|\s*[\w\-]{1,30}: \S|\s*(?:#|//|\*|--)\s?\w?")
 _GLUED = re.compile(r"[^\W\d][_(.\[{=/:<>\\@#$%&*+|~;]+(?=[^\W\d\"'])")
 _LONG_RUN = re.compile(r"([A-Za-z0-9_]{64})[A-Za-z0-9_]+")
@@ -133,7 +136,8 @@ def candidates_in(prompt: str) -> list[Candidate]:
 
 
 def _candidate(text: str, form: RequestForm) -> Candidate:
-    return Candidate(within_budget(text), form, word_count(text, MAX_WORDS + 1) > MAX_WORDS)
+    kept, is_cut = within_budget(text)
+    return Candidate(kept, form, is_cut)
 
 
 def requests_among(candidates: Sequence[Candidate]) -> tuple[list[str], float]:
@@ -157,15 +161,18 @@ def requests_among(candidates: Sequence[Candidate]) -> tuple[list[str], float]:
     return chosen, values[ranked[0]] / beside if beside else math.inf
 
 
-def within_budget(text: str) -> str:
-    """Return the text up to its `MAX_WORDS`th word, without the rest of keys and encoded data."""
+def within_budget(text: str) -> tuple[str, bool]:
+    """Return the text up to its `MAX_WORDS`th word, without the rest of keys and encoded data, and whether it has more.
+
+    Up to 16 signs that stand apart from words count as a word.
+    """
     text = _LONG_RUN.sub(r"\1", text)
     end = 0
-    for count, word in enumerate(_WORDS.finditer(text)):
+    for count, word in enumerate(_BUDGETED.finditer(text)):
         if count == MAX_WORDS:
-            return text[:end]
+            return text[:end], True
         end = word.end()
-    return text
+    return text, False
 
 
 def word_count(text: str, most: int = 10 * MAX_WORDS) -> int:

@@ -6,11 +6,11 @@ a session is offered.
 
 from __future__ import annotations
 
-from collections import ChainMap, Counter
+from collections import ChainMap, Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakValueDictionary
 
 from mcpagent.errors import ConfigError
@@ -31,6 +31,11 @@ MOST_HELD = 8
 
 MOST_COUNTED = 20_000
 """Names of tools whose tokens, and whose keys, are kept."""
+
+MOST_EQUAL = 64
+"""Counts and words of categories that catalogues have in common."""
+
+_Value = TypeVar("_Value")
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +129,7 @@ class Shared:
         self._keys: dict[tuple[str | None, ...], ToolKey] = {}
         self.counted = 0
         """How many definitions were counted."""
+        self._equal: dict[tuple[tuple[str, Any], ...], Mapping[str, Any]] = {}
 
     @property
     def index(self) -> SharedIndex:
@@ -151,6 +157,12 @@ class Shared:
             told = (it.server, it.source, it.original_name, it.listed, it.name)
             keys.append(self._keys.get(told) or self._keys.setdefault(told, it.key))
         return keys
+
+    def equal(self, values: Mapping[str, _Value]) -> Mapping[str, _Value]:
+        """Return an equal mapping of another catalogue if there is one: many sessions have nearly the same tools."""
+        if len(self._equal) >= MOST_EQUAL:
+            self._equal.clear()
+        return self._equal.setdefault(tuple(values.items()), values)
 
     def drop(self, catalog: Catalog) -> None:
         """Remove the catalogue's tools from the index, because they have changed."""
@@ -197,8 +209,8 @@ class Catalog:
         self._listed_now: Sequence[Tool] = ()
         self.naming = after or Naming.of({}, {}, {})
         self._total: tuple[Mapping[str, Tool], int] | None = None
-        self._categories: tuple[Mapping[str, Tool], Mapping[str, list[ToolDefinition]]] | None = None
-        self._abouts: dict[str, str] = {}
+        self._categories: tuple[Mapping[str, Tool], Mapping[str, int]] | None = None
+        self._abouts: Mapping[str, str] = {}
         self._twin: Catalog | None = None
         self.is_grown = False
         """Whether a new one of the same listing would have other names or places."""
@@ -286,27 +298,29 @@ class Catalog:
 
     def categories(self) -> Mapping[str, int]:
         """How many tools each server or custom category has."""
-        return {name: len(tools) for name, tools in self._by_category().items()}
+        if self._twin is not None:
+            return self._twin.categories()
+        known = self.naming.known
+        if self._categories is None or self._categories[0] is not known:
+            counts = Counter(map(category_of, known.values()))
+            self._categories, self._abouts = (known, self._of_all.equal(counts)), {}
+        return self._categories[1]
 
     def about(self, category: str) -> str:
         """Return the most characteristic words of the tools of a server or custom category; worked out once."""
         if self._twin is not None:
             return self._twin.about(category)
-        tools = self._by_category().get(category, [])
+        self.categories()  # forgets the words of tools that have changed
         if category not in self._abouts:
-            self._abouts[category] = characteristic_words(category, tools)
-        return self._abouts[category]
-
-    def _by_category(self) -> Mapping[str, list[ToolDefinition]]:
-        if self._twin is not None:
-            return self._twin._by_category()
-        known = self.naming.known
-        if self._categories is None or self._categories[0] is not known:
-            found: dict[str, list[ToolDefinition]] = {}
-            for _, tool in sorted(known.items()):
-                found.setdefault(category_of(tool), []).append(tool.definition)
-            self._categories, self._abouts = (known, found), {}
-        return self._categories[1]
+            described = self.listing.descriptions
+            found: defaultdict[str, list[ToolDefinition]] = defaultdict(list)
+            for _, tool in sorted(self.naming.known.items()):  # once for all that have no words of their own
+                name = category_of(tool)
+                if name == category or not described.get(name):
+                    found[name].append(tool.definition)
+            words = {name: characteristic_words(name, tools) for name, tools in found.items()}
+            self._abouts = self._of_all.equal({**self._abouts, **words})
+        return self._abouts.get(category, "")
 
 
 def category_of(tool: Tool) -> str:

@@ -10,9 +10,9 @@ import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from itertools import pairwise
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from mcpagent.messages import ToolDefinition
 from mcpagent.search.examples import shipped_names
@@ -22,6 +22,9 @@ from mcpagent.text.safe_text import safe_line
 
 _MOST_TOOLS = 400
 """Tools of one server that are read."""
+
+_MOST_KEPT = 4_096
+"""Tools whose words are kept."""
 
 _MOST_WORDS = 12
 """Words and pairs of words that say what a server is for."""
@@ -49,6 +52,9 @@ _SHOWN_CHARACTERS = 90
 _MOST_OWN_CHARACTERS, _MOST_SENTENCES = 1_000, 4
 
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
+_Term: TypeAlias = tuple[tuple[str, ...], str, float]
+"""A word or a pair of words: its stems, as it is written, and how much it counts."""
+
 _SAYS_NOTHING = frozenset(map(stem, ("mcp", "server", "tool", "api", "fastmcp", "integration", "official", "service")))
 """What the names of servers are made of."""
 
@@ -77,7 +83,7 @@ def _worths_of_words(server: str, tools: Sequence[ToolDefinition]) -> Mapping[st
     names = _telling(server)
     read = tools[:_MOST_TOOLS]
     held = Counter(word for tool in read for word in _telling(_texts_of(tool)) - names)
-    usual = _usual_elsewhere(tools)
+    usual = _usual_elsewhere([local_name(tool) for tool in read])
     return {word: _worth(count, (word,), usual) for word, count in held.items()}
 
 
@@ -93,8 +99,12 @@ def _worth(tools: float, term: tuple[str, ...], usual: _Usual) -> float:
 
 def characteristic_words(server: str, tools: Sequence[ToolDefinition]) -> str:
     """Return the most characteristic words of the tools, the most telling first: "issues, pull requests"."""
-    names = _telling(server)
-    read = [_terms_of(tool, names, with_description=len(tools) <= _FEW_TOOLS) for tool in tools[:_MOST_TOOLS]]
+    names, with_description = frozenset(_telling(server)), len(tools) <= _FEW_TOOLS
+    local_names = [local_name(tool) for tool in tools[:_MOST_TOOLS]]
+    read: list[tuple[_Term, ...]] = []
+    for tool, name in zip(tools, local_names, strict=False):
+        description = tool.description[: _DESCRIPTION_CHARACTERS + 1] if with_description else ""
+        read.append(_terms_of(name, description, names))
     holding: defaultdict[tuple[str, ...], dict[int, float]] = defaultdict(dict)
     spelled: defaultdict[tuple[str, ...], Counter[str]] = defaultdict(Counter)
     for number, terms in enumerate(read):
@@ -102,7 +112,7 @@ def characteristic_words(server: str, tools: Sequence[ToolDefinition]) -> str:
             held = holding[term]
             held[number] = max(held.get(number, 0.0), weight)
             spelled[term][shown] += 1
-    fixed, usual = _only_fixed_pairs(holding), _usual_elsewhere(tools)
+    fixed, usual = _only_fixed_pairs(holding), _usual_elsewhere(local_names)
     chosen: list[tuple[str, ...]] = []
     said: set[int] = set()
     while len(chosen) < _MOST_WORDS:
@@ -119,21 +129,20 @@ def characteristic_words(server: str, tools: Sequence[ToolDefinition]) -> str:
     return ", ".join(_usual_spelling(spelled[term]) for term in chosen)
 
 
-def _terms_of(
-    tool: ToolDefinition, names: Collection[str], *, with_description: bool
-) -> list[tuple[tuple[str, ...], str, float]]:
-    """Return the words and pairs of words of a tool: stems, as written, and how much they count."""
-    found = _words_and_pairs(name_words(local_name(tool)), names, 1.0)
-    if with_description:
-        text = _whole_words(tool.description, _DESCRIPTION_CHARACTERS).lower()
-        found += [one for one in _words_and_pairs(written_words(text), names, _IN_A_DESCRIPTION) if len(one[0]) == 1]
-    return found
+@lru_cache(maxsize=_MOST_KEPT)
+def _terms_of(name: str, description: str, names: frozenset[str]) -> tuple[_Term, ...]:
+    """Return the words and pairs of words of a tool, but for those in `names`.
+
+    Sessions with other tools have most tools in common, so each tool is read once.
+    """
+    found = _words_and_pairs(name_words(name), names, 1.0)
+    text = _whole_words(description, _DESCRIPTION_CHARACTERS).lower()
+    found += [one for one in _words_and_pairs(written_words(text), names, _IN_A_DESCRIPTION) if len(one[0]) == 1]
+    return tuple(found)
 
 
-def _words_and_pairs(
-    words: Sequence[str], names: Collection[str], weight: float
-) -> list[tuple[tuple[str, ...], str, float]]:
-    found: list[tuple[tuple[str, ...], str, float]] = []
+def _words_and_pairs(words: Sequence[str], names: Collection[str], weight: float) -> list[_Term]:
+    found: list[_Term] = []
     for word in words:
         if _says_something(word, names):
             found.append(((stem(word),), word, weight))
@@ -167,10 +176,10 @@ class _Usual(NamedTuple):
     names: int
 
 
-def _usual_elsewhere(tools: Sequence[ToolDefinition]) -> _Usual:
+def _usual_elsewhere(local_names: Sequence[str]) -> _Usual:
     """Return how usual words are in the names of well-known tools that are not among these."""
     usual = _usual_words()
-    own = {local_name(tool) for tool in tools[:_MOST_TOOLS]} & shipped_names()
+    own = shipped_names() & set(local_names)
     counts = Counter(usual.counts)
     for name in own:
         counts.subtract({stem(word) for word in name_words(name)})

@@ -64,14 +64,22 @@ def test_a_short_prompt_and_one_line_are_searched_as_a_whole(prompt: str) -> Non
     assert whole.text == prompt.strip()
 
 
+SIGNS = ("z" + "\u0301" * 20_000, "! " * 9_000, "_ " * 9_000, "-" * 9_000, "a," * 9_000)
+"""An embedding reads signs, too: they must not pass the budget of words."""
+
+
 @settings(max_examples=80)
 @given(
-    st.lists(st.sampled_from([*TEXTS.values(), "word " * 400, "\n\n", "```\n", "x" * 9_000, "你好" * 900]), max_size=9)
+    st.lists(
+        st.sampled_from([*TEXTS.values(), "word " * 400, "\n\n", "```\n", "x" * 9_000, "你好" * 900, *SIGNS]),
+        max_size=9,
+    )
 )
 def test_candidates_are_parts_of_the_prompt_within_the_budget(parts: list[str]) -> None:
     prompt = "\n".join(parts)
     for candidate in candidates_in(prompt):
         assert word_count(candidate.text) <= MAX_WORDS
+        assert len("".join(candidate.text.split())) <= 18 * MAX_WORDS
         assert candidates_in(prompt) == candidates_in(prompt)
 
 

@@ -61,7 +61,7 @@ async def test_what_is_known_of_a_tool_is_worked_out_once_for_all_sessions(kind:
         assert shared.index.indexed - read <= own
         assert shared.counted - counted <= own
         # To read the tools takes more than three hundred calls for each; to ask a filter twice takes four.
-        assert min(calls) < 38 * MANY
+        assert min(calls) < 30 * MANY
 
 
 async def test_sessions_find_what_they_have_and_nothing_of_others() -> None:
@@ -101,7 +101,7 @@ async def test_a_session_that_waits_with_tools_of_its_own_keeps_little() -> None
                 kept.append(tracemalloc.get_traced_memory()[0])
         finally:
             tracemalloc.stop()
-        assert (kept[1] - kept[0]) / 20 < 130_000
+        assert (kept[1] - kept[0]) / 20 < 100_000
 
 
 async def test_the_same_list_from_a_factory_is_looked_at_once() -> None:
