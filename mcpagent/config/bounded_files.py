@@ -59,6 +59,8 @@ def open_given(path: Path | str) -> BinaryIO:
     return open(path, "rb") if str(path).startswith(_OPENED) else open_regular(path)
 
 
+_PIECE = 1 << 20
+
 _OPENED = ("/dev/fd/", "/dev/stdin", "/proc/self/fd/")
 
 
@@ -119,7 +121,9 @@ def _is_users(found: os.stat_result, path: Path | str) -> bool:
 
 
 def _all_of(file: BinaryIO, path: Path | str, limit: int) -> bytes:
-    data = file.read(limit + 1)
-    if len(data) > limit:
-        raise LargerError(errno.EFBIG, f"larger than {limit // 1_000_000} MB", str(path))
-    return data
+    data = bytearray()
+    while piece := file.read(_PIECE):  # a read of the whole limit would take that much memory at once
+        data += piece
+        if len(data) > limit:
+            raise LargerError(errno.EFBIG, f"larger than {limit // 1_000_000} MB", str(path))
+    return bytes(data)

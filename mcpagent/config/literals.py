@@ -57,7 +57,9 @@ def _of_objects(entry: Mapping[str, Any]) -> Iterator[LiteralSecret]:
 
 
 def _of_arguments(args: Any) -> Iterator[LiteralSecret]:
-    words = [word if isinstance(word, str) else "" for word in args] if isinstance(args, list) else []
+    if not isinstance(args, list):
+        return
+    words = [word if isinstance(word, str) else "" for word in args]
     named = {place: (name, value) for place, name, value in named_words(words)}
     for place, word in enumerate(words):
         name, value = named.get(place, ("", word))

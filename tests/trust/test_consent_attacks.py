@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import threading
+import tracemalloc
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -498,6 +499,28 @@ def test_a_named_pipe_that_nobody_writes_into_is_not_waited_for(
     _, code, said = canary.peak_kilobytes(tmp_path, *arguments)
     assert code in (2, 3)
     assert "is no regular file" in said.splitlines()[-1]
+
+
+@pytest.mark.slow
+def test_named_files_of_any_kind_are_not_waited_for(canary: Canary, tmp_path: Path) -> None:
+    """An entry may name a device, a pipe and a large file: consent does not read them, nor does a command after it."""
+    work = tmp_path / "work"
+    project(work, tool={"command": PYTHON, "args": ["server.py", "pipe", "/dev/zero", "large"]})
+    canary.server(work / "server.py", "good")
+    fifo(work / "pipe")
+    with (work / "large").open("wb") as file:
+        file.truncate(200_000_000)
+    tracemalloc.start()
+    try:
+        shown = "\n".join(canary.yes(work))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert "server.py pipe /dev/zero large" in shown
+    assert peak < 100_000_000
+    peak_of_command, code, said = canary.peak_kilobytes(work, "tools", "list")
+    assert (code, canary.words) == (0, {"good"}), said
+    assert peak_of_command < 300_000
 
 
 # --- the library ---
