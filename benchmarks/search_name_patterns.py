@@ -20,9 +20,8 @@ if __name__ == "__main__":
     sys.path.pop(0)  # this folder: its file names would hide packages
     sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from benchmarks.search_probes import load_tools
+from benchmarks.search_probes import index_of, load_tools
 from mcpagent.messages import ToolDefinition
-from mcpagent.search import ToolIndex
 from mcpagent.search.fields import local_name
 from mcpagent.search.pattern import searched_text
 
@@ -65,12 +64,7 @@ def patterns_of(tools: Sequence[ToolDefinition]) -> list[str]:
 
 
 def figures_of(tools: Sequence[ToolDefinition], strategy: str) -> Figures:
-    index = ToolIndex(strategy)  # type: ignore[arg-type]
-    servers: dict[str | None, list[ToolDefinition]] = {}
-    for tool in tools:
-        servers.setdefault(tool.server, []).append(tool)
-    for server, theirs in servers.items():
-        index.replace(server, theirs)
+    index = index_of(tools, strategy)
     not_run = found_differs = unmarked = 0
     asked = patterns_of(tools)
     for pattern in asked:

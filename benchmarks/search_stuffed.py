@@ -25,7 +25,7 @@ if __name__ == "__main__":
 from benchmarks.search_eval import queries_of
 from benchmarks.search_everyday import load_requests
 from benchmarks.search_everyday import load_tools as everyday_tools
-from benchmarks.search_probes import load_tools
+from benchmarks.search_probes import index_of, load_tools
 from mcpagent.messages import ToolDefinition
 from mcpagent.search import ToolIndex
 from mcpagent.search.fields import local_name
@@ -77,16 +77,6 @@ def main() -> None:
 def everyday() -> list[Asked]:
     requests = [request for request in load_requests() if request.needs]
     return [Asked(one.text, [[name.replace(".", "__", 1) for name in need] for need in one.needs]) for one in requests]
-
-
-def index_of(tools: Sequence[ToolDefinition], strategy: str) -> ToolIndex:
-    index = ToolIndex(strategy)  # type: ignore[arg-type]
-    servers: dict[str | None, list[ToolDefinition]] = {}
-    for tool in tools:
-        servers.setdefault(tool.server, []).append(tool)
-    for server, theirs in servers.items():
-        index.replace(server, theirs)
-    return index
 
 
 def ways(tools: Sequence[ToolDefinition]) -> dict[str, ToolDefinition]:
