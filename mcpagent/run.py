@@ -1,4 +1,4 @@
-"""One prompt being answered: the engine's `AgentRun` with its limits, and the `RunContext` that tool functions see."""
+"""A prompt that is being answered: `AgentRun` with its limits for the engine, `RunContext` for tool functions."""
 
 from __future__ import annotations
 

@@ -86,13 +86,13 @@ class Tool:
 
     `timeout_seconds` limits one call, None leaves the agent's own limit. `deferred` True hides the tool until it is
     discovered, False offers it from the first request on, None leaves it to the agent's tool search. `ordered` tools
-    run alone, in the order of the calls of one message, before later calls are looked at (`add_tool` must have run
-    before a call to what it added is judged). `checks_arguments`: its own code judges the arguments, so they are not
-    validated against the schema first. `external` ones are run by the caller: `run` is never used. `lifetime` is
-    entered when the agent that has the tool starts, and left when it closes. `asks` is for a tool that stands for many
-    things of many servers: what a call means is judged, shown and bound to an answer in place of the tool.
-    `output_schema` is what its server promises of its results (`ToolOutput.structured`); who breaks it is told of.
-    A result of more than `large_result_tokens` (estimated) is set aside; 0: none is, None: the agent's own limit.
+    run alone, in the order of the calls of one message, before later calls are admitted: `add_tool` must have run
+    before a call to a tool that it added. With `checks_arguments` the tool's own code checks the arguments, so they are
+    not validated against the schema first. The caller runs `external` tools, so their `run` is never used. The agent
+    enters `lifetime` when it starts and leaves it when it closes. `asks` is for a tool that gives access to many things
+    of many servers: it returns the definition that rules, the approval and the fingerprint refer to for one call.
+    `output_schema` is the schema of its results by its server (`ToolOutput.structured`); a result that breaks it is
+    reported. Results of more than `large_result_tokens` (estimated) are offloaded; 0: never, None: the agent decides.
     `own_rule` is what the entry of the tool's server says of what a call asks for: "ask" and "deny" count for every
     agent that has the tool.
     """

@@ -1,4 +1,4 @@
-"""How much help a model gets in the loop: small models need more of it."""
+"""The help that a model gets in the loop: small models need more."""
 
 from __future__ import annotations
 

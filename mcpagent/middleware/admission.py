@@ -1,4 +1,4 @@
-"""Whether the model may make a call now: its tool is offered, or is loaded by the call, and the arguments fit."""
+"""Admission of calls: the tool is offered, or is loaded by the call, and the arguments fit."""
 
 from __future__ import annotations
 

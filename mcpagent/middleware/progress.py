@@ -1,4 +1,4 @@
-"""What a small model is told of its progress: the question, the results so far, and what is still missing."""
+"""Notes to a small model about its progress: the question, the results so far, and the missing parts."""
 
 from __future__ import annotations
 

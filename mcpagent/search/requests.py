@@ -1,8 +1,8 @@
 """Find the request inside a prompt: pasted text around it is no part of the search.
 
-A request stands at the start or at the end of a prompt, with mails, logs, code or quotes before or behind it. Its form
-tells it from them in any language: how long it is, what it is made of, whether the lines beside it look alike. So does
-how much of what it says one tool has. The weights of both are what `benchmarks/search_pasted.py --fit` found.
+A request is at the start or at the end of a prompt, with mails, logs, code or quotes before or behind it. Its form
+distinguishes it in any language: its length, its characters, and whether the next lines look alike. The share of its
+words that one tool has distinguishes it, too. `benchmarks/search_pasted.py --fit` computed the weights of both.
 """
 
 from __future__ import annotations
