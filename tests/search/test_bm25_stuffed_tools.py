@@ -5,7 +5,8 @@ from __future__ import annotations
 from functools import cache
 
 from benchmarks.search_everyday import load_tools
-from benchmarks.search_stuffed import STUFFED, everyday, index_of, ways
+from benchmarks.search_probes import index_of
+from benchmarks.search_stuffed import STUFFED, everyday, ways
 from mcpagent.messages import ToolDefinition
 from mcpagent.search import ToolIndex
 from tests.tables import each_row
