@@ -9,7 +9,6 @@ from mcpagent.python import late_names
 if TYPE_CHECKING:
     from mcpagent import events
     from mcpagent.agent import Agent
-    from mcpagent.approval import CallAnswer, CallsPendingError, PendingCall
     from mcpagent.cards.card import AgentCard, CardError
     from mcpagent.code_mode.code_options import CodeMode
     from mcpagent.config import McpServer
@@ -54,6 +53,8 @@ if TYPE_CHECKING:
         WebSearch,
     )
     from mcpagent.models.scripted import ScriptedModel
+    from mcpagent.permissions.pending_calls import CallAnswer, CallsPendingError, PendingCall
+    from mcpagent.permissions.policy import ApprovalPolicy
     from mcpagent.questions.event_stream import EventStream
     from mcpagent.recording import Recorder, RecordingError, Replay
     from mcpagent.run import RunContext, RunResult
@@ -62,7 +63,6 @@ if TYPE_CHECKING:
     from mcpagent.tool_context import ToolContext, ToolContextCache, prepare_context
     from mcpagent.tool_search.search_options import ToolSearch
     from mcpagent.tools import Tool, ToolOutput, ToolReturn, Toolset
-    from mcpagent.toolsets.approval_policy import ApprovalPolicy
     from mcpagent.toolsets.composition import (
         approval_required,
         combined,
@@ -221,7 +221,7 @@ __getattr__, __dir__ = late_names(
             "WebSearch",
         ),
         "models.scripted": ("ScriptedModel",),
-        "approval": (
+        "permissions.pending_calls": (
             "CallAnswer",
             "CallsPendingError",
             "PendingCall",
@@ -257,7 +257,7 @@ __getattr__, __dir__ = late_names(
             "ToolReturn",
             "Toolset",
         ),
-        "toolsets.approval_policy": ("ApprovalPolicy",),
+        "permissions.policy": ("ApprovalPolicy",),
         "toolsets.composition": (
             "approval_required",
             "combined",

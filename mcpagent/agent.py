@@ -8,7 +8,6 @@ from pathlib import Path
 from types import NoneType, TracebackType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
-from mcpagent.approval import PendingCall
 from mcpagent.code_mode.code_options import CodeMode, search_for_programs
 from mcpagent.definition import Definition, Instructions, ModelChoice, RunOptions, expect_model, wrapped_by
 from mcpagent.errors import InputError
@@ -18,6 +17,8 @@ from mcpagent.mcp.all_servers import McpServers
 from mcpagent.messages import Image, Message, Spent, Text, ToolDefinition
 from mcpagent.models.base import Model
 from mcpagent.models.provider_run.provider_tools import ProviderMcp, ProviderTool, expect_distinct
+from mcpagent.permissions.pending_calls import PendingCall
+from mcpagent.permissions.policy import ApprovalPolicy, ApprovalPredicate
 from mcpagent.python.argument_checks import checked, expect, expect_arguments, expect_function, expect_options
 from mcpagent.questions.given import Given, wanted_output
 from mcpagent.questions.ways_to_ask import WaysToAsk
@@ -31,9 +32,7 @@ from mcpagent.tool_context import ToolContext
 from mcpagent.tool_search.search_options import ToolSearch
 from mcpagent.tools import Tool, usable_tool
 from mcpagent.toolsets.agent_tools import agent_tool
-from mcpagent.toolsets.approval_policy import ApprovalPolicy
 from mcpagent.toolsets.functions import function_tool
-from mcpagent.toolsets.listed_tools import ApprovalPredicate
 from mcpagent.toolsets.sources import AnyTools, McpConfig, expect_config, sources_of
 
 if TYPE_CHECKING:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from types import NoneType
 from typing import Any, Protocol, TypeAlias, TypeVar
 
-from mcpagent.approval import CallAnswer, OnApproval
 from mcpagent.code_mode.code_options import CodeMode
 from mcpagent.events import Emit, Event
 from mcpagent.limits.run_limits import NO_LIMITS, Limits
@@ -15,6 +14,8 @@ from mcpagent.mcp.server_options import ServerOptions
 from mcpagent.messages import Image, Spent, Text
 from mcpagent.models.base import Model, ModelSettings
 from mcpagent.models.provider_run.provider_tools import ProviderTool
+from mcpagent.permissions.pending_calls import CallAnswer
+from mcpagent.permissions.policy import ApprovalPolicy
 from mcpagent.python.argument_checks import expect, expect_fields
 from mcpagent.run import TOOL_TIMEOUT_SECONDS, Middleware, Observe, Pipeline, RunContext
 from mcpagent.tool_search.catalog import Catalogs
@@ -165,8 +166,8 @@ class Owner(Protocol):
         ...
 
     @property
-    def on_approval(self) -> OnApproval | None:
-        """Who decides on calls that need approval; None: they end the run."""
+    def permissions(self) -> ApprovalPolicy:
+        """The rules for calls, and who decides on those that need approval."""
         ...
 
     @property

@@ -11,10 +11,10 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from mcpagent.approval import PendingCall
 from mcpagent.errors import OutputProblem
 from mcpagent.limits.run_limits import LimitKind, LimitScope, UsedUp, shown_amount, stopped_words
 from mcpagent.messages import Citation, Spent, ToolCall, ToolResult, Usage
+from mcpagent.permissions.pending_calls import PendingCall
 
 logger = logging.getLogger("mcpagent")
 

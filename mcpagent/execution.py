@@ -12,13 +12,13 @@ from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from mcpagent.approval import CallAnswer
 from mcpagent.conversation import CANCELLED, CallProgress, not_run
 from mcpagent.errors import ServerError
 from mcpagent.events import Notice
 from mcpagent.mcp.transports.beside_loop import beside_loop, is_large
 from mcpagent.messages import Message, Part, Text, ToolCall, ToolResult, json_copy
 from mcpagent.middleware.admission import admit, misfit_of, misfit_text
+from mcpagent.permissions.pending_calls import CallAnswer
 from mcpagent.python.left_behind import end_or_leave, times_cancelled
 from mcpagent.run import AgentRun
 from mcpagent.run_parts import CallBatch, CallState, Stop

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, cast
 
-from mcpagent.approval import CallAnswer, OnApproval, PendingCall
 from mcpagent.conversation import Conversation
 from mcpagent.errors import AgentStateError, OutputProblem
 from mcpagent.events import Emit, Event, LimitReached, Notice, RunFinished, StopReason, guarded, ignore
@@ -23,6 +22,8 @@ from mcpagent.limits.run_limits import NO_LIMITS, Limits
 from mcpagent.messages import Citation, Message, Spent, Usage
 from mcpagent.models.base import Model, ModelRequest, ModelResponse, ModelSettings, RequestUnderWay
 from mcpagent.models.provider_run.provider_tools import ProviderTool
+from mcpagent.permissions.pending_calls import CallAnswer, PendingCall
+from mcpagent.permissions.policy import ApprovalPolicy
 from mcpagent.python.left_behind import LEFT_AFTER_SECONDS, end_or_leave
 from mcpagent.run_parts import CallBatch, CallState, CallTally, StepState
 from mcpagent.text.safe_text import safe_line
@@ -323,7 +324,7 @@ class AgentRun:
     refresh: Callable[[], Awaitable[None]] = field(default=_nothing, repr=False, compare=False)
     keep: Callable[[], Awaitable[None]] = field(default=nothing_to_keep, repr=False, compare=False)
     begins_at: int = 0
-    on_approval: OnApproval | None = field(default=None, repr=False, compare=False)
+    permissions: ApprovalPolicy = field(default_factory=ApprovalPolicy, repr=False, compare=False)
     answers: Mapping[str, CallAnswer] | None = field(default=None, repr=False)
     parent: AgentRun | None = field(default=None, repr=False)
     label: str = ""

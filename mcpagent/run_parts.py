@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from mcpagent.approval import CallAnswer, PendingCall
 from mcpagent.conversation import CallProgress
 from mcpagent.events import StopReason
 from mcpagent.messages import Part, Spent, ToolCall, ToolErrorKind, ToolResult, ToolsChanged, ToolsShown
 from mcpagent.models.base import ModelRequest, ModelResponse, RequestUnderWay
+from mcpagent.permissions.pending_calls import CallAnswer, PendingCall
 from mcpagent.tools import Tool, ToolOutput
 
 

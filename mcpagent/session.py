@@ -7,9 +7,9 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from mcpagent.approval import PendingCall
 from mcpagent.events import ConversationCompacted
 from mcpagent.messages import Message, Spent, ToolDefinition
+from mcpagent.permissions.pending_calls import PendingCall
 from mcpagent.questions.given import Given
 from mcpagent.questions.ways_to_ask import WaysToAsk
 from mcpagent.run import Deps

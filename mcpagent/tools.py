@@ -8,8 +8,6 @@ from dataclasses import dataclass, field, replace
 from types import NoneType, TracebackType
 from typing import Any, Protocol, TypeAlias
 
-from mcpagent.approval import PendingCall
-from mcpagent.config.values import Approval
 from mcpagent.events import Event
 from mcpagent.messages import (
     BinaryBlock,
@@ -21,6 +19,8 @@ from mcpagent.messages import (
     ToolsShown,
     texts_for_model,
 )
+from mcpagent.permissions.pending_calls import PendingCall
+from mcpagent.permissions.rules import Rule
 from mcpagent.python.argument_checks import expect, expect_fields, expect_kind
 
 
@@ -93,8 +93,7 @@ class Tool:
     of many servers: it returns the definition that rules, the approval and the fingerprint refer to for one call.
     `output_schema` is the schema of its results by its server (`ToolOutput.structured`); a result that breaks it is
     reported. Results of more than `large_result_tokens` (estimated) are offloaded; 0: never, None: the agent decides.
-    `own_rule` is what the entry of the tool's server says of what a call asks for: "ask" and "deny" count for every
-    agent that has the tool.
+    `rules` are those in the entries of the servers that a call may be for; they count for every agent.
     """
 
     definition: ToolDefinition
@@ -110,11 +109,7 @@ class Tool:
     safe_to_repeat: bool = False
     output_schema: dict[str, Any] | None = None
     large_result_tokens: int | None = None
-    own_rule: Callable[[ToolDefinition], Approval | None] | None = None
-
-    def rule_for(self, arguments: dict[str, Any]) -> Approval | None:
-        """Return what the server's entry says of a call with these arguments."""
-        return self.own_rule(self.asked(arguments)) if self.own_rule is not None else None
+    rules: tuple[Rule, ...] = ()
 
     def asked(self, arguments: dict[str, Any]) -> ToolDefinition:
         """What a call with these arguments, valid or not, is for: what rules judge and a person is shown."""

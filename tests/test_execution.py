@@ -23,11 +23,11 @@ from mcpagent import (
     ScriptedModel,
     ToolCall,
 )
-from mcpagent.approval import CallAnswer, PendingCall
 from mcpagent.events import Event, RunFinished, ToolCallFinished, ToolCallStarted
 from mcpagent.execution import run_call
 from mcpagent.messages import ToolDefinition
 from mcpagent.models.scripted import Reply
+from mcpagent.permissions.pending_calls import CallAnswer, PendingCall
 from mcpagent.run import AgentRun, Middleware, Pipeline, RunContext
 from mcpagent.run_parts import CallState, Stop
 from mcpagent.toolsets.functions import function_tool

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from mcpagent import Agent, RunOptions, Tool, ToolDefinition, ToolOutput
-from mcpagent.approval import PendingCall
 from mcpagent.events import Event, RunFinished, ToolCallFinished, ToolCallStarted
 from mcpagent.models.scripted import ScriptedModel
+from mcpagent.permissions.pending_calls import PendingCall
+from mcpagent.permissions.policy import ApprovalPolicy
 from mcpagent.recording import Recorder
 from mcpagent.run import RunContext
-from mcpagent.toolsets.approval_policy import ApprovalPolicy
 from mcpagent.toolsets.composition import approval_required, wrapped
 from tests.scenes import call
 from tests.tables import each_row

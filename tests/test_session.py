@@ -33,10 +33,10 @@ from mcpagent.events import Emit, Event, Notice, RunFinished, TextDelta, ToolCal
 from mcpagent.messages import Image, ToolCall, ToolsChanged
 from mcpagent.models.base import ToolLimits
 from mcpagent.models.scripted import Reply, ScriptedModel
+from mcpagent.permissions.policy import ApprovalPolicy
 from mcpagent.questions.event_stream import EventStream
 from mcpagent.run import RunContext
 from mcpagent.session import Session
-from mcpagent.toolsets.approval_policy import ApprovalPolicy
 from mcpagent.toolsets.composition import filtered, prefixed
 from tests.many_tools import Many, many_tools
 from tests.scenes import call, offered, results

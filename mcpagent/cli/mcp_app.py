@@ -77,13 +77,19 @@ def mcp_add(
     ] = "",
     cwd: Annotated[str, typer.Option("--cwd", metavar="FOLDER", help="The folder it is started in.")] = "",
     description: Annotated[str, typer.Option("--description", metavar="TEXT", help="What it is for.")] = "",
+    trust: Annotated[
+        bool,
+        typer.Option("--trust", help="Run what it says only reads without a question, and repeat what it says may be."),
+    ] = False,
     scope: NewScope = "user",
     replace: Annotated[bool, typer.Option("--replace", help="Replace the server of that name.")] = False,
 ) -> int:
     """Adds a server: mcpagent mcp add git -- uvx mcp-server-git; mcpagent mcp add docs https://example.com/mcp."""
     from mcpagent.cli.servers.server_editing import NewServer, add_server
 
-    new = NewServer(name, target, env or (), secret or (), header or (), transport, cwd=cwd, description=description)
+    new = NewServer(
+        name, target, env or (), secret or (), header or (), transport, cwd=cwd, description=description, trust=trust
+    )
     return add_server(options, new, scope, replace=replace)
 
 

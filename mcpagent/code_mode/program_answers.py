@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-from mcpagent.approval import PendingCall
 from mcpagent.code_mode.importable import Modules, functions_of, known_places
 from mcpagent.code_mode.memory import EndedProgram
 from mcpagent.code_mode.prelude import BRIEF, HAS, LAST, SHOWN, STATEMENT
@@ -17,6 +16,7 @@ from mcpagent.code_mode.type_checks import Problem
 from mcpagent.errors import SessionStoreError
 from mcpagent.mcp.transports.beside_loop import beside_loop
 from mcpagent.messages import Text, ToolErrorKind, ToolsShown
+from mcpagent.permissions.pending_calls import PendingCall
 from mcpagent.text.for_model import for_model
 from mcpagent.tools import ToolOutput
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeAlias
 
-from mcpagent.approval import PendingCall
 from mcpagent.code_mode.code_options import CodeMode
 from mcpagent.code_mode.importable import Function, functions_of, importable, known_places
 from mcpagent.code_mode.memory import Memory, Underway
@@ -21,8 +20,9 @@ from mcpagent.conversation import INNER, CallProgress
 from mcpagent.execution import run_inner_call
 from mcpagent.mcp.transports.beside_loop import beside_loop, is_large
 from mcpagent.messages import BinaryBlock, Text, ToolCall, ToolKey, ToolResult, ToolsChanged, ToolsShown
-from mcpagent.middleware.call_permissions import waiting_call
 from mcpagent.middleware.journal import is_written
+from mcpagent.middleware.permission_gate import waiting_call
+from mcpagent.permissions.pending_calls import PendingCall
 from mcpagent.run import AgentRun, nothing_to_keep
 from mcpagent.text.safe_text import safe_line
 from mcpagent.tool_search.session_tools import SessionTools

@@ -16,10 +16,17 @@ from typing import Any
 
 from mcpagent.config.config_documents import Document, kind_of, read_document
 from mcpagent.config.jsonc import ValuePath
-from mcpagent.config.permissions import without_own_permissions
 from mcpagent.config.server_entries import read_server
 from mcpagent.config.user_folders import is_users_own, project_folders, user_config_folder
-from mcpagent.config.values import Scope, ServerConfig, ServerProblem, ServersConfig, ServersSource, tool_prefix
+from mcpagent.config.values import (
+    APPROVALS,
+    Scope,
+    ServerConfig,
+    ServerProblem,
+    ServersConfig,
+    ServersSource,
+    tool_prefix,
+)
 from mcpagent.config.variables import SecretLookup, UnusableError, Variables
 from mcpagent.errors import ConfigError
 from mcpagent.python.argument_checks import expect, expect_arguments
@@ -88,9 +95,23 @@ def load_found_servers(start: Path, environ: Mapping[str, str]) -> ServersConfig
         scope: Scope = "user" if is_found_there and is_users_own(path, environ) else "project"
         workspace = project_folders(start)[0] if scope == "user" else None
         loaded = load_servers(path, environ=environ, workspace=workspace)
-        servers = loaded.servers if scope == "user" else map(without_own_permissions, loaded.servers)
+        servers = loaded.servers if scope == "user" else map(_without_own_permissions, loaded.servers)
         found.append(replace(loaded, servers=tuple(replace(server, scope=scope) for server in servers)))
     return merged_servers(found)
+
+
+def _without_own_permissions(server: ServerConfig) -> ServerConfig:
+    """Return the server as a project's file may describe it: it may be stricter, but not grant itself trust."""
+    kept = tuple(rule for rule in server.approval if rule[1] != "allow")
+    return replace(server, approval=kept, trust_hints=False)
+
+
+def vouches_for_itself(entry: Mapping[str, Any]) -> bool:
+    """Return whether an entry as written grants itself unasked calls or trust, which only its user may grant."""
+    approval = entry.get("approval")
+    said = approval.values() if isinstance(approval, Mapping) else [approval]
+    allows = any(isinstance(word, str) and APPROVALS.get(word) == "allow" for word in said)
+    return allows or any(entry.get(key) is True for key in ("trust", "trust_hints", "trustHints"))
 
 
 def merged_servers(sources: Sequence[ServersConfig]) -> ServersConfig:

@@ -12,11 +12,11 @@ from functools import partial
 from typing import Any, NoReturn
 
 from mcpagent.agent import Agent
-from mcpagent.approval import CallAnswer, usable_answers
 from mcpagent.conversation import usable_prompt
 from mcpagent.durable.queues import VERSION, WORKFLOW_NAME, RunQueue, RunTurn, outside
 from mcpagent.errors import McpAgentError, SessionBusyError
 from mcpagent.limits.run_limits import KINDS, Limits
+from mcpagent.permissions.pending_calls import CallAnswer, usable_answers
 from mcpagent.questions.given import Given, wanted_output
 from mcpagent.runtime.session_runtime import SessionRuntime
 from mcpagent.sessions.run_ended import RunEnded, ended_from_json, ended_to_json

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from mcpagent.agent import Agent
-from mcpagent.approval import CallAnswer, usable_answers
 from mcpagent.conversation import usable_prompt
 from mcpagent.definition import Definition
 from mcpagent.durable.database import EngineConnection, EngineDatabase
@@ -34,6 +33,7 @@ from mcpagent.durable.runner import Runner, RunRequest
 from mcpagent.errors import AgentStateError, ConfigError, InputError, RunCancelledError
 from mcpagent.limits.run_limits import Limits
 from mcpagent.messages import Text
+from mcpagent.permissions.pending_calls import CallAnswer, usable_answers
 from mcpagent.python.argument_checks import checked, expect
 from mcpagent.questions.given import wanted_output
 from mcpagent.sessions.run_ended import DurableResult, RunEnded, RunRecord

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from mcpagent.middleware.call_permissions import Permissions
 from mcpagent.middleware.journal import Journal
 from mcpagent.middleware.limiting import Limiting
 from mcpagent.middleware.noting_uses import Learning
 from mcpagent.middleware.offloading import Offloading
+from mcpagent.middleware.permission_gate import Permissions
 from mcpagent.middleware.repetition import Repetition
 from mcpagent.middleware.reporting import Reporting
 from mcpagent.middleware.shortening import Shortening

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from mcpagent.messages import Image, Message, Text, ToolCall, ToolDefinition, ToolResult
-from mcpagent.offline.choosing import SEARCH, VIRTUAL, Decision, decide
+from mcpagent.offline.choosing import SEARCH, VIRTUAL, NextStep, choose
 from mcpagent.offline.need import Need, Step, small_talk, split_needs, split_words
 from mcpagent.prompt.builder import asks_for_summary
 from mcpagent.text.safe_text import safe_line, safe_text
@@ -60,7 +60,7 @@ def answer(request: _RuleInput, now: datetime) -> Message:
     if (talk := small_talk(prompt)) is not None:
         return Message("assistant", (Text((talk or _abilities(request)) + introduction),))
     needs = _needs(prompt, messages[:start], messages[start:], now)
-    outcomes = [decide(need, request.tools) for need in needs]
+    outcomes = [choose(need, request.tools) for need in needs]
     calls = [(number, *call) for number, outcome in enumerate(outcomes) for call in outcome.calls]
     if request.tool_choice == "none" or not calls:
         return Message("assistant", (Text(_final_answer(needs, outcomes, _connecting(request)) + introduction),))
@@ -124,7 +124,7 @@ def _connecting(request: _RuleInput) -> str:
     return ", ".join(name for name in begun if not any(re.match(rf"{re.escape(name)}\W", line) for line in ended))
 
 
-def _final_answer(needs: Sequence[Need], outcomes: Sequence[Decision], connecting: str) -> str:
+def _final_answer(needs: Sequence[Need], outcomes: Sequence[NextStep], connecting: str) -> str:
     """Return one answer for all needs; with several needs, each answer follows its need's text."""
     texts = [_answer(outcome, connecting) for outcome in outcomes]
     heads = (f"- {safe_line(need.text, 80).rstrip('?.:; ')}:" for need in needs)
@@ -132,7 +132,7 @@ def _final_answer(needs: Sequence[Need], outcomes: Sequence[Decision], connectin
     return "\n".join(lines) if len(lines) > 1 else texts[0]
 
 
-def _answer(outcome: Decision, connecting: str) -> str:
+def _answer(outcome: NextStep, connecting: str) -> str:
     fit = outcome.fit
     if outcome.why == "calls":
         return "I had to stop before a tool gave an answer."
@@ -160,7 +160,7 @@ def _answer(outcome: Decision, connecting: str) -> str:
     return f"I understood that as `{name}` with {given}, but {lacks}, so I called nothing."
 
 
-def _reported(outcome: Decision) -> str:
+def _reported(outcome: NextStep) -> str:
     lines = []
     for call, result in outcome.steps:
         error = safe_line(" ".join(safe_text(result.text).split()).removeprefix("Error: "), 300)

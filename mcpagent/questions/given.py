@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from mcpagent.approval import CallAnswer, usable_answers
 from mcpagent.conversation import Words, usable_prompt
 from mcpagent.definition import PromptOrAnswers
 from mcpagent.limits.run_limits import Limits
 from mcpagent.output.output_spec import OutputSpec, output_spec
+from mcpagent.permissions.pending_calls import CallAnswer, usable_answers
 from mcpagent.tool_context import ToolContext
 
 

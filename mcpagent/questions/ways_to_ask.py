@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
-from mcpagent.approval import CallAnswer, usable_answers
 from mcpagent.conversation import usable_prompt
 from mcpagent.definition import PromptOrAnswers
 from mcpagent.limits.run_limits import Limits
 from mcpagent.messages import Prompt
+from mcpagent.permissions.pending_calls import CallAnswer, usable_answers
 from mcpagent.questions.event_stream import Answering, EventStream
 from mcpagent.questions.given import Given, said_in, wanted_output
 from mcpagent.run import Deps, RunResult

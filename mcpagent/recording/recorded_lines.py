@@ -15,7 +15,6 @@ from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from mcpagent.approval import PendingCall, PendingKind
 from mcpagent.code_mode.code_options import CodeMode
 from mcpagent.config.bounded_files import LargerError, read_bounded
 from mcpagent.definition import Definition, RunOptions
@@ -37,6 +36,8 @@ from mcpagent.messages import (
 )
 from mcpagent.models.base import ModelRequest, ModelResponse, RequestPurpose, ToolLimits
 from mcpagent.models.provider_run.provider_tools import as_data, provider_tools_of
+from mcpagent.permissions.pending_calls import PendingCall, PendingKind
+from mcpagent.permissions.policy import ApprovalPolicy
 from mcpagent.text.for_model import for_model
 from mcpagent.text.json_texts import with_texts
 from mcpagent.text.safe_text import safe_line
@@ -44,7 +45,6 @@ from mcpagent.text.secrets import Redact, without_shapes
 from mcpagent.tool_search.catalog import Listing
 from mcpagent.tool_search.search_options import ToolSearch
 from mcpagent.tools import Tool, ToolOutput
-from mcpagent.toolsets.approval_policy import ApprovalPolicy
 from mcpagent.toolsets.sources import ToolSources
 from mcpagent.window.how_far import Compaction
 

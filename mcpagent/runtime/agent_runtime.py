@@ -29,6 +29,7 @@ from mcpagent.models.output_ways.asked_output import told_form
 from mcpagent.models.provider_run.provider_tools import names_taken
 from mcpagent.output.last_answer import told_to_caller
 from mcpagent.output.output_spec import OutputSpec
+from mcpagent.permissions.policy import ApprovalPolicy
 from mcpagent.python.argument_checks import checked, expect
 from mcpagent.python.event_loops import BackgroundLoop, done_elsewhere, in_own_loop, running_loop
 from mcpagent.questions.given import Given
@@ -44,7 +45,6 @@ from mcpagent.tool_search.catalog import Catalogs
 from mcpagent.tool_search.search_options import ToolSearch, possible_search
 from mcpagent.tool_search.session_tools import SessionTools
 from mcpagent.tools import Tool, ToolOutput
-from mcpagent.toolsets.approval_policy import ApprovalPolicy
 from mcpagent.toolsets.sources import McpConfig
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class AgentRuntime:
     ) -> None:
         self.definition = definition
         self.mcp_config = mcp_config
-        self.on_approval = rules.decide
+        self.permissions = rules
         self.store = store
         self.pipeline = Pipeline((*PIPELINE, *definition.middleware))
         self.model_choice = model

@@ -15,7 +15,6 @@ from types import NoneType
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import uuid4
 
-from mcpagent.approval import CallsPendingError, PendingCall
 from mcpagent.code_mode.memory import Memory
 from mcpagent.code_mode.program_calls import waiting_inner
 from mcpagent.code_mode.program_tools import program_tools
@@ -35,12 +34,13 @@ from mcpagent.large_results.setting_aside import LargeResults
 from mcpagent.limits.model_hints import NO_HINTS, SMALL_MODEL_HINTS
 from mcpagent.limits.run_limits import Limits
 from mcpagent.messages import Message, Spent, Step, Text, ToolCall, ToolDefinition
-from mcpagent.middleware.call_permissions import waiting_calls
+from mcpagent.middleware.permission_gate import waiting_calls
 from mcpagent.models.base import is_small as known_as_small
 from mcpagent.models.base import runs_provider_tools, search_cost, search_problem, tool_limits
 from mcpagent.models.provider_run.provider_tools import ProviderTool
 from mcpagent.output.last_answer import typed_answer
 from mcpagent.output.output_spec import OutputSpec, spec_from_json, spec_to_json
+from mcpagent.permissions.pending_calls import CallsPendingError, PendingCall
 from mcpagent.prompt.builder import (
     category_lines,
     connecting_line,
@@ -360,6 +360,7 @@ class SessionRuntime(WaysToAsk[Deps]):
             emit=emit,
             _conversation=conversation,
         )
+        policy = self._owner.permissions
         run = AgentRun(
             seen,
             conversation,
@@ -375,7 +376,7 @@ class SessionRuntime(WaysToAsk[Deps]):
             begins_at=unfinished.begins_at,
             tally=Tally(turns=unfinished.turns, earlier=unfinished.spent),
             budget=SessionBudget(self.limits, self._spent),
-            on_approval=self._owner.on_approval or (parent.on_approval if parent is not None else None),
+            permissions=policy.below(parent.permissions) if parent is not None else policy,
             answers=given,
             parent=parent,
             label=label,

@@ -8,10 +8,10 @@ from types import NoneType
 from typing import Any, Literal, TypeAlias
 
 from mcpagent import errors
-from mcpagent.approval import PendingCall
 from mcpagent.errors import McpAgentError, OutputProblem, RunCancelledError
 from mcpagent.events import RunFinished, StopReason
 from mcpagent.messages import Spent, Usage
+from mcpagent.permissions.pending_calls import PendingCall
 from mcpagent.text.safe_text import safe_line
 from mcpagent.text.secrets import without_secrets
 

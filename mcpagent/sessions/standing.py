@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
-from mcpagent.approval import PendingCall, PendingKind
 from mcpagent.conversation import CallProgress
 from mcpagent.messages import (
     Message,
@@ -21,6 +20,7 @@ from mcpagent.messages import (
     dump_message,
     load_message,
 )
+from mcpagent.permissions.pending_calls import PendingCall, PendingKind
 from mcpagent.sessions.run_ended import RunEnded
 from mcpagent.tools import Tool
 

@@ -20,6 +20,7 @@ from typing import Any, TypeAlias
 from mcpagent.config import ServerConfig
 from mcpagent.errors import ConfigError
 from mcpagent.messages import ToolDefinition
+from mcpagent.permissions.policy import ApprovalPredicate
 from mcpagent.python.argument_checks import expect, expect_fields, expect_function, expect_kind
 from mcpagent.run import RunContext, current_run, run_context
 from mcpagent.text.safe_text import safe_line
@@ -27,7 +28,6 @@ from mcpagent.tool_search.unique_names import legal_name
 from mcpagent.tools import Run, Tool, ToolOutput, Toolset, usable_tools
 from mcpagent.toolsets.functions import FunctionLike, FunctionToolset
 from mcpagent.toolsets.listed_tools import (
-    ApprovalPredicate,
     awaited,
     hidden,
     hidden_by,

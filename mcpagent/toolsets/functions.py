@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast, get_origin, ge
 from mcpagent.errors import ConfigError
 from mcpagent.json_schema.parts import rewritten
 from mcpagent.messages import ToolDefinition
+from mcpagent.permissions.policy import ApprovalPredicate
 from mcpagent.python.argument_checks import checked, expect, expect_arguments, expect_options
 from mcpagent.run import RunContext, run_context
 from mcpagent.tool_search.unique_names import expect_legal_name
 from mcpagent.tools import Run, Tool, ToolOutput, ToolReturn, Toolset, expect_timeout, usable_tool
 from mcpagent.toolsets.function_results import first_items, tool_output
-from mcpagent.toolsets.listed_tools import ApprovalPredicate, listed_place, put_together, with_approval
+from mcpagent.toolsets.listed_tools import listed_place, put_together, with_approval
 from mcpagent.toolsets.unmatched_names import Known
 
 if TYPE_CHECKING:

@@ -10,20 +10,19 @@ import inspect
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import replace
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 from mcpagent.config import ServerConfig
 from mcpagent.errors import ConfigError
 from mcpagent.messages import ToolDefinition, json_copy
+from mcpagent.permissions.policy import ApprovalPredicate
 from mcpagent.python.argument_checks import expect_kind
-from mcpagent.run import RunContext, run_context
+from mcpagent.run import run_context
 from mcpagent.text.safe_text import safe_line
 from mcpagent.tool_search.unique_names import legal_name
 from mcpagent.tools import Tool
 
 _T = TypeVar("_T")
-
-ApprovalPredicate: TypeAlias = Callable[[RunContext[Any], ToolDefinition, dict[str, Any]], "bool | Awaitable[bool]"]
 
 
 async def awaited(value: _T | Awaitable[_T]) -> _T:

@@ -10,13 +10,12 @@ from dataclasses import replace
 from difflib import get_close_matches
 from typing import Any
 
-from mcpagent.config.values import Approval
 from mcpagent.mcp.all_servers import McpServers
 from mcpagent.mcp.link import ServerLink
 from mcpagent.mcp.lists.server_lists import PromptInfo, ResourceInfo
 from mcpagent.mcp.offers import get_prompt, get_resource
-from mcpagent.mcp.tool_rules import own_rule
 from mcpagent.messages import PromptRequest, ResourceRequest, ToolDefinition
+from mcpagent.permissions.rules import entry_rules
 from mcpagent.text.for_model import line_for_model, spelled
 from mcpagent.text.safe_text import safe_line
 from mcpagent.tools import Tool, ToolOutput
@@ -58,7 +57,7 @@ def known_content(servers: McpServers) -> list[ToolDefinition]:
             for one in all_
         ),
         *(
-            ResourceRequest("get_resource", "", {}, name, one.uri)
+            ResourceRequest("get_resource", "", {}, name, one.uri, read_only=None if one.is_template else True)
             for name, all_ in servers.resources.items()
             for one in all_
         ),
@@ -90,12 +89,8 @@ def _content_tool(
         request = asked(toolset, arguments) if toolset is not None else None
         return tool if request is None else replace(request, name=tool.name, title=tool.title)
 
-    def rule(request: ToolDefinition) -> Approval | None:
-        toolset = toolsets.get(request.server or "")
-        judge = own_rule(toolset.config) if toolset is not None else None
-        return judge(request) if judge is not None else None
-
-    return Tool(definition, run, checks_arguments=True, asks=asks, own_rule=rule)
+    rules = tuple(rule for toolset in toolsets.values() for rule in entry_rules(toolset.config))
+    return Tool(definition, run, checks_arguments=True, asks=asks, rules=rules)
 
 
 def _meant_prompt(toolset: ServerLink, name: object) -> PromptInfo | None:

@@ -12,21 +12,17 @@ from types import NoneType
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 from mcpagent.config import ServerConfig, ServersConfig, load_servers
-from mcpagent.config.permissions import APPROVALS
-from mcpagent.config.rule_names import rule_of
-from mcpagent.config.values import Approval
 from mcpagent.errors import ConfigError
 from mcpagent.events import Emit, Notice, ServersAwaited, ignore
 from mcpagent.mcp.all_servers import McpServers
 from mcpagent.mcp.server_options import ServerOptions
-from mcpagent.messages import ToolDefinition
 from mcpagent.models.provider_run.provider_tools import ProviderTool
+from mcpagent.permissions.policy import ApprovalPolicy
 from mcpagent.python.argument_checks import expect
 from mcpagent.text.safe_text import safe_line
 from mcpagent.tool_search.catalog import Listing
 from mcpagent.tool_search.category_words import own_words
 from mcpagent.tools import Tool, usable_tool
-from mcpagent.toolsets.approval_policy import ApprovalPolicy
 from mcpagent.toolsets.composition import ToolSource, as_toolset, expects_deferred, labelled_tools
 from mcpagent.toolsets.functions import function_tool
 from mcpagent.toolsets.listed_tools import (
@@ -293,26 +289,10 @@ class ToolSources:
         return held[1]
 
     def _with_approval(self, tools: list[Tool]) -> list[Tool]:
-        policy = self._policy
-        if policy.rules or policy.decides_alone:
-            tools = [replace(tool, own_rule=self._rule_of(tool)) for tool in tools]
-        if policy.required is False:
+        required = self._policy.required
+        if required is False:
             return list(tools)
-        return with_approval(tools, None if policy.required is True else policy.required)
-
-    def _rule_of(self, tool: Tool) -> Callable[[ToolDefinition], Approval | None] | None:
-        """Return the rule of the tool's server, replaced by the agent's own rule of that name."""
-        policy, inner = self._policy, tool.own_rule
-        if policy.decides_alone:
-            return None
-
-        def rule(asked: ToolDefinition) -> Approval | None:
-            named = policy.rules.get(rule_of(asked))
-            if named is not None:
-                return APPROVALS[named]
-            return inner(asked) if inner is not None else None
-
-        return rule
+        return with_approval(tools, None if required is True else required)
 
     def _usable(self, toolset: ServerLink) -> list[Tool] | None:
         """The server's tools; None, and one warning, when its own settings do not fit what it lists."""

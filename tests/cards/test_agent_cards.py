@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcpagent import Agent, ConfigError, Limits, ToolSearch
-from mcpagent.approval import PendingCall
 from mcpagent.cards.card import AgentCard, CardError, ToolSearchConfig
 from mcpagent.cards.reading import FOREIGN, load_card, load_cards, parse_card
 from mcpagent.cards.teams import card_servers, read_team
@@ -23,7 +22,8 @@ from mcpagent.definition import RunOptions
 from mcpagent.events import Event, Notice, RequestSent, RunFinished, ServerFailed, SubagentEvent
 from mcpagent.mcp.server_options import ServerOptions
 from mcpagent.models import AnthropicModel, FallbackModel, ModelSettings, OpenAIChatModel, ScriptedModel, resolve_model
-from mcpagent.toolsets.approval_policy import ApprovalPolicy
+from mcpagent.permissions.pending_calls import PendingCall
+from mcpagent.permissions.policy import ApprovalPolicy
 from tests.scenes import CountedTools, call, offered, results
 from tests.tables import each_row
 

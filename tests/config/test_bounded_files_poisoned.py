@@ -17,7 +17,7 @@ import pytest
 from mcpagent import Agent, RunOptions, ScriptedModel, ToolCall, ToolSearch
 from mcpagent.cli.frame.exit_codes import ExitCode
 from mcpagent.cli.frame.options import Options
-from mcpagent.cli.may_run.kept_approvals import list_approvals
+from mcpagent.cli.may_run.approval_commands import list_approvals
 from mcpagent.config import ServerConfig
 from mcpagent.config.file_changes import write_whole
 from mcpagent.mcp.auth.sign_ins import SignIn

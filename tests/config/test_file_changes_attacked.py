@@ -16,7 +16,6 @@ import pytest
 
 from mcpagent import Agent, Recorder, Replay, RunOptions, ScriptedModel
 from mcpagent.cli.frame.programs import edited
-from mcpagent.cli.may_run.kept_approvals import KeptApprovals
 from mcpagent.cli.screen.input import KeptHistory
 from mcpagent.config import ServerConfig
 from mcpagent.config.file_changes import write_whole
@@ -24,9 +23,11 @@ from mcpagent.errors import ConfigError, InputError
 from mcpagent.mcp.lists.list_cache import CachedServer, ListCache
 from mcpagent.mcp.lists.pins import PinStore
 from mcpagent.messages import ToolDefinition, ToolKey
+from mcpagent.permissions.stored_approvals import StoredApprovals
 from mcpagent.search.learning import SearchHistory
 from tests.cli.chat.slash.test_slash_table import answer, scene
 from tests.config.test_bounded_files_planted import ONLY_ROOT, SOMEBODY
+from tests.permissions.judging import PRINTS, is_stored
 from tests.tables import each_row
 from tests.terminal.process import ROOT, environment, run
 from tests.trust.canary import fifo
@@ -182,7 +183,7 @@ def write(kind: str, who: str, number: int, folder: Path) -> None:
         case "pins":
             PinStore(folder).accept(SERVER, tool(name))
         case "approvals":
-            KeptApprovals(folder / "a.json", [SERVER]).add(tool(name), "tool", always=True)
+            StoredApprovals(folder / "a.json", PRINTS).add(tool(name), "tool", {}, always=True)
         case _:
             ListCache(folder).save(SERVER, CachedServer(instructions=f"{name} " * 1_000))
 
@@ -226,8 +227,8 @@ def found(kind: str, folder: Path, whos: Sequence[str], count: int) -> set[str]:
         changed = {name: ToolDefinition(name, "other", {}, "git", name) for name in names}
         return {name for name in names if PinStore(folder).check(SERVER, changed[name]) is not None}
     if kind == "approvals":
-        kept = KeptApprovals(folder / "a.json", [SERVER])
-        return {name for name in names if kept.has(tool(name))}
+        kept = StoredApprovals(folder / "a.json", PRINTS)
+        return {name for name in names if is_stored(kept, tool(name))}
     cached = ListCache(folder).load(SERVER)
     assert cached is not None
     [name] = set(cached.instructions.split())

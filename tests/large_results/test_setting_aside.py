@@ -32,7 +32,6 @@ from mcpagent import (
     external,
     load_messages,
 )
-from mcpagent.approval import CallsPendingError
 from mcpagent.cli.chat.trace import Trace, context_lines
 from mcpagent.cli.oneshot.json_report import event_document
 from mcpagent.cli.screen.lines import tool_line
@@ -47,6 +46,7 @@ from mcpagent.messages import Image, KeptAside, ToolResult, ToolsChanged
 from mcpagent.models.base import ModelRequest, ModelResponse, ToolLimits
 from mcpagent.models.scripted import Reply
 from mcpagent.models.tool_changes_in_history import READER_NAMES
+from mcpagent.permissions.pending_calls import CallsPendingError
 from mcpagent.run import active_run, run_context
 from mcpagent.sessions import exported
 from mcpagent.toolsets.functions import function_tool

@@ -38,9 +38,9 @@ from mcpagent.definition import RunOptions
 from mcpagent.errors import ConfigError, InputError, McpAgentError
 from mcpagent.messages import user_message
 from mcpagent.models.scripted import ScriptedModel
+from mcpagent.permissions.policy import ApprovalPolicy
 from mcpagent.recording import Recorder
 from mcpagent.tools import Run, Toolset
-from mcpagent.toolsets.approval_policy import ApprovalPolicy
 from mcpagent.toolsets.functions import FunctionToolset, function_tool
 from tests.tables import each_row
 

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from mcpagent import Agent, AgentStateError, CredentialsError, ModelError, ModelRequest, ServerError, Text, events
-from mcpagent.approval import CallsPendingError
 from mcpagent.messages import ToolCall, user_message
 from mcpagent.models.scripted import ScriptedModel
+from mcpagent.permissions.pending_calls import CallsPendingError
 from tests.tables import each_row
 
 SECONDS = 30

@@ -32,7 +32,6 @@ from mcpagent import (
     function_tool,
     prepared,
 )
-from mcpagent.approval import CallsPendingError
 from mcpagent.definition import Wrapper
 from mcpagent.errors import ConfigError, ContextOverflowError, McpAgentError
 from mcpagent.events import Event, Notice, TextDelta, ThinkingDelta, ToolCallFinished, ToolProgress, ToolsSearched
@@ -41,6 +40,7 @@ from mcpagent.messages import Message, Text, Thinking, ToolCall, Usage
 from mcpagent.models import ScriptedModel
 from mcpagent.models.base import Model, ModelRequest, ModelResponse
 from mcpagent.models.scripted import Reply
+from mcpagent.permissions.pending_calls import CallsPendingError
 from mcpagent.tools import Tool
 from tests.tables import each_row
 from tests.terminal.process import SMALL_SERVER, run, server_option

@@ -7,7 +7,6 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from mcpagent import Usage
-from mcpagent.approval import PendingCall
 from mcpagent.conversation import UNKNOWN, CallProgress
 from mcpagent.messages import (
     Image,
@@ -27,6 +26,7 @@ from mcpagent.messages import (
     ToolsChanged,
     ToolsShown,
 )
+from mcpagent.permissions.pending_calls import PendingCall
 from mcpagent.sessions import KeptSession, SessionInfo
 from mcpagent.sessions.standing import Beginning, Standing, Told, progress_to_json, to_json
 

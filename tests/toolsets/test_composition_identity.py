@@ -29,16 +29,16 @@ from mcpagent import (
     ToolSearch,
     dump_messages,
 )
-from mcpagent.approval import call_fingerprint
 from mcpagent.code_mode.code_options import CodeMode
-from mcpagent.config.rule_names import forbids, permits, rule_of
 from mcpagent.messages import ToolCall, ToolKey, ToolResult, load_messages
 from mcpagent.models.scripted import ScriptedModel
+from mcpagent.permissions.pending_calls import call_fingerprint
+from mcpagent.permissions.policy import ApprovalPolicy
+from mcpagent.permissions.rule_names import forbids, permits, rule_of
 from mcpagent.run import AgentRun, RunContext
 from mcpagent.search import SearchHistory, ToolIndex
 from mcpagent.session import Session
 from mcpagent.sessions.standing import KnownTools
-from mcpagent.toolsets.approval_policy import ApprovalPolicy
 from mcpagent.toolsets.composition import (
     approval_required,
     combined,

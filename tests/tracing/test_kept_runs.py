@@ -12,7 +12,7 @@ from mcpagent import Agent, ModelError, Recorder, RunOptions, ScriptedModel, Ses
 from mcpagent.cli.app import run as run_command
 from mcpagent.messages import Message, Text, Usage
 from mcpagent.models.base import ModelRequest, ModelResponse
-from mcpagent.toolsets.approval_policy import ApprovalPolicy
+from mcpagent.permissions.policy import ApprovalPolicy
 from mcpagent.tracing.kept_runs import recorded_runs
 from mcpagent.tracing.tree import TraceStep
 from tests.compaction.windowed import WindowedModel, asks_then_tells

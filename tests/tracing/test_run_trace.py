@@ -10,7 +10,6 @@ import pytest
 from opentelemetry import trace
 
 from mcpagent import Agent, Limits, RunOptions, ScriptedModel, ToolSearch
-from mcpagent.approval import CallsPendingError, PendingCall
 from mcpagent.errors import LimitError, ModelError
 from mcpagent.events import (
     AnswerRestarted,
@@ -23,8 +22,9 @@ from mcpagent.events import (
 )
 from mcpagent.messages import Message, Origin, Text, ToolCall, Usage
 from mcpagent.models.base import ModelRequest, ModelResponse, ModelSettings
+from mcpagent.permissions.pending_calls import CallsPendingError, PendingCall
+from mcpagent.permissions.policy import ApprovalPolicy
 from mcpagent.tools import Tool
-from mcpagent.toolsets.approval_policy import ApprovalPolicy
 from mcpagent.toolsets.functions import function_tool
 from mcpagent.tracing import Tracing
 from tests.scenes import call

@@ -26,7 +26,7 @@ from mcpagent.cli.frame.options import Options
 from mcpagent.cli.may_run.asking import Asking, ask_about_call, forget_typed_ahead, read_above_output
 from mcpagent.cli.may_run.project_trust import trusted_configuration
 from mcpagent.cli.may_run.server_requests import ServerRequests
-from mcpagent.cli.oneshot.agent_options import hints, make_agent, make_approvals, rules_without_effect
+from mcpagent.cli.oneshot.agent_options import hints, make_agent, make_approver, rules_without_effect
 from mcpagent.cli.oneshot.traces import tracing_wrappers
 from mcpagent.cli.screen.input import InputLine
 from mcpagent.cli.screen.keys_during_answer import on_interrupt, typing_ahead, usual_terminal
@@ -61,7 +61,7 @@ class Chat:
         self.terminal = terminal
         configuration = trusted_configuration(options, terminal)
         self._asking = Asking(terminal.out, terminal.glyphs, read_above_output, self._aside)
-        self.approvals = make_approvals(options, configuration, partial(ask_about_call, self._asking))
+        self.approver = make_approver(options, configuration, partial(ask_about_call, self._asking))
         self.cache = stored_lists(options.environ)
         goes_on = options.continue_last or options.resume is not None
         is_kept = (options.sessions or goes_on) and options.replay is None
@@ -72,7 +72,7 @@ class Chat:
             self._on_event,
             model=model,
             startup_seconds=0,
-            approvals=self.approvals,
+            approver=self.approver,
             cache=self.cache,
             allow_change=self._allow_change,
             requests=ServerRequests(self._asking, self._notify_waiting),
@@ -87,7 +87,7 @@ class Chat:
             agent=self.agent,
             configuration=configuration,
             terminal=terminal,
-            rules=self.approvals.rules,
+            approver=self.approver,
             environ=options.environ,
             folder=options.folder,
             ready=self.startup.ready,
@@ -103,7 +103,7 @@ class Chat:
             options=options,
             store=self.store,
             desk=self.desk,
-            approvals=self.approvals,
+            approver=self.approver,
             startup=self.startup,
             follow=self._follow,
             choose=self._choose,
@@ -339,7 +339,9 @@ class Chat:
 
     def _connected(self) -> None:
         """Report on all servers after the last one has finished connecting."""
-        lines = [warning_line(line, self.terminal.glyphs) for line in rules_without_effect(self.agent, self.approvals)]
+        rules = self.approver.rules
+        without_effect = rules_without_effect(self.agent, self.desk.configuration, rules)
+        lines = [warning_line(line, self.terminal.glyphs) for line in without_effect]
         if not self.options.quiet:
             lines = [*self.startup.summary(), *lines]
             chosen_by_itself = self.options.tool_search == "auto" and self.options.card is None
@@ -362,7 +364,7 @@ class Chat:
         """Return the status below the input line: the built-in line or the user's own, and the servers' progress."""
         width, trace = self.terminal.out.width, self.desk.trace
         is_started = self.startup.is_entered
-        status = Status.of(self.agent, self.approvals.rules.mode, trace.used, is_started=is_started)
+        status = Status.of(self.agent, self.approver.rules.mode, trace.used, is_started=is_started)
         line = status_line(status, self.terminal.glyphs, width)
         if (own := self._own_status) is not None:
             own.update(status_document(status, str(self.options.folder)))

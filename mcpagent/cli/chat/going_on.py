@@ -7,7 +7,6 @@ import contextlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
-from mcpagent.approval import CallAnswer, PendingCall
 from mcpagent.cli.chat.resumed import finished_length, last_request, questions_of, resumed_lines
 from mcpagent.cli.chat.session_picker import pick_session
 from mcpagent.cli.chat.slash.desk import Desk, Leave
@@ -15,9 +14,11 @@ from mcpagent.cli.chat.startup import Startup
 from mcpagent.cli.chat.watching import watched_to_end
 from mcpagent.cli.frame.kept_sessions import last_here, meant_sessions, resume_words, short_id
 from mcpagent.cli.frame.options import Options
-from mcpagent.cli.may_run.approvals import Approvals
+from mcpagent.cli.may_run.approver import Approver
 from mcpagent.cli.screen.terminal import warning_line
 from mcpagent.errors import AgentStateError, McpAgentError, SessionBusyError, SessionStoreError
+from mcpagent.middleware.permission_gate import facts_of
+from mcpagent.permissions.pending_calls import CallAnswer, PendingCall
 from mcpagent.sessions import SessionInfo, Sessions
 from mcpagent.text.safe_text import safe_line
 
@@ -37,7 +38,7 @@ class GoingOn:
     options: Options
     store: Sessions | None
     desk: Desk
-    approvals: Approvals
+    approver: Approver
     startup: Startup
     follow: Callable[[Callable[[], Awaitable[object]]], Awaitable[None]]
     choose: Callable[[str], Awaitable[str]]
@@ -162,8 +163,8 @@ class GoingOn:
         answers: list[CallAnswer] = []
         for call in waiting:
             tool = agent._runtime.tools.find(call.tool)
-            definition = tool.asked(call.arguments) if tool is not None else None
-            answers.append(await self.approvals.decide_again(call, definition))
+            facts = facts_of(tool, call.arguments) if tool is not None else None
+            answers.append(await self.approver.again(call, facts))
         await self.follow(lambda: agent.resume(answers))
 
     @property

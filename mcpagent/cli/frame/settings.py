@@ -50,12 +50,13 @@ class Setting:
 @dataclass(frozen=True, slots=True)
 class Settings:
     """The values that count, by name; the files they came from; what was left out, one line each. `own_model` is the
-    model of the user's own file."""
+    model of the user's own file. `written` are all usable values, as each file has them."""
 
     values: Mapping[str, Setting] = field(default_factory=dict[str, Setting])
     own_model: str = ""
     files: tuple[Path, ...] = ()
     warnings: tuple[str, ...] = ()
+    written: tuple[Setting, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +85,7 @@ def read_settings(folder: Path, environ: Mapping[str, str], known: Mapping[str, 
     """Read all files, later ones win, checked against their options. Raises `ConfigError` with file and line."""
     values: dict[str, Setting] = {}
     warnings: list[str] = []
+    written: list[Setting] = []
     own_model = ""
     own = user_config_folder(environ) / USER_FILE
     if not is_nobody_elses(own):
@@ -98,6 +100,7 @@ def read_settings(folder: Path, environ: Mapping[str, str], known: Mapping[str, 
                 warnings.append(f"{place}: {warning}")
                 continue
             now, before = _checked(setting, known[name]), values.get(name)
+            written.append(now)
             least = before.value if before is not None else known[name].param.default
             if is_project and name in LIMITS and least is not None and _number(now.value) > _number(least):
                 warnings.append(f"{place}: {name} is higher than without it; it is left out")
@@ -107,7 +110,7 @@ def read_settings(folder: Path, environ: Mapping[str, str], known: Mapping[str, 
                 values[name] = now
         if not is_project and "model" in values:
             own_model = str(values["model"].value)
-    return Settings(values, own_model, tuple(path for path, _ in files), tuple(warnings))
+    return Settings(values, own_model, tuple(path for path, _ in files), tuple(warnings), tuple(written))
 
 
 def _number(value: Any) -> float:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from rich.cells import cell_len, chop_cells
 from rich.text import Text
 
-from mcpagent.cli.may_run.approvals import Reply, Scope, label_of
+from mcpagent.cli.may_run.approver import Reply, Scope, label_of
 from mcpagent.cli.screen.lines import MAX_WIDTH, column
 from mcpagent.cli.screen.terminal import Glyphs, put
 from mcpagent.text.safe_text import safe_line, visible
@@ -29,32 +29,30 @@ if TYPE_CHECKING:
     from prompt_toolkit.input import Input
     from rich.console import Console
 
-    from mcpagent.approval import PendingCall
     from mcpagent.messages import ToolDefinition
+    from mcpagent.permissions.pending_calls import PendingCall
+    from mcpagent.permissions.rules import Decision
 
 ANSWERS: dict[str, Scope] = {
     "y": "once",
     "yes": "once",
     "s": "session",
     "t": "tool",
+    "x": "call",
     "r": "reads",
     "a": "server",
     "": "no",
     "n": "no",
     "no": "no",
 }
-KEYS = (
-    "[y] once",
-    "[s] this session",
-    "[t] always tool",
-    "[a] always server",
-    "[e] edit",
-    "[N] no + say why",
-)
+KEYS = ("[y] once", "[s] session", "[t] always tool", "[a] server", "[e] edit", "[w] why", "[N] no")
 READS_KEY = "[r] always what only reads here"
+CALL_KEY = "[x] always call"
 VIEW_KEY = "[v] view all"
-QUESTION = "run it? [N] "
+QUESTION = "run it? [N] or your reason: "
 MAX_ROWS = 30
+MOST_KEPT = 2_000
+"""Characters of arguments for which "always with these arguments" makes sense: no one reads more of them twice."""
 
 ReadLine: TypeAlias = Callable[[str, str], Awaitable[str]]
 """`await read(question, default)`; raises `EOFError` for Ctrl-D and `KeyboardInterrupt` for Ctrl-C."""
@@ -74,8 +72,10 @@ class Asking:
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
-async def ask_about_call(asking: Asking, request: PendingCall, label: str, tool: ToolDefinition | None) -> Reply:
-    """Draw the box and return the answer, possibly with other arguments."""
+async def ask_about_call(
+    asking: Asking, request: PendingCall, label: str, tool: ToolDefinition | None, decision: Decision | None = None
+) -> Reply:
+    """Draw the box and return the answer, possibly with other arguments; `decision` is why somebody is asked."""
     arguments, console = request.arguments, asking.console
 
     def draw(limit: int | None = MAX_ROWS) -> None:
@@ -93,7 +93,9 @@ async def ask_about_call(asking: Asking, request: PendingCall, label: str, tool:
                 elif word == "e":
                     arguments = await _edited(asking, arguments, tool)
                     draw()
-                elif word in ANSWERS and not (word == "r" and not _claims_to_read(tool)):
+                elif word == "w":
+                    put(console, *reason_lines(decision, label), style="dim")
+                elif word in ANSWERS and _makes_sense(word, arguments, tool):
                     scope = ANSWERS[word]
                     return Reply(scope, None if scope == "no" or arguments == request.arguments else arguments)
                 else:
@@ -158,7 +160,8 @@ def box_lines(
     if title_label != whole:  # what is cut above stands below, before all else
         rows = [*(Text(piece, "user") for piece in chop_cells(whole, width - 4)), *rows]
     hidden = len(rows) - limit if limit is not None and len(rows) > limit else 0
-    keys = [*KEYS[:-1], *([READS_KEY] if _claims_to_read(tool) else []), *([VIEW_KEY] if hidden else []), KEYS[-1]]
+    keys = [*KEYS[:3], *([CALL_KEY] if _makes_sense("x", arguments, tool) else []), *KEYS[3:-1]]
+    keys += [*([READS_KEY] if _claims_to_read(tool) else []), *([VIEW_KEY] if hidden else []), KEYS[-1]]
     if hidden:
         rows = [*rows[:limit], Text(f"{glyphs.ellipsis} {hidden} more lines: [v] shows all", "warning")]
     title = f"{top_left} {title_label} wants to run "
@@ -221,6 +224,25 @@ def _claim(tool: ToolDefinition | None) -> str:
     if tool is None or tool.read_only is None:
         return "server does not say what it does"
     return "server says: only reads" if tool.read_only else "server says: changes things"
+
+
+def reason_lines(decision: Decision | None, label: str) -> list[str]:
+    """Return the rule because of which somebody is asked, and where it is written."""
+    if decision is None:
+        return ["  the call is from an earlier run; no rule allows such a call"]
+    key = f", {safe_line(decision.key, 140)}" if decision.key else ""
+    rest = "  no rule allows or denies it" if decision.rule.startswith("--approve") else "  a rule asks"
+    shown = safe_line(label, 140)
+    return [f"{rest}: {decision}{key}", f"  mcpagent permissions explain {shown} shows all of its rules"]
+
+
+def _makes_sense(word: str, arguments: dict[str, Any], tool: ToolDefinition | None) -> bool:
+    """Return whether an answer is offered for this call."""
+    if word == "r":
+        return _claims_to_read(tool)
+    if word == "x":
+        return tool is not None and tool.kind == "tool" and 0 < len(_json(arguments)) - 2 <= MOST_KEPT
+    return True
 
 
 def _claims_to_read(tool: ToolDefinition | None) -> bool:

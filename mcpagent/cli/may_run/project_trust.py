@@ -52,8 +52,11 @@ def ask_trust(
     found = descriptions_here(configuration, options)
     store = TrustStore.of_user(options.environ)
     decided = consent_to(found, store, None if ask is None else lambda asked: ask(asked, options.folder))
-    for line in (*decided.problems, *_changes(decided.allowed, store)):
+    changed = changed_files(decided.allowed, store)
+    for line in (*decided.problems, *_changes(changed)):
         notify(line)
+    if not changed:
+        configuration = replace(configuration, own_code=_own_code(decided.allowed))
     if not decided.refused:
         return configuration
     line = _refusal(decided.refused, options.folder)
@@ -102,11 +105,20 @@ def changed_files(found: Iterable[Description], store: TrustStore) -> list[str]:
     return list(changed)
 
 
-def _changes(allowed: Sequence[Description], store: TrustStore) -> list[str]:
-    changed = changed_files(allowed, store)
-    return (
-        [f"{counted(len(changed), 'file')} changed by others since you agreed: mcpagent trust show"] if changed else []
-    )
+def _changes(changed: Sequence[str]) -> list[str]:
+    files = counted(len(changed), "file")
+    return [f"{files} changed by others since you agreed: mcpagent trust show"] if changed else []
+
+
+def _own_code(allowed: Iterable[Description]) -> frozenset[str]:
+    """Return the servers of a project that run a file of its folder: to edit it is the person's own business."""
+    found = set[str]()
+    for item in allowed:
+        folder = os.path.dirname(item.place)
+        inside = (path for path in item.paths if len(path) < 1_000 and os.path.isfile(path))
+        if item.kind == "server" and any(Path(os.path.realpath(path)).is_relative_to(folder) for path in inside):
+            found.add(item.name)
+    return frozenset(found)
 
 
 def _model_of_project(options: Options) -> list[Description]:

@@ -10,7 +10,7 @@ from mcpagent.cli.frame.exit_codes import ExitCode, run_to_end
 from mcpagent.cli.frame.kept_sessions import store_of, with_sessions_in
 from mcpagent.cli.frame.options import Options
 from mcpagent.cli.may_run.project_trust import trusted_configuration
-from mcpagent.cli.oneshot.agent_options import make_agent, make_approvals, require_a_server
+from mcpagent.cli.oneshot.agent_options import make_agent, make_approver, require_a_server
 from mcpagent.cli.oneshot.traces import tracing_wrappers
 from mcpagent.cli.screen.lines import notice_line
 from mcpagent.cli.screen.terminal import Terminal, put
@@ -55,7 +55,7 @@ async def _work(options: Options, terminal: Terminal, durable: DurableRuns, data
         configuration,
         report,
         startup_seconds=options.server_wait,
-        approvals=make_approvals(options, configuration, None),
+        approver=make_approver(options, configuration, None),
         sessions=store_of(options),
         wrappers=tracing_wrappers(options, terminal, configuration),
         waits=True,

@@ -167,6 +167,7 @@ class NewServer:
     transport: str = ""
     cwd: str = ""
     description: str = ""
+    trust: bool = False
 
 
 def add_server(options: Options, new: NewServer, scope: WriteScope, *, replace: bool) -> ExitCode:
@@ -176,6 +177,8 @@ def add_server(options: Options, new: NewServer, scope: WriteScope, *, replace: 
     if new.name in file.entries and not replace:
         place = place_of(file, new.name, options.folder)
         raise InputError(f'server "{new.name}" is there already ({place}); replace it with --replace')
+    if new.trust and file.is_project:
+        raise InputError("--trust: a project's file cannot trust its own servers; add it to your own (--scope user)")
     entry = entry_of(new) | _own_folder(new, file, options.folder)
     file.with_entry(new.name, entry)  # what cannot be written is said before a secret is asked for
     _store_secrets(options, new.secret, terminal)
@@ -260,11 +263,12 @@ def entry_of(new: NewServer) -> dict[str, Any]:
         headers = dict(_header(text) for text in new.header)
         if new.secret and not any("${keyring:" in value for value in headers.values()):
             headers["Authorization"] = f"Bearer ${{keyring:{new.secret[0]}}}"
-        return entry | _given(headers=headers, description=new.description)
+        return entry | _given(headers=headers, description=new.description, trust=new.trust)
     if new.header:
         raise InputError("--header is for addresses; what a command needs goes into --env NAME=VALUE")
     env = dict(_variable(text) for text in new.env) | {name: f"${{keyring:{name}}}" for name in new.secret}
-    return entry | _given(command=words[0], args=words[1:], env=env, cwd=new.cwd, description=new.description)
+    given = _given(command=words[0], args=words[1:], env=env, cwd=new.cwd, description=new.description)
+    return entry | given | _given(trust=new.trust)
 
 
 def _own_folder(new: NewServer, file: ServerFile, folder: Path) -> dict[str, str]:

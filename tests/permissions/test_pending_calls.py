@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from mcpagent import Agent, InputError, Message, Tool, ToolDefinition, ToolSearch, dump_messages
-from mcpagent.approval import CallAnswer, CallsPendingError, PendingCall
 from mcpagent.events import Event, RunFinished, ToolCallFinished, ToolCallStarted
 from mcpagent.models.scripted import ScriptedModel
+from mcpagent.permissions.pending_calls import CallAnswer, CallsPendingError, PendingCall
+from mcpagent.permissions.policy import ApprovalPolicy
 from mcpagent.run import RunContext
-from mcpagent.toolsets.approval_policy import ApprovalPolicy
 from mcpagent.toolsets.composition import approval_required, external, prefixed
 from mcpagent.toolsets.listed_tools import with_approval
 from tests.scenes import CountedTools, call, offered, results
@@ -346,7 +346,7 @@ RESUMER = """
 import asyncio, json, sys
 from mcpagent import Agent
 from mcpagent.models.scripted import ScriptedModel
-from mcpagent.approval import CallAnswer
+from mcpagent.permissions.pending_calls import CallAnswer
 
 def delete(path: str) -> str:
     "Deletes a file."
