@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 from urllib.parse import urljoin
@@ -53,6 +54,8 @@ def refusal_of(page: str, server: str) -> str | None:
         url, own = httpx2.URL(page), httpx2.URL(server)
     except (httpx2.InvalidURL, ValueError):
         return "is no address"
+    if url.userinfo and url.userinfo != own.userinfo:
+        return "has a user or a password in it"
     if _origin(url) == _origin(own):
         return None
     place, own_place = _place_by_name(url.host), _place_by_name(own.host)
@@ -61,6 +64,11 @@ def refusal_of(page: str, server: str) -> str | None:
     if not _may_send_to(own_place, place):
         return _TOO_NEAR[place]
     return None if url.scheme == "https" or (url.scheme == "http" and place == "machine") else "is not https"
+
+
+def shown_address(address: str) -> str:
+    """Return an address without user, password and query, to be shown."""
+    return safe_line(re.sub(r"//[^/?#]*@", "//", address.partition("?")[0]), 120)
 
 
 def _may_send_to(own: Place, place: Place) -> bool:
@@ -128,7 +136,7 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
             return httpx2.Response(403, headers={"WWW-Authenticate": header})
         refusal = refusal_of(str(request.url), self._config.address)
         if refusal is not None:
-            raise httpx2.UnsupportedProtocol(f"{safe_line(str(request.url), 120)} {refusal}")
+            raise httpx2.UnsupportedProtocol(f"{shown_address(str(request.url))} {refusal}")
         seconds = self._config.connect_timeout_seconds
         is_own = _origin(request.url) == _origin(httpx2.URL(self._config.address))
         try:
