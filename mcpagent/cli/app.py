@@ -30,7 +30,6 @@ from mcpagent.cli.routing import Grammar, UnknownCommandError, route
 from mcpagent.cli.runs_app import Database, runs_app
 from mcpagent.cli.sessions_app import sessions_app
 from mcpagent.cli.setup_app import (
-    approvals_app,
     cards_app,
     completion,
     config_app,
@@ -170,7 +169,6 @@ app.add_typer(runs_app, name="runs")
 app.command()(doctor)
 app.add_typer(config_app, name="config")
 app.add_typer(keys_app, name="keys")
-app.add_typer(approvals_app, name="approvals")
 app.add_typer(permissions_app, name="permissions")
 app.add_typer(trust_app, name="trust")
 app.add_typer(sessions_app, name="sessions")

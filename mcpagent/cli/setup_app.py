@@ -1,4 +1,4 @@
-"""`mcpagent doctor|config|keys|approvals|permissions|trust|cards|completion`: their options.
+"""`mcpagent doctor|config|keys|permissions|trust|cards|completion`: their options.
 
 The work is loaded when one runs.
 """
@@ -15,7 +15,6 @@ from mcpagent.cli.frame import options as opt
 config_app = typer.Typer(help="Your settings: what counts, where it comes from, where it is.", **opt.PLAIN)
 keys_app = typer.Typer(help="API keys and other secrets, kept in the system keyring.", **opt.PLAIN)
 trust_app = typer.Typer(help="What you agreed that projects may use.", **opt.PLAIN)
-approvals_app = typer.Typer(help='What you answered "always" to.', **opt.PLAIN)
 permissions_app = typer.Typer(help="The rules for calls of tools.", **opt.PLAIN)
 cards_app = typer.Typer(help="Agent cards.", **opt.PLAIN)
 
@@ -123,16 +122,16 @@ def keys_remove(options: opt.Options, name: KeyName) -> int:
     return remove_key(name, options)
 
 
-@opt.command(approvals_app, "list", opt.REPORT)
-def approvals_list(options: opt.Options) -> int:
+@opt.command(permissions_app, "list", opt.REPORT)
+def permissions_list(options: opt.Options) -> int:
     """The tools and servers that run without a question since you answered "always"."""
     from mcpagent.cli.may_run.approval_commands import list_approvals
 
     return list_approvals(options)
 
 
-@opt.command(approvals_app, "forget", opt.QUIET)
-def approvals_forget(
+@opt.command(permissions_app, "forget", opt.QUIET)
+def permissions_forget(
     options: opt.Options,
     pattern: Annotated[str, typer.Argument(metavar="SERVER|SERVER.TOOL", help="A glob such as 'git.*' too.")],
 ) -> int:

@@ -136,8 +136,15 @@ async def _fingerprint(call: ToolCall, tool: Tool, run: AgentRun) -> str:
 
 
 async def _request_for(asked: ToolCall, tool: Tool, run: AgentRun, call: CallState) -> PendingCall | None:
-    """Return the request that the call has to wait with, None if it may run. A denial refuses the call."""
-    policy, facts = run.permissions, facts_of(tool, asked.arguments)
+    """Return the request that the call has to wait with, None if it may run. A denial refuses the call.
+
+    Rules judge other people's tools and the user's, not the runtime's own, such as `search_tools`.
+    """
+    policy = run.permissions
+    can_be_judged = tool.rules or tool.approval is not None or tool.external or policy.rules
+    if not can_be_judged or (tool.approval is None and run.tools.is_own(tool)):
+        return None
+    facts = facts_of(tool, asked.arguments)
     rules, is_much = policy.rules_now(), is_large(asked.arguments)
     decision = decide(facts, rules)
     if decision.verdict == "allow" and tool.approval is not None and await _needs_approval(asked, tool, run, call):

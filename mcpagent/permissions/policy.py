@@ -20,6 +20,9 @@ OnDecision: TypeAlias = Callable[[PendingCall, CallFacts, Decision], object]
 """Hears of each call that a rule denies or asks about, before somebody is asked."""
 
 
+_NO_RULES = Rules()
+
+
 @dataclass(frozen=True, slots=True)
 class ApprovalPolicy:
     """Which calls wait for approval, and who decides.
@@ -54,6 +57,8 @@ class ApprovalPolicy:
 
     def rules_now(self) -> Rules:
         """Return the rules as they are now."""
+        if not self.rules:
+            return _NO_RULES
         if isinstance(self.rules, Mapping):
             return Rules(named={name: APPROVALS[rule] for name, rule in self.rules.items()})
         return self.rules()

@@ -126,7 +126,7 @@ def decisions(call: CallFacts, rules: Rules) -> Iterator[Decision]:
     """Yield the decision of each rule that fits the call, the strongest first; the last one fits every call."""
     tool, mode = call.tool, rules.mode
     options = [rule for rule in rules.options if rules.names(rule, tool)]
-    entry = _of_entry(call, rules)
+    entry = _of_entry(call, rules) if call.rules or rules.named else None
     yield from (_of_option(rule) for rule in options if rule.approval == "deny")
     if entry is not None and entry.verdict == "deny":
         yield entry
@@ -136,15 +136,16 @@ def decisions(call: CallFacts, rules: Rules) -> Iterator[Decision]:
     if entry is not None and entry.verdict == "allow":
         yield entry
     fingerprint = rules.fingerprints.get(tool.server or "")
-    for answer in sorted(rules.answers, key=lambda answer: answer.label):
-        if answer.server == fingerprint and answer.covers(tool, call.arguments, own_code=tool.server in rules.own_code):
+    of_server = [answer for answer in rules.answers if answer.server == fingerprint]
+    for answer in sorted(of_server, key=lambda answer: answer.label):
+        if answer.covers(tool, call.arguments, own_code=tool.server in rules.own_code):
             yield Decision("allow", f"you answered {answer.meaning}", answer.place, safe_line(answer.label, 140))
     if mode in ("all", "none"):
         yield Decision("allow" if mode == "all" else "deny", f"--approve {mode}", rules.mode_place, rules.mode_key)
     is_asked_about = entry is not None and entry.verdict == "ask"
     if entry is not None and is_asked_about and mode != "safe":
         yield entry
-    if not (is_asked_about and mode == "safe"):
+    if mode != "unasked" and not (is_asked_about and mode == "safe"):
         yield from _of_trust(call, rules)
     if mode == "unasked":
         yield Decision("allow", "no rule is about it")

@@ -1,4 +1,4 @@
-"""`mcpagent approvals list|forget`: what runs without a question since the user answered "always"."""
+"""`mcpagent permissions list|forget`: what runs without a question since the user answered "always"."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def approval_lines(stored: Iterable[StoredApproval]) -> list[Text]:
 
 
 def list_approvals(options: Options) -> ExitCode:
-    """Run `mcpagent approvals list`."""
+    """Run `mcpagent permissions list`."""
     stored = StoredApprovals.of_user(options.environ).all()
     lines = approval_lines(stored) or [Text("nothing is allowed for good")]
     open_terminal(options.color).report(options, [{"approval": one.label, "what": one.what} for one in stored], *lines)
@@ -32,7 +32,7 @@ def list_approvals(options: Options) -> ExitCode:
 
 
 def forget_approvals(pattern: str, options: Options) -> ExitCode:
-    """Run `mcpagent approvals forget`. Raises `InputError` for a pattern that matches nothing."""
+    """Run `mcpagent permissions forget`. Raises `InputError` for a pattern that matches nothing."""
     stored = StoredApprovals.of_user(options.environ)
     gone = stored.forget(pattern)
     if not gone:

@@ -546,7 +546,7 @@ def test_in_the_chat_the_box_asks(tmp_path: Path, changing_model: str) -> None:
         screen.wait_for(r"\d requests")
         screen.type("/allow\r")
         screen.wait_for(r"always w\.push_branch +this tool as it was shown")
-        screen.wait_for("mcpagent approvals forget NAME")
+        screen.wait_for("mcpagent permissions forget NAME")
         screen.type("/deny w.push*\r")
         screen.wait_for(r"deny +w\.push\*")
         screen.type(push)

@@ -1,4 +1,4 @@
-"""`mcpagent keys`, `mcpagent approvals`, `mcpagent mcp login` and `logout`, as they are typed."""
+"""`mcpagent keys`, `mcpagent permissions`, `mcpagent mcp login` and `logout`, as they are typed."""
 
 from __future__ import annotations
 
@@ -183,11 +183,11 @@ def test_a_key_reaches_its_server_and_no_screen(tmp_path: Path, value: str) -> N
 
 
 def test_an_always_can_be_seen_and_taken_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """How one is given is in test_approvals.py."""
+    """How one is given is in test_approver.py."""
     chosen = Options(environ={"MCPAGENT_HOME": str(tmp_path / "home")}, output="json")
     push = ToolDefinition("push_branch", "Push.", {}, server="w", original_name="push_branch")
     StoredApprovals.of_user(chosen.environ, {"w": "its fingerprint"}).add(push, "tool", {}, always=True)
-    assert run(["approvals"], tmp_path).stdout == "w.push_branch  this tool as it was shown\n"
+    assert run(["permissions"], tmp_path).stdout == "w.push_branch  this tool as it was shown\n"
     list_approvals(chosen)
     assert json.loads(capsys.readouterr().out) == [{"approval": "w.push_branch", "what": "tool"}]
     with pytest.raises(InputError, match=r"allowed: w\.push_branch"):

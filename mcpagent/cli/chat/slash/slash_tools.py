@@ -119,7 +119,7 @@ async def _add_rule(desk: Desk, approval: Approval, pattern: str) -> None:
     for line in approval_lines(kept):
         desk.say(Text.assemble("always ", line))
     if kept:
-        desk.note("mcpagent approvals forget NAME takes an always back; /deny NAME denies it in this chat")
+        desk.note("mcpagent permissions forget NAME takes an always back; /deny NAME denies it in this chat")
 
 
 # -- /why: what the searches of this conversation came to --------------------------------------------------------------
