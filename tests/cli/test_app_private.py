@@ -33,7 +33,7 @@ def test_own_folders_that_others_may_write_into_are_taken_back(
 
 
 @pytest.mark.slow
-def test_debug_shows_no_secret_in_what_libraries_log_or_in_a_traceback(tmp_path: Path) -> None:
+def test_t7_debug_shows_no_secret_in_what_libraries_log_or_in_a_traceback(tmp_path: Path) -> None:
     secrets = {
         "MY_KEY": "plain-key-000111222",
         "OPENAI_CUSTOM_HEADERS": "X-Gateway-Token: gateway-333444",

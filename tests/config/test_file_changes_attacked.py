@@ -136,7 +136,7 @@ async def test_what_takes_the_place_of_the_edited_file_is_not_read(swap: str, tm
             await edited("my words", {**os.environ, "EDITOR": str(editor), "VISUAL": ""})
 
 
-def test_a_planted_link_in_our_folder_is_replaced_and_not_written_through(tmp_path: Path) -> None:
+def test_t13_a_planted_link_in_our_folder_is_replaced_and_not_written_through(tmp_path: Path) -> None:
     precious = tmp_path / "precious.txt"
     precious.write_text("all my work")
     path = tmp_path / "state" / "pins.json"
@@ -266,7 +266,7 @@ async def test_two_programs_do_not_record_into_one_file(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_kill_loses_nothing_that_was_acknowledged(kind: str, tmp_path: Path) -> None:
+def test_t19_a_kill_loses_nothing_that_was_acknowledged(kind: str, tmp_path: Path) -> None:
     for kill in range(3):
         who = "abcde"[kill]
         with writer(kind, who, tmp_path, 100_000) as process:

@@ -156,7 +156,7 @@ async def test_every_waiting_call_needs_one_answer_and_only_those() -> None:
     assert tools.ran == [("files.read", {"path": "c"}), ("files.delete", {"path": "a"})]
 
 
-async def test_an_answer_to_another_definition_or_other_arguments_runs_nothing() -> None:
+async def test_t21_an_answer_to_another_definition_or_other_arguments_runs_nothing() -> None:
     agent, tools, _, _ = scene(call("fs_delete", "d", path="a"))
     async with agent:
         [request] = await pending_of(agent)

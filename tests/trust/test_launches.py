@@ -30,7 +30,7 @@ PLANTED = (
 )
 
 
-async def test_a_server_sees_of_our_environment_what_it_needs_to_run_and_what_is_declared(tmp_path: Path) -> None:
+async def test_t6_a_server_sees_of_our_environment_what_it_needs_to_run_and_what_is_declared(tmp_path: Path) -> None:
     seen = tmp_path / "seen.json"
     program = f"import json, os; json.dump(dict(os.environ), open({str(seen)!r}, 'w'))"
     declared = {"DECLARED_TOKEN": "given", "GITHUB_TOKEN": "its own"}

@@ -64,7 +64,7 @@ from tests.tables import each_row
         ("http://10.0.0.2/x", "http://127.0.0.1/mcp", "is not https"),
     ],
 )
-def test_which_addresses_of_an_authority_are_asked(address: str, server: str, expected: str | None) -> None:
+def test_t8_which_addresses_of_an_authority_are_asked(address: str, server: str, expected: str | None) -> None:
     assert refusal_of(address, server) == expected
 
 
@@ -136,7 +136,7 @@ class Rebinding:
 
 
 @each_row("second", ["127.0.0.1", "10.0.0.7", "169.254.169.254", "::1", "::ffff:127.0.0.1", "64:ff9b::7f00:1"])
-async def test_a_name_that_leads_elsewhere_the_second_time_gets_nothing_there(second: str) -> None:
+async def test_t8_a_name_that_leads_elsewhere_the_second_time_gets_nothing_there(second: str) -> None:
     """DNS rebinding: what is connected to is the address that was checked, and each request is checked again."""
     reached: list[str] = []
 

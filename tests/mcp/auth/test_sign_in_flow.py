@@ -201,7 +201,7 @@ async def test_the_address_that_a_browser_elsewhere_ended_at_can_be_pasted(store
         assert await secret(config, StoredSignIn(config, store)) == "42"
 
 
-async def test_only_the_callback_of_this_sign_in_is_listened_to() -> None:
+async def test_t10_only_the_callback_of_this_sign_in_is_listened_to() -> None:
     async with LoopbackPage(nobody, seconds=20) as page, httpx2.AsyncClient() as browser:
         assert urlsplit(page.redirect_uri).hostname == "127.0.0.1"
         await page.show("http://example.com/authorize?state=s")
@@ -320,7 +320,7 @@ async def test_an_authority_that_is_down_is_named_and_costs_no_sign_in(store: Se
         assert await secret(config, StoredSignIn(config, store)) == "42"
 
 
-async def test_a_token_goes_to_its_own_server_only(store: SecretStore) -> None:
+async def test_t9_a_token_goes_to_its_own_server_only(store: SecretStore) -> None:
     mine, theirs = Authority(), Authority()
     async with guarded_server(mine) as config, guarded_server(theirs) as other:
         await signed_in(config, store)
