@@ -1,1 +1,1 @@
-"""Permissions: which calls run, which are asked about and which are denied, by one decision for every caller."""
+"""Permissions: one decision for every caller whether a call runs, waits for a person or is denied."""

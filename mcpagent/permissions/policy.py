@@ -56,7 +56,7 @@ class ApprovalPolicy:
             expect_function("ApprovalPolicy.on_decision", self.on_decision, "request", "call", "decision")
 
     def rules_now(self) -> Rules:
-        """Return the rules as they are now."""
+        """Return the present rules."""
         if not self.rules:
             return _NO_RULES
         if isinstance(self.rules, Mapping):

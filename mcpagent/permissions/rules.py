@@ -39,16 +39,17 @@ Mode: TypeAlias = Literal["ask", "safe", "all", "none", "unasked"]
 """The decision on calls that no rule is about: see `decisions`. "unasked" is that of the library."""
 
 _CHOICE = re.compile(r"\[[^\]]{2,}\]")
+_BY_MODE: Mapping[Mode, Approval] = {"ask": "ask", "safe": "deny", "all": "allow", "none": "deny", "unasked": "allow"}
 _STRICTNESS: Mapping[Approval, int] = {"allow": 0, "ask": 1, "deny": 2}
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A written rule: what becomes of the calls that its pattern names.
+    """A written rule: the calls that its pattern names run, are asked about or are denied.
 
-    With `server` it is from the entry of that server, and the pattern is one without a server's name (`git_*`);
-    `only_reads` limits it to what the server says that it only reads. `place` is where the rule is written, if that is
-    a file or a variable, and `key` the key there.
+    A rule with a `server` is from the entry of that server, and its pattern has no server's name (`git_*`). With
+    `only_reads` it is limited to tools and resources that only read, by the word of the server. `place` is the file or
+    variable that has the rule, and `key` the key in the file.
     """
 
     pattern: str
@@ -105,7 +106,7 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The decision of one rule on a call, and where that rule is written: a file and line or a variable, and a key."""
+    """The decision of one rule on a call. `place` is the file and line, or the variable, that has the rule."""
 
     verdict: Approval
     rule: str
@@ -140,27 +141,24 @@ def decisions(call: CallFacts, rules: Rules) -> Iterator[Decision]:
     for answer in sorted(of_server, key=lambda answer: answer.label):
         if answer.covers(tool, call.arguments, own_code=tool.server in rules.own_code):
             yield Decision("allow", f"you answered {answer.meaning}", answer.place, safe_line(answer.label, 140))
-    if mode in ("all", "none"):
-        yield Decision("allow" if mode == "all" else "deny", f"--approve {mode}", rules.mode_place, rules.mode_key)
-    is_asked_about = entry is not None and entry.verdict == "ask"
-    if entry is not None and is_asked_about and mode != "safe":
-        yield entry
-    if mode != "unasked" and not (is_asked_about and mode == "safe"):
-        yield from _of_trust(call, rules)
-    if mode == "unasked":
-        yield Decision("allow", "no rule is about it")
-    else:
-        yield Decision("deny" if mode == "safe" else "ask", f"--approve {mode}", rules.mode_place, rules.mode_key)
+    if mode not in ("all", "none"):
+        is_asked_about = entry is not None and entry.verdict == "ask"
+        if entry is not None and is_asked_about and mode != "safe":
+            yield entry
+        if mode == "ask" or (mode == "safe" and not is_asked_about):
+            yield from _of_trust(call, rules)
+    rule = "no rule is about it" if mode == "unasked" else f"--approve {mode}"
+    yield Decision(_BY_MODE[mode], rule, rules.mode_place, rules.mode_key)
 
 
 def entry_rules(config: ServerConfig) -> tuple[Rule, ...]:
     """Return the rules that a server's entry has for its tools, prompts and resources."""
     place = config.source or "its configuration"
-    word = len(config.approval) == 1 and config.approval[0][0] == "*"
-    rules = [
-        Rule(glob, approval, place, f"{config.name}.approval{'' if word else f'.{glob}'}", config.name)
-        for glob, approval in config.approval
-    ]
+    is_one_word = len(config.approval) == 1 and config.approval[0][0] == "*"
+    rules: list[Rule] = []
+    for glob, approval in config.approval:
+        key = f"{config.name}.approval" if is_one_word else f"{config.name}.approval.{glob}"
+        rules.append(Rule(glob, approval, place, key, config.name))
     if config.trust_hints:
         rules.append(Rule("*", "allow", place, f"{config.name}.trust", config.name, only_reads=True))
     return tuple(rules)

@@ -197,7 +197,7 @@ def _is_whole(one: StoredApproval) -> bool:
 
 
 def distinct_servers(servers: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Return fingerprints by name, without names that two different servers share: they cannot be told apart."""
+    """Return fingerprints by name, without names that two different servers share."""
     found: dict[str, set[str]] = {}
     for name, fingerprint in servers:
         found.setdefault(name, set()).add(fingerprint)

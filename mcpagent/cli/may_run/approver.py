@@ -101,7 +101,7 @@ class Approver:
         return ApprovalPolicy(decide=None if waits else self.__call__, rules=lambda: self.rules, on_decision=self.note)
 
     def note(self, request: PendingCall, call: CallFacts, decision: Decision) -> None:
-        """Remember what a call is about that is asked about, and note one that is denied."""
+        """Remember the facts about a call for the question about it, and note a call that is denied."""
         if decision.verdict == "deny":
             self.denials.append(self._denial(request, call.tool, decision))
         else:

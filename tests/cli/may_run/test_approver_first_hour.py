@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -73,7 +74,41 @@ def edit(own: Path, number: int) -> None:
     own.write_text(f"{source}\n# edit {number}\n", "utf-8")
 
 
-@pytest.mark.parametrize("options", [("--trust",), ()])
+async def run_once(folder: Path, home: Path, person: Person, names: Sequence[str], **changes: Any) -> None:
+    """One process: the consent, and a run that makes these calls; `changes` are of its configuration."""
+    environ = {"MCPAGENT_HOME": str(home), "PATH": "/usr/bin:/bin"}
+    chosen = Options(environ=environ, folder=folder, tool_search="off")
+    configuration = ask_trust(load_configuration(chosen), chosen, person.questions.append, person.agree)
+    configuration = replace(configuration, **changes)
+    agent = make_agent(
+        chosen,
+        configuration,
+        ignore,
+        model=ScriptedModel([[call(name) for name in names], "done"]),
+        approver=make_approver(chosen, configuration, person),
+        allow_change=person.accept,
+    )
+    async with agent:
+        await agent.ask("go")
+
+
+async def test_a_tool_that_others_changed_is_asked_about_again(tmp_path: Path) -> None:
+    """Twice: whether the change is right, and whether the tool may run as it is now."""
+    entry = {"command": sys.executable, "args": ["own.py", str(tmp_path / "log"), "restart"]}
+    (tmp_path / ".mcp.json").write_text(json.dumps({"mcpServers": {"own": entry}}), "utf-8")
+    person = Person()
+    for number, own_code in ((0, {"own"}), (2, set[str]())):
+        edit(tmp_path / "own.py", number)
+        await run_once(tmp_path, tmp_path / "home", person, ["restart"], own_code=frozenset(own_code))
+    assert [question.partition(":")[0] for question in person.questions] == [
+        "consent to own",
+        "call of own.restart",
+        "call of own.restart",
+        "changed tool restart",
+    ]
+
+
+@pytest.mark.parametrize("options", [pytest.param(("--trust",), marks=pytest.mark.slow), ()])
 async def test_a_first_hour_has_at_most_eight_questions(
     options: Sequence[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -91,21 +126,7 @@ async def test_a_first_hour_has_at_most_eight_questions(
     person = Person()
     for number, names in enumerate(HOUR):
         edit(own, number)
-        chosen = Options(
-            environ={"MCPAGENT_HOME": str(home), "PATH": "/usr/bin:/bin"}, folder=folder, tool_search="off"
-        )
-        configuration = ask_trust(load_configuration(chosen), chosen, person.questions.append, person.agree)
-        model = ScriptedModel([[call(name, f"{name} {number}") for name in names], "done"])
-        agent = make_agent(
-            chosen,
-            configuration,
-            ignore,
-            model=model,
-            approver=make_approver(chosen, configuration, person),
-            allow_change=person.accept,
-        )
-        async with agent:
-            await agent.ask("go")
+        await run_once(folder, home, person, names)
     assert sorted(name for log in logs.values() for _, name in received(log)) == sorted(
         name for names in HOUR for name in names
     )
