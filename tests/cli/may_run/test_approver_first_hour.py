@@ -131,5 +131,4 @@ async def test_a_first_hour_has_at_most_eight_questions(
         name for names in HOUR for name in names
     )
     assert len(person.questions) <= MOST, "\n".join(person.questions)
-    if options:
-        assert len(person.questions) <= 6, "\n".join(person.questions)
+    assert len(person.questions) == (5 if options else 7), "\n".join(person.questions)
