@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 from urllib.parse import urljoin
@@ -29,6 +28,7 @@ from mcpagent.mcp.auth.addresses import (
 )
 from mcpagent.mcp.auth.bound_sign_in import BoundSignIn
 from mcpagent.text.safe_text import safe_line
+from mcpagent.text.secrets import without_credentials
 
 if TYPE_CHECKING:
     from mcpagent.mcp.auth.sign_ins import SignIn, TokenStorage
@@ -68,7 +68,7 @@ def refusal_of(page: str, server: str) -> str | None:
 
 def shown_address(address: str) -> str:
     """Return an address without user, password and query, to be shown."""
-    return safe_line(re.sub(r"//[^/?#]*@", "//", address.partition("?")[0]), 120)
+    return safe_line(without_credentials(address.partition("?")[0]), 120)
 
 
 def _may_send_to(own: Place, place: Place) -> bool:
