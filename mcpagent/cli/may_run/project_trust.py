@@ -10,7 +10,8 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
@@ -56,7 +57,9 @@ def ask_trust(
     for line in (*decided.problems, *_changes(changed)):
         notify(line)
     if not changed:
-        configuration = replace(configuration, own_code=_own_code(decided.allowed))
+        named = Counter(server.name for server in _servers(configuration))
+        own_code = frozenset(name for name in _own_code(decided.allowed) if named[name] == 1)
+        configuration = replace(configuration, own_code=own_code)
     if not decided.refused:
         return configuration
     line = _refusal(decided.refused, options.folder)
@@ -110,15 +113,13 @@ def _changes(changed: Sequence[str]) -> list[str]:
     return [f"{files} changed by others since you agreed: mcpagent trust show"] if changed else []
 
 
-def _own_code(allowed: Iterable[Description]) -> frozenset[str]:
-    """Return the servers of a project that run a file of its folder: to edit it is the person's own business."""
-    found = set[str]()
+def _own_code(allowed: Iterable[Description]) -> Iterator[str]:
+    """Yield the servers of a project that run a file of its folder: to edit it is the person's own business."""
     for item in allowed:
         folder = os.path.dirname(item.place)
         inside = (path for path in item.paths if len(path) < 1_000 and os.path.isfile(path))
         if item.kind == "server" and any(Path(os.path.realpath(path)).is_relative_to(folder) for path in inside):
-            found.add(item.name)
-    return frozenset(found)
+            yield item.name
 
 
 def _model_of_project(options: Options) -> list[Description]:
