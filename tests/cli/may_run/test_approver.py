@@ -590,6 +590,33 @@ def test_arguments_are_edited_and_the_tool_allowed_for_this_session(tmp_path: Pa
 
 
 @pytest.mark.slow
+def test_why_is_shown_and_a_call_is_allowed_with_its_arguments_for_good(tmp_path: Path, changing_model: str) -> None:
+    main, dev = (f"push the branch {branch} to the remote origin\r" for branch in ("main", "dev"))
+    with on_a_terminal(["-m", changing_model, *server_option("writes", "w")], tmp_path) as screen:
+        screen.wait_for(r"mcp 1 ok │ ask")
+        screen.type(main)
+        screen.wait_for(r"run it\? \[N\]")
+        screen.type("w\r")
+        screen.wait_for("no rule allows or denies it: --approve ask")
+        screen.wait_for("mcpagent permissions explain w.push_branch")
+        screen.type("x\r")
+        screen.wait_for("pushed main to origin")
+        screen.wait_for(r"\d requests")
+        screen.type(main)
+        screen.wait_for("pushed main to origin")
+        screen.wait_for(r"\d requests")
+        screen.type(dev)
+        screen.wait_for(r"run it\? \[N\]")
+        screen.type("n\r")
+        screen.wait_for(r"\d requests")
+        screen.type("\x04")
+        assert screen.exit_code() == 0
+    [kept] = json.loads((tmp_path / "home" / "state" / "approvals.json").read_text("utf-8"))["allow"]
+    assert (kept["what"], kept["tool"]) == ("call", "push_branch")
+    assert "main" not in json.dumps(kept)
+
+
+@pytest.mark.slow
 def test_a_narrow_dumb_terminal_gets_plain_lines(tmp_path: Path, changing_model: str) -> None:
     arguments = ["-m", changing_model, *server_option("writes", "w"), "push the branch main to the remote origin"]
     plain = {"TERM": "dumb", "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
