@@ -7,6 +7,7 @@ import re
 import shlex
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from glob import escape
 from typing import Any, Literal, TypeAlias
 
@@ -98,13 +99,14 @@ class Approver:
 
     def policy(self, *, waits: bool = False) -> ApprovalPolicy:
         """Return the policy for `Agent(approval=...)`; with `waits`, a call that needs an answer ends the run."""
-        return ApprovalPolicy(decide=None if waits else self.__call__, rules=lambda: self.rules, on_decision=self.note)
+        decide_on = None if waits else self.__call__
+        return ApprovalPolicy(decide=decide_on, rules=lambda: self.rules, on_decision=partial(self.note, waits=waits))
 
-    def note(self, request: PendingCall, call: CallFacts, decision: Decision) -> None:
-        """Remember the facts about a call for the question about it, and note a call that is denied."""
+    def note(self, request: PendingCall, call: CallFacts, decision: Decision, *, waits: bool = False) -> None:
+        """Note a call that is denied; keep the facts about another one until its answer, unless it ends the run."""
         if decision.verdict == "deny":
             self.denials.append(self._denial(request, call.tool, decision))
-        else:
+        elif not waits:
             self._asked_about[request.fingerprint] = call
 
     async def __call__(self, request: PendingCall) -> CallAnswer:
