@@ -234,14 +234,18 @@ async def test_b32_an_unknown_tool_is_told_with_what_was_meant() -> None:
 
 
 async def test_b33_a_query_that_cannot_be_searched_is_told() -> None:
-    empty, broken, evil = await refused(
+    empty, broken, evil, long = await refused(
         call("search_tools", "a", query=""),
         call("search_tools", "b", query="git_(commit"),
         call("search_tools", "c", query="(a+)+$"),
+        call("search_tools", "d", query="pay " * 3_000),
         tool_search=ToolSearch(),
     )
-    assert "query" in empty
-    assert all(text for text in (broken, evil))
+    assert "query is empty; pass a few words" in empty
+    assert "invalid regex pattern: missing closing )" in broken
+    assert '"name": "git_commit"' in broken, "it is searched as words"
+    assert '"found": 0' in evil
+    assert "only the first 256 words were searched" in long
 
 
 async def test_b34_add_tool_names_each_of_what_it_was_given() -> None:
@@ -251,10 +255,9 @@ async def test_b34_add_tool_names_each_of_what_it_was_given() -> None:
         call("add_tool", "c", tool_names=["git_commit", "git_commit", "zzz"]),
         tool_search=ToolSearch(),
     )
-    assert "tool_names" in nothing
+    assert "Pass tool_names as an array of texts" in nothing
     assert "1000 tools at once is over the limit of 50" in many
-    assert "zzz" in mixed
-    assert "git_commit" in mixed
+    assert mixed == "Added tools: git_commit\nNot found: zzz"
 
 
 async def read(**arguments: Any) -> str:
