@@ -51,7 +51,7 @@ def tokens(value: Any) -> int:
 async def ours(task: Task, replies: Sequence[Any], **options: Any) -> Measured:
     """One task in mcpagent."""
     from mcpagent import Agent, ScriptedModel
-    from mcpagent.messages import ToolCall, ToolResult, ToolsChanged, ToolsShown
+    from mcpagent.values.messages import ToolCall, ToolResult, ToolsChanged, ToolsShown
 
     model = ScriptedModel([*replies, "done"])
     async with Agent(model, mcp_config={"mcpServers": servers()}, **options) as agent:

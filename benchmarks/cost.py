@@ -38,17 +38,17 @@ if __name__ == "__main__":
 
 from benchmarks.search_everyday import load_requests, load_tools
 from mcpagent import Agent, ToolSearch
-from mcpagent.conversation import Conversation
-from mcpagent.messages import ToolDefinition, Usage
+from mcpagent.history.conversation import Conversation
 from mcpagent.models import AnthropicModel, OpenAIChatModel, OpenAIResponsesModel
 from mcpagent.models.capabilities import KEEPING, SAFE, Capabilities
 from mcpagent.models.http_model import HttpModel
 from mcpagent.models.prices import dollars_for
+from mcpagent.run.validation import argument_problem
 from mcpagent.tool_search.catalog import Catalog, Listing
 from mcpagent.tool_search.search_options import definition_tokens
 from mcpagent.tool_search.session_tools import SessionTools
-from mcpagent.tools import Tool, ToolOutput
-from mcpagent.toolsets.validation import argument_problem
+from mcpagent.values.messages import ToolDefinition, Usage
+from mcpagent.values.tools import Tool, ToolOutput
 from tests.simulator.server import Simulator
 from tests.simulator.values import PROVIDER_SEARCH, Counted, Said, View
 

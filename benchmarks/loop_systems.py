@@ -117,10 +117,10 @@ async def kept_mcpagent_system(address: str) -> AsyncIterator[Ready]:
 @asynccontextmanager
 async def mcpagent_system(address: str, **options: Any) -> AsyncIterator[Ready]:
     from mcpagent import Agent
-    from mcpagent.messages import Message, ToolCall
     from mcpagent.models import OpenAIChatModel
     from mcpagent.models.base import ModelRequest
     from mcpagent.models.scripted import Answer, ScriptedModel
+    from mcpagent.values.messages import Message, ToolCall
 
     def say(request: ModelRequest) -> Answer:
         scripted.requests.clear()  # so each is the first one, and none is kept
@@ -142,7 +142,7 @@ async def mcpagent_system(address: str, **options: Any) -> AsyncIterator[Ready]:
 
 
 def _mcpagent_history(lines: Sequence[Line]) -> list[Any]:
-    from mcpagent.messages import Message, Origin, Text, ToolCall, ToolResult
+    from mcpagent.values.messages import Message, Origin, Text, ToolCall, ToolResult
 
     def called(line: Line) -> ToolCall:
         as_sent = {"function": {"name": "look_up", "arguments": json.dumps(line.arguments)}}

@@ -20,10 +20,10 @@ if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.search_probes import load_tools
-from mcpagent.messages import ToolDefinition
 from mcpagent.prompt.builder import category_lines, line_tokens
 from mcpagent.search import ToolIndex
 from mcpagent.tool_search.category_words import characteristic_words, own_words
+from mcpagent.values.messages import ToolDefinition
 
 AMONG = 3
 _REQUESTS = Path(__file__).parent / "data" / "category_requests.json"

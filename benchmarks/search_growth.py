@@ -33,8 +33,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.search_eval import queries_of
 from benchmarks.search_probes import load_tools
-from mcpagent.messages import ToolDefinition
 from mcpagent.search import ToolIndex
+from mcpagent.values.messages import ToolDefinition
 
 SIZES = (1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000)
 STRATEGIES = ("bm25", "hybrid")

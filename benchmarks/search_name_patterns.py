@@ -21,9 +21,9 @@ if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.search_probes import index_of, load_tools
-from mcpagent.messages import ToolDefinition
 from mcpagent.search.fields import local_name
 from mcpagent.search.pattern import searched_text
+from mcpagent.values.messages import ToolDefinition
 
 LIMIT = 5
 

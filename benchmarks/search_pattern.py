@@ -16,8 +16,8 @@ from pathlib import Path
 sys.path.pop(0)  # this folder: its file names would hide packages
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from mcpagent.messages import ToolDefinition
 from mcpagent.search import ToolIndex
+from mcpagent.values.messages import ToolDefinition
 from tests.hostile_patterns import HOSTILE_PATTERNS
 
 TOOLS = 1_000

@@ -26,11 +26,11 @@ if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.search_data import read_rows
-from mcpagent.messages import ToolDefinition
 from mcpagent.search import ToolIndex
 from mcpagent.search.asked import synonyms
 from mcpagent.search.fields import field_texts, local_name
 from mcpagent.search.words import spoken, terms, written_words
+from mcpagent.values.messages import ToolDefinition
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 _SAMPLE = 200

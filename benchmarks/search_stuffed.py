@@ -26,10 +26,10 @@ from benchmarks.search_eval import queries_of
 from benchmarks.search_everyday import load_requests
 from benchmarks.search_everyday import load_tools as everyday_tools
 from benchmarks.search_probes import index_of, load_tools
-from mcpagent.messages import ToolDefinition
 from mcpagent.search import ToolIndex
 from mcpagent.search.fields import local_name
 from mcpagent.search.words import STOP_WORDS, name_words, written_words
+from mcpagent.values.messages import ToolDefinition
 
 DEPTH = 5
 STUFFED = "ultra__do_it_all"

@@ -17,8 +17,8 @@ PEER_MODULES = {"fastmcp": "fastmcp", "pydantic_ai": "pydantic-ai-slim", "bm25s"
 
 def _mcpagent(strategy: Any) -> Factory:
     def build(catalog: list[Row]) -> Search:
-        from mcpagent.messages import ToolDefinition
         from mcpagent.search import ToolIndex
+        from mcpagent.values.messages import ToolDefinition
 
         index = ToolIndex(strategy)
         servers: dict[str, list[ToolDefinition]] = {}

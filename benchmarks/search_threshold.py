@@ -31,9 +31,9 @@ from benchmarks.search_data import Row
 from benchmarks.search_eval import queries_of
 from benchmarks.search_probes import index_of, load_tools, with_typos
 from benchmarks.search_unserved import CALIBRATION, FRESH, HELD_OUT
-from mcpagent.messages import ToolDefinition
 from mcpagent.search import ToolIndex
 from mcpagent.search.strength import Evidence
+from mcpagent.values.messages import ToolDefinition
 
 THRESHOLDS = (0.0, 0.1, 0.15, 0.2, 0.25, 0.3, 0.5, 1.0)
 _PARTS = ((12, 20), (40, 10), (120, 5))

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mcpagent.python import late_names
+from mcpagent.utilities.python import late_names
 
 if TYPE_CHECKING:
-    from mcpagent import events
-    from mcpagent.agent import Agent
-    from mcpagent.approval import CallAnswer, CallsPendingError, PendingCall
-    from mcpagent.cards.card import AgentCard, CardError
+    from mcpagent.agents.agent import Agent
+    from mcpagent.agents.cards.card import AgentCard, CardError
+    from mcpagent.agents.event_stream import EventStream
+    from mcpagent.agents.session import Session
     from mcpagent.code_mode.code_options import CodeMode
     from mcpagent.config import McpServer
-    from mcpagent.definition import Definition, RunOptions, Wrapper
     from mcpagent.errors import (
         AgentStateError,
         ConfigError,
@@ -28,22 +27,8 @@ if TYPE_CHECKING:
         SessionBusyError,
         SessionStoreError,
     )
-    from mcpagent.limits.run_limits import Limits
+    from mcpagent.history.compaction_options import Compaction
     from mcpagent.mcp.server_options import ServerOptions
-    from mcpagent.messages import (
-        Citation,
-        Image,
-        Message,
-        Prompt,
-        Spent,
-        Text,
-        ToolCall,
-        ToolDefinition,
-        ToolResult,
-        Usage,
-        dump_messages,
-        load_messages,
-    )
     from mcpagent.models.base import Model, ModelRequest, ModelResponse, ModelSettings
     from mcpagent.models.provider_run.provider_tools import (
         CodeExecution,
@@ -54,14 +39,10 @@ if TYPE_CHECKING:
         WebSearch,
     )
     from mcpagent.models.scripted import ScriptedModel
-    from mcpagent.questions.event_stream import EventStream
     from mcpagent.recording import Recorder, RecordingError, Replay
-    from mcpagent.run import RunContext, RunResult
-    from mcpagent.session import Session
+    from mcpagent.run.agent_run import RunContext, RunResult
     from mcpagent.sessions import Sessions, SessionStore
-    from mcpagent.tool_context import ToolContext, ToolContextCache, prepare_context
     from mcpagent.tool_search.search_options import ToolSearch
-    from mcpagent.tools import Tool, ToolOutput, ToolReturn, Toolset
     from mcpagent.toolsets.approval_policy import ApprovalPolicy
     from mcpagent.toolsets.composition import (
         approval_required,
@@ -75,9 +56,28 @@ if TYPE_CHECKING:
         renamed,
         wrapped,
     )
+    from mcpagent.toolsets.definition import Definition, RunOptions, Wrapper
     from mcpagent.toolsets.functions import FunctionToolset, function_tool
     from mcpagent.tracing import Tracing
-    from mcpagent.window.how_far import Compaction
+    from mcpagent.values import events
+    from mcpagent.values.approval import CallAnswer, CallsPendingError, PendingCall
+    from mcpagent.values.limits.run_limits import Limits
+    from mcpagent.values.messages import (
+        Citation,
+        Image,
+        Message,
+        Prompt,
+        Spent,
+        Text,
+        ToolCall,
+        ToolDefinition,
+        ToolResult,
+        Usage,
+        dump_messages,
+        load_messages,
+    )
+    from mcpagent.values.tool_context import ToolContext, ToolContextCache, prepare_context
+    from mcpagent.values.tools import Tool, ToolOutput, ToolReturn, Toolset
 
 __all__ = [
     "Agent",

@@ -3,7 +3,7 @@
     McpAgentError
      +- ConfigError          whoever set it up can fix it: where, what, how
      |   +- CredentialsError a key is missing or was refused
-     |   +- CardError        an agent card cannot be used (cards/card.py)
+     |   +- CardError        an agent card cannot be used (agents/cards/card.py)
      +- InputError           a prompt or an argument that cannot be used
      +- AgentStateError      used before it was started, after it was closed, or twice at once
      |   +- RunCancelledError a durable run was cancelled

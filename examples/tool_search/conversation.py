@@ -14,7 +14,9 @@ from pathlib import Path
 
 from examples.tool_search.workspace import make_workspace, web_page
 from mcpagent import Agent, McpAgentError, RunOptions, ServerOptions
-from mcpagent.events import (
+from mcpagent.models import ModelRequest, ModelResponse, OfflineModel
+from mcpagent.utilities.text.safe_text import safe_line, safe_text
+from mcpagent.values.events import (
     Emit,
     Event,
     Notice,
@@ -26,8 +28,6 @@ from mcpagent.events import (
     ToolsLoaded,
     ToolsSearched,
 )
-from mcpagent.models import ModelRequest, ModelResponse, OfflineModel
-from mcpagent.text.safe_text import safe_line, safe_text
 
 CONFIG = Path(__file__).with_name("mcp_servers.json")
 ONLY_READ = frozenset({"calculate", "list_tables"})

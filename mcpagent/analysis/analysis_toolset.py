@@ -9,17 +9,17 @@ from dataclasses import asdict, dataclass, field, replace
 from types import NoneType
 from typing import Any
 
-from mcpagent.agent import Agent
+from mcpagent.agents.agent import Agent
 from mcpagent.analysis.documents import Documents, IsSeen, Texts, meant
 from mcpagent.code_mode.code_options import CodeMode
 from mcpagent.code_mode.program_tools import RUN_CODE
-from mcpagent.definition import Definition, ModelChoice, RunOptions
 from mcpagent.errors import ConfigError, InputError
-from mcpagent.events import Event, SubagentEvent, ToolCallFinished
-from mcpagent.messages import Text, ToolDefinition
-from mcpagent.python.argument_checks import expect
-from mcpagent.tools import Tool, ToolOutput
+from mcpagent.toolsets.definition import Definition, ModelChoice, RunOptions
 from mcpagent.toolsets.functions import FunctionToolset
+from mcpagent.utilities.python.argument_checks import expect
+from mcpagent.values.events import Event, SubagentEvent, ToolCallFinished
+from mcpagent.values.messages import Text, ToolDefinition
+from mcpagent.values.tools import Tool, ToolOutput
 
 MOST_PASSAGES = 100
 

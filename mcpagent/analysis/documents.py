@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from typing import Protocol, TypeAlias
 
 from mcpagent.errors import InputError
-from mcpagent.text.safe_text import safe_line
+from mcpagent.utilities.text.safe_text import safe_line
 
 _WORD = re.compile(r"\w+")
 _PARAGRAPH = re.compile(r"\n[ \t]*\n")

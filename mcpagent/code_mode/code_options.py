@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from mcpagent.python.argument_checks import expect, expect_fields
 from mcpagent.tool_search.search_options import ToolSearch
+from mcpagent.utilities.python.argument_checks import expect, expect_fields
 
 
 @dataclass(frozen=True, slots=True)

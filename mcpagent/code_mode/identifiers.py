@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from mcpagent.messages import ToolDefinition, ToolKey
-from mcpagent.tools import Tool
+from mcpagent.values.messages import ToolDefinition, ToolKey
+from mcpagent.values.tools import Tool
 
 MAX_IDENTIFIER = 60
 

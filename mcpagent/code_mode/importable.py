@@ -10,10 +10,10 @@ from typing import Any
 from mcpagent.code_mode.identifiers import Places
 from mcpagent.code_mode.prelude import FUNCTION
 from mcpagent.code_mode.stubs import HEADER, Stub, stub_of
-from mcpagent.json_schema.parts import properties_of
-from mcpagent.mcp.transports.beside_loop import beside_loop
 from mcpagent.tool_search.session_tools import SessionTools
-from mcpagent.tools import Tool
+from mcpagent.utilities.json_schema.parts import properties_of
+from mcpagent.utilities.python.worker_threads import beside_loop
+from mcpagent.values.tools import Tool
 
 _MANY = 1_000
 

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-from mcpagent.approval import PendingCall
 from mcpagent.code_mode.importable import Modules, functions_of, known_places
 from mcpagent.code_mode.memory import EndedProgram
 from mcpagent.code_mode.prelude import BRIEF, HAS, LAST, SHOWN, STATEMENT
@@ -15,10 +14,11 @@ from mcpagent.code_mode.program_source import LONG_CODE, bound_names, known_by_n
 from mcpagent.code_mode.sandbox import MAX_PRINTED, Ended, Failed
 from mcpagent.code_mode.type_checks import Problem
 from mcpagent.errors import SessionStoreError
-from mcpagent.mcp.transports.beside_loop import beside_loop
-from mcpagent.messages import Text, ToolErrorKind, ToolsShown
-from mcpagent.text.for_model import for_model
-from mcpagent.tools import ToolOutput
+from mcpagent.utilities.python.worker_threads import beside_loop
+from mcpagent.utilities.text.for_model import for_model
+from mcpagent.values.approval import PendingCall
+from mcpagent.values.messages import Text, ToolErrorKind, ToolsShown
+from mcpagent.values.tools import ToolOutput
 
 MAX_PROBLEMS, MAX_LINES, MAX_BRIEF = 8, 20, 200
 _LONG_OUTPUT = 20_000

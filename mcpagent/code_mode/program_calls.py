@@ -10,23 +10,23 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeAlias
 
-from mcpagent.approval import PendingCall
 from mcpagent.code_mode.code_options import CodeMode
 from mcpagent.code_mode.importable import Function, functions_of, importable, known_places
 from mcpagent.code_mode.memory import Memory, Underway
 from mcpagent.code_mode.program_source import Program
 from mcpagent.code_mode.results import exception_of, shape_of, value_text
 from mcpagent.code_mode.sandbox import AskedCall, Ended, Failed, Sandbox, Step, Waiting
-from mcpagent.conversation import INNER, CallProgress
-from mcpagent.execution import run_inner_call
-from mcpagent.mcp.transports.beside_loop import beside_loop, is_large
-from mcpagent.messages import BinaryBlock, Text, ToolCall, ToolKey, ToolResult, ToolsChanged, ToolsShown
-from mcpagent.middleware.call_permissions import waiting_call
-from mcpagent.middleware.journal import is_written
-from mcpagent.run import AgentRun, nothing_to_keep
-from mcpagent.text.safe_text import safe_line
+from mcpagent.history.conversation import INNER, CallProgress
+from mcpagent.run.agent_run import AgentRun, nothing_to_keep
+from mcpagent.run.execution import run_inner_call
+from mcpagent.run.middleware.call_permissions import waiting_call
+from mcpagent.run.middleware.journal import is_written
 from mcpagent.tool_search.session_tools import SessionTools
-from mcpagent.tools import Tool, ToolOutput
+from mcpagent.utilities.python.worker_threads import beside_loop, is_large
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.values.approval import PendingCall
+from mcpagent.values.messages import BinaryBlock, Text, ToolCall, ToolKey, ToolResult, ToolsChanged, ToolsShown
+from mcpagent.values.tools import Tool, ToolOutput
 
 MAX_RESULT_SHARE = 2**18
 """Characters of a call's result for each megabyte of the sandbox: reading it takes some times as much."""

@@ -12,13 +12,13 @@ from mcpagent.code_mode.code_options import CodeMode
 from mcpagent.code_mode.importable import Function, find_places, functions_of, importable, known_places
 from mcpagent.code_mode.memory import Memory
 from mcpagent.code_mode.running import run_code
-from mcpagent.events import ToolsSearched
-from mcpagent.messages import Text, ToolDefinition, ToolsShown
 from mcpagent.prompt.builder import category_lines, connecting_line, program_words
 from mcpagent.search.query import MAX_QUERIES, MAX_QUERY
 from mcpagent.tool_search.search_tools import found_by, search_call, search_tools_definition, servers_down
 from mcpagent.tool_search.session_tools import SessionTools
-from mcpagent.tools import Tool, ToolOutput
+from mcpagent.values.events import ToolsSearched
+from mcpagent.values.messages import Text, ToolDefinition, ToolsShown
+from mcpagent.values.tools import Tool, ToolOutput
 
 RUN_CODE = "run_code"
 

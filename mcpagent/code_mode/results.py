@@ -7,10 +7,10 @@ from typing import Any
 
 from mcpagent.code_mode.importable import is_wrapped
 from mcpagent.code_mode.stubs import plain_words
-from mcpagent.mcp.transports.beside_loop import is_large, json_in_steps
-from mcpagent.messages import Text, ToolErrorKind
-from mcpagent.text.safe_text import safe_line
-from mcpagent.tools import Tool, ToolOutput
+from mcpagent.utilities.python.worker_threads import is_large, json_in_steps
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.values.messages import Text, ToolErrorKind
+from mcpagent.values.tools import Tool, ToolOutput
 
 MAX_ERROR = 2_000
 MAX_SHAPE = 240

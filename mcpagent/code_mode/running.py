@@ -23,12 +23,12 @@ from mcpagent.code_mode.program_source import (
 from mcpagent.code_mode.sandbox import Sandbox, Waiting
 from mcpagent.code_mode.type_checks import Problem
 from mcpagent.errors import ConfigError
-from mcpagent.mcp.transports.beside_loop import beside_loop
-from mcpagent.messages import Text
-from mcpagent.middleware.reporting import is_answered_inside
-from mcpagent.run import active_run, nothing_to_keep
+from mcpagent.run.agent_run import active_run, nothing_to_keep
+from mcpagent.run.middleware.reporting import is_answered_inside
 from mcpagent.tool_search.session_tools import SessionTools
-from mcpagent.tools import ToolOutput
+from mcpagent.utilities.python.worker_threads import beside_loop
+from mcpagent.values.messages import Text
+from mcpagent.values.tools import ToolOutput
 
 _STILL_WAITS = "The program before this one waits for an answer, so this one was not run. Run it after that."
 

@@ -24,7 +24,7 @@ from mcpagent.code_mode.prelude import CALLS, PRELUDE
 from mcpagent.code_mode.program_source import TOOLS
 from mcpagent.code_mode.type_checks import Problem, reported
 from mcpagent.errors import ConfigError
-from mcpagent.toolsets.validation import MAX_ARGUMENT_CHARACTERS
+from mcpagent.run.validation import MAX_ARGUMENT_CHARACTERS
 
 if TYPE_CHECKING:
     from pydantic_monty import MontySession, SyncSnapshot

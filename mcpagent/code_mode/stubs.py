@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mcpagent.code_mode.identifiers import TYPE_WORDS, identifier, identifiers
-from mcpagent.json_schema.parts import dereferenced, properties_of, referred, required_of
-from mcpagent.messages import ToolDefinition
 from mcpagent.search.signature import first_sentences
-from mcpagent.text.for_model import for_model
+from mcpagent.utilities.json_schema.parts import dereferenced, properties_of, referred, required_of
+from mcpagent.utilities.text.for_model import for_model
+from mcpagent.values.messages import ToolDefinition
 
 HEADER = "from typing import Any, Literal, NotRequired, TypedDict\n"
 

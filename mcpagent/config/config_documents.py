@@ -9,10 +9,10 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from mcpagent.config.bounded_files import MAX_FILE_BYTES, LargerError, read_bounded
 from mcpagent.config.jsonc import Span, ValuePath, blank_extras, value_spans
 from mcpagent.errors import ConfigError
-from mcpagent.text.safe_text import safe_line
+from mcpagent.utilities.files.bounded_files import MAX_FILE_BYTES, LargerError, read_bounded
+from mcpagent.utilities.text.safe_text import safe_line
 
 
 @dataclass(frozen=True, slots=True)

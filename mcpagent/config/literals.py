@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from mcpagent.config.spellings import KEYS
-from mcpagent.text.safe_text import safe_line
-from mcpagent.text.secrets import named_words, secrets_in_address, secrets_under, without_shapes
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.utilities.text.secrets import named_words, secrets_in_address, secrets_under, without_shapes
 
 _REFERENCE = re.compile(r"\$\{[^{}]*\}|\$[A-Za-z_][A-Za-z0-9_]*")
 _SCHEME = re.compile(r"(?:Bearer |Basic |Token )?", re.IGNORECASE)

@@ -12,8 +12,8 @@ from itertools import islice
 from urllib.parse import unquote
 
 from mcpagent.config.address_spellings import percent_decoded, spellings
-from mcpagent.messages import RequestKind, ToolDefinition
-from mcpagent.text.globs import fits
+from mcpagent.utilities.text.globs import fits
+from mcpagent.values.messages import RequestKind, ToolDefinition
 
 SIGNS: Mapping[RequestKind, str] = {"tool": "", "prompt": "/", "resource": "@"}
 """How a line begins that asks a server for it."""

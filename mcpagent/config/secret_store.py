@@ -18,12 +18,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar
 
-from mcpagent.config.bounded_files import read_own
-from mcpagent.config.file_changes import write_whole
-from mcpagent.config.user_folders import user_data_folder
 from mcpagent.errors import ConfigError, CredentialsError
-from mcpagent.text.safe_text import safe_line
-from mcpagent.text.secrets import hide
+from mcpagent.utilities.files.bounded_files import read_own
+from mcpagent.utilities.files.file_changes import write_whole
+from mcpagent.utilities.files.user_folders import user_data_folder
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.utilities.text.secrets import hide
 
 Found = TypeVar("Found")
 

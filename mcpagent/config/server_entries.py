@@ -14,13 +14,13 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 from mcpagent.config.config_documents import Document, entry_values, shown_value
 from mcpagent.config.jsonc import ValuePath
 from mcpagent.config.permissions import APPROVALS
+from mcpagent.config.server_config import Era, Grant, LogLevel, ServerConfig, SignInConfig, TransportName
 from mcpagent.config.sign_in_entries import BY_PERSON, KEY_OF_SIGN_IN, SIGN_IN_TEXTS, folded, sign_in_problem
 from mcpagent.config.spellings import KEY_OF_SPELLING, SECONDS_KEYS, TRANSPORTS
-from mcpagent.config.values import Era, Grant, LogLevel, ServerConfig, SignInConfig, TransportName
 from mcpagent.config.variables import UnusableError, Variables, expand, read_env_file
 from mcpagent.errors import ConfigError
-from mcpagent.text.safe_text import safe_line
-from mcpagent.text.secrets import Secret, hide, revealed
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.utilities.text.secrets import Secret, hide, revealed
 
 MAX_MESSAGE_BYTES = 1024**3
 

@@ -17,13 +17,13 @@ from typing import Any
 from mcpagent.config.config_documents import Document, kind_of, read_document
 from mcpagent.config.jsonc import ValuePath
 from mcpagent.config.permissions import without_own_permissions
+from mcpagent.config.server_config import Scope, ServerConfig, ServerProblem, ServersConfig, ServersSource, tool_prefix
 from mcpagent.config.server_entries import read_server
-from mcpagent.config.user_folders import is_users_own, project_folders, user_config_folder
-from mcpagent.config.values import Scope, ServerConfig, ServerProblem, ServersConfig, ServersSource, tool_prefix
 from mcpagent.config.variables import SecretLookup, UnusableError, Variables
 from mcpagent.errors import ConfigError
-from mcpagent.python.argument_checks import expect, expect_arguments
-from mcpagent.text.safe_text import safe_line
+from mcpagent.utilities.files.user_folders import is_users_own, project_folders, user_config_folder
+from mcpagent.utilities.python.argument_checks import expect, expect_arguments
+from mcpagent.utilities.text.safe_text import safe_line
 
 MAX_SERVERS = 1_000
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from urllib.parse import urlsplit
 
-from mcpagent.config.values import SignInConfig
+from mcpagent.config.server_config import SignInConfig
 
 BY_PERSON = "oauth"
 """In place of an object: as other clients write it."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from mcpagent.config.values import TransportName
+from mcpagent.config.server_config import TransportName
 
 KEYS: Mapping[str, tuple[str, ...]] = {
     "command": ("command", "cmd"),

@@ -14,8 +14,8 @@ from typing import TypeAlias
 from mcpagent.config.config_documents import own_workspace, read_bytes
 from mcpagent.config.jsonc import ValuePath
 from mcpagent.errors import ConfigError, CredentialsError
-from mcpagent.text.safe_text import safe_line
-from mcpagent.text.secrets import Secret, hide, names_a_credential
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.utilities.text.secrets import Secret, hide, names_a_credential
 
 SecretLookup: TypeAlias = Callable[[str], str | None]
 """The secret kept under a name, None if there is none. Raises `CredentialsError` if it cannot be read."""

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from mcpagent.config.file_changes import make_private
 from mcpagent.errors import SessionStoreError
 from mcpagent.sessions.places import file_meant, is_address
-from mcpagent.text.safe_text import safe_line
-from mcpagent.text.secrets import hide
+from mcpagent.utilities.files.file_changes import make_private
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.utilities.text.secrets import hide
 
 _ITS_TABLE = "workflow_status"
 _NAME_ANOTHER = "name another one: --database FILE, or DurableRuns(FILE)"

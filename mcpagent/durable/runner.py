@@ -11,17 +11,17 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NoReturn
 
-from mcpagent.agent import Agent
-from mcpagent.approval import CallAnswer, usable_answers
-from mcpagent.conversation import usable_prompt
+from mcpagent.agents.agent import Agent
+from mcpagent.agents.run_input import Given, wanted_output
+from mcpagent.agents.session_runtime import SessionRuntime
 from mcpagent.durable.queues import VERSION, WORKFLOW_NAME, RunQueue, RunTurn, outside
 from mcpagent.errors import McpAgentError, SessionBusyError
-from mcpagent.limits.run_limits import KINDS, Limits
-from mcpagent.questions.given import Given, wanted_output
-from mcpagent.runtime.session_runtime import SessionRuntime
+from mcpagent.history.conversation import usable_prompt
 from mcpagent.sessions.run_ended import RunEnded, ended_from_json, ended_to_json
 from mcpagent.sessions.store import Sessions, written
-from mcpagent.text.safe_text import safe_line
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.values.approval import CallAnswer, usable_answers
+from mcpagent.values.limits.run_limits import KINDS, Limits
 
 LOOK_SECONDS = 1.0
 """How often a worker looks for dead workers, and a waiting run for its session."""

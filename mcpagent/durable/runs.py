@@ -14,10 +14,8 @@ from types import NoneType
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from mcpagent.agent import Agent
-from mcpagent.approval import CallAnswer, usable_answers
-from mcpagent.conversation import usable_prompt
-from mcpagent.definition import Definition
+from mcpagent.agents.agent import Agent
+from mcpagent.agents.run_input import wanted_output
 from mcpagent.durable.database import EngineConnection, EngineDatabase
 from mcpagent.durable.queues import (
     POLL_SECONDS,
@@ -32,14 +30,16 @@ from mcpagent.durable.queues import (
 )
 from mcpagent.durable.runner import Runner, RunRequest
 from mcpagent.errors import AgentStateError, ConfigError, InputError, RunCancelledError
-from mcpagent.limits.run_limits import Limits
-from mcpagent.messages import Text
-from mcpagent.python.argument_checks import checked, expect
-from mcpagent.questions.given import wanted_output
+from mcpagent.history.conversation import usable_prompt
 from mcpagent.sessions.run_ended import DurableResult, RunEnded, RunRecord
 from mcpagent.sessions.standing import written_json
 from mcpagent.sessions.store import Sessions, usable_id, written
-from mcpagent.text.safe_text import safe_line
+from mcpagent.toolsets.definition import Definition
+from mcpagent.utilities.python.argument_checks import checked, expect
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.values.approval import CallAnswer, usable_answers
+from mcpagent.values.limits.run_limits import Limits
+from mcpagent.values.messages import Text
 
 if TYPE_CHECKING:
     from dbos import DBOSConfig, WorkflowStatus

@@ -14,7 +14,7 @@ from mcpagent.durable.queues import WORKFLOW_NAME, State, order_of, state_of
 from mcpagent.errors import InputError, McpAgentError
 from mcpagent.sessions.run_ended import RunEnded
 from mcpagent.sessions.store import Sessions
-from mcpagent.text.safe_text import safe_line
+from mcpagent.utilities.text.safe_text import safe_line
 
 if TYPE_CHECKING:
     from dbos import DBOSClient, WorkflowStatus

@@ -11,14 +11,14 @@ from pathlib import Path
 
 from mcpagent.config import ServerConfig, ServersConfig
 from mcpagent.errors import InputError, ServerError
-from mcpagent.events import Emit, Notice, ServerFailed, ServerLogged
-from mcpagent.mcp import offers
+from mcpagent.mcp import prompts_and_resources as offers
 from mcpagent.mcp.link import ServerLink
 from mcpagent.mcp.lists.server_lists import PromptInfo, ResourceInfo, ToolsDifference, difference
 from mcpagent.mcp.server_options import ServerOptions, unattended_sign_in
 from mcpagent.mcp.server_status import Life, ServerStatus, still_connecting
-from mcpagent.text.safe_text import safe_line
-from mcpagent.tools import Tool, ToolOutput
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.values.events import Emit, Notice, ServerFailed, ServerLogged
+from mcpagent.values.tools import Tool, ToolOutput
 
 TURNED_OFF = "it is turned off"
 MOST_STARTS = 3

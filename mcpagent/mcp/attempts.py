@@ -15,7 +15,7 @@ from mcp_types import RequestId
 from pydantic import RootModel
 
 from mcpagent.mcp.request_failures import RequestLimits
-from mcpagent.run import current_run
+from mcpagent.run.agent_run import current_run
 
 Progress: TypeAlias = Callable[[float, float | None, str], None]
 """Gets the progress of one request: how much is done, of how much, and a message."""

@@ -15,10 +15,10 @@ from mcp import MCPError
 from mcp.client.session import ClientRequestContext, ClientSession
 from pydantic import FileUrl
 
-from mcpagent.json_schema.parts import properties_of
 from mcpagent.mcp.handlers import DismissedError, Handlers, Sampled
-from mcpagent.text.safe_text import safe_text
-from mcpagent.text.secrets import data_without_random_secrets
+from mcpagent.utilities.json_schema.parts import properties_of
+from mcpagent.utilities.text.safe_text import safe_text
+from mcpagent.utilities.text.secrets import data_without_random_secrets
 
 ASKED_PER_MINUTE = 10
 MAX_INPUT_ROUNDS = 10

@@ -26,10 +26,10 @@ from mcpagent.config import Era, ServerConfig
 from mcpagent.errors import ServerError
 from mcpagent.mcp.attempts import Attempt, Attempts, Progress, RawResult
 from mcpagent.mcp.callbacks import MAX_INPUT_ROUNDS, callbacks, with_input
-from mcpagent.mcp.eras import agree_on_era, ask_for_news
-from mcpagent.mcp.explaining import Explainer, after_colon, is_end_of_session
+from mcpagent.mcp.connection_errors import Explainer, after_colon, is_end_of_session
 from mcpagent.mcp.handlers import Handlers
 from mcpagent.mcp.outcomes import End, Outcome, TransportName, outcome_of
+from mcpagent.mcp.protocol_version import agree_on_era, ask_for_news
 from mcpagent.mcp.request_failures import (
     REQUEST_FAILURES,
     CallTimeoutError,
@@ -39,18 +39,18 @@ from mcpagent.mcp.request_failures import (
     RequestLimits,
     failure_of,
 )
-from mcpagent.mcp.server_news import ReportNews, ServerNews
+from mcpagent.mcp.server_notifications import ReportNews, ServerNews
 from mcpagent.mcp.tasks import EXTENSION, HANDLE, FollowedTasks, Peer, as_task, takes_tasks
 from mcpagent.mcp.transports.bytes_to_messages import INVALID_ANSWER, Transport
-from mcpagent.mcp.transports.relay import relayed
+from mcpagent.mcp.transports.dispatcher import relayed
 from mcpagent.mcp.transports.remote import http_streams
 from mcpagent.mcp.transports.server_log import ServerLog, log_path
 from mcpagent.mcp.transports.sse import sse_streams
 from mcpagent.mcp.transports.stdio import StdioTransport
-from mcpagent.run import current_run
-from mcpagent.run_parts import ServerRequest
-from mcpagent.text.safe_text import safe_line
-from mcpagent.text.secrets import without_secrets
+from mcpagent.run.agent_run import current_run
+from mcpagent.run.run_parts import ServerRequest
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.utilities.text.secrets import without_secrets
 
 if TYPE_CHECKING:
     import httpx2

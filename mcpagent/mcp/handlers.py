@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from mcpagent.python.argument_checks import expect_fields
+from mcpagent.utilities.python.argument_checks import expect_fields
 
 Elicit: TypeAlias = Callable[[str, str, dict[str, Any]], Awaitable[dict[str, Any] | None]]
 """Asks a person: (server's configured name, message, schema of the flat object wanted). None: they decline."""

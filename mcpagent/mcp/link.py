@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from mcpagent.config import ServerConfig
 from mcpagent.errors import ServerError
-from mcpagent.events import Emit, Notice, ServerConnected, ServerConnecting, ServerFailed, ServerLogged, ignore
 from mcpagent.mcp.crashes import CrashLog
 from mcpagent.mcp.handlers import Handlers, folder_uris
 from mcpagent.mcp.lists.list_cache import CachedServer, ListCache
@@ -41,15 +40,16 @@ from mcpagent.mcp.request_failures import (
     failed_output,
     mistake_in,
 )
-from mcpagent.mcp.server_news import PacedNews, ServerNews
+from mcpagent.mcp.server_notifications import PacedNews, ServerNews
 from mcpagent.mcp.server_options import Authenticate
 from mcpagent.mcp.server_status import Life, ServerStatus
 from mcpagent.mcp.tool_rules import enabled_tools, may_be_task, may_repeat
-from mcpagent.mcp.transports.beside_loop import beside_loop, imported, is_large
-from mcpagent.messages import Text, ToolDefinition
-from mcpagent.text.safe_text import safe_line
-from mcpagent.text.secrets import data_without_random_secrets, without_random_secrets, without_secrets
-from mcpagent.tools import Tool, ToolOutput
+from mcpagent.utilities.python.worker_threads import beside_loop, imported, is_large
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.utilities.text.secrets import data_without_random_secrets, without_random_secrets, without_secrets
+from mcpagent.values.events import Emit, Notice, ServerConnected, ServerConnecting, ServerFailed, ServerLogged, ignore
+from mcpagent.values.messages import Text, ToolDefinition
+from mcpagent.values.tools import Tool, ToolOutput
 
 if TYPE_CHECKING:
     import httpx2

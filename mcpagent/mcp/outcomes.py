@@ -22,7 +22,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from mcpagent.text.retry_after import retry_after_seconds
+from mcpagent.utilities.text.retry_after import retry_after_seconds
 
 if TYPE_CHECKING:
     from mcp_types import JSONRPCError, JSONRPCResponse, RequestId

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from mcpagent.errors import ServerError
 from mcpagent.mcp.outcomes import INTERNAL_ERROR, Outcome, Remedy
-from mcpagent.text.for_model import MAX_ERROR, cut_for_model
-from mcpagent.text.safe_text import safe_line
-from mcpagent.tools import ToolOutput
+from mcpagent.utilities.text.for_model import MAX_ERROR, cut_for_model
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.values.tools import ToolOutput
 
 if TYPE_CHECKING:
     from mcp_types import ErrorData, JSONRPCError, RequestId

@@ -7,10 +7,10 @@ import binascii
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from mcpagent.mcp.transports.beside_loop import json_in_steps
-from mcpagent.messages import BinaryBlock, Image, Text
-from mcpagent.text.for_model import fenced, for_model, line_for_model, set_apart
-from mcpagent.tools import ToolOutput
+from mcpagent.utilities.python.worker_threads import json_in_steps
+from mcpagent.utilities.text.for_model import fenced, for_model, line_for_model, set_apart
+from mcpagent.values.messages import BinaryBlock, Image, Text
+from mcpagent.values.tools import ToolOutput
 
 Content = Text | Image | BinaryBlock
 

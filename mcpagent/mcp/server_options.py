@@ -14,7 +14,7 @@ from mcpagent.config.secret_store import token_store
 from mcpagent.mcp.handlers import Handlers
 from mcpagent.mcp.lists.list_cache import ListCache
 from mcpagent.mcp.lists.pins import AllowChange, PinStore
-from mcpagent.python.argument_checks import expect, expect_fields, expect_names
+from mcpagent.utilities.python.argument_checks import expect, expect_fields, expect_names
 
 if TYPE_CHECKING:
     import httpx2
@@ -79,7 +79,7 @@ class ServerOptions:
 
         Lists are read from the cache, and old ones again in the background. Tools are pinned, sign-ins of `mcpagent mcp
         login` are used, and the output of servers is written to log files. `environ` determines the folders
-        (`mcpagent.config.user_folders`), None: this process's. Any option can be overridden:
+        (`mcpagent.utilities.files.user_folders`), None: this process's. Any option can be overridden:
         `ServerOptions.stored(pins=None)`. Nothing is read or written here.
         """
         expect("environ", environ, (Mapping, NoneType), "a dict or None")

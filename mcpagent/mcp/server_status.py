@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from mcpagent.mcp.lists.list_cache import CachedServer
-from mcpagent.messages import ToolDefinition
-from mcpagent.tools import Tool
+from mcpagent.values.messages import ToolDefinition
+from mcpagent.values.tools import Tool
 
 if TYPE_CHECKING:
     from mcpagent.mcp.connection import McpConnection

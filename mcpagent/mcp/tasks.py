@@ -27,7 +27,7 @@ from mcpagent.mcp.request_failures import TaskError, failure_of
 from mcpagent.mcp.transports.bytes_to_messages import INVALID_ANSWER
 from mcpagent.mcp.transports.open_requests import number
 from mcpagent.mcp.transports.result_repairs import repair_result
-from mcpagent.text.safe_text import safe_line
+from mcpagent.utilities.text.safe_text import safe_line
 
 Raw: TypeAlias = dict[str, Any]
 

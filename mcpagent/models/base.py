@@ -10,13 +10,13 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
-from mcpagent.events import AnswerRestarted, Emit, Event, TextDelta, ThinkingDelta
-from mcpagent.messages import Message, Spent, ToolDefinition, Usage
+from mcpagent.history.token_estimates import DEFINITION_SHARE, json_sent, message_tokens, text_tokens
 from mcpagent.models.model_settings import ModelSettings as ModelSettings
 from mcpagent.models.provider_run.provider_tools import ProviderTool
-from mcpagent.python.argument_checks import expect
-from mcpagent.text.safe_text import safe_line
-from mcpagent.window.estimates import DEFINITION_SHARE, json_sent, message_tokens, text_tokens
+from mcpagent.utilities.python.argument_checks import expect
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.values.events import AnswerRestarted, Emit, Event, TextDelta, ThinkingDelta
+from mcpagent.values.messages import Message, Spent, ToolDefinition, Usage
 
 ResponseStop: TypeAlias = Literal["end", "tool_calls", "length", "refusal"]
 RequestPurpose: TypeAlias = Literal["answer", "summary", "sampling"]

@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
-from mcpagent.messages import Origin
 from mcpagent.models.base import ToolLimits
 from mcpagent.models.endpoints.model_identity import ModelIdentity, Version, identity_of
 from mcpagent.models.profiles import UNKNOWN, caching_of, is_at_openai, profile_of, server_of
+from mcpagent.values.messages import Origin
 
 NO_LIMITS = ToolLimits()
 

@@ -12,8 +12,6 @@ from dataclasses import dataclass, replace
 from functools import partial, reduce
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-from mcpagent.events import Emit, Event, Notice, ProviderCallFinished, ProviderCallStarted
-from mcpagent.messages import Message, Origin, Part, Usage
 from mcpagent.models.base import ModelRequest, ModelResponse, request_tokens, untold_tokens
 from mcpagent.models.failures_and_retries import (
     AnswerError,
@@ -26,8 +24,10 @@ from mcpagent.models.failures_and_retries import (
 )
 from mcpagent.models.prices import dollars_for
 from mcpagent.models.provider_run.provider_calls import call_events, calls_to_come, ran_unpriced
-from mcpagent.models.shown_deltas import CallDelta, Delta, ShownDeltas
+from mcpagent.models.stream_rollback import CallDelta, Delta, ShownDeltas
 from mcpagent.models.tool_changes_in_history import with_found
+from mcpagent.values.events import Emit, Event, Notice, ProviderCallFinished, ProviderCallStarted
+from mcpagent.values.messages import Message, Origin, Part, Usage
 
 if TYPE_CHECKING:
     import httpx2

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from mcpagent.errors import ContextOverflowError, CredentialsError, McpAgentError, ModelError
-from mcpagent.text.retry_after import retry_after_seconds
-from mcpagent.text.safe_text import safe_line
-from mcpagent.text.secrets import without_credentials
+from mcpagent.utilities.text.retry_after import retry_after_seconds
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.utilities.text.secrets import without_credentials
 
 FailureKind: TypeAlias = Literal["status", "connect", "silent", "too_long", "cut", "closed", "unreadable", "too_much"]
 

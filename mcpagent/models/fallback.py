@@ -8,8 +8,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from mcpagent.errors import ConfigError, ContextOverflowError, CredentialsError, ModelError
-from mcpagent.events import Emit, Notice
-from mcpagent.messages import ToolDefinition, Usage
 from mcpagent.models.base import (
     Model,
     ModelRequest,
@@ -24,9 +22,11 @@ from mcpagent.models.base import (
     search_problem,
     tool_limits,
 )
-from mcpagent.models.output_ways.asked_output import told_form
-from mcpagent.models.shown_deltas import ShownDeltas
-from mcpagent.python.argument_checks import checked
+from mcpagent.models.output_modes.asked_output import told_form
+from mcpagent.models.stream_rollback import ShownDeltas
+from mcpagent.utilities.python.argument_checks import checked
+from mcpagent.values.events import Emit, Notice
+from mcpagent.values.messages import ToolDefinition, Usage
 
 REST_SECONDS = 60.0
 """How long a model that failed is passed over, if its provider did not say how long to wait."""

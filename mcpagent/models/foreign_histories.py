@@ -15,9 +15,15 @@ from dataclasses import dataclass, replace
 from itertools import chain, count
 from typing import Any
 
-from mcpagent.conversation import closed, usable_history
 from mcpagent.errors import InputError
-from mcpagent.messages import (
+from mcpagent.history.conversation import closed, usable_history
+from mcpagent.models.anthropic.messages_model import read_block
+from mcpagent.models.openai.openai_responses import read_item
+from mcpagent.models.provenance import SERVER_TOOLS
+from mcpagent.models.wire_values import read_call, without
+from mcpagent.utilities.python.argument_checks import expect
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.values.messages import (
     Compacted,
     Container,
     Image,
@@ -30,12 +36,6 @@ from mcpagent.messages import (
     ToolResult,
     load_message,
 )
-from mcpagent.models.anthropic.messages_model import read_block
-from mcpagent.models.openai.openai_responses import read_item
-from mcpagent.models.origins import SERVER_TOOLS
-from mcpagent.models.wire_values import read_call, without
-from mcpagent.python.argument_checks import expect
-from mcpagent.text.safe_text import safe_line
 
 _ANTHROPIC_SIDE, _OPENAI_SIDE = SERVER_TOOLS["messages"], SERVER_TOOLS["responses"]
 _ANTHROPIC, _OPENAI = Origin("anthropic", "messages"), Origin("openai", "responses")

@@ -23,8 +23,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias, TypedDic
 from urllib.parse import urlsplit
 
 from mcpagent.errors import ConfigError, CredentialsError, McpAgentError
-from mcpagent.events import Emit, Notice
-from mcpagent.messages import Message, Origin, ToolDefinition, WireProtocol
 from mcpagent.models.answer_size import bound, of_bounded_size
 from mcpagent.models.base import ModelRequest, ModelResponse, ModelSettings, ToolLimits, is_small
 from mcpagent.models.capabilities import Capabilities
@@ -38,8 +36,7 @@ from mcpagent.models.local.loose_schemas import beyond_llamacpp, refuses_schemas
 from mcpagent.models.local.model_size import SMALL, is_of_small_size
 from mcpagent.models.local.textual_calls import read_textual_calls, textual_way
 from mcpagent.models.model_settings import merged
-from mcpagent.models.origins import address_of, thoughts_of, written_for
-from mcpagent.models.output_ways.asked_output import (
+from mcpagent.models.output_modes.asked_output import (
     OutputWay,
     callable_in,
     demanded,
@@ -57,6 +54,7 @@ from mcpagent.models.output_ways.asked_output import (
 )
 from mcpagent.models.prices import known_search_cost
 from mcpagent.models.profiles import speaks_for_itself
+from mcpagent.models.provenance import address_of, thoughts_of, written_for
 from mcpagent.models.provider_run.mcp_tokens import names_tokens, read_tokens
 from mcpagent.models.provider_run.provider_tool_forms import WrittenTools, beside_ours, refused_tools, written_tools
 from mcpagent.models.provider_run.provider_tools import ProviderTool
@@ -69,9 +67,11 @@ from mcpagent.models.refusals import (
     refuses_thoughts,
 )
 from mcpagent.models.written_settings import WrittenSettings, written_settings
-from mcpagent.python.argument_checks import expect
-from mcpagent.text.safe_text import safe_line
-from mcpagent.text.secrets import hide, names_a_credential
+from mcpagent.utilities.python.argument_checks import expect
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.utilities.text.secrets import hide, names_a_credential
+from mcpagent.values.events import Emit, Notice
+from mcpagent.values.messages import Message, Origin, ToolDefinition, WireProtocol
 
 if TYPE_CHECKING:
     import anthropic

@@ -6,7 +6,7 @@ import json
 from urllib.parse import unquote_plus
 
 from mcpagent.models.model_settings import INSIDE
-from mcpagent.text.secrets import REDACTED, names_a_credential, without_credentials
+from mcpagent.utilities.text.secrets import REDACTED, names_a_credential, without_credentials
 
 _DECODER = json.JSONDecoder()
 

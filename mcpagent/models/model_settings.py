@@ -12,8 +12,8 @@ from types import NoneType
 from typing import Any, Literal, TypeAlias
 
 from mcpagent.errors import ConfigError
-from mcpagent.python.argument_checks import expect
-from mcpagent.text.safe_text import safe_line
+from mcpagent.utilities.python.argument_checks import expect
+from mcpagent.utilities.text.safe_text import safe_line
 
 ThinkingLevel: TypeAlias = Literal["off", "minimal", "low", "medium", "high", "xhigh", "max"]
 LEVELS: tuple[ThinkingLevel, ...] = ("off", "minimal", "low", "medium", "high", "xhigh", "max")

@@ -8,8 +8,8 @@ from __future__ import annotations
 from contextlib import suppress
 from functools import partial
 
-from mcpagent.messages import Usage
 from mcpagent.models.endpoints.model_identity import OWN_SERVERS
+from mcpagent.values.messages import Usage
 
 MILLION = 1_000_000
 

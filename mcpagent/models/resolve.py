@@ -16,9 +16,9 @@ from mcpagent.models.base import Model
 from mcpagent.models.endpoints.model_identity import identity_of
 from mcpagent.models.model_names import names_in
 from mcpagent.models.model_settings import INSIDE, SETTING_NAMES, as_texts, settings_of
-from mcpagent.python.argument_checks import expect, expect_arguments
-from mcpagent.text.safe_text import safe_line
-from mcpagent.text.secrets import without_credentials
+from mcpagent.utilities.python.argument_checks import expect, expect_arguments
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.utilities.text.secrets import without_credentials
 
 if TYPE_CHECKING:
     import httpx2
@@ -301,8 +301,8 @@ def _build(spec: ModelSpec, environ: Mapping[str, str], http_client: httpx2.Asyn
         "key_variable": variable,
         "capabilities": _capabilities(spec.options, provider),
     }
-    from mcpagent.config.user_folders import cache_folder
     from mcpagent.models.endpoints.learned import LearnedStore
+    from mcpagent.utilities.files.user_folders import cache_folder
 
     shared["traits"] = LearnedStore(cache_folder(environ) / "models")
     if provider.protocol != "chat" and "calls" in spec.options:

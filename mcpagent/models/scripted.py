@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
-from mcpagent.events import Emit, TextDelta, ThinkingDelta
-from mcpagent.messages import Message, Text, Thinking, ToolCall, Usage
 from mcpagent.models.base import ModelRequest, ModelResponse
-from mcpagent.python.argument_checks import checked, expect_kind
+from mcpagent.utilities.python.argument_checks import checked, expect_kind
+from mcpagent.values.events import Emit, TextDelta, ThinkingDelta
+from mcpagent.values.messages import Message, Text, Thinking, ToolCall, Usage
 
 Answer: TypeAlias = Message | ModelResponse | str | ToolCall | list[ToolCall] | Exception
 Reply: TypeAlias = Answer | Callable[[ModelRequest], Answer]

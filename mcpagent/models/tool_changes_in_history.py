@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from mcpagent.messages import Message, Part, Text, ToolDefinition, ToolResult, ToolsChanged
 from mcpagent.models.base import ModelRequest
 from mcpagent.models.wire_values import json_text
+from mcpagent.values.messages import Message, Part, Text, ToolDefinition, ToolResult, ToolsChanged
 
 SEARCH_NAMES = frozenset({"search_tools", "add_tool", "remove_tool", "show_all_tools", "call_tool"})
 """Tools of the runtime's own whose words are ours."""

@@ -12,10 +12,10 @@ from hashlib import sha256
 from itertools import count
 from typing import Any, TypeAlias
 
-from mcpagent.json_schema.parts import properties_of, required_of
-from mcpagent.messages import Image, Message, Part, Text, ToolCall, ToolResult, Usage, nests_deeper
 from mcpagent.models.base import ResponseStop
-from mcpagent.text.for_model import fenced, set_apart
+from mcpagent.utilities.json_schema.parts import properties_of, required_of
+from mcpagent.utilities.text.for_model import fenced, set_apart
+from mcpagent.values.messages import Image, Message, Part, Text, ToolCall, ToolResult, Usage, nests_deeper
 
 Written: TypeAlias = dict[str, Any]
 """A piece of a message, as a provider takes it."""

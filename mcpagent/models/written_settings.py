@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from mcpagent.messages import Origin
 from mcpagent.models.base import ModelRequest
 from mcpagent.models.model_settings import LEAST_BUDGET, ModelSettings
 from mcpagent.models.profiles import EFFORTS, Effort, Profile, Server, caching_of, profile_of, server_of
 from mcpagent.models.provider_run.provider_tool_forms import WrittenTools
+from mcpagent.values.messages import Origin
 
 DEFAULT_MAX_TOKENS = 32_000
 """Of an Anthropic model that no row names: it demands a limit."""

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from mcpagent.messages import ToolDefinition
 from mcpagent.offline.filling import Fit
 from mcpagent.offline.need import FILLER, WEAK, Need, Step, concept, concepts
+from mcpagent.values.messages import ToolDefinition
 
 SEARCH, ADD = "search_tools", "add_tool"
 VIRTUAL = frozenset((SEARCH, ADD, "remove_tool", "show_all_tools"))

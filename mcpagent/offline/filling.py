@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
-from mcpagent.json_schema.parts import properties_of, referred, required_of
-from mcpagent.messages import ToolDefinition
 from mcpagent.offline.need import COMMANDS, FILLER, WEAK, Need, concept, concepts, split_words, word_set
 from mcpagent.offline.pieces import Piece
+from mcpagent.utilities.json_schema.parts import properties_of, referred, required_of
+from mcpagent.values.messages import ToolDefinition
 
 _FORMATS = {"uri": "url", "url": "url", "email": "email", "date": "date", "date-time": "moment", "time": "time"}
 _KINDS = {  # matched against "name as words|description"

@@ -7,9 +7,9 @@ from datetime import datetime
 from functools import lru_cache
 from typing import TypeAlias
 
-from mcpagent.messages import ToolCall, ToolResult
 from mcpagent.offline.pieces import Piece, find_pieces, find_sum, find_zones, text_without
 from mcpagent.search.words import stem
+from mcpagent.values.messages import ToolCall, ToolResult
 
 Step: TypeAlias = tuple[ToolCall, ToolResult]
 

@@ -10,11 +10,11 @@ from contextlib import suppress
 from datetime import datetime
 from typing import Any, Protocol
 
-from mcpagent.messages import Image, Message, Text, ToolCall, ToolDefinition, ToolResult
 from mcpagent.offline.choosing import SEARCH, VIRTUAL, Decision, decide
 from mcpagent.offline.need import Need, Step, small_talk, split_needs, split_words
 from mcpagent.prompt.builder import asks_for_summary
-from mcpagent.text.safe_text import safe_line, safe_text
+from mcpagent.utilities.text.safe_text import safe_line, safe_text
+from mcpagent.values.messages import Image, Message, Text, ToolCall, ToolDefinition, ToolResult
 
 _MOST_TOLD = 1_000
 INTRODUCTION = "(Offline stand-in: rules that search and call tools, no language model.)"

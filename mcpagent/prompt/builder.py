@@ -9,8 +9,8 @@ from importlib import resources
 from string import Template
 from typing import Any
 
-from mcpagent.text.for_model import fenced, for_model
-from mcpagent.text.safe_text import safe_line
+from mcpagent.utilities.text.for_model import fenced, for_model
+from mcpagent.utilities.text.safe_text import safe_line
 
 MAX_CATEGORY_CHARACTERS = 120
 MAX_LINE_TOKENS, MAX_LINES_TOKENS = 25, 1_500

@@ -15,17 +15,28 @@ from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from mcpagent.approval import PendingCall, PendingKind
 from mcpagent.code_mode.code_options import CodeMode
-from mcpagent.config.bounded_files import LargerError, read_bounded
-from mcpagent.definition import Definition, RunOptions
 from mcpagent.errors import ConfigError, ContextOverflowError, CredentialsError, McpAgentError, ModelError
-from mcpagent.events import CustomEvent, TextDelta, ThinkingDelta, ToolProgress, ToolsSearched
-from mcpagent.large_results.setting_aside import LARGE_RESULT_TOKENS
-from mcpagent.limits.run_limits import NO_LIMITS, Limits
+from mcpagent.history.compaction_options import Compaction
 from mcpagent.mcp.server_options import ServerOptions
 from mcpagent.mcp.server_status import ServerStatus
-from mcpagent.messages import (
+from mcpagent.models.base import ModelRequest, ModelResponse, RequestPurpose, ToolLimits
+from mcpagent.models.provider_run.provider_tools import as_data, provider_tools_of
+from mcpagent.run.large_results.setting_aside import LARGE_RESULT_TOKENS
+from mcpagent.tool_search.catalog import Listing
+from mcpagent.tool_search.search_options import ToolSearch
+from mcpagent.toolsets.approval_policy import ApprovalPolicy
+from mcpagent.toolsets.definition import Definition, RunOptions
+from mcpagent.toolsets.sources import ToolSources
+from mcpagent.utilities.files.bounded_files import LargerError, read_bounded
+from mcpagent.utilities.text.for_model import for_model
+from mcpagent.utilities.text.json_texts import with_texts
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.utilities.text.secrets import Redact, without_shapes
+from mcpagent.values.approval import PendingCall, PendingKind
+from mcpagent.values.events import CustomEvent, TextDelta, ThinkingDelta, ToolProgress, ToolsSearched
+from mcpagent.values.limits.run_limits import NO_LIMITS, Limits
+from mcpagent.values.messages import (
     BinaryBlock,
     Message,
     Spent,
@@ -35,18 +46,7 @@ from mcpagent.messages import (
     ToolsShown,
     json_copy,
 )
-from mcpagent.models.base import ModelRequest, ModelResponse, RequestPurpose, ToolLimits
-from mcpagent.models.provider_run.provider_tools import as_data, provider_tools_of
-from mcpagent.text.for_model import for_model
-from mcpagent.text.json_texts import with_texts
-from mcpagent.text.safe_text import safe_line
-from mcpagent.text.secrets import Redact, without_shapes
-from mcpagent.tool_search.catalog import Listing
-from mcpagent.tool_search.search_options import ToolSearch
-from mcpagent.tools import Tool, ToolOutput
-from mcpagent.toolsets.approval_policy import ApprovalPolicy
-from mcpagent.toolsets.sources import ToolSources
-from mcpagent.window.how_far import Compaction
+from mcpagent.values.tools import Tool, ToolOutput
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter

@@ -16,20 +16,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any, TextIO
 
-from mcpagent.definition import Definition
 from mcpagent.errors import ConfigError, CredentialsError, ModelError
-from mcpagent.events import (
-    CustomEvent,
-    Emit,
-    Event,
-    Notice,
-    RunFinished,
-    TextDelta,
-    ThinkingDelta,
-    ToolProgress,
-    ToolsSearched,
-)
-from mcpagent.messages import Message, Spent, ToolDefinition, ToolResult
 from mcpagent.models.base import (
     Model,
     ModelSettings,
@@ -39,7 +26,6 @@ from mcpagent.models.base import (
     search_problem,
     tool_limits,
 )
-from mcpagent.python.argument_checks import checked
 from mcpagent.recording.recorded_lines import (
     CallLine,
     ModelLine,
@@ -55,12 +41,26 @@ from mcpagent.recording.recorded_lines import (
     start_line,
     tools_line,
 )
-from mcpagent.run import AgentRun, Middleware, current_run
-from mcpagent.run_parts import CallState, StepState
-from mcpagent.text.safe_text import safe_line
-from mcpagent.text.secrets import hide, hide_environment, without_secrets
+from mcpagent.run.agent_run import AgentRun, Middleware, current_run
+from mcpagent.run.run_parts import CallState, StepState
 from mcpagent.tool_search.catalog import Listing
+from mcpagent.toolsets.definition import Definition
 from mcpagent.toolsets.sources import AgentSources, OnChange, WrappedSources
+from mcpagent.utilities.python.argument_checks import checked
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.utilities.text.secrets import hide, hide_environment, without_secrets
+from mcpagent.values.events import (
+    CustomEvent,
+    Emit,
+    Event,
+    Notice,
+    RunFinished,
+    TextDelta,
+    ThinkingDelta,
+    ToolProgress,
+    ToolsSearched,
+)
+from mcpagent.values.messages import Message, Spent, ToolDefinition, ToolResult
 
 logger = logging.getLogger("mcpagent")
 

@@ -11,13 +11,9 @@ from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from mcpagent.definition import Definition
 from mcpagent.errors import AgentStateError, ConfigError, InputError
-from mcpagent.events import Emit
-from mcpagent.messages import Message, Text, ToolDefinition, ToolResult
 from mcpagent.models.base import ModelRequest, ModelResponse, ModelSettings, ToolLimits
 from mcpagent.models.provider_run.provider_calls import call_events
-from mcpagent.python.argument_checks import checked
 from mcpagent.recording.recorded_lines import (
     CallLine,
     Document,
@@ -37,14 +33,18 @@ from mcpagent.recording.recorded_lines import (
     read_recording,
     request_line,
 )
-from mcpagent.run import AgentRun, Middleware, active_run, run_context
-from mcpagent.run_parts import CallState
-from mcpagent.text.for_model import for_model
-from mcpagent.text.safe_text import safe_line
-from mcpagent.text.secrets import without_shapes
+from mcpagent.run.agent_run import AgentRun, Middleware, active_run, run_context
+from mcpagent.run.run_parts import CallState
 from mcpagent.tool_search.catalog import Listing
-from mcpagent.tools import Tool, ToolOutput
+from mcpagent.toolsets.definition import Definition
 from mcpagent.toolsets.sources import OnChange
+from mcpagent.utilities.python.argument_checks import checked
+from mcpagent.utilities.text.for_model import for_model
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.utilities.text.secrets import without_shapes
+from mcpagent.values.events import Emit
+from mcpagent.values.messages import Message, Text, ToolDefinition, ToolResult
+from mcpagent.values.tools import Tool, ToolOutput
 
 if TYPE_CHECKING:
     from mcpagent.mcp.all_servers import McpServers

@@ -13,12 +13,12 @@ from functools import cache
 from pathlib import Path
 from typing import TypeAlias
 
-from mcpagent.config.bounded_files import read_own
-from mcpagent.config.file_changes import write_whole
 from mcpagent.errors import InputError
-from mcpagent.json_schema.parts import required_of
-from mcpagent.messages import ToolDefinition
 from mcpagent.search.fields import local_name
+from mcpagent.utilities.files.bounded_files import read_own
+from mcpagent.utilities.files.file_changes import write_whole
+from mcpagent.utilities.json_schema.parts import required_of
+from mcpagent.values.messages import ToolDefinition
 
 MOST_EXAMPLES = 8
 """Requests of one tool that are searched."""

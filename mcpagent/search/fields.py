@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from mcpagent.messages import ToolDefinition
+from mcpagent.values.messages import ToolDefinition
 
 MAX_TEXT = 2048
 """Characters of one field that are searched."""

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import TypeAlias, get_args
 
 from mcpagent.errors import ConfigError, InputError
-from mcpagent.messages import ToolDefinition
 from mcpagent.search import pattern as patterns
 from mcpagent.search.asked import Asked
 from mcpagent.search.bm25 import best as best_by_words
@@ -43,8 +42,9 @@ from mcpagent.search.result import How, Match, RankingName, Reason, SearchResult
 from mcpagent.search.strength import MIN_STRENGTH, cutoffs
 from mcpagent.search.uses import MOST_RAISED, Uses
 from mcpagent.search.words import written_words
-from mcpagent.text.foreign_patterns import PatternError
-from mcpagent.text.safe_text import safe_line
+from mcpagent.utilities.text.foreign_patterns import PatternError
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.values.messages import ToolDefinition
 
 Ranking: TypeAlias = Callable[[str, Sequence[ToolDefinition]], Iterable[str] | Awaitable[Iterable[str]]]
 Strategy: TypeAlias = RankingName | Ranking

@@ -7,7 +7,6 @@ import gc
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from mcpagent.messages import ToolDefinition
 from mcpagent.search.examples import Examples
 from mcpagent.search.fields import field_texts
 from mcpagent.search.meaning.vectors import Vectors
@@ -15,6 +14,7 @@ from mcpagent.search.named import Named
 from mcpagent.search.postings import Postings
 from mcpagent.search.ranking import Ranker
 from mcpagent.search.saved import FEWEST_TOOLS, catalogue_key, load_postings, save_postings
+from mcpagent.values.messages import ToolDefinition
 
 
 class Indexed:

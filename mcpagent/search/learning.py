@@ -13,10 +13,10 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from mcpagent.config.bounded_files import check_own
-from mcpagent.config.file_changes import make_private
-from mcpagent.messages import Part, Text, ToolCall, ToolKey, ToolResult, ToolsChanged, ToolsShown
 from mcpagent.search.words import terms, written_words
+from mcpagent.utilities.files.bounded_files import check_own
+from mcpagent.utilities.files.file_changes import make_private
+from mcpagent.values.messages import Part, Text, ToolCall, ToolKey, ToolResult, ToolsChanged, ToolsShown
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS uses (

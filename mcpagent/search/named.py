@@ -9,10 +9,10 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from itertools import chain, repeat
 
-from mcpagent.messages import ToolDefinition, ToolKey
 from mcpagent.search.fields import local_name
 from mcpagent.search.query import MAX_QUERY, is_identifier, mentioned_names
 from mcpagent.search.words import name_key
+from mcpagent.values.messages import ToolDefinition, ToolKey
 
 LONGEST_KEYED = 256
 """Characters of a name of a server's own that can be looked up by it, twice what MCP recommends as the most."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from mcpagent.messages import ToolDefinition
 from mcpagent.search.fields import MAX_TEXT, local_name
 from mcpagent.search.postings import Postings
 from mcpagent.search.query import is_arithmetic
-from mcpagent.text.foreign_patterns import Patience, PatternError, compiled
+from mcpagent.utilities.text.foreign_patterns import Patience, PatternError, compiled
+from mcpagent.values.messages import ToolDefinition
 
 MAX_PATTERN = 200
 """Characters of a pattern that is run; longer ones are searched as words."""

@@ -17,7 +17,7 @@ from mcpagent.search.postings import Postings
 from mcpagent.search.requests import RequestForm
 from mcpagent.search.result import Reason
 from mcpagent.search.strength import Assessed, assess, covered_share, telling_words
-from mcpagent.text.safe_text import safe_line
+from mcpagent.utilities.text.safe_text import safe_line
 
 _FOR_SEVERAL_NEEDS, _FOR_A_NEED = Work(1200, 30), Work(300, 15)
 """Half of the candidates are fused with as many that are close in meaning."""

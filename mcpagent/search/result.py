@@ -9,8 +9,8 @@ from functools import cached_property
 from itertools import chain, zip_longest
 from typing import Literal, TypeAlias, get_args
 
-from mcpagent.messages import ToolDefinition
-from mcpagent.text.safe_text import safe_line
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.values.messages import ToolDefinition
 
 RankingName: TypeAlias = Literal["auto", "regex", "bm25", "hybrid", "multilingual"]
 """How tools are ranked (`ToolIndex`)."""

@@ -12,7 +12,6 @@ from itertools import chain
 from pathlib import Path
 from weakref import WeakKeyDictionary
 
-from mcpagent.messages import ToolDefinition
 from mcpagent.search.asked import Asker, Spelling
 from mcpagent.search.examples import Examples, shipped_examples
 from mcpagent.search.fields import field_texts
@@ -25,6 +24,7 @@ from mcpagent.search.postings import PostingsOfSome, WorkedOut
 from mcpagent.search.ranking import Ranker
 from mcpagent.search.uses import Uses
 from mcpagent.search.words import pieces, written_words
+from mcpagent.values.messages import ToolDefinition
 
 MOST_LEFT = 2_000
 """Tools that may be kept although no session has them any more, or as many as there are others."""

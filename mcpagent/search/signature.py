@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from mcpagent.json_schema.parts import dereferenced, properties_of, required_of
-from mcpagent.messages import ToolDefinition
-from mcpagent.text.safe_text import safe_line
+from mcpagent.utilities.json_schema.parts import dereferenced, properties_of, required_of
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.values.messages import ToolDefinition
 
 MAX_SIGNATURE = 240
 """Characters that optional arguments are listed within; required ones are always there."""

@@ -7,9 +7,9 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from mcpagent.messages import ToolKey
 from mcpagent.search.learning import SearchHistory, remembered_words
 from mcpagent.search.meaning.embedding import EmbeddingError, unit_rows
+from mcpagent.values.messages import ToolKey
 
 if TYPE_CHECKING:
     from mcpagent.search.meaning.embedding import Matrix

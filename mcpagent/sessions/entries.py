@@ -16,11 +16,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mcpagent.errors import InputError, SessionStoreError
-from mcpagent.messages import Message, load_message
 from mcpagent.sessions.kept import KeptSession, SessionInfo
 from mcpagent.sessions.protocol import Entry, StoredSession
 from mcpagent.sessions.standing import steps_from_json
-from mcpagent.text.safe_text import safe_line
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.values.messages import Message, load_message
 
 SESSION = "s/"
 MESSAGE = "s/message/"

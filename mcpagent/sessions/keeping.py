@@ -9,9 +9,8 @@ from concurrent.futures import Future
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from mcpagent.conversation import CallProgress, Conversation
 from mcpagent.errors import InputError, RunCancelledError, SessionStoreError
-from mcpagent.messages import Message, Spent
+from mcpagent.history.conversation import CallProgress, Conversation
 from mcpagent.sessions.kept import KeptSession, SessionChange, SessionInfo
 from mcpagent.sessions.standing import (
     Standing,
@@ -22,8 +21,9 @@ from mcpagent.sessions.standing import (
     to_json,
 )
 from mcpagent.sessions.store import Sessions, is_answer, title_of, written
-from mcpagent.text.safe_text import safe_line
-from mcpagent.text.secrets import without_secrets
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.utilities.text.secrets import without_secrets
+from mcpagent.values.messages import Message, Spent
 
 _NAMES = tuple(item.name for item in fields(Standing) if item.name != "ended")
 _NOTHING = Standing()

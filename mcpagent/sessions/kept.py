@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from mcpagent.conversation import CallProgress
-from mcpagent.messages import Message, Step
+from mcpagent.history.conversation import CallProgress
 from mcpagent.sessions.run_ended import RunEnded
+from mcpagent.values.messages import Message, Step
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 
 from mcpagent.errors import SessionBusyError, SessionStoreError
-from mcpagent.large_results.large_output import LargeOutput
-from mcpagent.large_results.shelves import MemoryShelf
-from mcpagent.messages import BinaryBlock, Image
+from mcpagent.run.large_results.large_output import LargeOutput
+from mcpagent.run.large_results.shelves import MemoryShelf
 from mcpagent.sessions.store import Sessions, written
-from mcpagent.text.secrets import without_secrets
+from mcpagent.utilities.text.secrets import without_secrets
+from mcpagent.values.messages import BinaryBlock, Image
 
 
 class KeptOutputs(MemoryShelf):

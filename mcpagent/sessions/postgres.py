@@ -21,8 +21,8 @@ from mcpagent.errors import SessionStoreError
 from mcpagent.sessions.protocol import Hit
 from mcpagent.sessions.sealed import new_sealed_key, opened_key
 from mcpagent.sessions.sql_store import BUSY_SECONDS, Migrations, SqlStore
-from mcpagent.text.safe_text import safe_line
-from mcpagent.text.secrets import REDACTED, hide
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.utilities.text.secrets import REDACTED, hide
 
 if TYPE_CHECKING:
     import psycopg
@@ -80,7 +80,7 @@ _OUTPUTS = (
         output TEXT NOT NULL, images TEXT NOT NULL, PRIMARY KEY(session, handle))""",
     "CREATE INDEX outputs_by_time ON outputs(kept)",
 )
-"""Results that were set aside (`mcpagent.large_results`)."""
+"""Results that were set aside (`mcpagent.run.large_results`)."""
 
 _RUNS = (
     """CREATE TABLE runs(

@@ -8,12 +8,12 @@ from types import NoneType
 from typing import Any, Literal, TypeAlias
 
 from mcpagent import errors
-from mcpagent.approval import PendingCall
 from mcpagent.errors import McpAgentError, OutputProblem, RunCancelledError
-from mcpagent.events import RunFinished, StopReason
-from mcpagent.messages import Spent, Usage
-from mcpagent.text.safe_text import safe_line
-from mcpagent.text.secrets import without_secrets
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.utilities.text.secrets import without_secrets
+from mcpagent.values.approval import PendingCall
+from mcpagent.values.events import RunFinished, StopReason
+from mcpagent.values.messages import Spent, Usage
 
 EndState: TypeAlias = Literal["done", "failed", "cancelled"]
 

@@ -15,11 +15,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from mcpagent.config.file_changes import make_private
 from mcpagent.errors import SessionStoreError
 from mcpagent.sessions.protocol import Hit
 from mcpagent.sessions.sql_store import BUSY_SECONDS, Migrations, SqlStore
-from mcpagent.text.safe_text import safe_line
+from mcpagent.utilities.files.file_changes import make_private
+from mcpagent.utilities.text.safe_text import safe_line
 
 _T = TypeVar("_T")
 
@@ -60,7 +60,7 @@ _OUTPUTS = (
         tool TEXT NOT NULL, output TEXT NOT NULL, images TEXT NOT NULL, UNIQUE(session, handle))""",
     "CREATE INDEX outputs_by_time ON outputs(kept)",
 )
-"""Results that were set aside (`mcpagent.large_results`)."""
+"""Results that were set aside (`mcpagent.run.large_results`)."""
 
 _RUNS = (
     """CREATE TABLE runs(

@@ -7,9 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
-from mcpagent.approval import PendingCall, PendingKind
-from mcpagent.conversation import CallProgress
-from mcpagent.messages import (
+from mcpagent.history.conversation import CallProgress
+from mcpagent.sessions.run_ended import RunEnded
+from mcpagent.values.approval import PendingCall, PendingKind
+from mcpagent.values.messages import (
     Message,
     Part,
     Spent,
@@ -21,8 +22,7 @@ from mcpagent.messages import (
     dump_message,
     load_message,
 )
-from mcpagent.sessions.run_ended import RunEnded
-from mcpagent.tools import Tool
+from mcpagent.values.tools import Tool
 
 
 @dataclass(frozen=True, slots=True)

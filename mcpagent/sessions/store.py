@@ -19,8 +19,6 @@ from typing import Any, Literal, TypeVar
 from uuid import uuid4
 
 from mcpagent.errors import InputError, McpAgentError, RunCancelledError, SessionBusyError, SessionStoreError
-from mcpagent.messages import Message, dump_messages
-from mcpagent.python.argument_checks import checked, expect, expect_kind
 from mcpagent.sessions.entries import (
     CALL,
     INFO,
@@ -46,9 +44,11 @@ from mcpagent.sessions.run_ended import RunEnded, RunRecord, ended_from_json, en
 from mcpagent.sessions.sql_store import BUSY_SECONDS, TIDY_SECONDS, SqlStore
 from mcpagent.sessions.standing import progress_to_json, written_json
 from mcpagent.sessions.worker import Worker
-from mcpagent.text.json_texts import with_texts
-from mcpagent.text.safe_text import safe_line, without_halves
-from mcpagent.text.secrets import hide, hide_environment, may_hold_secrets, without_secrets
+from mcpagent.utilities.python.argument_checks import checked, expect, expect_kind
+from mcpagent.utilities.text.json_texts import with_texts
+from mcpagent.utilities.text.safe_text import safe_line, without_halves
+from mcpagent.utilities.text.secrets import hide, hide_environment, may_hold_secrets, without_secrets
+from mcpagent.values.messages import Message, dump_messages
 
 WAIT_SECONDS = 40.0
 """Time after which a store that does not answer at all is an error; one that is locked is earlier (`BUSY_SECONDS`)."""

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakValueDictionary
 
 from mcpagent.errors import ConfigError
-from mcpagent.messages import ToolDefinition, ToolKey
 from mcpagent.models.tool_changes_in_history import READER_NAMES, RESERVED_NAMES, SUBMIT_TOOL
 from mcpagent.tool_search.category_words import characteristic_words
 from mcpagent.tool_search.search_options import ToolSearch, definition_tokens
 from mcpagent.tool_search.unique_names import NameMap, offered_names
-from mcpagent.tools import Tool
+from mcpagent.values.messages import ToolDefinition, ToolKey
+from mcpagent.values.tools import Tool
 
 if TYPE_CHECKING:
     from mcpagent.search import ToolIndex

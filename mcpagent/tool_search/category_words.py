@@ -14,11 +14,11 @@ from functools import cache, lru_cache
 from itertools import pairwise
 from typing import NamedTuple, TypeAlias
 
-from mcpagent.messages import ToolDefinition
 from mcpagent.search.examples import shipped_names
 from mcpagent.search.fields import local_name
 from mcpagent.search.words import STOP_WORDS, name_words, stem, written_words
-from mcpagent.text.safe_text import safe_line
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.values.messages import ToolDefinition
 
 _MOST_TOOLS = 400
 """Tools of one server that are read."""

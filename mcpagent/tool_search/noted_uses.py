@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from mcpagent.conversation import Conversation
-from mcpagent.events import Emit, Notice
-from mcpagent.text.safe_text import safe_line
+from mcpagent.history.conversation import Conversation
 from mcpagent.tool_search.search_options import ToolSearch
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.values.events import Emit, Notice
 
 
 def note_uses(conversation: Conversation, earlier: int, search: ToolSearch, emit: Emit) -> None:

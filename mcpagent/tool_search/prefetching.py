@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from mcpagent.events import Event, ToolsLoaded, ToolsSearched
-from mcpagent.messages import ToolsChanged, ToolsShown
 from mcpagent.search.query import MAX_QUERY
 from mcpagent.tool_search.search_tools import rendered
 from mcpagent.tool_search.session_tools import SessionTools
+from mcpagent.values.events import Event, ToolsLoaded, ToolsSearched
+from mcpagent.values.messages import ToolsChanged, ToolsShown
 
 if TYPE_CHECKING:
     from mcpagent.search import Match, SearchResult

@@ -10,10 +10,10 @@ from types import NoneType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from mcpagent.errors import ConfigError
-from mcpagent.messages import ToolDefinition
-from mcpagent.python.argument_checks import expect, expect_fields, expect_names
 from mcpagent.search.result import RankingName
-from mcpagent.text.globs import fits
+from mcpagent.utilities.python.argument_checks import expect, expect_fields, expect_names
+from mcpagent.utilities.text.globs import fits
+from mcpagent.values.messages import ToolDefinition
 
 if TYPE_CHECKING:
     from pathlib import Path

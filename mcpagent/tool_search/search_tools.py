@@ -15,16 +15,16 @@ from difflib import get_close_matches
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from mcpagent.events import Event, ToolsSearched
-from mcpagent.messages import Text, ToolDefinition, ToolErrorKind, ToolsChanged, ToolsShown
 from mcpagent.models.tool_changes_in_history import places_of
 from mcpagent.prompt.builder import category_lines, connecting_line
 from mcpagent.search.query import MAX_QUERIES, MAX_QUERY, MAX_SELECTED, selected_names
 from mcpagent.search.words import name_key
-from mcpagent.text.safe_text import safe_line
 from mcpagent.tool_search.name_patterns import is_glob, names_that_fit
 from mcpagent.tool_search.session_tools import AddOutcome, SessionTools
-from mcpagent.tools import Tool, ToolOutput
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.values.events import Event, ToolsSearched
+from mcpagent.values.messages import Text, ToolDefinition, ToolErrorKind, ToolsChanged, ToolsShown
+from mcpagent.values.tools import Tool, ToolOutput
 
 if TYPE_CHECKING:
     from mcpagent.search import Match, SearchResult

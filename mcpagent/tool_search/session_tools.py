@@ -13,20 +13,20 @@ from itertools import chain
 from operator import is_
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from mcpagent.conversation import Conversation, Discovery
 from mcpagent.errors import ConfigError
-from mcpagent.messages import ToolDefinition, ToolKey, ToolsChanged, ToolsShown
+from mcpagent.history.conversation import Conversation, Discovery
 from mcpagent.models.base import ToolLimits
 from mcpagent.models.prices import LEAST_SEARCH_COST, MOST_SEARCH_COST
 from mcpagent.search.pattern import looks_like_pattern
 from mcpagent.search.words import name_key
-from mcpagent.text.globs import fits
 from mcpagent.tool_search.catalog import Catalog, Listing, Naming, category_of, listed_names
 from mcpagent.tool_search.name_patterns import names_by_pattern
 from mcpagent.tool_search.search_options import PREFETCHED, PREFETCHED_CHEAP, ToolSearch, paying_tokens
+from mcpagent.tool_search.tool_budget import MOST_OF_WINDOW, Room
 from mcpagent.tool_search.unique_names import offered_names
-from mcpagent.tool_search.what_fits import MOST_OF_WINDOW, Room
-from mcpagent.tools import Tool
+from mcpagent.utilities.text.globs import fits
+from mcpagent.values.messages import ToolDefinition, ToolKey, ToolsChanged, ToolsShown
+from mcpagent.values.tools import Tool
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

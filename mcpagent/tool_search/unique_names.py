@@ -13,9 +13,9 @@ from collections.abc import Collection, Container, Mapping
 from functools import cached_property
 
 from mcpagent.errors import ConfigError
-from mcpagent.messages import ToolKey
 from mcpagent.search.named import LONGEST_KEYED
 from mcpagent.search.words import name_key
+from mcpagent.values.messages import ToolKey
 
 MAX_NAME_LENGTH = 64
 _ILLEGAL = re.compile(r"[^a-zA-Z0-9_-]")

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Protocol
 
-from mcpagent.messages import ToolDefinition
 from mcpagent.tool_search.unique_names import expect_legal_name
-from mcpagent.tools import Tool, ToolOutput, expect_timeout
+from mcpagent.values.messages import ToolDefinition
+from mcpagent.values.tools import Tool, ToolOutput, expect_timeout
 
 _PARAMETERS: dict[str, Any] = {
     "type": "object",

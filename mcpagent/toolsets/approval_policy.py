@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import NoneType
 
-from mcpagent.approval import OnApproval
 from mcpagent.config.permissions import APPROVALS
-from mcpagent.config.values import Approval
-from mcpagent.python.argument_checks import expect, expect_function
+from mcpagent.config.server_config import Approval
 from mcpagent.toolsets.listed_tools import ApprovalPredicate
+from mcpagent.utilities.python.argument_checks import expect, expect_function
+from mcpagent.values.approval import OnApproval
 
 
 @dataclass(frozen=True, slots=True)

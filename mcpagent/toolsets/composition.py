@@ -19,12 +19,8 @@ from typing import Any, TypeAlias
 
 from mcpagent.config import ServerConfig
 from mcpagent.errors import ConfigError
-from mcpagent.messages import ToolDefinition
-from mcpagent.python.argument_checks import expect, expect_fields, expect_function, expect_kind
-from mcpagent.run import RunContext, current_run, run_context
-from mcpagent.text.safe_text import safe_line
+from mcpagent.run.agent_run import RunContext, current_run, run_context
 from mcpagent.tool_search.unique_names import legal_name
-from mcpagent.tools import Run, Tool, ToolOutput, Toolset, usable_tools
 from mcpagent.toolsets.functions import FunctionLike, FunctionToolset
 from mcpagent.toolsets.listed_tools import (
     ApprovalPredicate,
@@ -40,6 +36,10 @@ from mcpagent.toolsets.listed_tools import (
 )
 from mcpagent.toolsets.server_source import ServerSource
 from mcpagent.toolsets.unmatched_names import Known, NamedTools
+from mcpagent.utilities.python.argument_checks import expect, expect_fields, expect_function, expect_kind
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.values.messages import ToolDefinition
+from mcpagent.values.tools import Run, Tool, ToolOutput, Toolset, usable_tools
 
 logger = logging.getLogger("mcpagent")
 

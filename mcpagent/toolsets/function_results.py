@@ -18,11 +18,11 @@ from enum import Enum
 from itertools import islice
 from typing import Any, TypeAlias
 
-from mcpagent.messages import BinaryBlock, Image, Text
-from mcpagent.text.media_types import MAX_IMAGE_BYTES, image_type, printable_text
-from mcpagent.text.safe_text import without_halves
-from mcpagent.tools import ToolOutput, ToolReturn
 from mcpagent.toolsets.tables import Table, is_missing, table_of
+from mcpagent.utilities.text.media_types import MAX_IMAGE_BYTES, image_type, printable_text
+from mcpagent.utilities.text.safe_text import without_halves
+from mcpagent.values.messages import BinaryBlock, Image, Text
+from mcpagent.values.tools import ToolOutput, ToolReturn
 
 MAX_ITEMS = 1_000
 """Items of an iterator or an array that are shown: there may be no end to them."""

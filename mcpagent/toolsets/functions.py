@@ -11,15 +11,15 @@ from types import CodeType, NoneType
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast, get_origin, get_type_hints
 
 from mcpagent.errors import ConfigError
-from mcpagent.json_schema.parts import rewritten
-from mcpagent.messages import ToolDefinition
-from mcpagent.python.argument_checks import checked, expect, expect_arguments, expect_options
-from mcpagent.run import RunContext, run_context
+from mcpagent.run.agent_run import RunContext, run_context
 from mcpagent.tool_search.unique_names import expect_legal_name
-from mcpagent.tools import Run, Tool, ToolOutput, ToolReturn, Toolset, expect_timeout, usable_tool
 from mcpagent.toolsets.function_results import first_items, tool_output
 from mcpagent.toolsets.listed_tools import ApprovalPredicate, listed_place, put_together, with_approval
 from mcpagent.toolsets.unmatched_names import Known
+from mcpagent.utilities.json_schema.parts import rewritten
+from mcpagent.utilities.python.argument_checks import checked, expect, expect_arguments, expect_options
+from mcpagent.values.messages import ToolDefinition
+from mcpagent.values.tools import Run, Tool, ToolOutput, ToolReturn, Toolset, expect_timeout, usable_tool
 
 if TYPE_CHECKING:
     from pydantic import BaseModel, ValidationError

@@ -14,12 +14,12 @@ from typing import Any, TypeAlias, TypeVar
 
 from mcpagent.config import ServerConfig
 from mcpagent.errors import ConfigError
-from mcpagent.messages import ToolDefinition, json_copy
-from mcpagent.python.argument_checks import expect_kind
-from mcpagent.run import RunContext, run_context
-from mcpagent.text.safe_text import safe_line
+from mcpagent.run.agent_run import RunContext, run_context
 from mcpagent.tool_search.unique_names import legal_name
-from mcpagent.tools import Tool
+from mcpagent.utilities.python.argument_checks import expect_kind
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.values.messages import ToolDefinition, json_copy
+from mcpagent.values.tools import Tool
 
 _T = TypeVar("_T")
 

@@ -10,17 +10,17 @@ from dataclasses import replace
 from difflib import get_close_matches
 from typing import Any
 
-from mcpagent.config.values import Approval
+from mcpagent.config.server_config import Approval
 from mcpagent.mcp.all_servers import McpServers
 from mcpagent.mcp.link import ServerLink
 from mcpagent.mcp.lists.server_lists import PromptInfo, ResourceInfo
-from mcpagent.mcp.offers import get_prompt, get_resource
+from mcpagent.mcp.prompts_and_resources import get_prompt, get_resource
 from mcpagent.mcp.tool_rules import own_rule
-from mcpagent.messages import PromptRequest, ResourceRequest, ToolDefinition
-from mcpagent.text.for_model import line_for_model, spelled
-from mcpagent.text.safe_text import safe_line
-from mcpagent.tools import Tool, ToolOutput
-from mcpagent.toolsets.validation import verdict_beside
+from mcpagent.run.validation import verdict_beside
+from mcpagent.utilities.text.for_model import line_for_model, spelled
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.values.messages import PromptRequest, ResourceRequest, ToolDefinition
+from mcpagent.values.tools import Tool, ToolOutput
 
 _NAME = 1_280
 """Characters of a name that are looked at, to show a hundred."""

@@ -7,10 +7,10 @@ from collections.abc import Collection, Iterable, Sequence
 from difflib import get_close_matches
 
 from mcpagent.errors import ConfigError
-from mcpagent.python.argument_checks import expect_names
-from mcpagent.text.globs import fits
-from mcpagent.text.safe_text import safe_line
-from mcpagent.tools import Tool
+from mcpagent.utilities.python.argument_checks import expect_names
+from mcpagent.utilities.text.globs import fits
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.values.tools import Tool
 
 
 class Selection:

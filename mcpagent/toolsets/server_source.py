@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from mcpagent.config import ServerConfig, ServersConfig
-from mcpagent.events import ServersAwaited, log_warnings
 from mcpagent.mcp.all_servers import McpServers
 from mcpagent.mcp.server_options import ServerOptions
-from mcpagent.run import current_run
-from mcpagent.tools import Tool
+from mcpagent.run.agent_run import current_run
 from mcpagent.toolsets.unmatched_names import Known
+from mcpagent.values.events import ServersAwaited, log_warnings
+from mcpagent.values.tools import Tool
 
 
 class ServerSource:

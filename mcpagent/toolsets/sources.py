@@ -14,18 +14,13 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 from mcpagent.config import ServerConfig, ServersConfig, load_servers
 from mcpagent.config.permissions import APPROVALS
 from mcpagent.config.rule_names import rule_of
-from mcpagent.config.values import Approval
+from mcpagent.config.server_config import Approval
 from mcpagent.errors import ConfigError
-from mcpagent.events import Emit, Notice, ServersAwaited, ignore
 from mcpagent.mcp.all_servers import McpServers
 from mcpagent.mcp.server_options import ServerOptions
-from mcpagent.messages import ToolDefinition
 from mcpagent.models.provider_run.provider_tools import ProviderTool
-from mcpagent.python.argument_checks import expect
-from mcpagent.text.safe_text import safe_line
 from mcpagent.tool_search.catalog import Listing
 from mcpagent.tool_search.category_words import own_words
-from mcpagent.tools import Tool, usable_tool
 from mcpagent.toolsets.approval_policy import ApprovalPolicy
 from mcpagent.toolsets.composition import ToolSource, as_toolset, expects_deferred, labelled_tools
 from mcpagent.toolsets.functions import function_tool
@@ -39,6 +34,11 @@ from mcpagent.toolsets.listed_tools import (
 from mcpagent.toolsets.prompt_and_resource_tools import server_content_tools
 from mcpagent.toolsets.selection import Selection
 from mcpagent.toolsets.unmatched_names import unknown_name_line, unknown_names
+from mcpagent.utilities.python.argument_checks import expect
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.values.events import Emit, Notice, ServersAwaited, ignore
+from mcpagent.values.messages import ToolDefinition
+from mcpagent.values.tools import Tool, usable_tool
 
 if TYPE_CHECKING:
     from mcpagent.mcp.link import ServerLink

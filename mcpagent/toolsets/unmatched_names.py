@@ -8,9 +8,9 @@ from difflib import get_close_matches
 from enum import IntEnum
 
 from mcpagent.errors import ConfigError
-from mcpagent.run import run_context
-from mcpagent.text.safe_text import listed, safe_line
-from mcpagent.tools import Tool
+from mcpagent.run.agent_run import run_context
+from mcpagent.utilities.text.safe_text import listed, safe_line
+from mcpagent.values.tools import Tool
 
 logger = logging.getLogger("mcpagent")
 

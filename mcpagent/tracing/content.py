@@ -10,9 +10,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mcpagent.messages import Image, Message, Part, Text, Thinking, ToolCall, ToolDefinition, ToolResult, nests_deeper
-from mcpagent.text.json_texts import with_texts
-from mcpagent.text.secrets import without_secrets
+from mcpagent.utilities.text.json_texts import with_texts
+from mcpagent.utilities.text.secrets import without_secrets
+from mcpagent.values.messages import (
+    Image,
+    Message,
+    Part,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolDefinition,
+    ToolResult,
+    nests_deeper,
+)
 
 VARIABLE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 MOST_OF_A_TEXT = 10_000

@@ -14,13 +14,13 @@ from urllib.parse import urlsplit
 
 from mcpagent.config import ServerConfig
 from mcpagent.errors import ModelError
-from mcpagent.events import ConversationCompacted, ToolsSearched
-from mcpagent.messages import Spent, ToolResult, Usage
 from mcpagent.models.base import Model, ModelResponse, ResponseStop
 from mcpagent.models.model_settings import ModelSettings
-from mcpagent.run_parts import ToolOffer
-from mcpagent.text.safe_text import safe_line
-from mcpagent.tools import Tool
+from mcpagent.run.run_parts import ToolOffer
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.values.events import ConversationCompacted, ToolsSearched
+from mcpagent.values.messages import Spent, ToolResult, Usage
+from mcpagent.values.tools import Tool
 
 AttributeValue: TypeAlias = str | bool | int | float | tuple[str, ...]
 Attributes: TypeAlias = Mapping[str, AttributeValue]

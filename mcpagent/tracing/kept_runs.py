@@ -8,9 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from mcpagent.conversation import INNER
-from mcpagent.events import ToolsSearched
-from mcpagent.messages import Compacted, Spent, Step, ToolCall, ToolsChanged, ToolsShown
+from mcpagent.history.conversation import INNER
 from mcpagent.recording.recorded_lines import (
     CallLine,
     FailureLine,
@@ -32,6 +30,8 @@ from mcpagent.sessions.export.transcript import (
     compacted_words,
 )
 from mcpagent.tracing.tree import DEEPEST, TraceStep
+from mcpagent.values.events import ToolsSearched
+from mcpagent.values.messages import Compacted, Spent, Step, ToolCall, ToolsChanged, ToolsShown
 
 NO_ANSWER = "no answer"
 _PURPOSES = {"summary": "a summary, to save room", "sampling": "asked by a server"}

@@ -12,9 +12,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal
 
-from mcpagent.text.safe_text import safe_line
-from mcpagent.text.secrets import without_secrets
 from mcpagent.tracing.conventions import INSTRUMENTS, Attributes, AttributeValue, measures_of
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.utilities.text.secrets import without_secrets
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context

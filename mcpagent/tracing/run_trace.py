@@ -8,28 +8,10 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager, cont
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
-from mcpagent.conversation import INNER
-from mcpagent.events import (
-    AnswerRestarted,
-    ConversationCompacted,
-    Event,
-    Notice,
-    ProviderCall,
-    ProviderCallFinished,
-    ProviderCallStarted,
-    RunFinished,
-    TextDelta,
-    ThinkingDelta,
-    ToolCallFinished,
-    ToolsLoaded,
-    ToolsSearched,
-)
-from mcpagent.messages import ToolCall
+from mcpagent.history.conversation import INNER
 from mcpagent.models.base import Model, ModelResponse
-from mcpagent.run import AgentRun, RunObserver
-from mcpagent.run_parts import CallState, CallTally, ServerRequest, StepState
-from mcpagent.text.safe_text import safe_line
-from mcpagent.tools import Tool
+from mcpagent.run.agent_run import AgentRun, RunObserver
+from mcpagent.run.run_parts import CallState, CallTally, ServerRequest, StepState
 from mcpagent.tracing.content import SpanContent
 from mcpagent.tracing.conventions import (
     FINISHED,
@@ -48,6 +30,24 @@ from mcpagent.tracing.conventions import (
     spent_attributes,
 )
 from mcpagent.tracing.open_spans import OpenSpan, OpenSpans, current, trace_parent
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.values.events import (
+    AnswerRestarted,
+    ConversationCompacted,
+    Event,
+    Notice,
+    ProviderCall,
+    ProviderCallFinished,
+    ProviderCallStarted,
+    RunFinished,
+    TextDelta,
+    ThinkingDelta,
+    ToolCallFinished,
+    ToolsLoaded,
+    ToolsSearched,
+)
+from mcpagent.values.messages import ToolCall
+from mcpagent.values.tools import Tool
 
 if TYPE_CHECKING:
     from opentelemetry.trace import SpanContext

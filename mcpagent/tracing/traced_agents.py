@@ -13,18 +13,18 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from mcpagent.definition import Definition
 from mcpagent.errors import ConfigError
-from mcpagent.events import Emit, Event, ServerConnected, ServerConnecting, ServerFailed, guarded
-from mcpagent.python.argument_checks import expect
-from mcpagent.run import AgentRun
-from mcpagent.text.safe_text import safe_line
-from mcpagent.text.secrets import hide_environment
+from mcpagent.run.agent_run import AgentRun
+from mcpagent.toolsets.definition import Definition
 from mcpagent.toolsets.sources import AgentSources, OnChange, WrappedSources
 from mcpagent.tracing.content import SpanContent, is_captured
 from mcpagent.tracing.conventions import Attributes, AttributeValue, transport_attributes
 from mcpagent.tracing.open_spans import OpenSpan, OpenSpans, link_to
 from mcpagent.tracing.run_trace import RunTrace
+from mcpagent.utilities.python.argument_checks import expect
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.utilities.text.secrets import hide_environment
+from mcpagent.values.events import Emit, Event, ServerConnected, ServerConnecting, ServerFailed, guarded
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider

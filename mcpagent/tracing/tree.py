@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from mcpagent.messages import Spent
-from mcpagent.text.safe_text import safe_line
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.values.messages import Spent
 
 MOST_NAMES = 8
 DEEPEST = 40

@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeAlias
 
 from mcpagent.config import ServerConfig
 from mcpagent.config.spellings import KEY_OF_SPELLING
-from mcpagent.text.secrets import Secret, as_written
+from mcpagent.utilities.text.secrets import Secret, as_written
 
 Kind: TypeAlias = Literal["server", "card", "model"]
 """A server of a file or card, a card itself, and the model that a project's settings choose."""

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from mcpagent.config import ServerConfig
 from mcpagent.errors import ServerError
-from mcpagent.text.safe_text import safe_line
-from mcpagent.text.secrets import revealed
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.utilities.text.secrets import revealed
 
 _INHERITED = (
     *("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER", "LANG", "LANGUAGE", "TZ", "TMPDIR"),

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from mcpagent.config.bounded_files import read_own
-from mcpagent.config.file_changes import alone_with, write_whole
-from mcpagent.config.user_folders import state_folder
 from mcpagent.trust.commits import head_commit
 from mcpagent.trust.descriptions import Description
+from mcpagent.utilities.files.bounded_files import read_own
+from mcpagent.utilities.files.file_changes import alone_with, write_whole
+from mcpagent.utilities.files.user_folders import state_folder
 
 MAX_ENTRIES = 2_000
 FORMAT = 3

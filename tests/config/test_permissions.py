@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from mcpagent.config import ServerConfig, load_found_servers, load_servers
 from mcpagent.config.permissions import APPROVALS, approval_for, vouches_for_itself
-from mcpagent.config.values import Approval
+from mcpagent.config.server_config import Approval
 from mcpagent.errors import ConfigError, ServerError
 from mcpagent.mcp.link import ServerLink
-from mcpagent.messages import ToolDefinition
+from mcpagent.values.messages import ToolDefinition
 from tests.tables import each_row
 
 

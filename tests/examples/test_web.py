@@ -35,7 +35,7 @@ from mcpagent import (
     Usage,
     events,
 )
-from mcpagent.events import Emit
+from mcpagent.values.events import Emit
 from tests.scenes import offered
 from tests.servers.everyday import serving
 from tests.tables import each_row

@@ -32,16 +32,24 @@ from mcpagent import (
     function_tool,
     prepared,
 )
-from mcpagent.approval import CallsPendingError
-from mcpagent.definition import Wrapper
 from mcpagent.errors import ConfigError, ContextOverflowError, McpAgentError
-from mcpagent.events import Event, Notice, TextDelta, ThinkingDelta, ToolCallFinished, ToolProgress, ToolsSearched
 from mcpagent.mcp.server_options import ServerOptions
-from mcpagent.messages import Message, Text, Thinking, ToolCall, Usage
 from mcpagent.models import ScriptedModel
 from mcpagent.models.base import Model, ModelRequest, ModelResponse
 from mcpagent.models.scripted import Reply
-from mcpagent.tools import Tool
+from mcpagent.toolsets.definition import Wrapper
+from mcpagent.values.approval import CallsPendingError
+from mcpagent.values.events import (
+    Event,
+    Notice,
+    TextDelta,
+    ThinkingDelta,
+    ToolCallFinished,
+    ToolProgress,
+    ToolsSearched,
+)
+from mcpagent.values.messages import Message, Text, Thinking, ToolCall, Usage
+from mcpagent.values.tools import Tool
 from tests.tables import each_row
 from tests.terminal.process import SMALL_SERVER, run, server_option
 

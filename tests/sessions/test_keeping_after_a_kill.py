@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from mcpagent import Agent, Message, ScriptedModel, Sessions, ToolCall
-from mcpagent.conversation import UNKNOWN
+from mcpagent.history.conversation import UNKNOWN
 from mcpagent.models.base import ModelRequest
 from mcpagent.toolsets.functions import function_tool
 

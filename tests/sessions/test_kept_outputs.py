@@ -8,11 +8,11 @@ import time
 import pytest
 
 from mcpagent import Agent, Message, ScriptedModel, SessionBusyError, Sessions, SessionStoreError, Text, ToolCall
-from mcpagent.large_results.large_output import LargeOutput
-from mcpagent.messages import Image
+from mcpagent.run.large_results.large_output import LargeOutput
 from mcpagent.sessions.kept import SessionChange
 from mcpagent.sessions.kept_outputs import KeptOutputs
 from mcpagent.sessions.store import OUTPUTS_KEPT_SECONDS
+from mcpagent.values.messages import Image
 from tests.sessions.conftest import Place
 
 ODD = "naïve \U0001f600 \ud800 \0 \r\n\t" * 3_000

@@ -29,14 +29,14 @@ from mcpagent import (
     ToolCall,
     ToolContext,
 )
-from mcpagent.conversation import Conversation
-from mcpagent.messages import ProviderBlock, Thinking, ToolDefinition, ToolResult
+from mcpagent.history.conversation import Conversation
 from mcpagent.sessions.entries import MESSAGE
 from mcpagent.sessions.keeping import Keeper
 from mcpagent.sessions.kept import SessionChange
 from mcpagent.sessions.sql_store import Migrations
 from mcpagent.sessions.standing import MAX_KNOWN, KnownTools, Standing
-from mcpagent.tools import Tool, ToolOutput
+from mcpagent.values.messages import ProviderBlock, Thinking, ToolDefinition, ToolResult
+from mcpagent.values.tools import Tool, ToolOutput
 from tests.sessions.conftest import Place
 from tests.tables import each_row
 from tests.terminal.process import ROOT

@@ -10,12 +10,12 @@ import pytest
 
 from mcpagent import Agent, ModelError, Recorder, RunOptions, ScriptedModel, Sessions, ToolSearch
 from mcpagent.cli.app import run as run_command
-from mcpagent.messages import Message, Text, Usage
 from mcpagent.models.base import ModelRequest, ModelResponse
 from mcpagent.toolsets.approval_policy import ApprovalPolicy
 from mcpagent.tracing.kept_runs import recorded_runs
 from mcpagent.tracing.tree import TraceStep
-from tests.compaction.windowed import WindowedModel, asks_then_tells
+from mcpagent.values.messages import Message, Text, Usage
+from tests.run.compaction.windowed import WindowedModel, asks_then_tells
 from tests.scenes import call
 
 pytestmark = pytest.mark.anyio

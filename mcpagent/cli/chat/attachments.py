@@ -14,13 +14,13 @@ from pathlib import Path
 
 from mcpagent import Agent
 from mcpagent.cli.frame.figures import counted
-from mcpagent.config.bounded_files import open_given
 from mcpagent.errors import InputError
-from mcpagent.messages import Image, Prompt, Text
-from mcpagent.text.for_model import fenced, for_model
-from mcpagent.text.media_types import MAX_IMAGE_BYTES, image_type
-from mcpagent.text.safe_text import safe_line
-from mcpagent.tools import ToolOutput
+from mcpagent.utilities.files.bounded_files import open_given
+from mcpagent.utilities.text.for_model import fenced, for_model
+from mcpagent.utilities.text.media_types import MAX_IMAGE_BYTES, image_type
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.values.messages import Image, Prompt, Text
+from mcpagent.values.tools import ToolOutput
 
 Part = Text | Image
 

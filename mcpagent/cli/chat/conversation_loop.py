@@ -34,12 +34,12 @@ from mcpagent.cli.screen.lines import notice_line, unfolded_lines
 from mcpagent.cli.screen.rendering import Activity, TurnView, print_failed_server
 from mcpagent.cli.screen.terminal import Terminal, put, warning_line
 from mcpagent.errors import LimitError, McpAgentError, SessionStoreError
-from mcpagent.events import Event, Notice, RunFinished, ServerFailed, ToolCallFinished
 from mcpagent.mcp.lists.pins import ToolChange
 from mcpagent.mcp.server_options import stored_lists
-from mcpagent.messages import Prompt
-from mcpagent.messages import Text as Words
-from mcpagent.text.safe_text import safe_line
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.values.events import Event, Notice, RunFinished, ServerFailed, ToolCallFinished
+from mcpagent.values.messages import Prompt
+from mcpagent.values.messages import Text as Words
 
 CALLS_KEPT = 50
 GOODBYES = frozenset({"exit", "quit", "bye"})

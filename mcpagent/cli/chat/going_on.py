@@ -7,7 +7,6 @@ import contextlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
-from mcpagent.approval import CallAnswer, PendingCall
 from mcpagent.cli.chat.resumed import finished_length, last_request, questions_of, resumed_lines
 from mcpagent.cli.chat.session_picker import pick_session
 from mcpagent.cli.chat.slash.desk import Desk, Leave
@@ -19,7 +18,8 @@ from mcpagent.cli.may_run.approvals import Approvals
 from mcpagent.cli.screen.terminal import warning_line
 from mcpagent.errors import AgentStateError, McpAgentError, SessionBusyError, SessionStoreError
 from mcpagent.sessions import SessionInfo, Sessions
-from mcpagent.text.safe_text import safe_line
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.values.approval import CallAnswer, PendingCall
 
 UNFINISHED = "this question was not finished; [Enter] goes on, or ask something else"
 MAY_GO_ON = "/continue goes on with this question"

@@ -23,13 +23,13 @@ from mcpagent.cli.frame.configuration import short_path
 from mcpagent.cli.frame.figures import counted
 from mcpagent.cli.frame.kept_sessions import ago
 from mcpagent.cli.screen.terminal import Terminal
-from mcpagent.conversation import UNKNOWN, Conversation
-from mcpagent.events import ToolsSearched
-from mcpagent.messages import Compacted, Image, Message, Step, ToolCall, ToolResult, ToolsChanged, ToolsShown
-from mcpagent.messages import Text as Words
+from mcpagent.history.conversation import UNKNOWN, Conversation
 from mcpagent.prompt.builder import is_own_note
 from mcpagent.sessions import SessionInfo
-from mcpagent.text.safe_text import safe_line, safe_text
+from mcpagent.utilities.text.safe_text import safe_line, safe_text
+from mcpagent.values.events import ToolsSearched
+from mcpagent.values.messages import Compacted, Image, Message, Step, ToolCall, ToolResult, ToolsChanged, ToolsShown
+from mcpagent.values.messages import Text as Words
 
 MAX_QUESTION, MAX_ANSWER = 300, 900
 """Characters of the last question and its answer that are shown."""

@@ -21,7 +21,7 @@ from mcpagent.cli.frame.figures import counted
 from mcpagent.cli.screen.input import keyboard_input, terminal_output
 from mcpagent.cli.screen.terminal import Terminal, put
 from mcpagent.sessions import SessionInfo
-from mcpagent.text.safe_text import safe_line
+from mcpagent.utilities.text.safe_text import safe_line
 
 MOST_ROWS = 10
 QUESTION = "which one? "

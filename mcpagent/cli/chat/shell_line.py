@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from mcpagent.cli.frame.figures import duration
-from mcpagent.text.for_model import fenced
-from mcpagent.text.safe_text import safe_text
+from mcpagent.utilities.text.for_model import fenced
+from mcpagent.utilities.text.safe_text import safe_text
 
 SECONDS = 120.0
 MAX_KEPT = 50_000

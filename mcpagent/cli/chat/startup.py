@@ -15,9 +15,9 @@ from mcpagent.cli.screen.rendering import Activity
 from mcpagent.cli.screen.terminal import Glyphs
 from mcpagent.config import ServerConfig
 from mcpagent.errors import AgentStateError
-from mcpagent.events import Event, ServerConnected, ServerFailed
 from mcpagent.mcp.lists.list_cache import ListCache
-from mcpagent.text.safe_text import safe_line
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.values.events import Event, ServerConnected, ServerFailed
 
 TICK_SECONDS = 0.5
 PROMPT_SECONDS = 5.0

@@ -19,10 +19,10 @@ from mcpagent.cli.frame.programs import output_of
 from mcpagent.cli.screen.terminal import Glyphs
 from mcpagent.errors import ConfigError
 from mcpagent.mcp.server_status import ServerStatus
-from mcpagent.messages import Spent, Usage
 from mcpagent.models.base import tool_limits
 from mcpagent.models.tool_changes_in_history import READER_NAMES
-from mcpagent.text.safe_text import safe_line
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.values.messages import Spent, Usage
 
 
 @dataclass(frozen=True, slots=True)

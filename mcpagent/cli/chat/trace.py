@@ -11,7 +11,11 @@ from rich.text import Text
 from mcpagent import Agent
 from mcpagent.cli.frame.figures import saving
 from mcpagent.cli.screen.terminal import Glyphs
-from mcpagent.events import (
+from mcpagent.history.token_estimates import IMAGE_TOKENS
+from mcpagent.run.large_results.setting_aside import set_aside_in
+from mcpagent.tool_search.search_options import CHARACTERS_PER_TOKEN, definition_tokens
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.values.events import (
     Event,
     RequestSent,
     ResponseReceived,
@@ -20,12 +24,8 @@ from mcpagent.events import (
     ToolsRemoved,
     ToolsSearched,
 )
-from mcpagent.large_results.setting_aside import set_aside_in
-from mcpagent.messages import Image, Message, ToolDefinition, Usage
-from mcpagent.messages import Text as Words
-from mcpagent.text.safe_text import safe_line
-from mcpagent.tool_search.search_options import CHARACTERS_PER_TOKEN, definition_tokens
-from mcpagent.window.estimates import IMAGE_TOKENS
+from mcpagent.values.messages import Image, Message, ToolDefinition, Usage
+from mcpagent.values.messages import Text as Words
 
 BAR_WIDTH = 24
 LARGEST = 3

@@ -13,7 +13,7 @@ from mcpagent.cli.frame.kept_sessions import short_id
 from mcpagent.sessions import Sessions
 from mcpagent.sessions.run_ended import RunEnded
 from mcpagent.sessions.store import written
-from mcpagent.text.safe_text import safe_line
+from mcpagent.utilities.text.safe_text import safe_line
 
 POLL_SECONDS = 0.5
 """How often the store is asked whether the session was written; only then it is read."""

@@ -16,11 +16,11 @@ from mcpagent.config.secret_store import with_stored_keys
 from mcpagent.config.server_files import merged_servers
 from mcpagent.config.spellings import KEY_OF_SPELLING
 from mcpagent.errors import ConfigError, InputError
-from mcpagent.text.safe_text import safe_line
-from mcpagent.text.secrets import without_credentials, without_secrets
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.utilities.text.secrets import without_credentials, without_secrets
 
 if TYPE_CHECKING:
-    from mcpagent.cards.teams import Team
+    from mcpagent.agents.cards.teams import Team
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ def load_configuration(options: Options) -> Configuration:
 def _team(options: Options, environ: Mapping[str, str]) -> Team | None:
     if options.card is None:
         return None
-    from mcpagent.cards.teams import read_team
+    from mcpagent.agents.cards.teams import read_team
 
     return read_team(options.card, environ)
 

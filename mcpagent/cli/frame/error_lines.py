@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from mcpagent.config.user_folders import state_folder
-from mcpagent.text.safe_text import safe_line
+from mcpagent.utilities.files.user_folders import state_folder
+from mcpagent.utilities.text.safe_text import safe_line
 
 MAX_LINE = 600
 LONGEST_ENTRY = 20_000
@@ -109,7 +109,7 @@ def write_entry(path: Path, text: str) -> bool:
     from datetime import UTC, datetime
 
     from mcpagent.mcp.transports.server_log import append_bounded
-    from mcpagent.text.safe_text import safe_text
+    from mcpagent.utilities.text.safe_text import safe_text
 
     stamp = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     entry = safe_text(_redacted(text[-LONGEST_ENTRY:])).rstrip("\n")
@@ -121,7 +121,7 @@ def write_entry(path: Path, text: str) -> bool:
 
 
 def _redacted(text: str) -> str:
-    from mcpagent.text.secrets import without_secrets
+    from mcpagent.utilities.text.secrets import without_secrets
 
     return without_secrets(text)
 
@@ -130,13 +130,13 @@ class DebugLog(logging.StreamHandler[Any]):
     """Writes libraries' log messages to stderr with `--debug`: redacted, and without terminal control characters."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
-        from mcpagent.text.secrets import hide_environment
+        from mcpagent.utilities.text.secrets import hide_environment
 
         super().__init__(sys.stderr)
         hide_environment(environ)
 
     def format(self, record: logging.LogRecord) -> str:
         """Return `logger: message`."""
-        from mcpagent.text.safe_text import safe_text
+        from mcpagent.utilities.text.safe_text import safe_text
 
         return safe_text(_redacted(f"{record.name}: {super().format(record)}"))

@@ -19,7 +19,7 @@ from mcpagent.errors import (
     ServerError,
     SessionStoreError,
 )
-from mcpagent.events import LIMIT_STOPS, StopReason
+from mcpagent.values.events import LIMIT_STOPS, StopReason
 
 
 class ExitCode(IntEnum):

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 
 from mcpagent.config import ServerConfig
 from mcpagent.config.spellings import KEYS
-from mcpagent.events import ServerFailed
-from mcpagent.text.safe_text import safe_line
-from mcpagent.text.secrets import revealed
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.utilities.text.secrets import revealed
+from mcpagent.values.events import ServerFailed
 
 _VARIABLE = re.compile(r"\b[A-Z][A-Z0-9]{1,30}(?:_[A-Z0-9]{1,30}){1,5}\b")
 _WANTED = re.compile(

@@ -14,7 +14,7 @@ from mcpagent.cli.frame.figures import age, counted
 from mcpagent.cli.frame.options import Options
 from mcpagent.errors import InputError
 from mcpagent.sessions.places import file_meant, is_address
-from mcpagent.text.safe_text import safe_line
+from mcpagent.utilities.text.safe_text import safe_line
 
 if TYPE_CHECKING:
     from mcpagent.sessions import SessionInfo, Sessions

@@ -11,9 +11,9 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from mcpagent.config.bounded_files import read_own
 from mcpagent.errors import InputError
-from mcpagent.text.safe_text import safe_line
+from mcpagent.utilities.files.bounded_files import read_own
+from mcpagent.utilities.text.safe_text import safe_line
 
 FALLBACKS = ("editor", "nano", "vi")
 

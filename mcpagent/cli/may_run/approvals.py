@@ -28,16 +28,16 @@ from dataclasses import dataclass, field, replace
 from glob import escape
 from typing import Any, Literal, TypeAlias
 
-from mcpagent.approval import CallAnswer, PendingCall
 from mcpagent.cli.frame.options import ApproveMode
 from mcpagent.cli.may_run.kept_approvals import KeptApprovals
 from mcpagent.config import ServerConfig
 from mcpagent.config.permissions import approval_for, is_about
 from mcpagent.config.rule_names import forbids, permits, resource_servers, rule_of
-from mcpagent.config.values import Approval
-from mcpagent.messages import ToolDefinition
-from mcpagent.run import RunContext
-from mcpagent.text.safe_text import safe_line, visible
+from mcpagent.config.server_config import Approval
+from mcpagent.run.agent_run import RunContext
+from mcpagent.utilities.text.safe_text import safe_line, visible
+from mcpagent.values.approval import CallAnswer, PendingCall
+from mcpagent.values.messages import ToolDefinition
 
 Verdict: TypeAlias = Literal["run", "ask", "deny"]
 Scope: TypeAlias = Literal["once", "session", "tool", "reads", "server", "no"]

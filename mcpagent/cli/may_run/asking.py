@@ -22,15 +22,15 @@ from rich.text import Text
 from mcpagent.cli.may_run.approvals import Reply, Scope, label_of
 from mcpagent.cli.screen.lines import MAX_WIDTH, column
 from mcpagent.cli.screen.terminal import Glyphs, put
-from mcpagent.text.safe_text import safe_line, visible
-from mcpagent.toolsets.validation import argument_problem
+from mcpagent.run.validation import argument_problem
+from mcpagent.utilities.text.safe_text import safe_line, visible
 
 if TYPE_CHECKING:
     from prompt_toolkit.input import Input
     from rich.console import Console
 
-    from mcpagent.approval import PendingCall
-    from mcpagent.messages import ToolDefinition
+    from mcpagent.values.approval import PendingCall
+    from mcpagent.values.messages import ToolDefinition
 
 ANSWERS: dict[str, Scope] = {
     "y": "once",

@@ -24,15 +24,15 @@ from mcpagent.cli.frame.options import Options
 from mcpagent.cli.screen.lines import table
 from mcpagent.cli.screen.terminal import open_terminal
 from mcpagent.config import ServerConfig
-from mcpagent.config.bounded_files import read_own
-from mcpagent.config.file_changes import alone_with, write_whole
 from mcpagent.config.rule_names import SIGNS
-from mcpagent.config.user_folders import state_folder
 from mcpagent.errors import ConfigError, InputError
 from mcpagent.mcp.lists.list_cache import config_fingerprint
-from mcpagent.messages import ToolDefinition
-from mcpagent.text.globs import fits
-from mcpagent.text.safe_text import safe_line
+from mcpagent.utilities.files.bounded_files import read_own
+from mcpagent.utilities.files.file_changes import alone_with, write_whole
+from mcpagent.utilities.files.user_folders import state_folder
+from mcpagent.utilities.text.globs import fits
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.values.messages import ToolDefinition
 
 What: TypeAlias = Literal["tool", "prompt", "resource", "reads", "server"]
 """One tool, prompt or resource; what only reads, as its server says; all of a server's."""

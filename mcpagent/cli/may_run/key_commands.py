@@ -20,8 +20,8 @@ from mcpagent.cli.screen.lines import table
 from mcpagent.cli.screen.terminal import Terminal, is_a_terminal, open_terminal
 from mcpagent.config.secret_store import Kept, SecretStore, is_key_name, key_store
 from mcpagent.errors import InputError
-from mcpagent.text.safe_text import safe_line
-from mcpagent.text.secrets import hide
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.utilities.text.secrets import hide
 
 MAX_KEY_CHARACTERS = 65_536
 

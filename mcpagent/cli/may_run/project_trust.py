@@ -21,14 +21,14 @@ from mcpagent.cli.may_run.asking import forget_typed_ahead
 from mcpagent.cli.screen.terminal import is_a_terminal, put
 from mcpagent.config import ServerConfig, ServerProblem
 from mcpagent.errors import ConfigError, ServerError
-from mcpagent.text.safe_text import safe_line, visible
 from mcpagent.trust.commits import files_changed_by_others
 from mcpagent.trust.consent import Answer, consent_to, described, without_consent
 from mcpagent.trust.descriptions import Description, Fact, file_of, real_place
 from mcpagent.trust.trust_store import TrustStore
+from mcpagent.utilities.text.safe_text import safe_line, visible
 
 if TYPE_CHECKING:
-    from mcpagent.cards.teams import Team
+    from mcpagent.agents.cards.teams import Team
     from mcpagent.cli.frame.options import Options
     from mcpagent.cli.screen.terminal import Terminal
 
@@ -131,7 +131,7 @@ def _servers(configuration: Configuration) -> tuple[ServerConfig, ...]:
 def _descriptions(team: Team | None, servers: Iterable[ServerConfig], options: Options) -> list[Description]:
     cards: list[Description] = []
     if team is not None:
-        from mcpagent.cards.card_trust import describe_cards
+        from mcpagent.agents.cards.card_trust import describe_cards
 
         cards = describe_cards(team, options.environ, is_model_chosen=options.model is not None)
     return [*cards, *described(servers)]

@@ -22,11 +22,11 @@ from mcpagent.cli.screen.form import Field, UnfitError, fields_of, looks_secret
 from mcpagent.cli.screen.lines import behind_bar
 from mcpagent.cli.screen.terminal import put, warning_line
 from mcpagent.mcp.handlers import DismissedError, Handlers, Sampled
-from mcpagent.messages import Message
-from mcpagent.messages import Text as Words
 from mcpagent.models.base import ModelRequest, ModelSettings
-from mcpagent.text.for_model import for_model
-from mcpagent.text.safe_text import safe_line, safe_text, visible
+from mcpagent.utilities.text.for_model import for_model
+from mcpagent.utilities.text.safe_text import safe_line, safe_text, visible
+from mcpagent.values.messages import Message
+from mcpagent.values.messages import Text as Words
 
 if TYPE_CHECKING:
     from mcpagent import Agent

@@ -12,10 +12,10 @@ from mcpagent.cli.frame.exit_codes import ExitCode
 from mcpagent.cli.may_run.project_trust import changed_files, descriptions_here, trust_lines
 from mcpagent.cli.screen.terminal import open_terminal, put
 from mcpagent.errors import InputError
-from mcpagent.text.safe_text import safe_line, visible
 from mcpagent.trust.consent import without_consent
 from mcpagent.trust.descriptions import real_place
 from mcpagent.trust.trust_store import TrustStore
+from mcpagent.utilities.text.safe_text import safe_line, visible
 
 if TYPE_CHECKING:
     from mcpagent.cli.frame.options import Options

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 from mcpagent.cli.frame.error_lines import did_you_mean
 from mcpagent.cli.frame.figures import counted
 from mcpagent.errors import AgentStateError, ConfigError, InputError, ServerError
-from mcpagent.events import Event, Notice, ServerFailed
-from mcpagent.text.safe_text import safe_line
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.values.events import Event, Notice, ServerFailed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,18 +30,18 @@ if TYPE_CHECKING:
     from mcpagent.cli.screen.rendering import Activity
     from mcpagent.cli.screen.terminal import Terminal
     from mcpagent.config import ServerConfig
-    from mcpagent.definition import Wrapper
-    from mcpagent.events import Emit
-    from mcpagent.limits.run_limits import Limits
     from mcpagent.mcp.lists.list_cache import ListCache
     from mcpagent.mcp.lists.pins import AllowChange, ToolChange
     from mcpagent.mcp.server_options import ServerOptions
-    from mcpagent.messages import ToolDefinition
     from mcpagent.models.model_settings import ModelSettings
     from mcpagent.models.provider_run.provider_tools import ProviderTool
     from mcpagent.search import SearchHistory
     from mcpagent.sessions import Sessions
     from mcpagent.toolsets.approval_policy import ApprovalPolicy
+    from mcpagent.toolsets.definition import Wrapper
+    from mcpagent.values.events import Emit
+    from mcpagent.values.limits.run_limits import Limits
+    from mcpagent.values.messages import ToolDefinition
 
 KEY_HINT = "no API key: offline model. A real one: export ANTHROPIC_API_KEY=..., mcpagent keys set, -m ollama:<model>"
 _SERVERS_HINT = "bundled demo server. Your own: .mcp.json or --server NAME='command'"
@@ -71,10 +71,10 @@ def make_agent(
     servers. `sessions` stores the conversations. With `waits`, calls that need the user's answer stay pending for a
     later one.
     """
-    from mcpagent.agent import Agent
-    from mcpagent.cards.agent_cards import agent_from_card
-    from mcpagent.definition import RunOptions
-    from mcpagent.window.how_far import Compaction
+    from mcpagent.agents.agent import Agent
+    from mcpagent.agents.cards.agent_cards import agent_from_card
+    from mcpagent.history.compaction_options import Compaction
+    from mcpagent.toolsets.definition import RunOptions
 
     def agent_of(model: str | Model | None, **values: Any) -> Agent:
         return Agent(model if model is not None else model_of(options), **values)
@@ -130,7 +130,7 @@ def _policy(approvals: Approvals, *, waits: bool) -> ApprovalPolicy:
 
 def _limits(options: Options) -> Limits:
     """Return the limits of the `--max-...` options."""
-    from mcpagent.limits.run_limits import Limits
+    from mcpagent.values.limits.run_limits import Limits
 
     return Limits(
         turns=options.max_turns,
@@ -355,9 +355,9 @@ def require_a_server(agent: Agent) -> None:
 
 
 def _tool_search(options: Options, configuration: Configuration) -> ToolSearch:
-    from mcpagent.config.user_folders import cache_folder
     from mcpagent.search.examples import read_examples
     from mcpagent.tool_search.search_options import ToolSearch
+    from mcpagent.utilities.files.user_folders import cache_folder
 
     names = {server.name for server in configuration.enabled}
     eager: dict[str, list[str]] = {}
@@ -381,15 +381,15 @@ def _tool_search(options: Options, configuration: Configuration) -> ToolSearch:
 
 def example_file(options: Options) -> Path:
     """Return the file of example requests that a model wrote for tools (`mcpagent tools describe`)."""
-    from mcpagent.config.user_folders import user_data_folder
+    from mcpagent.utilities.files.user_folders import user_data_folder
 
     return user_data_folder(options.environ) / "example-requests.json"
 
 
 def search_history(options: Options) -> SearchHistory:
     """Return the history that tool search learns from; the first entry creates the file."""
-    from mcpagent.config.user_folders import state_folder
     from mcpagent.search import SearchHistory
+    from mcpagent.utilities.files.user_folders import state_folder
 
     return SearchHistory(state_folder(options.environ) / "search-history.sqlite3")
 

@@ -14,12 +14,12 @@ from mcpagent.cli.oneshot.agent_options import connecting
 from mcpagent.cli.screen.lines import names_line
 from mcpagent.cli.screen.rendering import TurnView
 from mcpagent.cli.screen.terminal import Terminal, put
-from mcpagent.definition import RunOptions
 from mcpagent.errors import ServerError
-from mcpagent.events import Event, RequestSent, RunFinished, ServerFailed
 from mcpagent.mcp.server_options import ServerOptions
-from mcpagent.messages import Usage
 from mcpagent.tool_search.search_options import ToolSearch
+from mcpagent.toolsets.definition import RunOptions
+from mcpagent.values.events import Event, RequestSent, RunFinished, ServerFailed
+from mcpagent.values.messages import Usage
 
 QUESTIONS = ("what time is it in Tokyo?", "convert 42 kilometres to miles", "what is 17% of 2450?")
 PRICED = ("anthropic", "claude-sonnet-5-5")
@@ -32,7 +32,7 @@ def run_demo(options: Options, terminal: Terminal) -> ExitCode:
 
 
 async def _converse(options: Options, terminal: Terminal) -> ExitCode:
-    from mcpagent.agent import Agent
+    from mcpagent.agents.agent import Agent
     from mcpagent.config import load_servers
     from mcpagent.demo import demo_server_config
     from mcpagent.demo.many_tools import catalog_config

@@ -15,8 +15,8 @@ from mcpagent.cli.oneshot.traces import tracing_wrappers
 from mcpagent.cli.screen.lines import notice_line
 from mcpagent.cli.screen.terminal import Terminal, put
 from mcpagent.durable import DurableRuns
-from mcpagent.events import Event, Notice, RunFinished, ServerFailed
-from mcpagent.text.safe_text import safe_line
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.values.events import Event, Notice, RunFinished, ServerFailed
 
 
 def work(

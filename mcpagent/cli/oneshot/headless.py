@@ -15,7 +15,6 @@ from uuid import uuid4
 from rich.text import Text
 
 from mcpagent import Agent, Model
-from mcpagent.approval import PendingCall
 from mcpagent.cli.frame.configuration import Configuration
 from mcpagent.cli.frame.exit_codes import ExitCode, code_of_stop, run_to_end, within
 from mcpagent.cli.frame.figures import counted, money
@@ -41,15 +40,16 @@ from mcpagent.cli.screen.rendering import TurnView, print_failed_server
 from mcpagent.cli.screen.terminal import Terminal, is_a_terminal, put, readable_json, write_out
 from mcpagent.config import ServersConfig
 from mcpagent.errors import InputError, OutputError
-from mcpagent.events import Event, Notice, RunFinished, ServerFailed, ToolCallFinished
-from mcpagent.limits.run_limits import LimitKind
 from mcpagent.mcp.all_servers import joins_later
 from mcpagent.mcp.lists.pins import ToolChange
-from mcpagent.messages import Usage
 from mcpagent.sessions import Sessions
 from mcpagent.sessions.store import usable_id
-from mcpagent.text.for_model import for_model
 from mcpagent.tool_search.search_options import CHARACTERS_PER_TOKEN
+from mcpagent.utilities.text.for_model import for_model
+from mcpagent.values.approval import PendingCall
+from mcpagent.values.events import Event, Notice, RunFinished, ServerFailed, ToolCallFinished
+from mcpagent.values.limits.run_limits import LimitKind
+from mcpagent.values.messages import Usage
 
 _FLAGS: Mapping[LimitKind, str] = {
     "turns": "--max-turns",

@@ -15,7 +15,7 @@ from mcpagent import Agent
 from mcpagent.cli.frame.exit_codes import code_of_error, kind_of_error
 from mcpagent.cli.may_run.approvals import Denial
 from mcpagent.cli.screen.terminal import portable_json
-from mcpagent.events import (
+from mcpagent.values.events import (
     AnswerRestarted,
     ConversationCompacted,
     Event,
@@ -35,7 +35,7 @@ from mcpagent.events import (
     ToolsRemoved,
     ToolsSearched,
 )
-from mcpagent.messages import Citation, Image, Spent, Text
+from mcpagent.values.messages import Citation, Image, Spent, Text
 
 SCHEMA = "mcpagent.events/1"
 

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from mcpagent.cli.frame.error_lines import cannot_be_read
-from mcpagent.config.bounded_files import open_given
 from mcpagent.config.config_documents import no_json
 from mcpagent.errors import ConfigError, InputError
-from mcpagent.output.output_spec import output_spec
-from mcpagent.text.for_model import fenced, for_model
-from mcpagent.text.safe_text import safe_line
+from mcpagent.run.output.output_spec import output_spec
+from mcpagent.utilities.files.bounded_files import open_given
+from mcpagent.utilities.text.for_model import fenced, for_model
+from mcpagent.utilities.text.safe_text import safe_line
 
 MAX_BYTES = 10_000_000
 WAITING_NOTICE_SECONDS = 3.0

@@ -18,7 +18,7 @@ from mcpagent.cli.screen.terminal import Terminal, open_terminal, put
 from mcpagent.cli.sessions_command.changing import agreed, left_alone, seconds_of
 from mcpagent.durable.stored_runs import StoredRun, StoredRuns
 from mcpagent.errors import ConfigError
-from mcpagent.text.safe_text import safe_line
+from mcpagent.utilities.text.safe_text import safe_line
 
 MOST_ANSWER = 60
 

@@ -13,9 +13,9 @@ from datetime import date, datetime
 from typing import Any
 from urllib.parse import urlsplit
 
-from mcpagent.json_schema.parts import required_of
-from mcpagent.text.safe_text import safe_line
-from mcpagent.toolsets.validation import argument_problem
+from mcpagent.run.validation import argument_problem
+from mcpagent.utilities.json_schema.parts import required_of
+from mcpagent.utilities.text.safe_text import safe_line
 
 MAX_FIELDS = 20
 MAX_CHOICES = 50

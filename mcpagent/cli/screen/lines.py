@@ -17,7 +17,8 @@ from mcpagent.cli.frame.figures import counted, duration, money, tokens
 from mcpagent.cli.frame.fixes import fix_for
 from mcpagent.cli.screen.terminal import Glyphs, warning_line
 from mcpagent.config import ServerConfig
-from mcpagent.events import (
+from mcpagent.utilities.text.safe_text import safe_line, safe_text
+from mcpagent.values.events import (
     AnswerRestarted,
     ConversationCompacted,
     Event,
@@ -32,8 +33,7 @@ from mcpagent.events import (
     ToolsRemoved,
     ToolsSearched,
 )
-from mcpagent.messages import Citation, Image
-from mcpagent.text.safe_text import safe_line, safe_text
+from mcpagent.values.messages import Citation, Image
 
 MAX_WIDTH = 100
 ERROR_LINES = 5

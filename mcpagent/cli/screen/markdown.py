@@ -11,8 +11,8 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.style import Style
 from rich.text import Text
 
-from mcpagent.text.safe_text import safe_text
-from mcpagent.text.secrets import without_secrets
+from mcpagent.utilities.text.safe_text import safe_text
+from mcpagent.utilities.text.secrets import without_secrets
 
 _PLAIN = re.compile(r"[A-Za-z\"'(][^\n*_`#\[\]<>|~&\\\t\u0080-\U0010ffff]{0,2000}")
 """A paragraph of one line that has nothing of Markdown in it."""

@@ -24,7 +24,8 @@ from mcpagent.cli.screen.lines import (
 )
 from mcpagent.cli.screen.markdown import BlockSplitter, print_block
 from mcpagent.cli.screen.terminal import Glyphs, put, silent_console
-from mcpagent.events import (
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.values.events import (
     AnswerRestarted,
     Event,
     LimitReached,
@@ -43,8 +44,7 @@ from mcpagent.events import (
     ToolsLoaded,
     ToolsSearched,
 )
-from mcpagent.messages import Citation
-from mcpagent.text.safe_text import safe_line
+from mcpagent.values.messages import Citation
 
 if TYPE_CHECKING:
     from rich.live import Live

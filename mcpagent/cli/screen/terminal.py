@@ -17,8 +17,8 @@ from rich.text import Text
 from rich.theme import Theme
 
 from mcpagent.cli.frame.options import ColorMode, Options
-from mcpagent.text.safe_text import safe_line
-from mcpagent.text.secrets import without_secrets
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.utilities.text.secrets import without_secrets
 
 PIPE_WIDTH = 200
 """Columns if nobody watches: lines are for programs then and are not broken."""

@@ -25,8 +25,8 @@ from mcpagent.cli.screen.terminal import Terminal, open_terminal, put
 from mcpagent.config import ServerConfig
 from mcpagent.config.secret_store import token_store
 from mcpagent.errors import InputError
-from mcpagent.text.safe_text import safe_line, safe_text
 from mcpagent.trust.consent import needs_consent
+from mcpagent.utilities.text.safe_text import safe_line, safe_text
 
 if TYPE_CHECKING:
     from mcpagent.mcp.auth.oauth import LoopbackPage

@@ -21,18 +21,18 @@ from mcpagent.cli.servers.server_checks import (
 )
 from mcpagent.config import ServerConfig, ServerProblem
 from mcpagent.errors import ServerError
-from mcpagent.events import ServerFailed
 from mcpagent.mcp.lists.shown_tools import ShownTool
 from mcpagent.mcp.server_status import ServerState, still_connecting
-from mcpagent.text.safe_text import safe_line
-from mcpagent.text.secrets import without_secrets
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.utilities.text.secrets import without_secrets
+from mcpagent.values.events import ServerFailed
 
 if TYPE_CHECKING:
     import httpx2
 
     from mcpagent.mcp.connection import McpConnection
     from mcpagent.mcp.lists.server_lists import ServerLists
-    from mcpagent.mcp.server_news import ServerNews
+    from mcpagent.mcp.server_notifications import ServerNews
 
     Auth: TypeAlias = Callable[[ServerConfig], httpx2.Auth | None]
 

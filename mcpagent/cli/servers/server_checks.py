@@ -14,12 +14,12 @@ from urllib.parse import urlsplit
 
 from mcpagent.config import ServerConfig
 from mcpagent.config.literals import literal_warnings
-from mcpagent.json_schema.schema_form import UncheckedError, usable
-from mcpagent.messages import ToolDefinition
 from mcpagent.models.tool_changes_in_history import RESERVED_NAMES, SUBMIT_TOOL
-from mcpagent.text.for_model import for_model
-from mcpagent.text.json_texts import texts_in
-from mcpagent.text.safe_text import safe_line
+from mcpagent.utilities.json_schema.schema_form import UncheckedError, usable
+from mcpagent.utilities.text.for_model import for_model
+from mcpagent.utilities.text.json_texts import texts_in
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.values.messages import ToolDefinition
 
 LONGEST_DESCRIPTION = 6_000
 

@@ -23,11 +23,11 @@ from mcpagent.cli.screen.terminal import Terminal, open_terminal, put, write_jso
 from mcpagent.cli.servers.probing import Probe, probe_all, probe_of_problem
 from mcpagent.cli.servers.server_editing import unknown_server
 from mcpagent.config import ServersConfig
-from mcpagent.config.bounded_files import open_regular
 from mcpagent.errors import InputError
 from mcpagent.mcp.server_options import server_log_folder, stored_sign_ins
 from mcpagent.mcp.transports.server_log import log_path
-from mcpagent.text.safe_text import safe_line
+from mcpagent.utilities.files.bounded_files import open_regular
+from mcpagent.utilities.text.safe_text import safe_line
 
 LABEL_WIDTH = 11
 

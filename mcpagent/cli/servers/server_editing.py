@@ -20,15 +20,15 @@ from mcpagent.cli.may_run.project_trust import remember_added, waiting_servers
 from mcpagent.cli.screen.terminal import Terminal, open_terminal, put
 from mcpagent.config import find_config_files, load_servers, user_config_folder
 from mcpagent.config.config_documents import Document, parse_document, read_bytes
-from mcpagent.config.file_changes import alone_with, write_text
 from mcpagent.config.jsonc import with_value, without_value
 from mcpagent.config.literals import literal_secrets, literal_warnings
 from mcpagent.config.secret_store import SecretStore, is_key_name, key_store, with_stored_keys
 from mcpagent.config.server_files import read_servers, server_entries
-from mcpagent.config.user_folders import project_folders
 from mcpagent.config.variables import Variables
 from mcpagent.errors import ConfigError, InputError
-from mcpagent.text.safe_text import safe_line
+from mcpagent.utilities.files.file_changes import alone_with, write_text
+from mcpagent.utilities.files.user_folders import project_folders
+from mcpagent.utilities.text.safe_text import safe_line
 
 PROJECT_FILE = ".mcp.json"
 PROJECT_MODE = 0o644

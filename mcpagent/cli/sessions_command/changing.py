@@ -19,7 +19,7 @@ from mcpagent.cli.screen.terminal import Terminal, is_a_terminal, open_terminal,
 from mcpagent.cli.sessions_command.looking import listed_lines, the_one
 from mcpagent.errors import InputError, SessionBusyError
 from mcpagent.sessions import exported
-from mcpagent.text.safe_text import safe_line
+from mcpagent.utilities.text.safe_text import safe_line
 
 _AGE = re.compile(r"(\d{1,6})\s*([hdwmy])")
 _SECONDS = {"h": 3_600, "d": 86_400, "w": 7 * 86_400, "m": 30 * 86_400, "y": 365 * 86_400}

@@ -23,9 +23,9 @@ from mcpagent.cli.frame.options import Options
 from mcpagent.cli.screen.lines import table
 from mcpagent.cli.screen.terminal import Terminal, open_terminal, put
 from mcpagent.errors import SessionStoreError
-from mcpagent.messages import dump_messages
 from mcpagent.sessions import KeptSession, SessionInfo, Sessions
-from mcpagent.text.safe_text import safe_line
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.values.messages import dump_messages
 
 
 def list_sessions(options: Options, words: str, limit: int, *, here: bool) -> ExitCode:

@@ -15,9 +15,9 @@ from mcpagent.cli.screen.terminal import ASCII_GLYPHS, open_terminal
 from mcpagent.cli.sessions_command.looking import the_one
 from mcpagent.errors import InputError
 from mcpagent.sessions.export import transcript_of
-from mcpagent.text.safe_text import safe_line
 from mcpagent.tracing.kept_runs import recorded_runs, session_runs
 from mcpagent.tracing.tree import ASCII_BRANCHES, Branches, trace_document, trace_rows
+from mcpagent.utilities.text.safe_text import safe_line
 
 
 def show_trace(options: Options, what: str) -> ExitCode:

@@ -8,17 +8,17 @@ from typing import Any
 
 from rich.text import Text
 
-from mcpagent.agent import Agent
-from mcpagent.cards.agent_cards import agent_from_card, card_warnings
-from mcpagent.cards.reading import YAML, load_card, load_cards
-from mcpagent.cards.teams import card_at, read_team
-from mcpagent.cards.writing import card_data, dump_card
+from mcpagent.agents.agent import Agent
+from mcpagent.agents.cards.agent_cards import agent_from_card, card_warnings
+from mcpagent.agents.cards.reading import YAML, load_card, load_cards
+from mcpagent.agents.cards.teams import card_at, read_team
+from mcpagent.agents.cards.writing import card_data, dump_card
 from mcpagent.cli.frame.exit_codes import ExitCode
 from mcpagent.cli.frame.options import Options
 from mcpagent.cli.may_run.project_trust import lines_to_say_yes_to
 from mcpagent.cli.screen.terminal import open_terminal, write_json, write_out
 from mcpagent.errors import ConfigError
-from mcpagent.text.safe_text import safe_line, safe_text
+from mcpagent.utilities.text.safe_text import safe_line, safe_text
 
 
 def check_cards(paths: Sequence[Path], options: Options) -> ExitCode:

@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Any, get_args
 from mcpagent.cli.frame.exit_codes import ExitCode
 from mcpagent.cli.frame.options import Client, Options, Shell, leaves, options_in
 from mcpagent.errors import McpAgentError
-from mcpagent.json_schema.parts import properties_of
-from mcpagent.text.safe_text import safe_line
+from mcpagent.utilities.json_schema.parts import properties_of
+from mcpagent.utilities.text.safe_text import safe_line
 
 if TYPE_CHECKING:
     from mcpagent.config import ServerConfig
-    from mcpagent.messages import ToolDefinition
+    from mcpagent.values.messages import ToolDefinition
 
 
 def script_of(shell: Shell) -> str:

@@ -28,10 +28,10 @@ from mcpagent.config import (
     user_config_folder,
     user_data_folder,
 )
-from mcpagent.config.file_changes import write_text
 from mcpagent.errors import InputError
-from mcpagent.text.safe_text import safe_line
-from mcpagent.text.secrets import without_secrets
+from mcpagent.utilities.files.file_changes import write_text
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.utilities.text.secrets import without_secrets
 
 
 def show_config(options: Options, command: Any, *, with_origin: bool) -> ExitCode:

@@ -30,8 +30,8 @@ from mcpagent.cli.servers.probing import Probe, StageName
 from mcpagent.cli.servers.server_commands import probe_lines, probe_servers, probe_totals
 from mcpagent.config import ServersConfig, state_folder, user_config_folder, user_data_folder
 from mcpagent.errors import ConfigError, CredentialsError
-from mcpagent.text.safe_text import safe_line
 from mcpagent.tool_search.search_options import paying_tokens
+from mcpagent.utilities.text.safe_text import safe_line
 
 if TYPE_CHECKING:
     from mcpagent.models import Model

@@ -16,13 +16,13 @@ from mcpagent.cli.frame.configuration import load_configuration
 from mcpagent.cli.frame.figures import counted
 from mcpagent.cli.frame.options import Options
 from mcpagent.cli.screen.terminal import Terminal, is_a_terminal, put
-from mcpagent.config.file_changes import is_writable, write_text
 from mcpagent.config.secret_store import with_stored_keys
-from mcpagent.config.user_folders import state_folder, user_config_folder
 from mcpagent.errors import ConfigError, McpAgentError
 from mcpagent.models.local.local_servers import listed_models
 from mcpagent.models.resolve import PROVIDERS, ollama_url
-from mcpagent.text.safe_text import safe_line
+from mcpagent.utilities.files.file_changes import is_writable, write_text
+from mcpagent.utilities.files.user_folders import state_folder, user_config_folder
+from mcpagent.utilities.text.safe_text import safe_line
 
 OWN_SERVERS = {"ollama": "Ollama", "llamacpp": "llama.cpp", "lmstudio": "LM Studio", "vllm": "vLLM"}
 """Looked for in this order, by prefix."""

@@ -14,14 +14,14 @@ from mcpagent.cli.oneshot.agent_options import example_file, known_tools, model_
 from mcpagent.cli.screen.terminal import Terminal, is_a_terminal, open_terminal, put
 from mcpagent.cli.tools_command.describing import TOKENS_PER_TOOL, TOOLS_AT_ONCE, describing_request, requests_in
 from mcpagent.errors import InputError
-from mcpagent.events import ignore
-from mcpagent.messages import ToolDefinition, Usage
 from mcpagent.models.base import Model
 from mcpagent.models.prices import dollars_for
 from mcpagent.models.resolve import resolve_model
 from mcpagent.search.examples import content_key, read_examples, shipped_examples, write_examples
-from mcpagent.text.safe_text import listed, safe_line
 from mcpagent.tool_search.search_options import CHARACTERS_PER_TOKEN
+from mcpagent.utilities.text.safe_text import listed, safe_line
+from mcpagent.values.events import ignore
+from mcpagent.values.messages import ToolDefinition, Usage
 
 
 def describe_tools(options: Options, servers: Sequence[str], *, yes: bool, again: bool) -> ExitCode:

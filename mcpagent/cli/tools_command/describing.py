@@ -6,11 +6,11 @@ import json
 import re
 from collections.abc import Sequence
 
-from mcpagent.messages import Message, Text, ToolDefinition
 from mcpagent.models.base import ModelRequest, ModelSettings
 from mcpagent.search.examples import LONGEST_EXAMPLE, MOST_EXAMPLES
 from mcpagent.search.fields import local_name, parameters
-from mcpagent.text.for_model import for_model
+from mcpagent.utilities.text.for_model import for_model
+from mcpagent.values.messages import Message, Text, ToolDefinition
 
 TOOLS_AT_ONCE = 20
 """Tools of one request to the model: more of them are written about with less care."""

@@ -11,13 +11,13 @@ from typing import Any
 from mcpagent import Agent
 from mcpagent.cli.frame.error_lines import cannot_be_read
 from mcpagent.cli.tools_command.tool_views import meant_tool, unknown_tool
-from mcpagent.config.bounded_files import open_given
 from mcpagent.errors import InputError
-from mcpagent.json_schema.parts import properties_of
-from mcpagent.messages import ToolDefinition
 from mcpagent.search.signature import first_sentences
-from mcpagent.text.safe_text import safe_line
 from mcpagent.tool_search.search_options import definition_tokens
+from mcpagent.utilities.files.bounded_files import open_given
+from mcpagent.utilities.json_schema.parts import properties_of
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.values.messages import ToolDefinition
 
 MIN_WORDS = 3
 MAX_TOKENS = 1_500

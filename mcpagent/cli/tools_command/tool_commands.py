@@ -40,13 +40,13 @@ from mcpagent.cli.tools_command.tool_views import (
     unknown_tool,
 )
 from mcpagent.errors import InputError
-from mcpagent.json_schema.parts import properties_of
-from mcpagent.messages import Text
+from mcpagent.run.validation import fitted, held_to_promise
 from mcpagent.search import SearchResult, call_signature
-from mcpagent.text.for_model import for_model
-from mcpagent.text.safe_text import safe_line, safe_text
-from mcpagent.tools import Tool, ToolOutput
-from mcpagent.toolsets.validation import fitted, held_to_promise
+from mcpagent.utilities.json_schema.parts import properties_of
+from mcpagent.utilities.text.for_model import for_model
+from mcpagent.utilities.text.safe_text import safe_line, safe_text
+from mcpagent.values.messages import Text
+from mcpagent.values.tools import Tool, ToolOutput
 
 CALL_SECONDS = 300.0
 Given = ParamSpec("Given")

@@ -13,14 +13,14 @@ from mcpagent.cli.frame.error_lines import did_you_mean
 from mcpagent.cli.frame.figures import age, counted
 from mcpagent.cli.screen.lines import behind_bar, column, reason
 from mcpagent.cli.screen.terminal import Glyphs
-from mcpagent.json_schema.parts import properties_of, required_of
-from mcpagent.messages import ToolDefinition
 from mcpagent.search import Match, SearchResult
 from mcpagent.search.learning import Use
 from mcpagent.search.signature import type_words
-from mcpagent.text.safe_text import safe_line, safe_text
 from mcpagent.tool_search.search_options import definition_tokens
-from mcpagent.tools import Tool
+from mcpagent.utilities.json_schema.parts import properties_of, required_of
+from mcpagent.utilities.text.safe_text import safe_line, safe_text
+from mcpagent.values.messages import ToolDefinition
+from mcpagent.values.tools import Tool
 
 NAME_WIDTH = 40
 MIN_WORDS_WIDTH = 12

@@ -27,7 +27,7 @@ from mcpagent.mcp.auth.addresses import (
     whereabouts,
 )
 from mcpagent.mcp.auth.bound_sign_in import BoundSignIn
-from mcpagent.text.safe_text import safe_line
+from mcpagent.utilities.text.safe_text import safe_line
 
 if TYPE_CHECKING:
     from mcpagent.mcp.auth.sign_ins import SignIn, TokenStorage

@@ -19,9 +19,9 @@ from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata
 from pydantic import AnyUrl
 
 from mcpagent.config import ServerConfig
-from mcpagent.config.bounded_files import read_bounded
-from mcpagent.text.safe_text import safe_line
-from mcpagent.text.secrets import hide, revealed
+from mcpagent.utilities.files.bounded_files import read_bounded
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.utilities.text.secrets import hide, revealed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

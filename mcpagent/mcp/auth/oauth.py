@@ -10,7 +10,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from mcp.client.auth import AuthorizationCodeResult, OAuthFlowError
 
-from mcpagent.text.safe_text import safe_line
+from mcpagent.utilities.text.safe_text import safe_line
 
 SIGN_IN_SECONDS = 300.0
 _PAGE = b"<!doctype html><title>mcpagent</title><p>Signed in. You can close this page."

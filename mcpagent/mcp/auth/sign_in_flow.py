@@ -26,8 +26,8 @@ from mcpagent.mcp.auth.bound_sign_in import BoundSignIn
 from mcpagent.mcp.auth.grants import ConfiguredSignIn
 from mcpagent.mcp.auth.oauth import SIGN_IN_SECONDS, LoopbackPage
 from mcpagent.mcp.auth.sign_ins import SignIn, TokenStorage
-from mcpagent.text.safe_text import safe_line
-from mcpagent.text.secrets import revealed
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.utilities.text.secrets import revealed
 
 Revoked: TypeAlias = Literal["revoked", "not offered", "failed"]
 

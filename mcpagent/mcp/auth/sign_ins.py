@@ -17,7 +17,7 @@ from pydantic import BaseModel, ValidationError, ValidationInfo, ValidatorFuncti
 
 from mcpagent.config.secret_store import Kept
 from mcpagent.mcp.auth.dpop import ProofKey
-from mcpagent.text.secrets import hide
+from mcpagent.utilities.text.secrets import hide
 
 if TYPE_CHECKING:
     from mcp.client.auth.oauth2 import OAuthContext

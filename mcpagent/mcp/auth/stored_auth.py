@@ -19,7 +19,7 @@ from mcpagent.config.secret_store import SecretStore
 from mcpagent.errors import CredentialsError
 from mcpagent.mcp.auth.authority import ask_authority, token_endpoint
 from mcpagent.mcp.auth.dpop import Proofs
-from mcpagent.text.safe_text import safe_line
+from mcpagent.utilities.text.safe_text import safe_line
 
 if TYPE_CHECKING:
     from mcpagent.config.secret_store import Kept

@@ -17,13 +17,13 @@ from types import NoneType
 from typing import Any, TypeVar
 
 from mcpagent.config import ServerConfig
-from mcpagent.config.bounded_files import read_own
-from mcpagent.config.file_changes import write_whole
 from mcpagent.errors import ConfigError
 from mcpagent.mcp.lists.server_lists import PromptArgument, PromptInfo, ResourceInfo, ServerLists
-from mcpagent.messages import ToolDefinition
-from mcpagent.python.argument_checks import checked, expect_arguments
-from mcpagent.text.secrets import revealed, without_secrets
+from mcpagent.utilities.files.bounded_files import read_own
+from mcpagent.utilities.files.file_changes import write_whole
+from mcpagent.utilities.python.argument_checks import checked, expect_arguments
+from mcpagent.utilities.text.secrets import revealed, without_secrets
+from mcpagent.values.messages import ToolDefinition
 
 MAX_AGE_SECONDS = 7 * 24 * 3600.0
 _FORMAT = 4

@@ -22,11 +22,11 @@ from mcpagent.mcp.request_failures import (
     RefusedError,
     RequestLimits,
 )
-from mcpagent.mcp.transports.beside_loop import is_large, json_in_steps
-from mcpagent.messages import ToolDefinition
-from mcpagent.text.for_model import MAX_DESCRIPTION, cut_for_model, line_for_model
-from mcpagent.text.safe_text import hides_something, safe_line
-from mcpagent.text.secrets import without_random_secrets
+from mcpagent.utilities.python.worker_threads import is_large, json_in_steps
+from mcpagent.utilities.text.for_model import MAX_DESCRIPTION, cut_for_model, line_for_model
+from mcpagent.utilities.text.safe_text import hides_something, safe_line
+from mcpagent.utilities.text.secrets import without_random_secrets
+from mcpagent.values.messages import ToolDefinition
 
 Item = TypeVar("Item")
 

@@ -17,16 +17,16 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from mcpagent.config import ServerConfig
-from mcpagent.config.bounded_files import read_own
-from mcpagent.config.file_changes import alone_with, write_whole
 from mcpagent.errors import ConfigError
-from mcpagent.events import Emit, Notice
 from mcpagent.mcp.lists.server_lists import ServerLists
-from mcpagent.messages import ToolDefinition
-from mcpagent.python.argument_checks import checked
-from mcpagent.text.json_texts import with_texts
-from mcpagent.text.safe_text import safe_line, visible
-from mcpagent.text.secrets import may_hold_secrets, without_secrets
+from mcpagent.utilities.files.bounded_files import read_own
+from mcpagent.utilities.files.file_changes import alone_with, write_whole
+from mcpagent.utilities.python.argument_checks import checked
+from mcpagent.utilities.text.json_texts import with_texts
+from mcpagent.utilities.text.safe_text import safe_line, visible
+from mcpagent.utilities.text.secrets import may_hold_secrets, without_secrets
+from mcpagent.values.events import Emit, Notice
+from mcpagent.values.messages import ToolDefinition
 
 _MISSING = object()
 _LOCK_SECONDS = 2.0

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from mcpagent.messages import ToolDefinition
+from mcpagent.values.messages import ToolDefinition
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,9 +15,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from mcpagent.messages import ToolDefinition
-from mcpagent.text.for_model import MAX_DESCRIPTION, cut_for_model, for_model, line_for_model, spelled
-from mcpagent.text.json_texts import texts_in, with_texts
+from mcpagent.utilities.text.for_model import MAX_DESCRIPTION, cut_for_model, for_model, line_for_model, spelled
+from mcpagent.utilities.text.json_texts import texts_in, with_texts
+from mcpagent.values.messages import ToolDefinition
 
 _PROSE = frozenset({"description", "title", "$comment", "markdownDescription"})
 _DATA = frozenset({"enum", "const", "default", "examples", "example"})

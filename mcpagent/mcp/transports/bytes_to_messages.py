@@ -19,8 +19,8 @@ from mcp_types import ErrorData, JSONRPCError, JSONRPCMessage, JSONRPCResponse, 
 from pydantic import ValidationError
 from pydantic_core import from_json
 
-from mcpagent.text.json_texts import with_texts
-from mcpagent.text.safe_text import safe_line
+from mcpagent.utilities.text.json_texts import with_texts
+from mcpagent.utilities.text.safe_text import safe_line
 
 Line: TypeAlias = tuple[AsyncIterator[SessionMessage | Exception], Callable[[SessionMessage], Awaitable[None]]]
 """What a transport gives: the messages that come, or what was wrong with one, and what sends one."""

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from mcpagent.mcp.transports.keeper import KEEPER_LIMIT, MARK, Mark
+from mcpagent.mcp.transports.watchdog import KEEPER_LIMIT, MARK, Mark
 
 _MOST_PROCESSES = 1_000
 _MOST_TURNS, _EMPTY_TURNS, _TURN_SECONDS = 40, 4, 0.005

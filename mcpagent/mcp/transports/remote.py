@@ -44,9 +44,9 @@ from mcpagent.mcp.transports.redirects import (
     sent_within_origin,
 )
 from mcpagent.mcp.transports.set_aside import LARGE_BYTES, EventSplitter, SetAside, StreamAnswers
-from mcpagent.text.retry_after import retry_after_seconds
-from mcpagent.text.safe_text import safe_line
-from mcpagent.text.secrets import revealed
+from mcpagent.utilities.text.retry_after import retry_after_seconds
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.utilities.text.secrets import revealed
 
 _BODY_SAMPLE_BYTES = 4096
 MAX_ERROR_BYTES = 1024 * 1024

@@ -14,9 +14,9 @@ from mcp_types.version import KNOWN_PROTOCOL_VERSIONS, LATEST_HANDSHAKE_VERSION,
 from pydantic import ValidationError
 
 from mcpagent.mcp.result_content import says_true
-from mcpagent.mcp.transports.beside_loop import json_in_steps
 from mcpagent.mcp.transports.bytes_to_messages import encodable
-from mcpagent.text.safe_text import safe_line
+from mcpagent.utilities.python.worker_threads import json_in_steps
+from mcpagent.utilities.text.safe_text import safe_line
 
 Raw: TypeAlias = dict[str, Any]
 

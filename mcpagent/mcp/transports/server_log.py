@@ -15,10 +15,10 @@ from collections import deque
 from datetime import UTC, datetime
 from pathlib import Path
 
-from mcpagent.config.bounded_files import check_own
-from mcpagent.config.file_changes import make_private
-from mcpagent.text.safe_text import safe_line
-from mcpagent.text.secrets import without_secrets
+from mcpagent.utilities.files.bounded_files import check_own
+from mcpagent.utilities.files.file_changes import make_private
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.utilities.text.secrets import without_secrets
 
 MAX_LOG_BYTES = 1024 * 1024
 """A fuller file becomes `NAME.log.1`, in place of the one before it."""

@@ -36,7 +36,7 @@ from mcpagent.mcp.transports.remote import (
     no_answer,
     sample,
 )
-from mcpagent.text.safe_text import safe_line
+from mcpagent.utilities.text.safe_text import safe_line
 
 
 @asynccontextmanager

@@ -29,13 +29,13 @@ from mcpagent.mcp.transports.bytes_to_messages import (
     dumped,
     unheard,
 )
-from mcpagent.mcp.transports.keeper import KEEPER, MARK, Mark
 from mcpagent.mcp.transports.process_tree import Process, descendants, end_marked, kill_all
 from mcpagent.mcp.transports.server_log import ServerLog
 from mcpagent.mcp.transports.stdin_pipe import Stdin, new_stdin
-from mcpagent.text.safe_text import safe_line
-from mcpagent.text.secrets import without_secrets
+from mcpagent.mcp.transports.watchdog import KEEPER, MARK, Mark
 from mcpagent.trust.launches import Launch, launch_of, start_error
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.utilities.text.secrets import without_secrets
 
 _STDERR_BYTES = 64 * 1024
 _PAUSE_BYTES = 4 * 1024 * 1024
@@ -267,7 +267,7 @@ class StdioTransport:
                 self._stdin.close()
                 await self._watched_no_more()
         if sys.platform == "win32":
-            from mcpagent.mcp.transports.keeper import job_of
+            from mcpagent.mcp.transports.watchdog import job_of
 
             assert self.pid is not None
             self._end_job = job_of(self.pid)

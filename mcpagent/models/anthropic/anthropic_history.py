@@ -13,8 +13,6 @@ from functools import partial
 from typing import Any
 
 from mcpagent.errors import ConfigError
-from mcpagent.events import Event, Notice, ToolsSearched
-from mcpagent.messages import Image, Message, Part, ProviderBlock, Text, Thinking, ToolCall, ToolDefinition, ToolResult
 from mcpagent.models.base import ModelRequest
 from mcpagent.models.capabilities import Capabilities
 from mcpagent.models.http_model import encoded
@@ -29,7 +27,19 @@ from mcpagent.models.wire_values import (
     without,
     written_parts,
 )
-from mcpagent.text.safe_text import safe_line
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.values.events import Event, Notice, ToolsSearched
+from mcpagent.values.messages import (
+    Image,
+    Message,
+    Part,
+    ProviderBlock,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolDefinition,
+    ToolResult,
+)
 
 PROVIDER = "anthropic"
 

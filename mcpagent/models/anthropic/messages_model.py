@@ -13,8 +13,6 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Unpack
 
-from mcpagent.events import ProviderCall, ProviderCallStarted, TextDelta, ThinkingDelta
-from mcpagent.messages import Container, Message, Part, ProviderBlock, Text, Thinking, ToolDefinition, Usage
 from mcpagent.models.anthropic.anthropic_history import (
     PROVIDER,
     AnthropicHistory,
@@ -28,14 +26,16 @@ from mcpagent.models.capabilities import SAFE, Capabilities
 from mcpagent.models.exchange import AskedWay
 from mcpagent.models.failures_and_retries import AnswerError, Failure, ReportedError
 from mcpagent.models.http_model import ANTHROPIC_URL, Connection, HttpModel, ProviderSdk
-from mcpagent.models.origins import last_container
+from mcpagent.models.provenance import last_container
 from mcpagent.models.provider_run.citations import citations_of
 from mcpagent.models.provider_run.provider_calls import asked_in, ended_in
 from mcpagent.models.provider_run.provider_tool_forms import MCP_BETA, WrittenTools
-from mcpagent.models.shown_deltas import CallDelta, Delta
+from mcpagent.models.stream_rollback import CallDelta, Delta
 from mcpagent.models.wellformed.wellformed_messages import wellformed_messages
 from mcpagent.models.wire_values import distinct_ids, parse_object, read_call, usage_count, without
-from mcpagent.python.argument_checks import checked
+from mcpagent.utilities.python.argument_checks import checked
+from mcpagent.values.events import ProviderCall, ProviderCallStarted, TextDelta, ThinkingDelta
+from mcpagent.values.messages import Container, Message, Part, ProviderBlock, Text, Thinking, ToolDefinition, Usage
 
 MAX_CONTINUATIONS = 5
 """How often a turn that Anthropic paused (`pause_turn`, long searches on its side) is continued before it counts."""

@@ -12,13 +12,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
-from mcpagent.messages import Origin, WireProtocol
 from mcpagent.models.base import ToolLimits
 from mcpagent.models.capabilities import Capabilities, capabilities_of
 from mcpagent.models.endpoints.model_identity import OWN_SERVERS, ModelIdentity, identity_of
 from mcpagent.models.endpoints.model_table import ListedSizes, listed_sizes
 from mcpagent.models.prices import priced_window
 from mcpagent.models.profiles import CachingKind, Profile, Server, caching_of, is_structured, profile_of, server_of
+from mcpagent.values.messages import Origin, WireProtocol
 
 MOST_MARKERS = 4
 """Anthropic docs, prompt caching: up to four blocks of a request may be marked."""

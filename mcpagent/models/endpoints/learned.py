@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from mcpagent.config.bounded_files import read_own
-from mcpagent.config.file_changes import write_whole
-from mcpagent.text.secrets import without_secrets
+from mcpagent.utilities.files.bounded_files import read_own
+from mcpagent.utilities.files.file_changes import write_whole
+from mcpagent.utilities.text.secrets import without_secrets
 
 MAX_AGE_SECONDS = 24 * 3600.0
 """A server can be started again in another way; what it could not do yesterday is tried again."""

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
-from mcpagent.json_schema.parts import rewritten
+from mcpagent.utilities.json_schema.parts import rewritten
 
 _REFUSED = ("grammar", "json schema", "json_schema", "schema conversion", "pattern must start")
 _LEFT_OUT = frozenset(

@@ -6,9 +6,9 @@ import json
 from collections.abc import Callable
 from datetime import datetime
 
-from mcpagent.events import Emit, TextDelta
-from mcpagent.messages import Message, Usage
 from mcpagent.models.base import ModelRequest, ModelResponse
+from mcpagent.values.events import Emit, TextDelta
+from mcpagent.values.messages import Message, Usage
 
 
 class OfflineModel:

@@ -10,8 +10,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from mcpagent.events import Emit, Event, TextDelta
-from mcpagent.messages import Message, Part, Text, ToolCall, ToolDefinition, ToolResult, ToolsChanged
 from mcpagent.models.base import ModelRequest, ModelResponse, OutputFormat
 from mcpagent.models.exchange import AskedWay
 from mcpagent.models.tool_changes_in_history import (
@@ -23,6 +21,8 @@ from mcpagent.models.tool_changes_in_history import (
     redefinition_notes,
 )
 from mcpagent.models.wire_values import headed, json_text, object_schema, sendable_name
+from mcpagent.values.events import Emit, Event, TextDelta
+from mcpagent.values.messages import Message, Part, Text, ToolCall, ToolDefinition, ToolResult, ToolsChanged
 
 _HOW = """You can call tools. Answer with one JSON object and nothing else, in one of these two forms:
 {"tool": "<name>", "arguments": {...}} calls a tool; its result comes in the next message.

@@ -13,8 +13,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from mcpagent.events import Emit, Event, TextDelta
-from mcpagent.messages import Part, Text, ToolCall
 from mcpagent.models.base import ModelRequest, ModelResponse
 from mcpagent.models.exchange import AskedWay
 from mcpagent.models.local.textual_forms import (
@@ -28,6 +26,8 @@ from mcpagent.models.local.textual_forms import (
     strict_json,
     without_end_tokens,
 )
+from mcpagent.values.events import Emit, Event, TextDelta
+from mcpagent.values.messages import Part, Text, ToolCall
 
 _FENCE = "```"
 _MARKS = tuple(dict.fromkeys(form.begins for form in FORMS if form.inside))

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from mcpagent.json_schema.parts import merged_schema, properties_of, required_of
 from mcpagent.models.wire_values import json_text, object_schema
+from mcpagent.utilities.json_schema.parts import merged_schema, properties_of, required_of
 
 UNSIGNED = {"google": {"thought_signature": "skip_thought_signature_validator"}}
 """What stands for the signature of a call that another model made: Gemini 3 refuses a call without one.

@@ -10,8 +10,6 @@ import re
 from collections.abc import Mapping
 from typing import Any, Literal, Unpack
 
-from mcpagent.events import Emit, Notice
-from mcpagent.messages import Message
 from mcpagent.models.base import ModelRequest, ModelResponse
 from mcpagent.models.exchange import AskedWay
 from mcpagent.models.failures_and_retries import Failure
@@ -22,12 +20,14 @@ from mcpagent.models.openai.chat_cache_markers import with_markers
 from mcpagent.models.openai.openai_chat_answers import CompletionStream, read_completion
 from mcpagent.models.openai.openai_chat_history import DEEPSEEK, Dialect, dialect_of, request_body
 from mcpagent.models.openai.proxied_calls import unproxied
-from mcpagent.models.output_ways.asked_output import callable_in
+from mcpagent.models.output_modes.asked_output import callable_in
 from mcpagent.models.profiles import speaks_for_itself
 from mcpagent.models.provider_run.provider_tool_forms import searches_by_chat
 from mcpagent.models.wellformed.wellformed_chat import wellformed_chat
 from mcpagent.models.written_settings import WrittenSettings, written_settings
-from mcpagent.python.argument_checks import checked
+from mcpagent.utilities.python.argument_checks import checked
+from mcpagent.values.events import Emit, Notice
+from mcpagent.values.messages import Message
 
 _MISSES_REASONING = re.compile(
     r"reasoning_content.{0,80}(missing|passed back|required)|missing.{0,20}reasoning_content", re.IGNORECASE

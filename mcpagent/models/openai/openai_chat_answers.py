@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from mcpagent.events import TextDelta, ThinkingDelta
-from mcpagent.messages import Message, Part, ProviderBlock, Text, Thinking, ToolCall
 from mcpagent.models.base import ModelResponse
 from mcpagent.models.failures_and_retries import AnswerError, ReportedError
 from mcpagent.models.provider_run.citations import citations_of
-from mcpagent.models.shown_deltas import CallDelta, Delta
+from mcpagent.models.stream_rollback import CallDelta, Delta
 from mcpagent.models.wire_values import distinct_ids, json_text, openai_usage, read_call, stop_of, usage_count, without
+from mcpagent.values.events import TextDelta, ThinkingDelta
+from mcpagent.values.messages import Message, Part, ProviderBlock, Text, Thinking, ToolCall
 
 _REASONING_KEYS = ("reasoning_content", "reasoning")
 """Where DeepSeek, vLLM and llama.cpp, and where OpenRouter, Ollama and newer vLLM write reasoning text."""

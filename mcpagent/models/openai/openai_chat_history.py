@@ -12,17 +12,6 @@ from functools import partial
 from hashlib import sha256
 from typing import Any
 
-from mcpagent.messages import (
-    Image,
-    Message,
-    Origin,
-    ProviderBlock,
-    Text,
-    Thinking,
-    ToolCall,
-    ToolDefinition,
-    ToolResult,
-)
 from mcpagent.models.base import ModelRequest
 from mcpagent.models.capabilities import SAFE, Capabilities
 from mcpagent.models.openai.gemini_schema import UNSIGNED, gemini_schema
@@ -51,7 +40,18 @@ from mcpagent.models.wire_values import (
     without,
     written_parts,
 )
-from mcpagent.text.for_model import set_apart
+from mcpagent.utilities.text.for_model import set_apart
+from mcpagent.values.messages import (
+    Image,
+    Message,
+    Origin,
+    ProviderBlock,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolDefinition,
+    ToolResult,
+)
 
 _LONGEST_ID = 40
 _NOTHING: Mapping[str, Any] = {}

@@ -9,8 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Unpack
 
-from mcpagent.events import ProviderCallStarted, TextDelta, ThinkingDelta
-from mcpagent.messages import Message, Part, ProviderBlock, Text, Thinking, ToolDefinition
 from mcpagent.models.base import ModelRequest, ModelResponse
 from mcpagent.models.exchange import AskedWay
 from mcpagent.models.failures_and_retries import AnswerError, Failure, ReportedError
@@ -19,10 +17,12 @@ from mcpagent.models.openai.openai_responses_history import PROVIDER, found_name
 from mcpagent.models.openai.proxied_calls import unproxied
 from mcpagent.models.provider_run.citations import citations_of
 from mcpagent.models.provider_run.provider_calls import asked_in, containers_of, ended_in
-from mcpagent.models.shown_deltas import CallDelta, Delta
+from mcpagent.models.stream_rollback import CallDelta, Delta
 from mcpagent.models.wellformed.wellformed_responses import wellformed_responses
 from mcpagent.models.wire_values import distinct_ids, openai_usage, read_call, stop_of, without
-from mcpagent.python.argument_checks import checked
+from mcpagent.utilities.python.argument_checks import checked
+from mcpagent.values.events import ProviderCallStarted, TextDelta, ThinkingDelta
+from mcpagent.values.messages import Message, Part, ProviderBlock, Text, Thinking, ToolDefinition
 
 
 def read_response(answer: Mapping[str, Any], *, history: Sequence[Message] = ()) -> ModelResponse:

@@ -11,19 +11,6 @@ from functools import partial
 from itertools import count
 from typing import Any
 
-from mcpagent.events import Event, ToolsSearched
-from mcpagent.messages import (
-    Image,
-    Message,
-    Origin,
-    Part,
-    ProviderBlock,
-    Text,
-    Thinking,
-    ToolCall,
-    ToolDefinition,
-    ToolResult,
-)
 from mcpagent.models.base import ModelRequest
 from mcpagent.models.capabilities import SAFE, Capabilities
 from mcpagent.models.openai.proxied_calls import CALL_TOOL, is_proxied, proxy_notes, through_call_tool
@@ -48,7 +35,20 @@ from mcpagent.models.wire_values import (
     without,
     written_parts,
 )
-from mcpagent.text.safe_text import safe_line
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.values.events import Event, ToolsSearched
+from mcpagent.values.messages import (
+    Image,
+    Message,
+    Origin,
+    Part,
+    ProviderBlock,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolDefinition,
+    ToolResult,
+)
 
 PROVIDER = "openai"
 

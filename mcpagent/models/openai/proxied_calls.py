@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from mcpagent.messages import ToolCall, ToolDefinition
 from mcpagent.models.base import ModelResponse
 from mcpagent.models.capabilities import Capabilities
 from mcpagent.models.tool_changes_in_history import SEARCH_NAMES, Change, ToolPlan, as_text, redefinition_notes
 from mcpagent.models.wire_values import json_text
+from mcpagent.values.messages import ToolCall, ToolDefinition
 
 CALL_TOOL = ToolDefinition(
     "call_tool",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from mcpagent.messages import Citation
+from mcpagent.values.messages import Citation
 
 MAX_CITED = 1_000
 """Characters of a cited text that are kept as a value; what goes back to the provider is whole."""

@@ -10,7 +10,7 @@ from mcpagent.config.secret_store import with_stored_keys
 from mcpagent.config.variables import UnusableError, Variables, expand
 from mcpagent.errors import CredentialsError
 from mcpagent.models.provider_run.provider_tools import ProviderMcp, ProviderTool
-from mcpagent.text.secrets import hide, revealed
+from mcpagent.utilities.text.secrets import hide, revealed
 
 
 def names_tokens(tools: Iterable[ProviderTool]) -> bool:

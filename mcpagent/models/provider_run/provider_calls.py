@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from mcpagent.events import Event, ProviderCall, ProviderCallFinished, ProviderCallStarted
-from mcpagent.messages import Message, Part, ProviderBlock
 from mcpagent.models.wire_values import json_text, parse_object
-from mcpagent.text.for_model import cut_for_model, fenced, line_for_model
-from mcpagent.text.safe_text import safe_line
+from mcpagent.utilities.text.for_model import cut_for_model, fenced, line_for_model
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.values.events import Event, ProviderCall, ProviderCallFinished, ProviderCallStarted
+from mcpagent.values.messages import Message, Part, ProviderBlock
 
 MAX_TOLD = 4_000
 """Characters of a result that a model elsewhere is told."""

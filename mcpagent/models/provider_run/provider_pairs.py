@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from mcpagent.events import ProviderCall
-from mcpagent.messages import Message, Part, ProviderBlock, Text
 from mcpagent.models.provider_run.provider_calls import NONE_WAITING, calls_to_come, in_words
+from mcpagent.values.events import ProviderCall
+from mcpagent.values.messages import Message, Part, ProviderBlock, Text
 
 
 def with_pairs(history: Sequence[Message], written: Sequence[Message]) -> tuple[Message, ...]:

@@ -12,7 +12,6 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from mcpagent.messages import Origin
 from mcpagent.models.endpoints.model_identity import OWN_SERVERS, claude_version, identity_of
 from mcpagent.models.profiles import UNKNOWN, host_at, profile_of
 from mcpagent.models.provider_run.provider_tools import (
@@ -25,6 +24,7 @@ from mcpagent.models.provider_run.provider_tools import (
     WebFetch,
     WebSearch,
 )
+from mcpagent.values.messages import Origin
 
 MCP_BETA = "mcp-client-2026-09-15"
 """Anthropic's header of its MCP connector."""

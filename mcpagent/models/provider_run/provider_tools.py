@@ -13,8 +13,8 @@ from typing import Any, ClassVar, TypeAlias, get_args
 from urllib.parse import urlsplit
 
 from mcpagent.errors import ConfigError
-from mcpagent.python.argument_checks import expect
-from mcpagent.text.safe_text import safe_line
+from mcpagent.utilities.python.argument_checks import expect
+from mcpagent.utilities.text.safe_text import safe_line
 
 _REFERENCE = re.compile(r"\$\{[^{}]+\}")
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")

@@ -20,7 +20,7 @@ from mcpagent.models.wire_values import (
     sendable_name,
     without,
 )
-from mcpagent.text.for_model import set_apart
+from mcpagent.utilities.text.for_model import set_apart
 
 _HEAD = ("system", "developer")
 """Roles of the messages before a conversation."""

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mcpagent.models.wire_values import NO_INPUT, NO_OUTPUT, NO_RESULT, Written, sendable_name, without
-from mcpagent.text.for_model import set_apart
+from mcpagent.utilities.text.for_model import set_apart
 
 LONGEST_NAME = 128
 _UNSAID = "none"

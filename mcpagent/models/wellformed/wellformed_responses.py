@@ -20,7 +20,7 @@ from mcpagent.models.wire_values import (
     sendable_name,
     without,
 )
-from mcpagent.text.for_model import set_apart
+from mcpagent.utilities.text.for_model import set_apart
 
 
 def wellformed_responses(body: Mapping[str, Any], *, parses_arguments: bool) -> Written:

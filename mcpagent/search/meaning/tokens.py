@@ -22,9 +22,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
-from mcpagent.config.bounded_files import map_own
-from mcpagent.config.file_changes import write_whole
 from mcpagent.search.postings import WorkedOut
+from mcpagent.utilities.files.bounded_files import map_own
+from mcpagent.utilities.files.file_changes import write_whole
 
 logger = logging.getLogger("mcpagent")
 

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from mcpagent.errors import ConfigError
-from mcpagent.messages import ToolDefinition
 from mcpagent.search.fields import MAX_NAME, local_name, parameters
 from mcpagent.search.meaning.embedding import (
     Embedder,
@@ -31,7 +30,8 @@ from mcpagent.search.meaning.vector_cache import VectorCache
 from mcpagent.search.postings import WorkedOut
 from mcpagent.search.strength import OF_WORDS, Cosines
 from mcpagent.search.words import spoken
-from mcpagent.text.safe_text import without_halves
+from mcpagent.utilities.text.safe_text import without_halves
+from mcpagent.values.messages import ToolDefinition
 
 if TYPE_CHECKING:
     from mcpagent.search.meaning.embedding import Matrix

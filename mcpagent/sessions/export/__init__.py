@@ -16,8 +16,8 @@ from mcpagent.sessions.export.markdown_text import as_markdown
 from mcpagent.sessions.export.transcript import Transcript
 from mcpagent.sessions.export.web_page import as_html
 from mcpagent.sessions.kept import KeptSession
-from mcpagent.text.safe_text import safe_line
-from mcpagent.text.secrets import hide_environment
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.utilities.text.secrets import hide_environment
 
 ExportForm: TypeAlias = Literal["md", "json", "html"]
 """What a file of a conversation can be, which is also how its name ends."""

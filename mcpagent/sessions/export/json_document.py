@@ -10,9 +10,9 @@ import json
 from dataclasses import asdict
 from datetime import UTC, datetime
 
-from mcpagent.messages import dump_messages
 from mcpagent.sessions.export.transcript import Transcript
 from mcpagent.sessions.standing import steps_to_json, which_wait
+from mcpagent.values.messages import dump_messages
 
 SCHEMA = "mcpagent.session/1"
 

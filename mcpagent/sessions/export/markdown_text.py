@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import Iterator
 
-from mcpagent.messages import Compacted, Image, Part, ProviderBlock, Text, Thinking, ToolsChanged, ToolsShown
 from mcpagent.sessions.export.transcript import (
     Answered,
     CalledTool,
@@ -18,8 +17,9 @@ from mcpagent.sessions.export.transcript import (
     compacted_words,
     step_figures,
 )
-from mcpagent.text.for_model import fenced
-from mcpagent.text.safe_text import safe_line, safe_text
+from mcpagent.utilities.text.for_model import fenced
+from mcpagent.utilities.text.safe_text import safe_line, safe_text
+from mcpagent.values.messages import Compacted, Image, Part, ProviderBlock, Text, Thinking, ToolsChanged, ToolsShown
 
 MAX_WORDS = 400_000
 MAX_RESULT = 10_000

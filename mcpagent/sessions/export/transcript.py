@@ -7,9 +7,15 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
-from mcpagent.conversation import CANCELLED, INNER, UNKNOWN, CallProgress
 from mcpagent.errors import InputError
-from mcpagent.messages import (
+from mcpagent.history.conversation import CANCELLED, INNER, UNKNOWN, CallProgress
+from mcpagent.models.provider_run.provider_calls import Ran, calls_to_come, ran_at
+from mcpagent.prompt.builder import is_own_note
+from mcpagent.sessions.kept import KeptSession
+from mcpagent.sessions.standing import Standing, progress_from_json
+from mcpagent.utilities.text.safe_text import safe_line, without_halves
+from mcpagent.utilities.text.secrets import without_secrets
+from mcpagent.values.messages import (
     Compacted,
     Image,
     Message,
@@ -25,12 +31,6 @@ from mcpagent.messages import (
     ToolsShown,
     Usage,
 )
-from mcpagent.models.provider_run.provider_calls import Ran, calls_to_come, ran_at
-from mcpagent.prompt.builder import is_own_note
-from mcpagent.sessions.kept import KeptSession
-from mcpagent.sessions.standing import Standing, progress_from_json
-from mcpagent.text.safe_text import safe_line, without_halves
-from mcpagent.text.secrets import without_secrets
 
 _T = TypeVar("_T")
 

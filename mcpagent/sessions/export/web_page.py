@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import urlsplit
 
-from mcpagent.messages import Compacted, Image, Part, ProviderBlock, Text, Thinking, ToolsChanged, ToolsShown
 from mcpagent.sessions.export.transcript import (
     Answered,
     CalledTool,
@@ -28,8 +27,9 @@ from mcpagent.sessions.export.transcript import (
     compacted_words,
     step_figures,
 )
-from mcpagent.text.media_types import image_type
-from mcpagent.text.safe_text import hides_something, safe_line, safe_text
+from mcpagent.utilities.text.media_types import image_type
+from mcpagent.utilities.text.safe_text import hides_something, safe_line, safe_text
+from mcpagent.values.messages import Compacted, Image, Part, ProviderBlock, Text, Thinking, ToolsChanged, ToolsShown
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt

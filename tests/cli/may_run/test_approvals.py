@@ -20,7 +20,6 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from mcpagent import Agent
-from mcpagent.approval import CallAnswer, PendingCall
 from mcpagent.cli.frame.exit_codes import ExitCode
 from mcpagent.cli.frame.options import ApproveMode, Options
 from mcpagent.cli.may_run.approvals import Approvals, Reply, Rules, label_of
@@ -30,12 +29,13 @@ from mcpagent.cli.oneshot.headless import ask_once
 from mcpagent.cli.screen.terminal import ASCII_GLYPHS, Glyphs, Terminal, make_console
 from mcpagent.config import ServerConfig
 from mcpagent.config.permissions import strictest
-from mcpagent.config.values import Approval
+from mcpagent.config.server_config import Approval
 from mcpagent.mcp.lists.list_cache import config_fingerprint
-from mcpagent.messages import PromptRequest, ResourceRequest, ToolCall, ToolDefinition, ToolResult
 from mcpagent.models import ScriptedModel
-from mcpagent.run import RunContext
+from mcpagent.run.agent_run import RunContext
 from mcpagent.toolsets.approval_policy import ApprovalPolicy
+from mcpagent.values.approval import CallAnswer, PendingCall
+from mcpagent.values.messages import PromptRequest, ResourceRequest, ToolCall, ToolDefinition, ToolResult
 from tests.tables import each_row
 from tests.terminal.process import SMALL_SERVER, server_option
 from tests.terminal.warm import on_a_terminal, run

@@ -26,7 +26,7 @@ from mcpagent.cli.servers.login_commands import Login, has_display, log_in
 from mcpagent.config import ServerConfig
 from mcpagent.config.secret_store import NO_KEYRING, SecretStore
 from mcpagent.errors import InputError
-from mcpagent.messages import ToolDefinition
+from mcpagent.values.messages import ToolDefinition
 from tests.servers.guarded import Authority, guarded
 from tests.tables import each_row
 from tests.terminal.process import environment

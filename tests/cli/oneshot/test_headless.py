@@ -23,9 +23,9 @@ from mcpagent.cli.screen.terminal import Glyphs, Terminal, make_console
 from mcpagent.cli.servers.server_commands import list_servers, run_server_test
 from mcpagent.cli.tools_command.tool_commands import list_tools, search_tools, show_tool
 from mcpagent.errors import InputError, ModelError
-from mcpagent.messages import Message, Text, ToolCall, Usage
 from mcpagent.models import ScriptedModel
 from mcpagent.models.base import ModelResponse
+from mcpagent.values.messages import Message, Text, ToolCall, Usage
 from tests.cli.event_schema import DOCUMENTS
 from tests.tables import each_row
 from tests.terminal.process import ROOT, SMALL_SERVER, environment, heed_ctrl_c, server_option
@@ -459,7 +459,7 @@ def test_help_and_version_load_next_to_nothing(arguments: list[str], tmp_path: P
 def test_the_help_of_a_command_loads_no_runtime(arguments: list[str], tmp_path: Path) -> None:
     loaded = imported_by(arguments, tmp_path)
     assert not {name for name in loaded if name.partition(".")[0] in HEAVY - {"typer", "pydantic"}}
-    assert "mcpagent.agent" not in loaded
+    assert "mcpagent.agents.agent" not in loaded
 
 
 HEAVY = {"typer", "rich", "prompt_toolkit", "mcp", "httpx", "httpx2", "openai", "anthropic", "pydantic", "numpy"}

@@ -14,9 +14,9 @@ from mcpagent.cli.frame.configuration import Configuration
 from mcpagent.cli.frame.options import Options
 from mcpagent.cli.may_run.approvals import Rules
 from mcpagent.cli.screen.terminal import Terminal, put
-from mcpagent.messages import Image, Prompt
-from mcpagent.messages import Text as Words
 from mcpagent.sessions import SessionInfo, Sessions
+from mcpagent.values.messages import Image, Prompt
+from mcpagent.values.messages import Text as Words
 
 
 class Leave(Exception):  # noqa: N818 - not an error: `/exit`

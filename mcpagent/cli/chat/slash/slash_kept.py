@@ -8,7 +8,7 @@ from mcpagent.cli.chat.session_rows import session_rows
 from mcpagent.cli.chat.slash.desk import Desk
 from mcpagent.cli.frame.kept_sessions import meant_sessions, short_id
 from mcpagent.sessions import Sessions
-from mcpagent.text.safe_text import safe_line
+from mcpagent.utilities.text.safe_text import safe_line
 
 MOST_LISTED = 15
 NOT_KEPT = "nothing of this chat is kept (--no-session, or its file cannot be written)"

@@ -15,7 +15,7 @@ from mcpagent.errors import AgentStateError, InputError, ServerError
 from mcpagent.mcp.server_options import server_log_folder
 from mcpagent.mcp.server_status import still_connecting
 from mcpagent.mcp.transports.server_log import log_path
-from mcpagent.text.safe_text import safe_line
+from mcpagent.utilities.text.safe_text import safe_line
 
 LOG_LINES = 30
 VERBS = ("on", "off", "restart", "logs")

@@ -20,12 +20,12 @@ from mcpagent.cli.frame.configuration import short_path
 from mcpagent.cli.frame.figures import counted, money, tokens
 from mcpagent.cli.frame.kept_sessions import short_id
 from mcpagent.cli.frame.programs import output_of
-from mcpagent.config.file_changes import write_beside
-from mcpagent.config.user_folders import user_data_folder
 from mcpagent.errors import ConfigError
-from mcpagent.messages import Spent
-from mcpagent.text.safe_text import safe_line, safe_text
-from mcpagent.text.secrets import hide_environment
+from mcpagent.utilities.files.file_changes import write_beside
+from mcpagent.utilities.files.user_folders import user_data_folder
+from mcpagent.utilities.text.safe_text import safe_line, safe_text
+from mcpagent.utilities.text.secrets import hide_environment
+from mcpagent.values.messages import Spent
 
 COPY_SECONDS = 3.0
 MAX_OSC_52 = 74_994

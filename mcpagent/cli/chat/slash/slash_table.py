@@ -16,7 +16,7 @@ from mcpagent.cli.chat.slash.slash_servers import VERBS, mcp
 from mcpagent.cli.chat.slash.slash_tools import allow, deny, find, tool, tools, why
 from mcpagent.cli.frame.error_lines import did_you_mean
 from mcpagent.cli.screen.lines import column
-from mcpagent.text.safe_text import safe_line
+from mcpagent.utilities.text.safe_text import safe_line
 
 
 async def show_help(desk: Desk, argument: str) -> None:

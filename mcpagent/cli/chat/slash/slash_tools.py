@@ -27,10 +27,10 @@ from mcpagent.cli.tools_command.tool_views import (
     unknown_tool,
 )
 from mcpagent.config.rule_names import forbids, resource_servers
-from mcpagent.events import ToolsSearched
-from mcpagent.messages import ToolDefinition
-from mcpagent.text.globs import fits
-from mcpagent.text.safe_text import safe_line
+from mcpagent.utilities.text.globs import fits
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.values.events import ToolsSearched
+from mcpagent.values.messages import ToolDefinition
 
 LISTED = "/tools lists them"
 MAX_TOOLS_LISTED = 60

@@ -8,11 +8,11 @@ from mcpagent.cli.chat.slash.desk import Desk
 from mcpagent.cli.frame.figures import counted
 from mcpagent.cli.screen.lines import compacted_line, short_arguments
 from mcpagent.errors import InputError, McpAgentError
-from mcpagent.messages import Compacted, Image, Message, Pinned, ToolCall, ToolResult, ToolsChanged, ToolsShown
-from mcpagent.messages import Text as Words
+from mcpagent.history.sent_messages import LeftOut
 from mcpagent.prompt.builder import is_own_note
-from mcpagent.text.safe_text import safe_line, safe_text
-from mcpagent.window.sent import LeftOut
+from mcpagent.utilities.text.safe_text import safe_line, safe_text
+from mcpagent.values.messages import Compacted, Image, Message, Pinned, ToolCall, ToolResult, ToolsChanged, ToolsShown
+from mcpagent.values.messages import Text as Words
 
 _OURS = (ToolsChanged, ToolsShown)
 MOST_LISTED = 200

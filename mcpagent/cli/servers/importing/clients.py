@@ -16,12 +16,12 @@ from typing import Any
 
 import yaml
 
-from mcpagent.cards.reading import bounded_loader
+from mcpagent.agents.cards.reading import bounded_loader
 from mcpagent.cli.frame.options import Client
 from mcpagent.config.config_documents import parse_document, read_bytes
-from mcpagent.config.user_folders import project_folders
 from mcpagent.errors import ConfigError
-from mcpagent.text.safe_text import safe_line
+from mcpagent.utilities.files.user_folders import project_folders
+from mcpagent.utilities.text.safe_text import safe_line
 
 
 @dataclass(frozen=True, slots=True)

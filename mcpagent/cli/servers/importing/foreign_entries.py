@@ -14,8 +14,8 @@ from mcpagent.config.server_files import load_servers
 from mcpagent.config.sign_in_entries import BY_PERSON, KEY_OF_SIGN_IN, folded
 from mcpagent.config.spellings import KEY_OF_SPELLING
 from mcpagent.errors import ConfigError
-from mcpagent.text.json_texts import with_texts
-from mcpagent.text.safe_text import safe_line
+from mcpagent.utilities.text.json_texts import with_texts
+from mcpagent.utilities.text.safe_text import safe_line
 
 _WRITTEN = {
     "transport": "type",

@@ -31,8 +31,8 @@ from mcpagent.cli.servers.server_editing import ServerFile, file_to_write
 from mcpagent.config.literals import literal_secrets
 from mcpagent.config.secret_store import SecretStore, key_store
 from mcpagent.errors import ConfigError, InputError
-from mcpagent.text.safe_text import safe_line, safe_text
-from mcpagent.text.secrets import REDACTED, without_secrets
+from mcpagent.utilities.text.safe_text import safe_line, safe_text
+from mcpagent.utilities.text.secrets import REDACTED, without_secrets
 
 
 @dataclass(slots=True)

@@ -1,0 +1,1 @@
+"""One run: requests, calls, and the middleware around them."""
