@@ -169,8 +169,8 @@ __version__ = "0.1.0"
 __getattr__, __dir__ = late_names(
     __name__,
     {
-        "agent": ("Agent",),
-        "cards.card": (
+        "agents.agent": ("Agent",),
+        "agents.cards.card": (
             "AgentCard",
             "CardError",
         ),
@@ -189,10 +189,10 @@ __getattr__, __dir__ = late_names(
             "SessionBusyError",
             "SessionStoreError",
         ),
-        "events": ("events",),
-        "limits.run_limits": ("Limits",),
+        "values.events": ("events",),
+        "values.limits.run_limits": ("Limits",),
         "mcp.server_options": ("ServerOptions",),
-        "messages": (
+        "values.messages": (
             "Citation",
             "Image",
             "Message",
@@ -221,7 +221,7 @@ __getattr__, __dir__ = late_names(
             "WebSearch",
         ),
         "models.scripted": ("ScriptedModel",),
-        "approval": (
+        "values.approval": (
             "CallAnswer",
             "CallsPendingError",
             "PendingCall",
@@ -231,27 +231,27 @@ __getattr__, __dir__ = late_names(
             "RecordingError",
             "Replay",
         ),
-        "run": (
+        "run.agent_run": (
             "RunContext",
             "RunResult",
         ),
-        "definition": (
+        "toolsets.definition": (
             "Definition",
             "RunOptions",
             "Wrapper",
         ),
-        "questions.event_stream": ("EventStream",),
-        "session": ("Session",),
+        "agents.event_stream": ("EventStream",),
+        "agents.session": ("Session",),
         "sessions.protocol": ("SessionStore",),
         "sessions.store": ("Sessions",),
-        "tool_context": (
+        "values.tool_context": (
             "ToolContext",
             "ToolContextCache",
             "prepare_context",
         ),
         "code_mode.code_options": ("CodeMode",),
         "tool_search.search_options": ("ToolSearch",),
-        "tools": (
+        "values.tools": (
             "Tool",
             "ToolOutput",
             "ToolReturn",
@@ -275,6 +275,6 @@ __getattr__, __dir__ = late_names(
             "function_tool",
         ),
         "tracing": ("Tracing",),
-        "window.how_far": ("Compaction",),
+        "history.compaction_options": ("Compaction",),
     },
 )

@@ -1,7 +1,7 @@
-"""What a conversation's programs leave behind: variables, what ran, a program that waits; and how that is kept.
+"""Store the state that programs leave behind in a conversation: variables, finished programs, and one that waits.
 
-What is kept is signed for this session alone, since the interpreter takes its own bytes on trust. The key is that of
-the environment (`MCPAGENT_SIGNING_KEY`), of the store that all workers share, or of this user on this machine.
+The state is signed for its session, since the interpreter trusts its own bytecode. The key comes from the environment
+(`MCPAGENT_SIGNING_KEY`), from the store that all workers share, or from this user's folder.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the model is told of a program: what is wrong with it, what it showed, how it failed."""
+"""Write the text that the model receives about a program: its mistakes, its output, its failure."""
 
 from __future__ import annotations
 

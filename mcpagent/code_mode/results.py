@@ -1,4 +1,4 @@
-"""What a tool gave as a value of a program, and what shape such values had so far."""
+"""Convert the result of a tool into a value for a program, and record the shape of such values."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What a type checker reports of a program: as problems with their lines, without what may well be right.
+"""Report the problems that a type checker finds in a program, with their lines, but none that may well be right.
 
-The checker holds that a list or a dict, once it is made, can hold nothing else: by that `rows = [{"id": 1}]` is no
-`list[Row]`, however right, and no `str` that a program computes is one of a `Literal`. The gate reads the values of
-each call anyway, so such a call is made.
+The checker believes that a list or dict keeps the element type of its first value. So `rows = [{"id": 1}]` would be no
+`list[Row]`, and a computed `str` would match no `Literal`. Such calls run, because the values of each call are checked
+anyway.
 """
 
 from __future__ import annotations

@@ -8,7 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from mcpagent.config.rule_names import forbids_of_server, permits_of_server
-from mcpagent.config.server_config import Approval, ServerConfig
+from mcpagent.config.server_config import ServerConfig
+from mcpagent.values.approval import Approval
 from mcpagent.values.messages import ToolDefinition
 
 APPROVALS: Mapping[str, Approval] = {"allow": "allow", "always": "allow", "ask": "ask", "deny": "deny", "never": "deny"}

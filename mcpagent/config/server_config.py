@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeAlias
 
 from mcpagent.utilities.python.argument_checks import expect, expect_fields
 from mcpagent.utilities.text.secrets import Secret, hide, named_words, revealed, secrets_under
+from mcpagent.values.approval import Approval
 
 TransportName: TypeAlias = Literal["auto", "stdio", "http", "sse"]
 """How a server is reached; "auto" is stdio for a command, and streamable HTTP or else SSE for a URL."""
@@ -21,10 +22,6 @@ LogLevel: TypeAlias = Literal["debug", "info", "notice", "warning", "error", "cr
 
 Era: TypeAlias = Literal["auto", "legacy"]
 """How to greet a server: by a `server/discover` probe first, or at once with `initialize`."""
-
-
-Approval: TypeAlias = Literal["allow", "ask", "deny"]
-"""What becomes of a tool's calls: run unasked, asked about, never run."""
 
 
 Scope: TypeAlias = Literal["", "user", "project", "card"]

@@ -1,4 +1,4 @@
-"""What machine the server runs on; no user names, no environment variables."""
+"""Describe the machine that the server runs on, without user names and environment variables."""
 
 from __future__ import annotations
 

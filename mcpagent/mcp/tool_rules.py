@@ -10,10 +10,10 @@ from typing import Any, TypeAlias
 from mcpagent.config import ServerConfig
 from mcpagent.config.permissions import approval_for
 from mcpagent.config.rule_names import forbids_of_server
-from mcpagent.config.server_config import Approval
 from mcpagent.mcp.lists.server_lists import ServerLists
 from mcpagent.mcp.lists.shown_tools import ShownTool, are_plain
 from mcpagent.utilities.text.globs import fits
+from mcpagent.values.approval import Approval
 from mcpagent.values.messages import ToolDefinition
 from mcpagent.values.tools import Tool, ToolOutput
 

@@ -1,1 +1,1 @@
-"""One run: requests, calls, and the middleware around them."""
+"""Answer one prompt: requests, calls, and the middleware around them."""

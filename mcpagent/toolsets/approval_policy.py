@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 from types import NoneType
 
 from mcpagent.config.permissions import APPROVALS
-from mcpagent.config.server_config import Approval
 from mcpagent.toolsets.listed_tools import ApprovalPredicate
 from mcpagent.utilities.python.argument_checks import expect, expect_function
-from mcpagent.values.approval import OnApproval
+from mcpagent.values.approval import Approval, OnApproval
 
 
 @dataclass(frozen=True, slots=True)

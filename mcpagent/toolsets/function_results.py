@@ -1,6 +1,6 @@
-"""What a function gave, as content for a model: words as they are, tables as CSV, pictures as images, all else JSON.
+"""Convert the return value of a function into content for a model: words, tables as CSV, images, all else as JSON.
 
-The same value gives the same text in every process: sets are sorted, and no address of an object is shown.
+Equal values give equal text in every process: sets are sorted, and no address of an object appears.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from mcpagent.tool_search.unique_names import expect_legal_name
 from mcpagent.toolsets.function_results import first_items, tool_output
 from mcpagent.toolsets.listed_tools import ApprovalPredicate, listed_place, put_together, with_approval
 from mcpagent.toolsets.unmatched_names import Known
-from mcpagent.utilities.json_schema.parts import rewritten
+from mcpagent.utilities.json_schema.parts import untitled
 from mcpagent.utilities.python.argument_checks import checked, expect, expect_arguments, expect_options
 from mcpagent.values.messages import ToolDefinition
 from mcpagent.values.tools import Run, Tool, ToolOutput, ToolReturn, Toolset, expect_timeout, usable_tool
@@ -279,9 +279,3 @@ def _schema(model: type[BaseModel]) -> dict[str, Any]:
     schema.pop("additionalProperties", None)
     schema.setdefault("properties", {})
     return schema
-
-
-def untitled(schema: dict[str, Any]) -> dict[str, Any]:
-    """A JSON Schema without the titles that pydantic makes up."""
-    made: dict[str, Any] = rewritten(schema, lambda one: {key: rule for key, rule in one.items() if key != "title"})
-    return made

@@ -10,7 +10,6 @@ from dataclasses import replace
 from difflib import get_close_matches
 from typing import Any
 
-from mcpagent.config.server_config import Approval
 from mcpagent.mcp.all_servers import McpServers
 from mcpagent.mcp.link import ServerLink
 from mcpagent.mcp.lists.server_lists import PromptInfo, ResourceInfo
@@ -19,6 +18,7 @@ from mcpagent.mcp.tool_rules import own_rule
 from mcpagent.run.validation import verdict_beside
 from mcpagent.utilities.text.for_model import line_for_model, spelled
 from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.values.approval import Approval
 from mcpagent.values.messages import PromptRequest, ResourceRequest, ToolDefinition
 from mcpagent.values.tools import Tool, ToolOutput
 

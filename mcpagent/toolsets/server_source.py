@@ -1,4 +1,4 @@
-"""One MCP server as a source inside an operation, such as `prefixed(McpServer(...), "fs")`."""
+"""Use one MCP server as a source inside an operation, such as `prefixed(McpServer(...), "fs")`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where an agent's tools come from: MCP servers, toolsets and functions, put together to one list."""
+"""Combine the sources of an agent's tools, MCP servers, toolsets and functions, into one list."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 from mcpagent.config import ServerConfig, ServersConfig, load_servers
 from mcpagent.config.permissions import APPROVALS
 from mcpagent.config.rule_names import rule_of
-from mcpagent.config.server_config import Approval
 from mcpagent.errors import ConfigError
 from mcpagent.mcp.all_servers import McpServers
 from mcpagent.mcp.server_options import ServerOptions
@@ -36,6 +35,7 @@ from mcpagent.toolsets.selection import Selection
 from mcpagent.toolsets.unmatched_names import unknown_name_line, unknown_names
 from mcpagent.utilities.python.argument_checks import expect
 from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.values.approval import Approval
 from mcpagent.values.events import Emit, Notice, ServersAwaited, ignore
 from mcpagent.values.messages import ToolDefinition
 from mcpagent.values.tools import Tool, usable_tool

@@ -21,6 +21,9 @@ from mcpagent.utilities.python.argument_checks import expect
 from mcpagent.utilities.text.safe_text import safe_line
 from mcpagent.values.messages import ToolCall, ToolDefinition, json_copy
 
+Approval: TypeAlias = Literal["allow", "ask", "deny"]
+"""The rule for a tool's calls: run them without a question, ask before each, or never run them."""
+
 PendingKind: TypeAlias = Literal["approval", "external"]
 _KINDS = frozenset(get_args(PendingKind))
 

@@ -1,6 +1,6 @@
-"""What happens while an agent works, as one union of values: for the terminal, a web page, a tracer and tests.
+"""Define every event of a working agent as one union of values, for a terminal, a web page, a tracer and tests.
 
-`Emit` is the only way events travel; it must not block and its exceptions are the listener's own fault.
+`Emit` is the only way in which events travel. It must not block, and its exceptions are the listener's own fault.
 """
 
 from __future__ import annotations

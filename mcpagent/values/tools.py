@@ -8,9 +8,8 @@ from dataclasses import dataclass, field, replace
 from types import NoneType, TracebackType
 from typing import Any, Protocol, TypeAlias
 
-from mcpagent.config.server_config import Approval
 from mcpagent.utilities.python.argument_checks import expect, expect_fields, expect_kind
-from mcpagent.values.approval import PendingCall
+from mcpagent.values.approval import Approval, PendingCall
 from mcpagent.values.events import Event
 from mcpagent.values.messages import (
     BinaryBlock,

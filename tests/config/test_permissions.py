@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from mcpagent.config import ServerConfig, load_found_servers, load_servers
 from mcpagent.config.permissions import APPROVALS, approval_for, vouches_for_itself
-from mcpagent.config.server_config import Approval
 from mcpagent.errors import ConfigError, ServerError
 from mcpagent.mcp.link import ServerLink
+from mcpagent.values.approval import Approval
 from mcpagent.values.messages import ToolDefinition
 from tests.tables import each_row
 

@@ -1,5 +1,4 @@
-"""What an agent card makes happen besides its servers: which model is asked where, with which key, and what its
-provider runs."""
+"""List the effects of an agent card other than its servers: models, addresses, keys and provider tools."""
 
 from __future__ import annotations
 

@@ -33,10 +33,9 @@ from mcpagent.cli.may_run.kept_approvals import KeptApprovals
 from mcpagent.config import ServerConfig
 from mcpagent.config.permissions import approval_for, is_about
 from mcpagent.config.rule_names import forbids, permits, resource_servers, rule_of
-from mcpagent.config.server_config import Approval
 from mcpagent.run.agent_run import RunContext
 from mcpagent.utilities.text.safe_text import safe_line, visible
-from mcpagent.values.approval import CallAnswer, PendingCall
+from mcpagent.values.approval import Approval, CallAnswer, PendingCall
 from mcpagent.values.messages import ToolDefinition
 
 Verdict: TypeAlias = Literal["run", "ask", "deny"]

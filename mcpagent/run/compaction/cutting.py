@@ -1,7 +1,7 @@
-"""Where a history is cut, and what is left of its results: pure functions of the messages and of the room there is.
+"""Choose where to cut a history, and shorten its old results: pure functions of the messages and the tokens available.
 
-Calls and their results stay together, since a cut is between whole steps. Old results lose all but their beginnings
-first; only if that is not enough the messages before a cut are left out, for which a summary stands then.
+A cut is between whole steps, so calls stay with their results. Old results are shortened first. Only if that is not
+enough, the messages before the cut are left out and a summary replaces them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How many tokens a request takes: the estimate, set right by what the provider counted last."""
+"""Estimate the tokens of a request, corrected by the last count of the provider."""
 
 from __future__ import annotations
 

@@ -19,8 +19,7 @@ from mcpagent.errors import InputError, McpAgentError, OutputProblem
 from mcpagent.models.base import OutputFormat
 from mcpagent.run.output.json_documents import document_in, partial_document
 from mcpagent.run.validation import problems, without_nulls
-from mcpagent.toolsets.functions import untitled
-from mcpagent.utilities.json_schema.parts import referred, rewritten
+from mcpagent.utilities.json_schema.parts import referred, rewritten, untitled
 from mcpagent.utilities.json_schema.schema_form import UncheckedError
 from mcpagent.utilities.text.safe_text import safe_line
 

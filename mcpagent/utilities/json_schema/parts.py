@@ -96,3 +96,13 @@ def rewritten(schema: Any, change: Callable[[Mapping[str, Any]], Mapping[str, An
         else:
             made[key] = rewritten(rule, change, depth + 1)
     return made
+
+
+def untitled(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return a JSON Schema without its titles, which pydantic invents."""
+    bare: dict[str, Any] = rewritten(schema, _without_title)
+    return bare
+
+
+def _without_title(schema: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: rule for key, rule in schema.items() if key != "title"}

@@ -1,5 +1,6 @@
-"""What the language has no words for: checked arguments, work in another thread's event loop, and packages whose names
-load when they are first asked for, so that importing the package costs next to nothing.
+"""Check arguments, run work in another thread's event loop, and import packages when their names are first used.
+
+Late imports make `import mcpagent` cost next to nothing.
 """
 
 from __future__ import annotations
@@ -15,14 +16,17 @@ def late_names(
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """`__getattr__` and `__dir__` for the package; `homes` maps its modules to the names that live in them.
 
-    A module that is said to hold its own name is meant itself.
+    A module that is listed with its own name is returned itself.
     """
     home_of = {name: home for home, names in homes.items() for name in names}
 
     def get(name: str) -> Any:
         if name not in home_of:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        home = import_module(f"{package}.{home_of[name]}")
-        return home if home_of[name] == name else getattr(home, name)
+        home = home_of[name]
+        module = import_module(f"{package}.{home}")
+        if home.rpartition(".")[2] == name:
+            return module
+        return getattr(module, name)
 
     return get, lambda: sorted({*vars(sys.modules[package]), *home_of})

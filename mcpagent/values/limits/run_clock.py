@@ -1,4 +1,4 @@
-"""How long a run takes, without the time in which a person thinks; and the end of one that takes too long."""
+"""Measure the duration of a run without the time in which a person decides, and end a run that takes too long."""
 
 from __future__ import annotations
 

@@ -29,12 +29,11 @@ from mcpagent.cli.oneshot.headless import ask_once
 from mcpagent.cli.screen.terminal import ASCII_GLYPHS, Glyphs, Terminal, make_console
 from mcpagent.config import ServerConfig
 from mcpagent.config.permissions import strictest
-from mcpagent.config.server_config import Approval
 from mcpagent.mcp.lists.list_cache import config_fingerprint
 from mcpagent.models import ScriptedModel
 from mcpagent.run.agent_run import RunContext
 from mcpagent.toolsets.approval_policy import ApprovalPolicy
-from mcpagent.values.approval import CallAnswer, PendingCall
+from mcpagent.values.approval import Approval, CallAnswer, PendingCall
 from mcpagent.values.messages import PromptRequest, ResourceRequest, ToolCall, ToolDefinition, ToolResult
 from tests.tables import each_row
 from tests.terminal.process import SMALL_SERVER, server_option
