@@ -18,34 +18,12 @@ import argparse
 import asyncio
 import importlib.metadata
 import importlib.util
-import json
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import asdict, dataclass
 from typing import Any
 
+from benchmarks.code_measured import Measured, tokens
 from benchmarks.code_tasks import Task, servers, tasks
-
-
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """Of all tasks together: requests, tokens sent and written, seconds beside the model, and how many were right."""
-
-    requests: int = 0
-    tokens_in: int = 0
-    tokens_out: int = 0
-    seconds: float = 0.0
-    right: int = 0
-
-    def plus(self, other: Measured) -> Measured:
-        """Both together."""
-        return Measured(*(getattr(self, name) + getattr(other, name) for name in asdict(self)))
-
-
-def tokens(value: Any) -> int:
-    """Estimated tokens of JSON data or a text."""
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-    return -(-len(text) // 4)
 
 
 async def ours(task: Task, replies: Sequence[Any], **options: Any) -> Measured:

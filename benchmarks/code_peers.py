@@ -8,7 +8,7 @@ import re
 import time
 from typing import Any
 
-from benchmarks.code import Measured, tokens
+from benchmarks.code_measured import Measured, tokens
 from benchmarks.code_tasks import GIVE_JSON, Task, servers
 
 SYSTEM = "You are a helpful assistant that completes the user's task with the tools at hand."

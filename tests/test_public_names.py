@@ -27,7 +27,7 @@ FILES = frozenset({"fish", "log", "toml"})
 DOTTED = sorted(
     {name for name in re.findall(r"\bmcpagent(?:\.[A-Za-z_]\w*)+\b(?!/\d)", GUIDES) if name.split(".")[1] not in FILES},
 )
-"""Modules, and names in them, in the guides. `mcpagent.toml` and the like are files, `mcpagent.session/1` is a format."""
+"""Modules, and names in them, in the guides. `mcpagent.toml` and the like are files, `mcpagent.session/1` a format."""
 
 
 def kind_and_name(name: str) -> tuple[bool, str]:
