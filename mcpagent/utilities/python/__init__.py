@@ -23,6 +23,8 @@ def late_names(
         if name not in home_of:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         home = import_module(f"{package}.{home_of[name]}")
-        return home if home_of[name] == name else getattr(home, name)
+        if home_of[name] == name:
+            return home
+        return getattr(home, name)
 
     return get, lambda: sorted({*vars(sys.modules[package]), *home_of})
