@@ -19,10 +19,16 @@ class Measured:
 
     def plus(self, other: Measured) -> Measured:
         """Both together."""
-        return Measured(*(getattr(self, name) + getattr(other, name) for name in asdict(self)))
+        return Measured(
+            *(getattr(self, name) + getattr(other, name) for name in asdict(self))
+        )
 
 
 def tokens(value: Any) -> int:
     """Estimated tokens of JSON data or a text."""
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    text = (
+        value
+        if isinstance(value, str)
+        else json.dumps(value, ensure_ascii=False, default=str)
+    )
     return -(-len(text) // 4)

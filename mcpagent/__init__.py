@@ -76,7 +76,11 @@ if TYPE_CHECKING:
         dump_messages,
         load_messages,
     )
-    from mcpagent.values.tool_context import ToolContext, ToolContextCache, prepare_context
+    from mcpagent.values.tool_context import (
+        ToolContext,
+        ToolContextCache,
+        prepare_context,
+    )
     from mcpagent.values.tools import Tool, ToolOutput, ToolReturn, Toolset
 
 __all__ = [

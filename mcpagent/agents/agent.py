@@ -17,18 +17,35 @@ from mcpagent.code_mode.code_options import CodeMode, search_for_programs
 from mcpagent.errors import InputError
 from mcpagent.mcp.all_servers import McpServers
 from mcpagent.models.base import Model
-from mcpagent.models.provider_run.provider_tools import ProviderMcp, ProviderTool, expect_distinct
+from mcpagent.models.provider_run.provider_tools import (
+    ProviderMcp,
+    ProviderTool,
+    expect_distinct,
+)
 from mcpagent.run.agent_run import Deps
 from mcpagent.sessions.protocol import SessionStore
 from mcpagent.sessions.store import Sessions
 from mcpagent.tool_search.search_options import ToolSearch
 from mcpagent.toolsets.agent_tools import agent_tool
 from mcpagent.toolsets.approval_policy import ApprovalPolicy
-from mcpagent.toolsets.definition import Definition, Instructions, ModelChoice, RunOptions, expect_model, wrapped_by
+from mcpagent.toolsets.definition import (
+    Definition,
+    Instructions,
+    ModelChoice,
+    RunOptions,
+    expect_model,
+    wrapped_by,
+)
 from mcpagent.toolsets.functions import function_tool
 from mcpagent.toolsets.listed_tools import ApprovalPredicate
 from mcpagent.toolsets.sources import AnyTools, McpConfig, expect_config, sources_of
-from mcpagent.utilities.python.argument_checks import checked, expect, expect_arguments, expect_function, expect_options
+from mcpagent.utilities.python.argument_checks import (
+    checked,
+    expect,
+    expect_arguments,
+    expect_function,
+    expect_options,
+)
 from mcpagent.values.approval import PendingCall
 from mcpagent.values.events import Emit, guarded, log_warnings
 from mcpagent.values.limits.run_limits import Limits
@@ -109,8 +126,13 @@ class Agent(WaysToAsk[Deps]):
         if on_event is not None:
             expect_function("on_event", on_event, "event")
         options = options or RunOptions()
-        rules = approval if isinstance(approval, ApprovalPolicy) else ApprovalPolicy(approval)
-        hosted = expect_distinct(tool for tool in tools if isinstance(tool, ProviderTool))
+        if isinstance(approval, ApprovalPolicy):
+            rules = approval
+        else:
+            rules = ApprovalPolicy(approval)
+        hosted = expect_distinct(
+            tool for tool in tools if isinstance(tool, ProviderTool)
+        )
         own = [tool for tool in tools if not isinstance(tool, ProviderTool)]
         definition = Definition(
             instructions,
@@ -121,13 +143,19 @@ class Agent(WaysToAsk[Deps]):
             provider_tools=hosted,
             code_mode=CodeMode() if code_mode is True else code_mode or None,
         )
-        unasked = [tool.name for tool in hosted if isinstance(tool, ProviderMcp) and rules.required is not False]
+        unasked = [
+            tool.name
+            for tool in hosted
+            if isinstance(tool, ProviderMcp) and rules.required is not False
+        ]
         self._runtime = AgentRuntime(
             wrapped_by(definition, options.wrappers),
             model,
             mcp_config=mcp_config,
             rules=rules,
-            store=sessions if sessions is None or isinstance(sessions, Sessions) else Sessions(sessions),
+            store=sessions
+            if sessions is None or isinstance(sessions, Sessions)
+            else Sessions(sessions),
             listener=guarded(on_event) if on_event is not None else log_warnings,
             unasked=unasked,
         )
@@ -160,13 +188,26 @@ class Agent(WaysToAsk[Deps]):
         session, or a durable run that has not ended.
         """
         expect("limits", limits, (Limits, NoneType), "Limits(...)")
-        expect("trusted", trusted, (bool, NoneType), "True, False or None", error=InputError)
+        expect(
+            "trusted",
+            trusted,
+            (bool, NoneType),
+            "True, False or None",
+            error=InputError,
+        )
         self._runtime.require_usable()
-        history = _history(messages, trusted) if messages is not None else None
-        return session_of(self._runtime.session(id, history, deps, tool_context, limits))
+        history = None
+        if messages is not None:
+            history = _history(messages, trusted)
+        return session_of(
+            self._runtime.session(id, history, deps, tool_context, limits)
+        )
 
     async def ask_with_history(
-        self, messages: Sequence[Message | Mapping[str, Any]], *, trusted: bool | None = None
+        self,
+        messages: Sequence[Message | Mapping[str, Any]],
+        *,
+        trusted: bool | None = None,
     ) -> tuple[str, list[Message]]:
         """The answer to the history's last message, a user's, and the whole history after it.
 
@@ -174,13 +215,23 @@ class Agent(WaysToAsk[Deps]):
         the shape of OpenAI's or Anthropic's messages; `trusted` as in `session`. Tools discovered in it are offered
         again if they are there.
         """
-        expect("trusted", trusted, (bool, NoneType), "True, False or None", error=InputError)
+        expect(
+            "trusted",
+            trusted,
+            (bool, NoneType),
+            "True, False or None",
+            error=InputError,
+        )
         history = _history(messages, trusted)
         if not history.messages:
-            raise InputError("messages: the history is empty; it must end with a user's message")
+            raise InputError(
+                "messages: the history is empty; it must end with a user's message"
+            )
         *earlier, last = history.messages
         if last.role != "user":
-            raise InputError(f"messages: the last one must be the user's, got role {last.role!r}")
+            raise InputError(
+                f"messages: the last one must be the user's, got role {last.role!r}"
+            )
         prompt = [part for part in last.parts if isinstance(part, Text | Image)]
         return await self._runtime.ask_after(earlier, prompt, system=history.system)
 
@@ -231,21 +282,29 @@ class Agent(WaysToAsk[Deps]):
 
         def register(function: Any) -> Any:
             self._runtime.definition.sources.functions.append(
-                usable_tool(function) if isinstance(function, Tool) else function_tool(function, **options)
+                usable_tool(function)
+                if isinstance(function, Tool)
+                else function_tool(function, **options)
             )
             return function
 
-        return register(function) if function is not None else register
+        if function is not None:
+            return register(function)
+        return register
 
     @property
     def known_tools(self) -> dict[str, ToolDefinition]:
         """Every tool by offered name."""
-        return {name: tool.definition for name, tool in self._runtime.tools.known.items()}
+        return {
+            name: tool.definition for name, tool in self._runtime.tools.known.items()
+        }
 
     @property
     def all_deferred_tools(self) -> dict[str, ToolDefinition]:
         """The tools that are found by searching, by offered name; none in normal mode."""
-        return {name: tool.definition for name, tool in self._runtime.tools.deferred.items()}
+        return {
+            name: tool.definition for name, tool in self._runtime.tools.deferred.items()
+        }
 
     @property
     def discovered_tools(self) -> dict[str, ToolDefinition]:
@@ -276,13 +335,17 @@ class Agent(WaysToAsk[Deps]):
     def messages(self) -> tuple[Message, ...]:
         """The conversation of the agent's own session so far; see `Session.messages`."""
         own = self._runtime.own_session_or_none
-        return own.messages if own is not None else ()
+        if own is not None:
+            return own.messages
+        return ()
 
     @property
     def pending(self) -> tuple[PendingCall, ...]:
         """The calls of the agent's own session that wait for an answer; see `Session.pending`."""
         own = self._runtime.own_session_or_none
-        return own.pending if own is not None else ()
+        if own is not None:
+            return own.pending
+        return ()
 
     @property
     def spent(self) -> Spent:
@@ -353,7 +416,10 @@ class Agent(WaysToAsk[Deps]):
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         await self._runtime.aclose()
 
@@ -369,7 +435,10 @@ class Agent(WaysToAsk[Deps]):
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self._runtime.close()
 
@@ -388,16 +457,25 @@ class Agent(WaysToAsk[Deps]):
 
 
 def _search_of(
-    search: bool | Literal["auto"] | ToolSearch | None, mode: bool | Literal["auto"], code_mode: bool | CodeMode
+    search: bool | Literal["auto"] | ToolSearch | None,
+    mode: bool | Literal["auto"],
+    code_mode: bool | CodeMode,
 ) -> ToolSearch | None:
     """Return the tool search that these parameters ask for; None: only marked tools are searched."""
-    wanted = search if isinstance(search, ToolSearch | None) else ToolSearch(enabled=search)
+    if isinstance(search, ToolSearch | None):
+        wanted = search
+    else:
+        wanted = ToolSearch(enabled=search)
     if wanted is None and mode is not False:
         wanted = ToolSearch(enabled=mode)
-    return search_for_programs(wanted) if code_mode else wanted
+    if code_mode:
+        return search_for_programs(wanted)
+    return wanted
 
 
-def _history(messages: Sequence[Message | Mapping[str, Any]], trusted: bool | None) -> History:
+def _history(
+    messages: Sequence[Message | Mapping[str, Any]], trusted: bool | None
+) -> History:
     from mcpagent.models.foreign_histories import history_of
 
     return history_of(messages, trusted)

@@ -20,11 +20,23 @@ from mcpagent.code_mode.program_tools import RUN_CODE
 from mcpagent.code_mode.sandbox import require_installed
 from mcpagent.errors import AgentStateError, ConfigError, InputError, SessionBusyError
 from mcpagent.history.conversation import usable_prompt
-from mcpagent.models.base import Model, ModelRequest, ModelResponse, RequestUnderWay, look_up
+from mcpagent.models.base import (
+    Model,
+    ModelRequest,
+    ModelResponse,
+    RequestUnderWay,
+    look_up,
+)
 from mcpagent.models.model_names import shown_spec
 from mcpagent.models.output_modes.asked_output import told_form
 from mcpagent.models.provider_run.provider_tools import names_taken
-from mcpagent.run.agent_run import AgentRun, Pipeline, RunContext, current_run, outside_of_runs
+from mcpagent.run.agent_run import (
+    AgentRun,
+    Pipeline,
+    RunContext,
+    current_run,
+    outside_of_runs,
+)
 from mcpagent.run.loop import converse
 from mcpagent.run.middleware import PIPELINE
 from mcpagent.run.output.last_answer import told_to_caller
@@ -39,7 +51,12 @@ from mcpagent.toolsets.approval_policy import ApprovalPolicy
 from mcpagent.toolsets.definition import Definition, ModelChoice
 from mcpagent.toolsets.sources import McpConfig
 from mcpagent.utilities.python.argument_checks import checked, expect
-from mcpagent.utilities.python.event_loops import BackgroundLoop, done_elsewhere, in_own_loop, running_loop
+from mcpagent.utilities.python.event_loops import (
+    BackgroundLoop,
+    done_elsewhere,
+    in_own_loop,
+    running_loop,
+)
 from mcpagent.utilities.text.safe_text import safe_line
 from mcpagent.values.events import Emit, Event, Notice, SubagentEvent, ignore
 from mcpagent.values.limits.run_limits import Limits
@@ -98,7 +115,9 @@ class AgentRuntime:
         self._taken = names_taken(definition.provider_tools)
         if definition.code_mode is not None:
             self._taken |= {RUN_CODE}
-        self.catalogs = Catalogs(self.tool_search, definition.sources.listing, self._taken)
+        self.catalogs = Catalogs(
+            self.tool_search, definition.sources.listing, self._taken
+        )
         self._unasked = tuple(unasked)
         self._model: Model | None = None
         self._subscribers: dict[int, Emit] = {}
@@ -113,11 +132,19 @@ class AgentRuntime:
 
     def __repr__(self) -> str:
         choice = self.model_choice
-        chosen = shown_spec(choice) if isinstance(choice, str) else "model not chosen"
-        model = self._model.name if self._model is not None else chosen
+        chosen = "model not chosen"
+        if isinstance(choice, str):
+            chosen = shown_spec(choice)
+        if self._model is not None:
+            model = self._model.name
+        else:
+            model = chosen
         if not self.is_started or self._own is None:
             return f"<Agent {model}, not started>"
-        servers, known = len(self.definition.sources.statuses), len(self._own.tools.known)
+        servers, known = (
+            len(self.definition.sources.statuses),
+            len(self._own.tools.known),
+        )
         return f"<Agent {model}, {servers} servers, {known:,} tools, {len(self._sessions)} sessions>"
 
     # -- its sessions -------------------------------------------------------------------------------------------------
@@ -133,14 +160,24 @@ class AgentRuntime:
         """Return the session of `Agent.session`; a thread that has no event loop leaves the reading to the agent's."""
         if id is None or self.store is None:
             return _with_limits(self._made(id, history, deps, tool_context), limits)
-        if running_loop() is None and self._loop is not None and self._loop.is_running():
-            return self.wait_for(lambda: self.opened(id, history, deps, tool_context, limits))
+        if (
+            running_loop() is None
+            and self._loop is not None
+            and self._loop.is_running()
+        ):
+            return self.wait_for(
+                lambda: self.opened(id, history, deps, tool_context, limits)
+            )
         found = self._live(id)
         if found is not None:
-            return _with_limits(self._going_on(id, found, None, history, deps, tool_context), limits)
+            return _with_limits(
+                self._going_on(id, found, None, history, deps, tool_context), limits
+            )
         kept = self.store.open(usable_id(id))
         try:
-            return _with_limits(self._going_on(id, None, kept, history, deps, tool_context), limits)
+            return _with_limits(
+                self._going_on(id, None, kept, history, deps, tool_context), limits
+            )
         finally:
             self.store.release(id)  # the session has it now
 
@@ -158,11 +195,16 @@ class AgentRuntime:
         self.require_usable()
         found = self._live(id)
         if found is not None:
-            return _with_limits(self._going_on(id, found, None, history, deps, tool_context), limits)
+            return _with_limits(
+                self._going_on(id, found, None, history, deps, tool_context), limits
+            )
         opened = self.store.begin(usable_id(id))
         try:
             kept = await written(opened)
-            return _with_limits(self._going_on(id, self._live(id), kept, history, deps, tool_context), limits)
+            return _with_limits(
+                self._going_on(id, self._live(id), kept, history, deps, tool_context),
+                limits,
+            )
         finally:
             opened.add_done_callback(partial(self.store.release_opened, id))
 
@@ -201,7 +243,14 @@ class AgentRuntime:
 
     def _live(self, id: str) -> SessionRuntime[Any] | None:  # noqa: A002
         """The session of this id that somebody holds: a conversation is one value."""
-        return next((session for session in self._sessions if session.id == id and session.is_kept), None)
+        return next(
+            (
+                session
+                for session in self._sessions
+                if session.id == id and session.is_kept
+            ),
+            None,
+        )
 
     def _going_on(
         self,
@@ -213,7 +262,9 @@ class AgentRuntime:
         tool_context: ToolContext | None,
     ) -> SessionRuntime[Any]:
         if history is not None and (found is not None or kept is not None):
-            raise InputError(f'session "{safe_line(id, 60)}" has messages of its own; leave out messages=, or the id')
+            raise InputError(
+                f'session "{safe_line(id, 60)}" has messages of its own; leave out messages=, or the id'
+            )
         run = ""
         if found is not None:
             run = found.durable_run
@@ -223,8 +274,10 @@ class AgentRuntime:
             raise SessionBusyError(id, run=run)
         if found is None:
             return self._made(id, history, deps, tool_context, kept)
-        found.deps = deps if deps is not None else found.deps
-        found.tool_context = tool_context if tool_context is not None else found.tool_context
+        if deps is not None:
+            found.deps = deps
+        if tool_context is not None:
+            found.tool_context = tool_context
         return found
 
     def _made(
@@ -253,7 +306,11 @@ class AgentRuntime:
 
     @in_own_loop
     async def ask_after(
-        self, messages: Sequence[Message], prompt: Sequence[Text | Image], *, system: str
+        self,
+        messages: Sequence[Message],
+        prompt: Sequence[Text | Image],
+        *,
+        system: str,
     ) -> tuple[str, list[Message]]:
         """Replace the agent's own conversation by these messages; return the answer to the prompt and all messages."""
         own = self.own_session
@@ -282,7 +339,9 @@ class AgentRuntime:
         for session in tuple(self._sessions):
             await session._left()
         if answering := sum(session.is_answering for session in self._sessions):
-            raise AgentStateError(f"use_model: {answering} session(s) answering already; await these answers first")
+            raise AgentStateError(
+                f"use_model: {answering} session(s) answering already; await these answers first"
+            )
         new, old = self.definition.resolve(model), self.model
         await look_up(new)
         is_own = not isinstance(self.model_choice, Model)
@@ -306,8 +365,13 @@ class AgentRuntime:
         """One request to the model outside of every conversation; it counts in `spent` and is in no recording."""
         expect("complete", request, ModelRequest, "a ModelRequest", error=InputError)
         self.require_usable()
-        with outside_of_runs(), RequestUnderWay(self.model, request, ignore, self.count) as under_way:
-            return under_way.answered(await self.model.respond(told_form(self.model, request), under_way))
+        with (
+            outside_of_runs(),
+            RequestUnderWay(self.model, request, ignore, self.count) as under_way,
+        ):
+            return under_way.answered(
+                await self.model.respond(told_form(self.model, request), under_way)
+            )
 
     # -- life ---------------------------------------------------------------------------------------------------------
 
@@ -322,7 +386,9 @@ class AgentRuntime:
         self._process = os.getpid()
         if self.definition.code_mode is not None:
             require_installed()
-        await look_up(self.model)  # a name that means nothing is told before anything is started
+        await look_up(
+            self.model
+        )  # a name that means nothing is told before anything is started
         self._loop = asyncio.get_running_loop()
         sources = self.definition.sources
         async with AsyncExitStack() as exits:
@@ -344,12 +410,19 @@ class AgentRuntime:
             self._exits = exits.pop_all()
         asks = "the model's provider calls it, and nobody is asked about its calls"
         unasked = (f'ProviderMcp "{name}": {asks}' for name in self._unasked)
-        for line in (*self.start_notices, *start_warnings(self._own.tools, self.tool_search), *unasked):
+        for line in (
+            *self.start_notices,
+            *start_warnings(self._own.tools, self.tool_search),
+            *unasked,
+        ):
             self.emit(Notice(safe_line(line, 300), "warning"))
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         await self.aclose()
 
@@ -380,14 +453,19 @@ class AgentRuntime:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.close()
 
     def close(self) -> None:
         """`aclose` for code without an event loop; a second call does nothing."""
         background, self._background = self._background, None
-        if background is not None and self._process == os.getpid():  # a forked process has no such thread
+        if (
+            background is not None and self._process == os.getpid()
+        ):  # a forked process has no such thread
             atexit.unregister(self.close)
             try:
                 background.run(self.aclose())
@@ -416,13 +494,17 @@ class AgentRuntime:
         """Raises `AgentStateError` unless the agent is started, and can be used in this event loop."""
         self._require_started()
         if self._background is None and running_loop() not in (None, self._loop):
-            raise AgentStateError("the agent was started in another event loop; use it in that one")
+            raise AgentStateError(
+                "the agent was started in another event loop; use it in that one"
+            )
 
     def wait_for(self, work: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
         """What it gives, for code that cannot await; the agent's own loop does it meanwhile, in another thread."""
         self._require_started()
         assert self._loop is not None
-        return done_elsewhere(work, self._loop, is_in_thread=self._background is not None)
+        return done_elsewhere(
+            work, self._loop, is_in_thread=self._background is not None
+        )
 
     def started_session(self) -> SessionRuntime[Any]:
         """Return the agent's own session for `ask_sync`, which starts the agent if need be."""
@@ -439,9 +521,13 @@ class AgentRuntime:
 
     def _require_started(self) -> None:
         if self._exits is None:
-            raise AgentStateError("the agent is not started; use `async with Agent(...) as agent:` or ask_sync()")
+            raise AgentStateError(
+                "the agent is not started; use `async with Agent(...) as agent:` or ask_sync()"
+            )
         if self._process != os.getpid():
-            raise AgentStateError("the agent was started in the process that this one was forked from; make one here")
+            raise AgentStateError(
+                "the agent was started in the process that this one was forked from; make one here"
+            )
 
     def _broadcast(self, event: Event) -> None:
         self.emit(event)
@@ -453,12 +539,24 @@ class AgentRuntime:
         if self._own is None:  # it will begin with this
             return
         self._own.refresh()
-        waits = self.definition.options.servers.startup_seconds != 0  # without a wait, `ServerConnected` tells of it
-        if joined is not None and waits and joined.config.name not in self._own.tools.unavailable:
-            self._broadcast(Notice(f'server "{joined.config.name}" is ready; its tools have joined'))
+        waits = (
+            self.definition.options.servers.startup_seconds != 0
+        )  # without a wait, `ServerConnected` tells of it
+        if (
+            joined is not None
+            and waits
+            and joined.config.name not in self._own.tools.unavailable
+        ):
+            self._broadcast(
+                Notice(f'server "{joined.config.name}" is ready; its tools have joined')
+            )
 
     async def _end_runs(self) -> None:
-        ending = [ended for session in tuple(self._sessions) if (ended := session.close()) is not None]
+        ending = [
+            ended
+            for session in tuple(self._sessions)
+            if (ended := session.close()) is not None
+        ]
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(END_SECONDS):
                 for ended in ending:
@@ -472,14 +570,22 @@ class AgentRuntime:
         if model is not None:
             await model.aclose()
 
-    async def delegated(self, spec: OutputSpec | None, prompt: str, label: str) -> ToolOutput:
+    async def delegated(
+        self, spec: OutputSpec | None, prompt: str, label: str
+    ) -> ToolOutput:
         """The answer to one call of `as_tool`, in a session of its own."""
         self._require_started()
         parent = current_run()
-        outer = parent.emit if parent is not None else self.emit
+        if parent is not None:
+            outer = parent.emit
+        else:
+            outer = self.emit
 
         def to_caller(event: Event) -> None:
-            inner = event if isinstance(event, SubagentEvent) else SubagentEvent((), event)
+            if isinstance(event, SubagentEvent):
+                inner = event
+            else:
+                inner = SubagentEvent((), event)
             outer(SubagentEvent((label, *inner.path), inner.event))
 
         listener = self.definition.telling(to_caller)
@@ -487,12 +593,26 @@ class AgentRuntime:
         if parent is not None and sum(1 for _ in parent.lineage) >= MAX_DEPTH:
             text = f"Agents call agents more than {MAX_DEPTH} deep; answer without calling another one."
             return ToolOutput.of_text(text, error="denied")
-        session = self._made(None, None, parent.context.deps if parent is not None else None, None, is_kept=False)
-        with session._running(Given(usable_prompt(prompt), spec), parent=parent, label=label, listener=listener) as run:
+        session = self._made(
+            None,
+            None,
+            parent.context.deps if parent is not None else None,
+            None,
+            is_kept=False,
+        )
+        with session._running(
+            Given(usable_prompt(prompt), spec),
+            parent=parent,
+            label=label,
+            listener=listener,
+        ) as run:
             finished = await converse(run, spec)
         return told_to_caller(finished, label, has_type=spec is not None)
 
 
-def _with_limits(session: SessionRuntime[Any], limits: Limits | None) -> SessionRuntime[Any]:
-    session.limits = limits if limits is not None else session.limits
+def _with_limits(
+    session: SessionRuntime[Any], limits: Limits | None
+) -> SessionRuntime[Any]:
+    if limits is not None:
+        session.limits = limits
     return session

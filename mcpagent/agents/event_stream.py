@@ -15,7 +15,14 @@ from mcpagent.run.agent_run import Output, RunResult
 from mcpagent.run.output.last_answer import typed_answer
 from mcpagent.run.output.output_spec import OutputSpec
 from mcpagent.utilities.python.event_loops import in_own_loop, running_loop
-from mcpagent.values.events import AnswerRestarted, Emit, Event, RequestSent, RunFinished, TextDelta
+from mcpagent.values.events import (
+    AnswerRestarted,
+    Emit,
+    Event,
+    RequestSent,
+    RunFinished,
+    TextDelta,
+)
 
 _T = TypeVar("_T")
 
@@ -26,7 +33,9 @@ class Answering(Protocol):
     def answer_to(self, given: Callable[[], Given]) -> Coroutine[Any, Any, Any]:
         """What `ask` and `resume` give."""
 
-    def result_of(self, given: Callable[[], Given]) -> Coroutine[Any, Any, RunResult[Any]]:
+    def result_of(
+        self, given: Callable[[], Given]
+    ) -> Coroutine[Any, Any, RunResult[Any]]:
         """What `run` gives."""
 
     async def begin_task(
@@ -67,19 +76,26 @@ class EventStream(Generic[Output]):
 
     async def __aenter__(self) -> Self:
         if self._is_entered or self._task is not None or self._is_over:
-            raise AgentStateError("this stream was begun already; make another one with session.stream(...)")
+            raise AgentStateError(
+                "this stream was begun already; make another one with session.stream(...)"
+            )
         self._is_entered = True
         await self._start()
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         await self.aclose()
 
     def __aiter__(self) -> AsyncIterator[Event]:
         """Within `async with`, the stream lives as long as the block; else as long as the `async for` over it."""
-        return self if self._is_entered else _PlainLoop(self)
+        if self._is_entered:
+            return self
+        return _PlainLoop(self)
 
     @in_own_loop
     async def __anext__(self) -> Event:
@@ -113,7 +129,9 @@ class EventStream(Generic[Output]):
 
         None before there is anything of it, and without an `output_type`. It is not checked: the end is what counts.
         """
-        return self._spec.partial("".join(self._text)) if self._spec is not None else None
+        if self._spec is not None:
+            return self._spec.partial("".join(self._text))
+        return None
 
     @property
     def output(self) -> Output:
@@ -123,8 +141,13 @@ class EventStream(Generic[Output]):
         `AgentStateError` before the end.
         """
         if self._finished is None:
-            raise AgentStateError("the stream is not at its end; read its events to RunFinished first")
-        given = self._finished.answer if self._spec is None else typed_answer(self._finished, self._spec)
+            raise AgentStateError(
+                "the stream is not at its end; read its events to RunFinished first"
+            )
+        if self._spec is None:
+            given = self._finished.answer
+        else:
+            given = typed_answer(self._finished, self._spec)
         return cast("Output", given)
 
     @in_own_loop
@@ -156,7 +179,9 @@ class EventStream(Generic[Output]):
 
     @in_own_loop
     async def _start(self) -> None:
-        task, self._running = await self._asked.begin_task(self._given, self._events.put_nowait)
+        task, self._running = await self._asked.begin_task(
+            self._given, self._events.put_nowait
+        )
         self._task, running, events = task, self._running, self._events
         task.add_done_callback(lambda task: _ended(task, running, events))
 
@@ -177,7 +202,11 @@ class _PlainLoop:
         self._stream._leave()
 
 
-def _ended(task: asyncio.Task[RunFinished], running: ExitStack, events: asyncio.Queue[Event | _End]) -> None:
+def _ended(
+    task: asyncio.Task[RunFinished],
+    running: ExitStack,
+    events: asyncio.Queue[Event | _End],
+) -> None:
     running.close()  # a task that is cancelled before its first step never comes to do it
     events.put_nowait(_End())
     if not task.cancelled():

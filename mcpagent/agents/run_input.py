@@ -28,11 +28,15 @@ class Given:
 
 def wanted_output(output_type: Any) -> OutputSpec | None:
     """What an answer is to be; None for words. Raises `InputError` for what is no type."""
-    return None if output_type is None or output_type is str else output_spec(output_type)
+    if output_type is None or output_type is str:
+        return None
+    return output_spec(output_type)
 
 
 def said_in(prompt: PromptOrAnswers) -> Words | Mapping[str, CallAnswer]:
     """The words of it, or the answers. Raises `InputError`."""
-    if isinstance(prompt, list | tuple) and any(isinstance(item, CallAnswer) for item in prompt):
+    if isinstance(prompt, list | tuple) and any(
+        isinstance(item, CallAnswer) for item in prompt
+    ):
         return usable_answers(prompt)
     return usable_prompt(prompt)

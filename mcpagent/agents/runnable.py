@@ -85,7 +85,13 @@ class WaysToAsk(Generic[Deps]):
         error or a cancellation the conversation goes on with the next `ask`.
         """
         return self._asked.answer_to(
-            lambda: Given(usable_prompt(prompt), wanted_output(output_type), deps, tool_context, limits)
+            lambda: Given(
+                usable_prompt(prompt),
+                wanted_output(output_type),
+                deps,
+                tool_context,
+                limits,
+            )
         )
 
     @overload
@@ -132,7 +138,13 @@ class WaysToAsk(Generic[Deps]):
         An agent starts itself if need be; close it with `close()` or `with`. Its sessions need it started.
         """
         return self._wait_for_answer(
-            lambda: Given(usable_prompt(prompt), wanted_output(output_type), deps, tool_context, limits)
+            lambda: Given(
+                usable_prompt(prompt),
+                wanted_output(output_type),
+                deps,
+                tool_context,
+                limits,
+            )
         )
 
     @overload
@@ -180,7 +192,9 @@ class WaysToAsk(Generic[Deps]):
         `output_type`, until its `output` is asked for.
         """
         return self._asked.result_of(
-            lambda: Given(said_in(prompt), wanted_output(output_type), deps, tool_context, limits)
+            lambda: Given(
+                said_in(prompt), wanted_output(output_type), deps, tool_context, limits
+            )
         )
 
     @overload
@@ -234,7 +248,13 @@ class WaysToAsk(Generic[Deps]):
         value; without it, this gives the JSON as text, which was checked all the same.
         """
         return self._asked.answer_to(
-            lambda: Given(usable_answers(answers), wanted_output(output_type), deps, tool_context, limits)
+            lambda: Given(
+                usable_answers(answers),
+                wanted_output(output_type),
+                deps,
+                tool_context,
+                limits,
+            )
         )
 
     @overload
@@ -286,4 +306,8 @@ class WaysToAsk(Generic[Deps]):
         `RunFinished.pending`. With an `output_type`, `partial_output()` is what has come of it.
         """
         spec = wanted_output(output_type)
-        return EventStream(self._asked, lambda: Given(said_in(prompt), spec, deps, tool_context, limits), spec)
+        return EventStream(
+            self._asked,
+            lambda: Given(said_in(prompt), spec, deps, tool_context, limits),
+            spec,
+        )

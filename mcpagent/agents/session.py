@@ -148,7 +148,10 @@ class Session(WaysToAsk[Deps]):
 def session_of(runtime: SessionRuntime[Any]) -> Session[Any]:
     """Return the `Session` of this runtime: the same object as long as the user's code holds it."""
     with _MAKING:
-        shown = runtime.shown() if runtime.shown is not None else None
+        if runtime.shown is not None:
+            shown = runtime.shown()
+        else:
+            shown = None
         if shown is None:
             shown = Session(runtime)
             runtime.shown = weakref.ref(shown)

@@ -24,7 +24,12 @@ from mcpagent.errors import AgentStateError, InputError, LimitError
 from mcpagent.history.conversation import INNER, Conversation
 from mcpagent.history.sent_messages import LeftOut, not_sent
 from mcpagent.models.base import is_small as known_as_small
-from mcpagent.models.base import runs_provider_tools, search_cost, search_problem, tool_limits
+from mcpagent.models.base import (
+    runs_provider_tools,
+    search_cost,
+    search_problem,
+    tool_limits,
+)
 from mcpagent.models.provider_run.provider_tools import ProviderTool
 from mcpagent.prompt.builder import (
     category_lines,
@@ -57,7 +62,14 @@ from mcpagent.sessions.keeping import Keeper, kept_as, restored
 from mcpagent.sessions.kept import KeptSession, SessionInfo
 from mcpagent.sessions.kept_outputs import KeptOutputs
 from mcpagent.sessions.run_ended import DurableResult, RunEnded
-from mcpagent.sessions.standing import Announced, Beginning, KnownTools, Standing, Told, UnfinishedRun
+from mcpagent.sessions.standing import (
+    Announced,
+    Beginning,
+    KnownTools,
+    Standing,
+    Told,
+    UnfinishedRun,
+)
 from mcpagent.sessions.store import Sessions
 from mcpagent.tool_search.announcements import announce
 from mcpagent.tool_search.catalog import Catalog, Listing, Naming
@@ -80,7 +92,14 @@ from mcpagent.values.events import (
 )
 from mcpagent.values.limits.model_hints import NO_HINTS, SMALL_MODEL_HINTS
 from mcpagent.values.limits.run_limits import Limits
-from mcpagent.values.messages import Message, Spent, Step, Text, ToolCall, ToolDefinition
+from mcpagent.values.messages import (
+    Message,
+    Spent,
+    Step,
+    Text,
+    ToolCall,
+    ToolDefinition,
+)
 from mcpagent.values.tool_context import StateChannel, ToolContext
 
 if TYPE_CHECKING:
@@ -161,7 +180,10 @@ class SessionRuntime(WaysToAsk[Deps]):
     ) -> None:
         expect("id", id, (str, NoneType), "a text", error=InputError)
         _expect_usable(tool_context)
-        conversation, standing = restored(kept) if kept is not None else (Conversation(messages=messages), Standing())
+        if kept is not None:
+            conversation, standing = restored(kept)
+        else:
+            conversation, standing = Conversation(messages=messages), Standing()
         self._given_system = standing.beginning.given_system or system
         self.id = id or uuid4().hex
         self.deps = deps
@@ -181,7 +203,9 @@ class SessionRuntime(WaysToAsk[Deps]):
         self._pending = standing.pending
         self._unfinished = standing.run
         self._trace = standing.trace
-        self._output = spec_from_json(standing.output) if standing.output is not None else None
+        self._output = (
+            spec_from_json(standing.output) if standing.output is not None else None
+        )
         self._only_asked_wait = kept is not None
         """Whether open calls that nobody was asked about are ones that were not begun."""
         self._begun: Standing | None = standing if kept is not None else None
@@ -227,7 +251,9 @@ class SessionRuntime(WaysToAsk[Deps]):
         asked = given()
         await self._left()
         with self._running(asked) as run:
-            return self._answer(await converse(run, self._wanted(run, asked)), asked.spec)
+            return self._answer(
+                await converse(run, self._wanted(run, asked)), asked.spec
+            )
 
     @in_own_loop
     async def result_of(self, given: Callable[[], Given]) -> RunResult[Any]:
@@ -236,7 +262,9 @@ class SessionRuntime(WaysToAsk[Deps]):
         await self._left()
         earlier = len(self._conversation)
         with self._running(asked) as run:
-            return self._result(await converse(run, self._wanted(run, asked)), earlier, asked.spec)
+            return self._result(
+                await converse(run, self._wanted(run, asked)), earlier, asked.spec
+            )
 
     async def begin_task(
         self, given: Callable[[], Given], listener: Emit
@@ -253,7 +281,9 @@ class SessionRuntime(WaysToAsk[Deps]):
         # Entered here, so that a prompt that cannot be used is told to whoever asked.
         run = running.enter_context(self._running(asked, listener=listen))
         running.callback(owner.subscribe(listener))
-        self._task = asyncio.create_task(self._streamed(run, asked, running), name="mcpagent-stream")
+        self._task = asyncio.create_task(
+            self._streamed(run, asked, running), name="mcpagent-stream"
+        )
         return self._task, running
 
     def leave(self, task: asyncio.Task[RunFinished]) -> None:
@@ -266,7 +296,9 @@ class SessionRuntime(WaysToAsk[Deps]):
     def _here(self, work: Coroutine[Any, Any, _T]) -> Coroutine[Any, Any, _T]:
         return self._owner._here(work)
 
-    async def _streamed(self, run: AgentRun, asked: Given, running: ExitStack) -> RunFinished:
+    async def _streamed(
+        self, run: AgentRun, asked: Given, running: ExitStack
+    ) -> RunFinished:
         with running:  # before the task is over, so that whoever hears of the end finds the session free
             finished = await converse(run, self._wanted(run, asked))
             self._pending = finished.pending
@@ -284,13 +316,18 @@ class SessionRuntime(WaysToAsk[Deps]):
         await self._left()
         unfinished, pending, before = self._unfinished, self._pending, self._spent
         if self._conversation.open_calls:
-            raise InputError("compact: calls wait for an answer; answer them first: session.resume(...)")
+            raise InputError(
+                "compact: calls wait for an answer; answer them first: session.resume(...)"
+            )
         try:
             with self._running(Given({})) as run:
                 run.tally.is_over, run.tally.pending = True, pending
                 made = None
                 with run.entered(), contextlib.suppress(Stop):
-                    async with run.pipeline.around_run(run), run.pipeline.around_turns(run):
+                    async with (
+                        run.pipeline.around_run(run),
+                        run.pipeline.around_turns(run),
+                    ):
                         await run.refresh()
                         made = await compact_now(run, keep)
                 reached = run.tally.reached
@@ -311,14 +348,24 @@ class SessionRuntime(WaysToAsk[Deps]):
         self._require_idle()
         expect("pin", place, int, "the position of a message", error=InputError)
         if not self._conversation.pin(self._last_prompt if place == -1 else place):
-            raise InputError(f"pin: the conversation has {len(self._conversation)} messages, got {place}")
+            raise InputError(
+                f"pin: the conversation has {len(self._conversation)} messages, got {place}"
+            )
         self._keep_soon()
 
     @property
     def _last_prompt(self) -> int:
         messages = self._conversation.messages
         places = range(len(messages) - 1, -1, -1)
-        return next((at for at in places if messages[at].text == self._prompt_text and messages[at].role == "user"), -1)
+        return next(
+            (
+                at
+                for at in places
+                if messages[at].text == self._prompt_text
+                and messages[at].role == "user"
+            ),
+            -1,
+        )
 
     @contextmanager
     def _running(
@@ -335,9 +382,14 @@ class SessionRuntime(WaysToAsk[Deps]):
         self._owner.require_usable()
         self._require_idle()
         if self._is_given_back:
-            raise AgentStateError("this session ended with its agent; open it again: agent.session(id)")
+            raise AgentStateError(
+                "this session ended with its agent; open it again: agent.session(id)"
+            )
         self.refresh()
-        conversation, unfinished = self._conversation, self._unfinished or UnfinishedRun(len(self._conversation))
+        conversation, unfinished = (
+            self._conversation,
+            self._unfinished or UnfinishedRun(len(self._conversation)),
+        )
         given = said if isinstance(said, Mapping) else None
         if not isinstance(said, Mapping):
             asked_about = {call.call_id for call in self._pending}
@@ -349,7 +401,9 @@ class SessionRuntime(WaysToAsk[Deps]):
             unfinished = UnfinishedRun(len(conversation) - 1)
             self._output = None
         self._unfinished = None
-        context = asked.tool_context if asked.tool_context is not None else self.tool_context
+        context = (
+            asked.tool_context if asked.tool_context is not None else self.tool_context
+        )
         emit = guarded(listener or self._owner.emit)
         seen: RunContext[Any] = RunContext(
             asked.deps if asked.deps is not None else self.deps,
@@ -371,11 +425,14 @@ class SessionRuntime(WaysToAsk[Deps]):
             limits=(asked.limits or options.limits).of_run(),
             emit=emit,
             refresh=lambda: self._list_again(run),
-            keep=partial(self._keep, conversation) if self._keeper is not None else nothing_to_keep,
+            keep=partial(self._keep, conversation)
+            if self._keeper is not None
+            else nothing_to_keep,
             begins_at=unfinished.begins_at,
             tally=Tally(turns=unfinished.turns, earlier=unfinished.spent),
             budget=SessionBudget(self.limits, self._spent),
-            on_approval=self._owner.on_approval or (parent.on_approval if parent is not None else None),
+            on_approval=self._owner.on_approval
+            or (parent.on_approval if parent is not None else None),
             answers=given,
             parent=parent,
             label=label,
@@ -387,7 +444,12 @@ class SessionRuntime(WaysToAsk[Deps]):
             asking=parent.asking if parent is not None else asyncio.Lock(),
         )
         run = self._observed(run, is_continued=given is not None)
-        self._run, self._task, self._ended, self._is_closed = run, asyncio.current_task(), asyncio.Event(), False
+        self._run, self._task, self._ended, self._is_closed = (
+            run,
+            asyncio.current_task(),
+            asyncio.Event(),
+            False,
+        )
         ended, earlier = self._ended, len(conversation)
         failure: Exception | None = None
         try:
@@ -414,7 +476,9 @@ class SessionRuntime(WaysToAsk[Deps]):
         """Counts what a run took that began behind so many messages, and notes what is left to do of it."""
         tally, conversation = run.tally, run.conversation
         if conversation is not self._conversation:
-            if run.context.thread_id == self.id:  # else a new conversation was begun, whose cost starts at zero
+            if (
+                run.context.thread_id == self.id
+            ):  # else a new conversation was begun, whose cost starts at zero
                 self._spent += tally.so_far
             return
         if tally.is_over:
@@ -423,7 +487,9 @@ class SessionRuntime(WaysToAsk[Deps]):
         else:  # what it took counts for the limits of whoever goes on with it
             self._unfinished = UnfinishedRun(run.begins_at, tally.turns, tally.so_far)
             if conversation.open_calls and conversation.place > earlier:
-                self._only_asked_wait = True  # its last calls were written down, and not begun
+                self._only_asked_wait = (
+                    True  # its last calls were written down, and not begun
+                )
         self._output = self._output if self._is_wanted(run) else None
         if tally.is_over:
             self.durable_run = ""
@@ -444,36 +510,63 @@ class SessionRuntime(WaysToAsk[Deps]):
 
     def _with_nothing_aside(self) -> LargeResults:
         definition = self._owner.definition
-        self._shelf = KeptOutputs(self._store, self.id) if self._store is not None else None
-        return LargeResults(self._shelf, definition.options.large_result_tokens, definition.bind)
+        self._shelf = (
+            KeptOutputs(self._store, self.id) if self._store is not None else None
+        )
+        return LargeResults(
+            self._shelf, definition.options.large_result_tokens, definition.bind
+        )
 
     def _observed(self, run: AgentRun, *, is_continued: bool) -> AgentRun:
         """Return the run with the middleware that observes it: the agent's own, or that of the agent that calls it."""
-        observe, earlier = self._owner.definition.observe, self._trace if is_continued else ""
+        observe, earlier = (
+            self._owner.definition.observe,
+            self._trace if is_continued else "",
+        )
         if observe is None and run.parent is not None:
             observe, earlier = run.parent.observe, ""
-        observer = observe(run, earlier) if observe is not None else None
+        observer = None
+        if observe is not None:
+            observer = observe(run, earlier)
         if observer is None:
             return run
         run = run.heard_by(observer.hear)
-        return replace(run, observe=observe, pipeline=Pipeline((*run.pipeline.items, observer)))
+        return replace(
+            run, observe=observe, pipeline=Pipeline((*run.pipeline.items, observer))
+        )
 
     def _provider_tools(self) -> tuple[ProviderTool, ...]:
         """Those of the agent, if its model has a provider that could run any."""
-        return self._owner.definition.provider_tools if runs_provider_tools(self._owner.model) else ()
+        if runs_provider_tools(self._owner.model):
+            return self._owner.definition.provider_tools
+        return ()
 
     @staticmethod
     def _is_wanted(run: AgentRun) -> bool:
         """Whether the run's answer is still to come, also after a limit ended it."""
-        return not run.tally.is_over or bool(run.tally.pending) or _is_unfinished(run.conversation)
+        return (
+            not run.tally.is_over
+            or bool(run.tally.pending)
+            or _is_unfinished(run.conversation)
+        )
 
-    def _result(self, finished: RunFinished, earlier: int, spec: OutputSpec | None) -> RunResult[Any]:
+    def _result(
+        self, finished: RunFinished, earlier: int, spec: OutputSpec | None
+    ) -> RunResult[Any]:
         self._pending = finished.pending
         new = self._conversation.messages[earlier:]
         about = (finished.answer, finished.stop, finished.usage, finished.spent)
-        output = partial(typed_answer, finished, spec) if spec is not None else None
+        output = None
+        if spec is not None:
+            output = partial(typed_answer, finished, spec)
         return RunResult(
-            *about, new, finished.pending, finished.citations, finished.problems, limit=finished.limit, _output=output
+            *about,
+            new,
+            finished.pending,
+            finished.citations,
+            finished.problems,
+            limit=finished.limit,
+            _output=output,
         )
 
     def _answer(self, finished: RunFinished, spec: OutputSpec | None) -> Any:
@@ -495,17 +588,30 @@ class SessionRuntime(WaysToAsk[Deps]):
         waiting = {call.call_id: call.tool for call in self._waiting()}
         if self._only_asked_wait:  # others were not begun yet, or can be made again
             asked = {call.call_id for call in self._pending} | run.answers.keys()
-            waiting = {call_id: tool for call_id, tool in waiting.items() if call_id in asked}
+            waiting = {
+                call_id: tool for call_id, tool in waiting.items() if call_id in asked
+            }
         if foreign := [call_id for call_id in run.answers if call_id not in waiting]:
-            raise InputError(f'resume: no call "{safe_line(foreign[0], 60)}" waits for an answer; see session.pending')
+            raise InputError(
+                f'resume: no call "{safe_line(foreign[0], 60)}" waits for an answer; see session.pending'
+            )
         is_open = run.begins_at < len(run.conversation)
         if not waiting and not _is_unfinished(run.conversation) and not is_open:
             raise InputError("resume: no call waits for an answer; ask instead")
-        if missing := [(tool, call_id) for call_id, tool in waiting.items() if call_id not in run.answers]:
-            named = ", ".join(f'"{safe_line(tool, 60)}" ({safe_line(call_id, 60)})' for tool, call_id in missing)
+        if missing := [
+            (tool, call_id)
+            for call_id, tool in waiting.items()
+            if call_id not in run.answers
+        ]:
+            named = ", ".join(
+                f'"{safe_line(tool, 60)}" ({safe_line(call_id, 60)})'
+                for tool, call_id in missing
+            )
             raise InputError(f"resume: answer every call that waits; missing: {named}")
         if any(answer.session not in ("", self.id) for answer in run.answers.values()):
-            raise InputError("resume: an answer is of another session; answer what this session.pending has")
+            raise InputError(
+                "resume: an answer is of another session; answer what this session.pending has"
+            )
 
     def close(self) -> asyncio.Event | None:
         """Ends the run that is under way, as closing the agent does; gives what is set when it has ended, if any is.
@@ -513,7 +619,9 @@ class SessionRuntime(WaysToAsk[Deps]):
         Whoever waits for its answer gets `AgentStateError`. A run that this very code is called in goes on.
         """
         asking = current_run()
-        is_own = asking is not None and any(run.context.thread_id == self.id for run in asking.lineage)
+        is_own = asking is not None and any(
+            run.context.thread_id == self.id for run in asking.lineage
+        )
         if is_own or self._task is None or self._task.done() or self._ended.is_set():
             return None
         self._is_closed = True
@@ -525,7 +633,9 @@ class SessionRuntime(WaysToAsk[Deps]):
         while self._is_ending:
             assert self._leaving is not None
             asking = current_run()
-            if asking is not None and any(run.context.thread_id == self.id for run in asking.lineage):
+            if asking is not None and any(
+                run.context.thread_id == self.id for run in asking.lineage
+            ):
                 raise AgentStateError(BUSY)
             await asyncio.wait({self._leaving})
 
@@ -571,7 +681,9 @@ class SessionRuntime(WaysToAsk[Deps]):
     @property
     def spent(self) -> Spent:
         """What the runs of this session took."""
-        return self._spent + self._unfinished.spent if self._unfinished is not None else self._spent
+        if self._unfinished is not None:
+            return self._spent + self._unfinished.spent
+        return self._spent
 
     @property
     def pending(self) -> tuple[PendingCall, ...]:
@@ -607,7 +719,11 @@ class SessionRuntime(WaysToAsk[Deps]):
 
         Not while calls wait for an answer (`pending`), nor while a run is under way.
         """
-        return not self.is_answering and not self.pending and _is_unfinished(self._conversation)
+        return (
+            not self.is_answering
+            and not self.pending
+            and _is_unfinished(self._conversation)
+        )
 
     @property
     def open_calls(self) -> tuple[ToolCall, ...]:
@@ -634,7 +750,11 @@ class SessionRuntime(WaysToAsk[Deps]):
     def discovered_tools(self) -> dict[str, ToolDefinition]:
         """What the model is offered beyond the virtual tools: pinned ones by name, then in order of discovery."""
         tools = self.tools
-        return {tool.name: tool.definition for tool in tools.offer() if not tools.is_own(tool)}
+        return {
+            tool.name: tool.definition
+            for tool in tools.offer()
+            if not tools.is_own(tool)
+        }
 
     # -- beginning, and what changes ----------------------------------------------------------------------------------
 
@@ -669,11 +789,15 @@ class SessionRuntime(WaysToAsk[Deps]):
         messages = self._conversation.messages
         expect("rewind", length, int, "a number of messages", error=InputError)
         if not 0 <= length <= len(messages):
-            raise InputError(f"rewind: the conversation has {len(messages)} messages, got {length}")
+            raise InputError(
+                f"rewind: the conversation has {len(messages)} messages, got {length}"
+            )
         while 0 < length < len(messages) and messages[length].role == "tool":
             length -= 1
         self._go_on(length)
-        self._memory.rewind(length, self._conversation.open_calls, self._conversation.place)
+        self._memory.rewind(
+            length, self._conversation.open_calls, self._conversation.place
+        )
         self._unfinished = self._output = None
         self._keep_soon()
 
@@ -684,7 +808,8 @@ class SessionRuntime(WaysToAsk[Deps]):
         """
         before, system = self._tools, self._conversation.system
         kept = self._conversation.first(length)
-        self._begun = self._begun if len(kept) else None
+        if not len(kept):
+            self._begun = None
         self._begin(kept, after=before if len(kept) else None)
         if len(kept) and _how_found(self._tools) == _how_found(before):
             self._conversation.system, self._wants_instructions = system, False
@@ -692,7 +817,10 @@ class SessionRuntime(WaysToAsk[Deps]):
             self._conversation.close_open_calls()
 
     def _begin(
-        self, conversation: Conversation, after: SessionTools | None = None, begun: Standing | None = None
+        self,
+        conversation: Conversation,
+        after: SessionTools | None = None,
+        begun: Standing | None = None,
     ) -> None:
         """`after` is what the same conversation had so far, `begun` what it stood on in another process.
 
@@ -718,19 +846,30 @@ class SessionRuntime(WaysToAsk[Deps]):
         if begun is not None:
             self._looked_at = tools.catalog.listing
             self._know_as_then(tools, begun)
-        self._model, self._tools, self._conversation, self._has_begun = model, tools, conversation, has_begun
+        self._model, self._tools, self._conversation, self._has_begun = (
+            model,
+            tools,
+            conversation,
+            has_begun,
+        )
         self._is_small = is_small
         self._prompt_text = _last_asked(conversation.messages)
         self._open()
         self._warn_of_misfits()
         if begun is not None:
-            self._conversation.system, self._offered_first = begun.beginning.system, begun.beginning.offered
+            self._conversation.system, self._offered_first = (
+                begun.beginning.system,
+                begun.beginning.offered,
+            )
             self._wants_instructions = begun.beginning.wants_instructions
 
     def _know_anew(self, begun: Standing) -> None:
         """As at the beginning of this session, where there is more by now: servers connect, `dynamic` asks each run."""
         tools, listing = self._tools, self._owner.catalogs.listing_of(self._listed)
-        if listing is self._looked_at and _how_found(tools) == begun.beginning.how_found:
+        if (
+            listing is self._looked_at
+            and _how_found(tools) == begun.beginning.how_found
+        ):
             return
         self._looked_at, self._held = listing, None
         tools.begin(self._catalog(has_begun=True))
@@ -738,7 +877,10 @@ class SessionRuntime(WaysToAsk[Deps]):
         system = self._conversation.system
         self._open()
         if _how_found(tools) == begun.beginning.how_found:
-            self._conversation.system, self._wants_instructions = system, begun.beginning.wants_instructions
+            self._conversation.system, self._wants_instructions = (
+                system,
+                begun.beginning.wants_instructions,
+            )
             self._offered_first = begun.beginning.offered
         else:  # tools are found in another way now, so the conversation begins with what there is now
             self._held = None
@@ -747,15 +889,25 @@ class SessionRuntime(WaysToAsk[Deps]):
 
     def _know_as_then(self, tools: SessionTools, begun: Standing) -> None:
         """Takes the tools as this conversation knew them; what is different now is told before its next request."""
-        now, offered, discovery = tools.catalog, begun.beginning.offered, tools.conversation.discovery
+        now, offered, discovery = (
+            tools.catalog,
+            begun.beginning.offered,
+            tools.conversation.discovery,
+        )
         told = told_last(offered, tools.conversation.parts)
-        found = {key for name, key in discovery.keys.items() if name not in discovery.lost}
+        found = {
+            key for name, key in discovery.keys.items() if name not in discovery.lost
+        }
         pinned = {tools.known[name].definition.key for name in tools.pinned}
         then = listing_as_begun(
             now.listing,
             told,
             found,
-            lost={discovery.keys[name] for name in discovery.lost if name in discovery.keys},
+            lost={
+                discovery.keys[name]
+                for name in discovery.lost
+                if name in discovery.keys
+            },
             descriptions=begun.told.descriptions,
             connecting=begun.told.connecting,
             searching=begun.beginning.how_found[0],
@@ -763,12 +915,18 @@ class SessionRuntime(WaysToAsk[Deps]):
             known=begun.told.known.keys if begun.told.known is not None else None,
         )
         names = {tool.definition.key: name for name, tool in tools.known.items()}
-        if then.tools is now.listing.tools and all(names.get(key) == tool.name for key, tool in told.items()):
+        if then.tools is now.listing.tools and all(
+            names.get(key) == tool.name for key, tool in told.items()
+        ):
             tools.listing = then
         else:
             shared = self._owner.catalogs.shared
-            known = Naming.of({}, {key: definition.name for key, definition in told.items()}, {})
-            self._held = Catalog(then, now.search, listed=self._listed, after=known, shared=shared)
+            known = Naming.of(
+                {}, {key: definition.name for key, definition in told.items()}, {}
+            )
+            self._held = Catalog(
+                then, now.search, listed=self._listed, after=known, shared=shared
+            )
             tools.begin(self._held)
         tools.pinned = tuple(tool.name for tool in offered)
 
@@ -777,7 +935,9 @@ class SessionRuntime(WaysToAsk[Deps]):
         tools, owner, section = self._tools, self._owner, ""
         tools.virtual = ()
         if (code := owner.definition.code_mode) is not None:
-            tools.virtual = tuple(owner.definition.bind(program_tools(tools, self._memory, code)))
+            tools.virtual = tuple(
+                owner.definition.bind(program_tools(tools, self._memory, code))
+            )
             section = programs_section(_category_lines(tools))
         elif tools.searching:
             tools.options = _possible_execution(tools, owner)
@@ -785,14 +945,25 @@ class SessionRuntime(WaysToAsk[Deps]):
             lines = _category_lines(tools)
             loads = tools.options.load == "search"
             section = tool_search_section(
-                lines, loads=loads, provider_searches=tools.provider_searches, is_short=self._is_small
+                lines,
+                loads=loads,
+                provider_searches=tools.provider_searches,
+                is_short=self._is_small,
             )
         elif tools.listing.connecting:
             section = connecting_section(tools.listing.connecting)
-        self._section, self._wants_instructions = section, callable(owner.definition.instructions)
-        instructions = owner.definition.instructions if isinstance(owner.definition.instructions, str) else ""
+        self._section, self._wants_instructions = (
+            section,
+            callable(owner.definition.instructions),
+        )
+        if isinstance(owner.definition.instructions, str):
+            instructions = owner.definition.instructions
+        else:
+            instructions = ""
         self._conversation.system = self._prompt(instructions)
-        self._offered_first = tools.definitions(name for name in tools.pinned if name in tools.known)
+        self._offered_first = tools.definitions(
+            name for name in tools.pinned if name in tools.known
+        )
         if (words := tools.left_out()) and Text(words) not in self._conversation.parts:
             self._conversation.announce(words)
 
@@ -800,8 +971,14 @@ class SessionRuntime(WaysToAsk[Deps]):
         for line in self._tools.misfits:
             self._owner.warn(line)
         model = self._owner.model
-        for tool in self._owner.definition.provider_tools if not runs_provider_tools(model) else ():
-            self._owner.warn(f"{model.name}: {tool.name} is left out: it has no provider that runs tools")
+        for tool in (
+            self._owner.definition.provider_tools
+            if not runs_provider_tools(model)
+            else ()
+        ):
+            self._owner.warn(
+                f"{model.name}: {tool.name} is left out: it has no provider that runs tools"
+            )
 
     def _prompt(self, instructions: str) -> str:
         """The system prompt: the agent's instructions, what the history began with, how to find tools."""
@@ -810,12 +987,16 @@ class SessionRuntime(WaysToAsk[Deps]):
 
     def _catalog(self, has_begun: bool) -> Catalog:
         """That of what the toolsets give this session; one that has begun goes on with the names that it has."""
-        self._held = self._owner.catalogs.of(self._listed, self._held, goes_on=has_begun)
+        self._held = self._owner.catalogs.of(
+            self._listed, self._held, goes_on=has_begun
+        )
         return self._held
 
     async def _list_again(self, run: AgentRun) -> None:
         """Brings the tools up to date before a request; the first one waits for instructions that are computed."""
-        if run.conversation is not self._conversation:  # it was left, and another one has taken its place
+        if (
+            run.conversation is not self._conversation
+        ):  # it was left, and another one has taken its place
             return
         with run.entered():
             self._listed = await self._owner.definition.sources.from_toolsets()
@@ -826,8 +1007,11 @@ class SessionRuntime(WaysToAsk[Deps]):
             instructions = self._owner.definition.instructions
             if callable(instructions) and self._wants_instructions:
                 words = instructions(run.context)
-                words = await words if inspect.isawaitable(words) else words
-                expect("instructions", words, (str, NoneType), "a function that gives text")
+                if inspect.isawaitable(words):
+                    words = await words
+                expect(
+                    "instructions", words, (str, NoneType), "a function that gives text"
+                )
                 self._conversation.system = self._prompt(words)
                 self._wants_instructions = False
         if not self._has_begun:  # a session that nobody uses has nothing to say of what joined since it was made
@@ -887,28 +1071,41 @@ class SessionRuntime(WaysToAsk[Deps]):
     async def _keep(self, conversation: Conversation) -> None:
         """Writes down what is new, before the next step of the run. Raises `SessionStoreError`."""
         if self._keeper is not None and conversation is self._conversation:
-            await self._keeper.write(conversation, self._standing(self._run), model=self._owner.model.name)
+            await self._keeper.write(
+                conversation, self._standing(self._run), model=self._owner.model.name
+            )
 
     def _keep_soon(self) -> None:
         """Write the differences in the background. The next run reports a write that failed."""
         if self._keeper is not None:
-            self._keeper.write_soon(self._conversation, self._standing(None), model=self._owner.model.name)
+            self._keeper.write_soon(
+                self._conversation, self._standing(None), model=self._owner.model.name
+            )
 
     def _standing(self, run: AgentRun | None) -> Standing:
         """Return the values that the session continues with, in this run if one is under way."""
-        listing, spent, pending, unfinished = self._tools.listing, self._spent, self._pending, self._unfinished
+        listing, spent, pending, unfinished = (
+            self._tools.listing,
+            self._spent,
+            self._pending,
+            self._unfinished,
+        )
         durable, ended = self.durable_run, self._durable_end
         if run is not None:
             so_far = run.tally.so_far
             if run.tally.is_over:
                 spent, pending = spent + so_far, run.tally.pending
                 if durable and run.tally.finished is not None:
-                    ended = RunEnded(durable, DurableResult.of(run.tally.finished, so_far))
+                    ended = RunEnded(
+                        durable, DurableResult.of(run.tally.finished, so_far)
+                    )
                 durable = ""
             else:
                 unfinished = UnfinishedRun(run.begins_at, run.tally.turns, so_far)
         conversation = self._conversation
-        wanted = self._output if run is None or self._is_wanted(run) else None
+        wanted = None
+        if run is None or self._is_wanted(run):
+            wanted = self._output
         return Standing(
             beginning=Beginning(
                 system=conversation.system,
@@ -923,7 +1120,9 @@ class SessionRuntime(WaysToAsk[Deps]):
                 KnownTools(listing.tools) if self._tools.searching else None,
             ),
             pending=pending,
-            announced=Announced(conversation.announced, conversation.has_unanswered_prompt),
+            announced=Announced(
+                conversation.announced, conversation.has_unanswered_prompt
+            ),
             spent=spent,
             run=unfinished,
             state=self.tool_context.dump_namespaces(),
@@ -931,7 +1130,9 @@ class SessionRuntime(WaysToAsk[Deps]):
             ended=ended,
             trace=(run.tally.trace if run is not None else "") or self._trace,
             output=spec_to_json(wanted) if wanted is not None else None,
-            programs=self._memory.to_json(self.id) if self._owner.definition.code_mode is not None else {},
+            programs=self._memory.to_json(self.id)
+            if self._owner.definition.code_mode is not None
+            else {},
             windows={**conversation.windows},
         )
 
@@ -939,7 +1140,12 @@ class SessionRuntime(WaysToAsk[Deps]):
         """All of it as a value, as a store keeps it, also without one: for `mcpagent.sessions.exported`."""
         self.refresh()
         info = self._info or SessionInfo(self.id, "", self._made_at, 0.0)
-        return kept_as(info, self._conversation, self._standing(self._run), model=self._owner.model.name)
+        return kept_as(
+            info,
+            self._conversation,
+            self._standing(self._run),
+            model=self._owner.model.name,
+        )
 
     def stop_keeping(self) -> None:
         """Goes on in memory alone; what was said so far stays, and other processes can have it."""
@@ -982,7 +1188,9 @@ class SessionRuntime(WaysToAsk[Deps]):
 def _expect_usable(context: object, limits: object = None) -> None:
     """Raise `InputError` for a context or limits of another type; both may be None."""
     if context is not None:
-        expect("tool_context", context, ToolContext, "ToolContext(...)", error=InputError)
+        expect(
+            "tool_context", context, ToolContext, "ToolContext(...)", error=InputError
+        )
     if limits is not None:
         expect("limits", limits, Limits, "Limits(...)", error=InputError)
 
@@ -1002,7 +1210,11 @@ def _possible_execution(tools: SessionTools, owner: Owner) -> ToolSearch:
 def _last_asked(messages: Sequence[Message]) -> str:
     """The text of the last prompt; "" if there is none."""
     places = range(len(messages) - 1, -1, -1)
-    asked = (messages[at].text for at in places if messages[at].role == "user" and not is_news(messages, at))
+    asked = (
+        messages[at].text
+        for at in places
+        if messages[at].role == "user" and not is_news(messages, at)
+    )
     return next(asked, "")
 
 
@@ -1013,7 +1225,9 @@ def _is_unfinished(conversation: Conversation) -> bool:
 
 
 def _category_lines(tools: SessionTools) -> list[str]:
-    return category_lines(tools.categories()) + [connecting_line(server) for server in tools.listing.connecting]
+    return category_lines(tools.categories()) + [
+        connecting_line(server) for server in tools.listing.connecting
+    ]
 
 
 def _how_found(tools: SessionTools) -> tuple[bool, bool, str | None]:

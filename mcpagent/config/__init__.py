@@ -18,8 +18,18 @@ from mcpagent.config.server_config import (
     TransportName,
     tool_prefix,
 )
-from mcpagent.config.server_files import find_config_files, load_found_servers, load_named_servers, load_servers
-from mcpagent.utilities.files.user_folders import cache_folder, state_folder, user_config_folder, user_data_folder
+from mcpagent.config.server_files import (
+    find_config_files,
+    load_found_servers,
+    load_named_servers,
+    load_servers,
+)
+from mcpagent.utilities.files.user_folders import (
+    cache_folder,
+    state_folder,
+    user_config_folder,
+    user_data_folder,
+)
 
 __all__ = [
     "Era",

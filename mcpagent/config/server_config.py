@@ -10,14 +10,22 @@ from types import NoneType
 from typing import Any, Literal, TypeAlias
 
 from mcpagent.utilities.python.argument_checks import expect, expect_fields
-from mcpagent.utilities.text.secrets import Secret, hide, named_words, revealed, secrets_under
+from mcpagent.utilities.text.secrets import (
+    Secret,
+    hide,
+    named_words,
+    revealed,
+    secrets_under,
+)
 from mcpagent.values.approval import Approval
 
 TransportName: TypeAlias = Literal["auto", "stdio", "http", "sse"]
 """How a server is reached; "auto" is stdio for a command, and streamable HTTP or else SSE for a URL."""
 
 
-LogLevel: TypeAlias = Literal["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
+LogLevel: TypeAlias = Literal[
+    "debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"
+]
 """What a server is asked to report of its own work, from the most to the least (MCP, after RFC 5424)."""
 
 Era: TypeAlias = Literal["auto", "legacy"]
@@ -79,7 +87,9 @@ class SignInConfig:
         return self.grant != "authorization_code"
 
 
-_SECRET_HEADERS = frozenset({"authorization", "proxy-authorization", "cookie", "x-api-key"})
+_SECRET_HEADERS = frozenset(
+    {"authorization", "proxy-authorization", "cookie", "x-api-key"}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,10 +118,14 @@ class ServerConfig:
     name: str
     command: str | Secret = ""
     args: Sequence[str | Secret] = field(default=(), repr=False)
-    env: Mapping[str, str | Secret] = field(default_factory=dict[str, str | Secret], repr=False)
+    env: Mapping[str, str | Secret] = field(
+        default_factory=dict[str, str | Secret], repr=False
+    )
     cwd: str = ""
     url: str | Secret = field(default="", repr=False)
-    headers: Mapping[str, str | Secret] = field(default_factory=dict[str, str | Secret], repr=False)
+    headers: Mapping[str, str | Secret] = field(
+        default_factory=dict[str, str | Secret], repr=False
+    )
     transport: TransportName = "auto"
     disabled: bool = False
     connect_timeout_seconds: float = 30.0
@@ -138,21 +152,43 @@ class ServerConfig:
     sign_in: SignInConfig = field(default_factory=SignInConfig)
     source: str = ""
     scope: Scope = ""
-    written: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False, compare=False)
+    written: Mapping[str, Any] = field(
+        default_factory=dict[str, Any], repr=False, compare=False
+    )
 
     def __post_init__(self) -> None:
         label = f"server {str(self.name)!r:.80}".replace("'", '"')
         said = "True or a list of names"
-        expect(f"{label}: defer_loading", self.defer_loading, (bool, list, tuple, NoneType), said)
+        expect(
+            f"{label}: defer_loading",
+            self.defer_loading,
+            (bool, list, tuple, NoneType),
+            said,
+        )
         expect_fields(self, label)
         limits = self.large_result_tokens
         for tokens in limits.values() if isinstance(limits, Mapping) else (limits,):
             told = "a whole number of tokens, or 0"
             expect(
-                f"{label}: large_result_tokens", tokens, (int, NoneType), told, holds=lambda it: it is None or it >= 0
+                f"{label}: large_result_tokens",
+                tokens,
+                (int, NoneType),
+                told,
+                holds=lambda it: it is None or it >= 0,
             )
-        for name in ("connect_timeout_seconds", "timeout_seconds", "total_timeout_seconds", "shutdown_seconds"):
-            expect(f"{label}: {name}", getattr(self, name), (int, float), "seconds above 0", holds=lambda it: it > 0)
+        for name in (
+            "connect_timeout_seconds",
+            "timeout_seconds",
+            "total_timeout_seconds",
+            "shutdown_seconds",
+        ):
+            expect(
+                f"{label}: {name}",
+                getattr(self, name),
+                (int, float),
+                "seconds above 0",
+                holds=lambda it: it > 0,
+            )
         named = [
             *self.env.items(),
             *self.headers.items(),
@@ -161,8 +197,15 @@ class ServerConfig:
         for name, text in (*named, ("", self.url)):
             if isinstance(text, str):
                 hide(*secrets_under(name, text))
-        if any(isinstance(text, str) and name.lower() in _SECRET_HEADERS for name, text in self.headers.items()):
-            object.__setattr__(self, "headers", {name: _kept_secret(name, text) for name, text in self.headers.items()})
+        if any(
+            isinstance(text, str) and name.lower() in _SECRET_HEADERS
+            for name, text in self.headers.items()
+        ):
+            object.__setattr__(
+                self,
+                "headers",
+                {name: _kept_secret(name, text) for name, text in self.headers.items()},
+            )
 
     @property
     def address(self) -> str:
@@ -171,7 +214,9 @@ class ServerConfig:
 
 
 def _kept_secret(name: str, text: str | Secret) -> str | Secret:
-    return Secret(text) if isinstance(text, str) and name.lower() in _SECRET_HEADERS else text
+    if isinstance(text, str) and name.lower() in _SECRET_HEADERS:
+        return Secret(text)
+    return text
 
 
 McpServer: TypeAlias = ServerConfig

@@ -22,7 +22,10 @@ def system_info() -> dict[str, Any]:
 def disk_space() -> dict[str, str]:
     """Tell how much disk space is used and free where the working directory is."""
     usage = shutil.disk_usage(Path.cwd())
-    return {name: f"{size / 1e9:.1f} GB" for name, size in (("total", usage.total), ("free", usage.free))}
+    return {
+        name: f"{size / 1e9:.1f} GB"
+        for name, size in (("total", usage.total), ("free", usage.free))
+    }
 
 
 def working_directory() -> str:

@@ -12,4 +12,6 @@ if TYPE_CHECKING:
 
 __all__ = ["DurableResult", "DurableRun", "DurableRuns"]
 
-__getattr__, __dir__ = late_names(__name__, {"runs": ("DurableResult", "DurableRun", "DurableRuns")})
+__getattr__, __dir__ = late_names(
+    __name__, {"runs": ("DurableResult", "DurableRun", "DurableRuns")}
+)

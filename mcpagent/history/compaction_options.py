@@ -22,7 +22,13 @@ class Compaction:
     window_tokens: int | None = None
 
     def __post_init__(self) -> None:
-        expect("at", self.at, (int, float), "a share of the window, above 0 and up to 1", holds=lambda at: 0 < at <= 1)
+        expect(
+            "at",
+            self.at,
+            (int, float),
+            "a share of the window, above 0 and up to 1",
+            holds=lambda at: 0 < at <= 1,
+        )
         said = "a share of the window, above 0 and below `at`"
         expect("to", self.to, (int, float), said, holds=lambda to: 0 < to < self.at)
         expect(

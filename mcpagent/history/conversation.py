@@ -53,21 +53,33 @@ class Discovery:
     keys: Mapping[str, ToolKey] = field(default_factory=dict[str, ToolKey])
 
 
-def fold_discovery(messages: Iterable[Message], start: Discovery | None = None) -> Discovery:
+def fold_discovery(
+    messages: Iterable[Message], start: Discovery | None = None
+) -> Discovery:
     """What the whole history says about tools."""
-    return _folded((part for message in messages for part in message.parts), start or Discovery())
+    return _folded(
+        (part for message in messages for part in message.parts), start or Discovery()
+    )
 
 
 def _folded(parts: Iterable[Part], before: Discovery) -> Discovery:
     """Apply the tool changes in `parts` to `before` and return the new `Discovery`, or `before` if there are none."""
-    telling = [part for part in parts if isinstance(part, ToolsShown | ToolsChanged | Compacted)]
+    telling = [
+        part
+        for part in parts
+        if isinstance(part, ToolsShown | ToolsChanged | Compacted)
+    ]
     if not telling:
         return before
     discovered, keys = dict.fromkeys(before.discovered), dict(before.keys)
     shown, removed, lost = set(before.shown), set(before.removed), set(before.lost)
     for part in telling:
-        if isinstance(part, Compacted):  # of more than the model takes, those that were used stay
-            discovered.update((name, discovered.pop(name)) for name in part.used if name in discovered)
+        if isinstance(
+            part, Compacted
+        ):  # of more than the model takes, those that were used stay
+            discovered.update(
+                (name, discovered.pop(name)) for name in part.used if name in discovered
+            )
             continue
         if isinstance(part, ToolsShown):
             shown.update(part.tools)
@@ -84,7 +96,9 @@ def _folded(parts: Iterable[Part], before: Discovery) -> Discovery:
         for gone in (removed, lost):
             gone.difference_update(added)
         keys = {tool.name: tool.key for _, tool in part.was} | keys | added
-    return Discovery(tuple(discovered), frozenset(shown), frozenset(removed), frozenset(lost), keys)
+    return Discovery(
+        tuple(discovered), frozenset(shown), frozenset(removed), frozenset(lost), keys
+    )
 
 
 INNER = "#"
@@ -138,7 +152,9 @@ def in_order(messages: Sequence[Message]) -> list[Message]:
     for message in messages:
         calls = _open_calls(fixed)
         if message.role == "tool":
-            _add_results(fixed, replace(message, parts=_answering(calls, message.parts)))
+            _add_results(
+                fixed, replace(message, parts=_answering(calls, message.parts))
+            )
         else:
             if calls:
                 _add_results(fixed, _missing(calls, CANCELLED))
@@ -177,9 +193,14 @@ def _add_results(messages: list[Message], results: Message) -> None:
     """Appends the results; if some of their calls have theirs already, to these, so that all are in call order."""
     if not results.parts:
         return
-    earlier = messages.pop() if messages and messages[-1].role == "tool" else replace(results, parts=())
+    if messages and messages[-1].role == "tool":
+        earlier = messages.pop()
+    else:
+        earlier = replace(results, parts=())
     calls = messages[-1].tool_calls if messages else ()
-    messages.append(replace(earlier, parts=_by_call(calls, (*earlier.parts, *results.parts))))
+    messages.append(
+        replace(earlier, parts=_by_call(calls, (*earlier.parts, *results.parts)))
+    )
 
 
 def _by_call(calls: Sequence[ToolCall], parts: Sequence[Part]) -> tuple[Part, ...]:
@@ -190,7 +211,9 @@ def _by_call(calls: Sequence[ToolCall], parts: Sequence[Part]) -> tuple[Part, ..
         if isinstance(part, ToolResult):
             groups.append((places.get(part.call_id, len(places)), []))
         groups[-1][1].append(part)
-    return tuple(part for _, group in sorted(groups, key=itemgetter(0)) for part in group)
+    return tuple(
+        part for _, group in sorted(groups, key=itemgetter(0)) for part in group
+    )
 
 
 def not_run(call: ToolCall, why: str) -> ToolResult:
@@ -200,8 +223,14 @@ def not_run(call: ToolCall, why: str) -> ToolResult:
 
 def change_words(gone: Sequence[str], changed: Sequence[str]) -> str:
     """What to tell a model whose tools changed."""
-    parts = [f"{what}: {', '.join(names)}" for what, names in (("gone", gone), ("changed", changed)) if names]
-    return f"Your tools have changed; {'; '.join(parts)}." if parts else "Your tools have changed."
+    parts = [
+        f"{what}: {', '.join(names)}"
+        for what, names in (("gone", gone), ("changed", changed))
+        if names
+    ]
+    if parts:
+        return f"Your tools have changed; {'; '.join(parts)}."
+    return "Your tools have changed."
 
 
 class Messages(Sequence[Message]):
@@ -222,13 +251,17 @@ class Messages(Sequence[Message]):
     def __getitem__(self, place: slice) -> tuple[Message, ...]: ...
     def __getitem__(self, place: int | slice) -> Message | tuple[Message, ...]:
         found = range(self._length)[place]
-        return self._all[found] if isinstance(found, int) else tuple(self._all[at] for at in found)
+        if isinstance(found, int):
+            return self._all[found]
+        return tuple(self._all[at] for at in found)
 
     def __iter__(self) -> Iterator[Message]:
         return islice(self._all, self._length)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Messages | tuple | list) and tuple(self) == tuple(other)
+        return isinstance(other, Messages | tuple | list) and tuple(self) == tuple(
+            other
+        )
 
     def __repr__(self) -> str:
         return repr(tuple(self))
@@ -245,9 +278,13 @@ class Conversation:
         self.system = system
         # Whoever looked has this very list and its length: it is only appended to, or another list takes its place.
         self._messages = in_order(messages)
-        self._telling = [place for place, message in enumerate(self._messages) if _tells(message)]
+        self._telling = [
+            place for place, message in enumerate(self._messages) if _tells(message)
+        ]
         self._folded = self._fold()
-        self._compactions = [place for place in self._telling if compacted_in(self._messages[place])]
+        self._compactions = [
+            place for place in self._telling if compacted_in(self._messages[place])
+        ]
         self._tokens: list[int] = []
         """Estimated, of all messages up to each."""
         self._fronts: dict[int, tuple[tuple[Message, ...], int]] = {}
@@ -269,15 +306,27 @@ class Conversation:
         """
         other = Conversation(self.system)
         other._messages = self._messages[:length]
-        other._telling = self._telling[: bisect_left(self._telling, len(other._messages))]
-        other._folded = self._folded if len(other._telling) == len(self._telling) else other._fold()
+        other._telling = self._telling[
+            : bisect_left(self._telling, len(other._messages))
+        ]
+        if len(other._telling) == len(self._telling):
+            other._folded = self._folded
+        else:
+            other._folded = other._fold()
         other._written = min(self._written, len(other._messages))
         other._tokens = self._tokens[: len(other._messages)]
-        other._compactions = self._compactions[: bisect_left(self._compactions, len(other._messages))]
-        other._steps = [step for step in self._steps if step.place < len(other._messages)]
+        other._compactions = self._compactions[
+            : bisect_left(self._compactions, len(other._messages))
+        ]
+        other._steps = [
+            step for step in self._steps if step.place < len(other._messages)
+        ]
         other.windows = {**self.windows}
         if length is None:
-            other._announced, other._unanswered_prompt = [*self._announced], self._unanswered_prompt
+            other._announced, other._unanswered_prompt = (
+                [*self._announced],
+                self._unanswered_prompt,
+            )
             other._progress = {**self._progress}
         return other
 
@@ -292,7 +341,9 @@ class Conversation:
     @property
     def last(self) -> Message | None:
         """The last message, None if there is none."""
-        return self._messages[-1] if self._messages else None
+        if self._messages:
+            return self._messages[-1]
+        return None
 
     @property
     def parts(self) -> tuple[Part, ...]:
@@ -306,39 +357,58 @@ class Conversation:
     def sent(self) -> Sequence[Message]:
         """What a model is sent of it: all, or what the last `Compacted` says."""
         place = self._compacted_before(len(self._messages))
-        return self.messages if place is None else (*self._front(place)[0], *self._messages[place + 1 :])
+        if place is None:
+            return self.messages
+        return *self._front(place)[0], *self._messages[place + 1 :]
 
     def sent_tokens(self, length: int | None = None) -> int:
         """Estimated tokens of what was sent when there were so many messages (None: of what is sent now)."""
-        length = len(self._messages) if length is None else length
+        if length is None:
+            length = len(self._messages)
         if not length:
             return 0
         for message in islice(self._messages, len(self._tokens), length):
-            self._tokens.append(message_tokens(message) + (self._tokens[-1] if self._tokens else 0))
+            self._tokens.append(
+                message_tokens(message) + (self._tokens[-1] if self._tokens else 0)
+            )
         whole, place = self._tokens[length - 1], self._compacted_before(length)
-        return whole if place is None else self._front(place)[1] + whole - self._tokens[place]
+        if place is None:
+            return whole
+        return self._front(place)[1] + whole - self._tokens[place]
 
     @property
     def compacted(self) -> Compacted | None:
         """What was said last of what is not sent any more, also what waits for its place; None if all is sent."""
-        waiting = next((part for part in reversed(self._announced) if isinstance(part, Compacted)), None)
+        waiting = next(
+            (part for part in reversed(self._announced) if isinstance(part, Compacted)),
+            None,
+        )
         place = self._compacted_before(len(self._messages))
-        return waiting or (compacted_in(self._messages[place]) if place is not None else None)
+        return waiting or (
+            compacted_in(self._messages[place]) if place is not None else None
+        )
 
     @property
     def compacted_at(self) -> int | None:
         """The place of the message that has the last `Compacted`; None if there is none."""
-        return self._compactions[-1] if self._compactions else None
+        if self._compactions:
+            return self._compactions[-1]
+        return None
 
     @property
     def is_just_compacted(self) -> bool:
         """Whether nothing was said since, but for a prompt that nobody has answered."""
         last = len(self._messages) - 1 - self._unanswered_prompt
-        return any(isinstance(part, Compacted) for part in self._announced) or self.compacted_at == last
+        return (
+            any(isinstance(part, Compacted) for part in self._announced)
+            or self.compacted_at == last
+        )
 
     def _compacted_before(self, length: int) -> int | None:
         found = bisect_left(self._compactions, length)
-        return self._compactions[found - 1] if found else None
+        if found:
+            return self._compactions[found - 1]
+        return None
 
     def _front(self, place: int) -> tuple[tuple[Message, ...], int]:
         """What is sent of the messages up to this one, and its estimated tokens."""
@@ -354,7 +424,10 @@ class Conversation:
 
         `part.kept` counts from the end of what there is now, without a prompt that nobody has answered.
         """
-        self._announced = [*(one for one in self._announced if not isinstance(one, Compacted)), part]
+        self._announced = [
+            *(one for one in self._announced if not isinstance(one, Compacted)),
+            part,
+        ]
 
     @property
     def steps(self) -> Sequence[Step]:
@@ -364,7 +437,9 @@ class Conversation:
     def note_step(self, step: Step) -> None:
         """Keeps what the last answer took; the names offered are one value as long as they are the same."""
         before = self._steps[-1].offered if self._steps else ()
-        self._steps.append(replace(step, offered=before) if step.offered == before else step)
+        self._steps.append(
+            replace(step, offered=before) if step.offered == before else step
+        )
 
     # -- for whoever writes it down -----------------------------------------------------------------------------------
 
@@ -428,9 +503,13 @@ class Conversation:
                 results += known.parts
             elif known.is_unknown:
                 results.append(not_run(call, UNKNOWN))
-        known_results = {part.call_id for part in results if isinstance(part, ToolResult)}
+        known_results = {
+            part.call_id for part in results if isinstance(part, ToolResult)
+        }
         results += [
-            not_run(call, NOT_KEPT) for call_id, call in calls.items() if call_id not in known_results and is_cut(call)
+            not_run(call, NOT_KEPT)
+            for call_id, call in calls.items()
+            if call_id not in known_results and is_cut(call)
         ]
         if results:
             self.append(Message("tool", tuple(results)))
@@ -439,14 +518,18 @@ class Conversation:
     def place(self) -> int:
         """How many messages there are up to the last that is no results: where the open calls stand."""
         behind = 0
-        while behind < len(self._messages) and self._messages[-1 - behind].role == "tool":
+        while (
+            behind < len(self._messages) and self._messages[-1 - behind].role == "tool"
+        ):
             behind += 1
         return len(self._messages) - behind
 
     def times_sent(self, call_id: str) -> int:
         """Return how often an open call was sent without a result: its process died each time."""
         known = self._progress.get(call_id)
-        return known.times_sent if known is not None else 0
+        if known is not None:
+            return known.times_sent
+        return 0
 
     @property
     def open_calls(self) -> tuple[ToolCall, ...]:
@@ -465,7 +548,9 @@ class Conversation:
         """The text of the last prompt that has an answer; "" if there is none. What came after results is no prompt."""
         roles = ("tool", *(message.role for message in self._messages))
         for place in range(len(self._messages) - 1, 0, -1):
-            if roles[place : place + 2] == ("user", "assistant") and (place == 1 or roles[place - 1] != "tool"):
+            if roles[place : place + 2] == ("user", "assistant") and (
+                place == 1 or roles[place - 1] != "tool"
+            ):
                 return self._messages[place - 1].text
         return ""
 
@@ -473,7 +558,11 @@ class Conversation:
         """Appends the user's message, after closing what a cancelled run left open."""
         self.close_open_calls()
         self.deliver()
-        self._append(Message("user", (Text(prompt),) if isinstance(prompt, str) else tuple(prompt)))
+        self._append(
+            Message(
+                "user", (Text(prompt),) if isinstance(prompt, str) else tuple(prompt)
+            )
+        )
         self._unanswered_prompt = True
 
     def take_back_prompt(self) -> bool:
@@ -491,15 +580,23 @@ class Conversation:
         message = self._messages[place]
         if not is_pinned(message):
             pinned = replace(message, parts=(*message.parts, Pinned()))
-            self._messages = [*self._messages[:place], pinned, *self._messages[place + 1 :]]
+            self._messages = [
+                *self._messages[:place],
+                pinned,
+                *self._messages[place + 1 :],
+            ]
             compactions = [*self._compactions]  # they say the same of it as before
             self._changed_from(place)
             self._compactions = compactions
         return True
 
-    def announce(self, text: str, change: ToolsChanged | ToolsShown | None = None) -> None:
+    def announce(
+        self, text: str, change: ToolsChanged | ToolsShown | None = None
+    ) -> None:
         """Keeps something the model should know about its tools until there is a place for it in the history."""
-        self._announced.extend((Text(text), change) if change is not None else (Text(text),))
+        self._announced.extend(
+            (Text(text), change) if change is not None else (Text(text),)
+        )
 
     def deliver(self) -> None:
         """Appends what was announced, before a prompt that was just said: so the next request holds it already.
@@ -507,7 +604,9 @@ class Conversation:
         Only between a batch of results, or an answer, and the next message.
         """
         if self._announced:
-            prompt = self._messages[-1:] if self._unanswered_prompt else []
+            prompt = []
+            if self._unanswered_prompt:
+                prompt = self._messages[-1:]
             if prompt:
                 self._messages = self._messages[:-1]
                 self._changed_from(len(self._messages))
@@ -526,7 +625,9 @@ class Conversation:
             _add_results(self._messages, message)
             self._fold_last()
         else:
-            self._append(replace(message, parts=_by_call(self.open_calls, message.parts)))
+            self._append(
+                replace(message, parts=_by_call(self.open_calls, message.parts))
+            )
         if message.role == "tool":
             self._noted.clear()
             if self._progress:
@@ -595,12 +696,16 @@ Words: TypeAlias = tuple[Text | Image, ...]
 
 def usable_prompt(prompt: object) -> Words:
     """The prompt as it can be sent; raises `InputError` when it is empty, too long, or no prompt."""
-    parts: tuple[Any, ...] = (Text(prompt),) if isinstance(prompt, str) else _parts(prompt)
+    parts: tuple[Any, ...] = (
+        (Text(prompt),) if isinstance(prompt, str) else _parts(prompt)
+    )
     words = [part.text for part in parts if isinstance(part, Text)]
     if len(words) == len(parts) and not "".join(words).strip():
         raise InputError("prompt is empty; say what you want to know")
     if (length := sum(map(len, words))) > MAX_PROMPT_CHARACTERS:
-        raise InputError(f"prompt is {length:,} characters; the limit is {MAX_PROMPT_CHARACTERS:,}")
+        raise InputError(
+            f"prompt is {length:,} characters; the limit is {MAX_PROMPT_CHARACTERS:,}"
+        )
     sendable: Words = ()
     for part in parts:
         sendable += (part if isinstance(part, Image) else Text(_sendable(part.text)),)
@@ -617,7 +722,9 @@ def usable_history(messages: Sequence[Message]) -> list[Message]:
         for number, part in enumerate(message.parts):
             expect_fields(part, f"messages[{place}].parts[{number}]", InputError)
     return [
-        message if (parts := _sendable_parts(message.parts)) == message.parts else replace(message, parts=parts)
+        message
+        if (parts := _sendable_parts(message.parts)) == message.parts
+        else replace(message, parts=parts)
         for message in messages
     ]
 
@@ -626,10 +733,14 @@ def _sendable_parts(parts: Sequence[Any]) -> tuple[Any, ...]:
     def sendable(part: Any) -> Any:
         match part:
             case Text(text=text):
-                return part if text == (clean := _sendable(text)) else replace(part, text=clean)
+                if text == (clean := _sendable(text)):
+                    return part
+                return replace(part, text=clean)
             case ToolResult(content=content):
                 usable = texts_for_model(_sendable_parts(content))
-                return part if usable == content else replace(part, content=usable)
+                if usable == content:
+                    return part
+                return replace(part, content=usable)
             case _:
                 return part
 
@@ -638,15 +749,31 @@ def _sendable_parts(parts: Sequence[Any]) -> tuple[Any, ...]:
 
 def _parts(prompt: object) -> tuple[Any, ...]:
     if not isinstance(prompt, Sequence) or isinstance(prompt, bytes):
-        raise InputError(f"prompt: expected text, or a list of Text and Image, got {type(prompt).__name__}")
+        raise InputError(
+            f"prompt: expected text, or a list of Text and Image, got {type(prompt).__name__}"
+        )
     for part in prompt:
         if not isinstance(part, Text | Image):
-            raise InputError(f"prompt: expected a list of Text and Image, got {type(part).__name__} in it")
+            raise InputError(
+                f"prompt: expected a list of Text and Image, got {type(part).__name__} in it"
+            )
         if isinstance(part, Text):
             expect("prompt: Text", part.text, str, "text", error=InputError)
         else:
-            expect("prompt: Image", part.media_type, str, 'a media type such as "image/png"', error=InputError)
-            expect("prompt: Image", part.data, str, "its bytes as text in Base64", error=InputError)
+            expect(
+                "prompt: Image",
+                part.media_type,
+                str,
+                'a media type such as "image/png"',
+                error=InputError,
+            )
+            expect(
+                "prompt: Image",
+                part.data,
+                str,
+                "its bytes as text in Base64",
+                error=InputError,
+            )
     return tuple(prompt)
 
 
@@ -654,4 +781,8 @@ def _sendable(text: str) -> str:
     # NUL and lone surrogates cannot be sent to any provider.
     if text.isascii() and "\0" not in text:
         return text
-    return text.replace("\0", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode("utf-8")
+    return (
+        text.replace("\0", "\N{REPLACEMENT CHARACTER}")
+        .encode("utf-8", "replace")
+        .decode("utf-8")
+    )

@@ -64,7 +64,9 @@ class LeftOut:
         return place < self.cut and place not in self.stays
 
 
-def cut_at(messages: Sequence[Message], place: int, part: Compacted) -> tuple[int, frozenset[int]]:
+def cut_at(
+    messages: Sequence[Message], place: int, part: Compacted
+) -> tuple[int, frozenset[int]]:
     """Return the index at which the part at `place` cuts, and the earlier indices that stay; both cover whole steps."""
     cut = min(max(place - part.kept, 0), place)
     while 0 < cut < place and messages[cut].role == "tool":
@@ -90,19 +92,36 @@ def not_sent(messages: Sequence[Message]) -> LeftOut:
     """Return what the last `Compacted` part of the messages leaves out."""
     for place in range(len(messages) - 1, -1, -1):
         if (part := compacted_in(messages[place])) is not None:
-            cut, stays = cut_at(messages, place, part) if part.leaves_out else (0, frozenset[int]())
-            return LeftOut(cut, stays, frozenset(result.call_id for result in part.shortened), part.summary)
+            if part.leaves_out:
+                cut, stays = cut_at(messages, place, part)
+            else:
+                cut, stays = 0, frozenset[int]()
+            return LeftOut(
+                cut,
+                stays,
+                frozenset(result.call_id for result in part.shortened),
+                part.summary,
+            )
     return LeftOut()
 
 
-def front(messages: Sequence[Message], place: int, part: Compacted) -> tuple[Message, ...]:
+def front(
+    messages: Sequence[Message], place: int, part: Compacted
+) -> tuple[Message, ...]:
     """Return the messages to send for the history up to and including `place`, whose message contains `part`."""
     cut, stays = cut_at(messages, place, part)
     short = {result.call_id: result for result in part.shortened}
     before = [_plain(messages[at]) for at in sorted(stays)]
-    kept = [_shown(message, short) for message in (*before, *islice(messages, cut, place))]
+    kept = [
+        _shown(message, short) for message in (*before, *islice(messages, cut, place))
+    ]
     behind = [message for message in kept if message.parts]
-    unmoved = sum(bool(message.parts) for message in kept[len(kept) - part.unmoved :]) if part.unmoved else 0
+    if part.unmoved:
+        unmoved = sum(
+            bool(message.parts) for message in kept[len(kept) - part.unmoved :]
+        )
+    else:
+        unmoved = 0
     rest = _shown(messages[place], {})
     dropped = [messages[at] for at in range(cut)]
     head = _head(part, dropped, len(behind) - unmoved)
@@ -116,7 +135,14 @@ def _head(part: Compacted, dropped: Sequence[Message], moved: int) -> Message:
         parts.append(tools)
     if part.leaves_out:
         parts.append(Text(summary_words(part.summary)))
-    where = next((message for message in reversed(dropped) if Container in map(type, message.parts)), None)
+    where = next(
+        (
+            message
+            for message in reversed(dropped)
+            if Container in map(type, message.parts)
+        ),
+        None,
+    )
     if where is not None:
         parts += [one for one in where.parts if isinstance(one, Container)]
     return Message("user", tuple(parts), where.origin if where is not None else None)
@@ -124,14 +150,24 @@ def _head(part: Compacted, dropped: Sequence[Message], moved: int) -> Message:
 
 def moved(messages: Sequence[Message]) -> int:
     """Return how many of these sent messages, from the second on, were written after a different head."""
-    found = compacted_in(messages[0]) if messages else None
-    return found.kept if found is not None else 0
+    found = None
+    if messages:
+        found = compacted_in(messages[0])
+    if found is not None:
+        return found.kept
+    return 0
 
 
 def _plain(message: Message) -> Message:
     """Return the message without its tool changes, which the head already contains."""
-    parts = tuple(part for part in message.parts if not isinstance(part, ToolsChanged | ToolsShown))
-    return message if len(parts) == len(message.parts) else replace(message, parts=parts)
+    parts = tuple(
+        part
+        for part in message.parts
+        if not isinstance(part, ToolsChanged | ToolsShown)
+    )
+    if len(parts) == len(message.parts):
+        return message
+    return replace(message, parts=parts)
 
 
 def _shown(message: Message, short: dict[str, ToolResult]) -> Message:
@@ -146,9 +182,13 @@ def _shown(message: Message, short: dict[str, ToolResult]) -> Message:
             parts.append(short[part.call_id])
         else:
             parts.append(part)
-    if changed and all(isinstance(part, Pinned) for part in parts):  # somebody pinned what said nothing else
+    if changed and all(
+        isinstance(part, Pinned) for part in parts
+    ):  # somebody pinned what said nothing else
         parts = []
-    return replace(message, parts=tuple(parts)) if changed else message
+    if changed:
+        return replace(message, parts=tuple(parts))
+    return message
 
 
 def tools_after(messages: Iterable[Message]) -> ToolsChanged:

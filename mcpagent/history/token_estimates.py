@@ -36,15 +36,23 @@ def text_tokens(text: str) -> int:
     """Estimate the tokens of a text: a fourth of its bytes for prose, a third for data (many digits, punctuation)."""
     if not text:
         return 0
-    sample = text if len(text) <= 4_000 else text[:2_000] + text[-2_000:]
+    if len(text) <= 4_000:
+        sample = text
+    else:
+        sample = text[:2_000] + text[-2_000:]
     dense = min((len(sample) - len(sample.translate(_MARKS))) / len(sample) * 3, 1.0)
-    size = len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
+    if text.isascii():
+        size = len(text)
+    else:
+        size = len(text.encode("utf-8", "replace"))
     return int(size / (_PROSE + (_DENSE - _PROSE) * dense)) + 1
 
 
 def json_tokens(value: Mapping[str, Any]) -> int:
     """Estimate the tokens of JSON data as a request contains it."""
-    return text_tokens(json_sent(value)) if value else 0
+    if value:
+        return text_tokens(json_sent(value))
+    return 0
 
 
 def json_sent(value: Mapping[str, Any]) -> str:
@@ -67,11 +75,18 @@ def _part_tokens(part: Part) -> int:
         case ToolResult(content=content):
             return sum(map(_part_tokens, content)) + 2 * _PART
         case ToolCall(name=name, arguments=arguments, malformed=malformed):
-            return text_tokens(name) + json_tokens(arguments) + text_tokens(malformed) + 2 * _PART
+            return (
+                text_tokens(name)
+                + json_tokens(arguments)
+                + text_tokens(malformed)
+                + 2 * _PART
+            )
         case Image():
             return IMAGE_TOKENS
         case Thinking(text=text, provider_data=sent):
-            return text_tokens(text) if text else int(sum(map(_sealed, sent.values())) / _SEALED)
+            if text:
+                return text_tokens(text)
+            return int(sum(map(_sealed, sent.values())) / _SEALED)
         case ProviderBlock(data=data):
             return json_tokens(data)
         case _:
@@ -79,4 +94,6 @@ def _part_tokens(part: Part) -> int:
 
 
 def _sealed(value: object) -> int:
-    return len(value) if isinstance(value, str) else 0
+    if isinstance(value, str):
+        return len(value)
+    return 0

@@ -38,7 +38,9 @@ _KEPT_WORDS = 10
 _CHATTER = re.compile(
     r"npm (?:notice|warn|WARN)\b|npm (?:error|ERR!) (?:A complete log of this run|$)|npm (?:error|ERR!)$"
 )
-_NPM = re.compile(r"npm (?:error|ERR!) (?:\d{3} )?(?P<words>(?!code |errno |syscall |path |command |\d{3}$).+)")
+_NPM = re.compile(
+    r"npm (?:error|ERR!) (?:\d{3} )?(?P<words>(?!code |errno |syscall |path |command |\d{3}$).+)"
+)
 _NODE_ERROR = re.compile(r"(?:Uncaught )?[A-Za-z]{0,40}(?:Error|Exception)\b")
 
 
@@ -53,12 +55,16 @@ class Explainer:
     @property
     def end(self) -> ProcessEnd | None:
         """The end of the process; None if it is alive or there is none."""
-        return None if self.stdio is None else self.stdio.died
+        if self.stdio is None:
+            return None
+        return self.stdio.died
 
     @property
     def last_words(self) -> tuple[str, ...]:
         """The last informative lines of its standard error."""
-        return () if self.stdio is None else telling_lines(self.stdio.stderr_lines(40))[-_KEPT_WORDS:]
+        if self.stdio is None:
+            return ()
+        return telling_lines(self.stdio.stderr_lines(40))[-_KEPT_WORDS:]
 
     @property
     def heard(self) -> str:
@@ -70,14 +76,24 @@ class Explainer:
     @property
     def end_reason(self) -> str:
         """The reason why the connection ended."""
-        return str(self.end or self._flood or "closed the connection") + after_colon(self.last_words)
+        return str(self.end or self._flood or "closed the connection") + after_colon(
+            self.last_words
+        )
 
     @property
     def _flood(self) -> str:
-        return "" if self.stdio is None else without_secrets(self.stdio.flood)
+        if self.stdio is None:
+            return ""
+        return without_secrets(self.stdio.flood)
 
     def explained(
-        self, error: BaseException, phase: str, outcome: Outcome, *, is_open: bool, is_usable: bool
+        self,
+        error: BaseException,
+        phase: str,
+        outcome: Outcome,
+        *,
+        is_open: bool,
+        is_usable: bool,
     ) -> Exception:
         """Return the exception as one of mcpagent's errors.
 
@@ -90,8 +106,13 @@ class Explainer:
         if not isinstance(error, MCPError):
             if self.end is not None or isinstance(error, asyncio.CancelledError):
                 return self.lost(phase, outcome)
-            return self.error(f"failed during {phase}: {safe_line(str(error) or type(error).__name__)}", phase)
-        if error.code == CONNECTION_CLOSED and (not is_usable or error.message.startswith(_CLOSED_TEXTS)):
+            return self.error(
+                f"failed during {phase}: {safe_line(str(error) or type(error).__name__)}",
+                phase,
+            )
+        if error.code == CONNECTION_CLOSED and (
+            not is_usable or error.message.startswith(_CLOSED_TEXTS)
+        ):
             return self.lost(phase, outcome)
         if (failure := failure_of(error.error)) is not None:
             return self._failed_request(error.message, failure, phase)
@@ -99,13 +120,21 @@ class Explainer:
         if error.message.startswith(_UNREADABLE_TEXTS):
             message = error.message.partition(":")[0]
         if error.code == INVALID_ANSWER or error.message.startswith(_UNREADABLE_TEXTS):
-            what = f'server "{self._server}" sent an invalid answer to {phase}: {message}'
+            what = (
+                f'server "{self._server}" sent an invalid answer to {phase}: {message}'
+            )
             return InvalidAnswerError(what, server=self._server, phase=phase)
         if not is_open:
-            kind = EraError if error.code == UNSUPPORTED_PROTOCOL_VERSION else ServerError
+            kind = (
+                EraError if error.code == UNSUPPORTED_PROTOCOL_VERSION else ServerError
+            )
             what = f'server "{self._server}" refused {phase}: {message or f"error {error.code}"}'
             return kind(what, server=self._server, phase=phase)
-        return RefusedError(error.code, without_random_secrets(error.message[:_LONGEST_MESSAGE]), error.error.data)
+        return RefusedError(
+            error.code,
+            without_random_secrets(error.message[:_LONGEST_MESSAGE]),
+            error.error.data,
+        )
 
     def lost(self, phase: str, outcome: Outcome) -> LostError:
         """Return the connection's end as an error: the process's exit and last output, if it has a process."""
@@ -126,18 +155,28 @@ class Explainer:
         text = without_secrets(f'server "{self._server}" {what}')
         return ServerError(text, server=self._server, phase=phase, stderr_tail=tail)
 
-    def timeout_text(self, phase: str, limits: RequestLimits, *, was_total: bool, was_silent: bool) -> str:
+    def timeout_text(
+        self, phase: str, limits: RequestLimits, *, was_total: bool, was_silent: bool
+    ) -> str:
         """Return the text for a timeout: the total limit, silence, or messages other than the answer."""
         if was_total:
-            what, key = f"did not finish {phase} within {limits.total:g} s", "total_timeout_seconds"
+            what, key = (
+                f"did not finish {phase} within {limits.total:g} s",
+                "total_timeout_seconds",
+            )
         elif was_silent:
-            what, key = f"was silent for {limits.idle:g} s during {phase}", "timeout_seconds"
+            what, key = (
+                f"was silent for {limits.idle:g} s during {phase}",
+                "timeout_seconds",
+            )
         else:
             what = f"sent other things and nothing of an answer for {limits.idle:g} s during {phase}"
             key = "timeout_seconds"
         return f'server "{self._server}" {what}{self.heard}; the call may have run; raise "{key}" if it needs longer'
 
-    def _failed_request(self, text: str, failure: Mapping[str, Any], phase: str) -> LostError:
+    def _failed_request(
+        self, text: str, failure: Mapping[str, Any], phase: str
+    ) -> LostError:
         if self.end is not None:
             lost = self.lost(phase, failure["outcome"])
         else:
@@ -151,12 +190,18 @@ class Explainer:
 
 def is_end_of_session(error: BaseException) -> bool:
     """Return whether the SDK reports the end, which it does before the wire; its text is longer for a broken stream."""
-    return isinstance(error, MCPError) and error.code == CONNECTION_CLOSED and error.message == _CLOSED_TEXTS[0]
+    return (
+        isinstance(error, MCPError)
+        and error.code == CONNECTION_CLOSED
+        and error.message == _CLOSED_TEXTS[0]
+    )
 
 
 def after_colon(tail: tuple[str, ...]) -> str:
     """Return the most telling of some last words, to be put behind an error."""
-    return f": {telling_line(tail)}" if tail else ""
+    if tail:
+        return f": {telling_line(tail)}"
+    return ""
 
 
 def root_cause(error: BaseException) -> BaseException:
@@ -180,8 +225,12 @@ def telling_line(lines: Sequence[str]) -> str:
     """Return the most informative line; "" if there is none."""
     if not lines:
         return ""
-    if (found := next((match for line in lines if (match := _NPM.match(line))), None)) is not None:
+    if (
+        found := next((match for line in lines if (match := _NPM.match(line))), None)
+    ) is not None:
         return found["words"]
     if lines[-1].startswith("Node.js v"):
-        return next((line for line in reversed(lines) if _NODE_ERROR.match(line)), lines[-1])
+        return next(
+            (line for line in reversed(lines) if _NODE_ERROR.match(line)), lines[-1]
+        )
     return lines[-1]

@@ -16,7 +16,9 @@ MAX_VALUES = 100
 """Proposed values that are used, as many as the protocol allows."""
 
 
-async def get_prompt(link: ServerLink, name: str, arguments: Mapping[str, str]) -> ToolOutput:
+async def get_prompt(
+    link: ServerLink, name: str, arguments: Mapping[str, str]
+) -> ToolOutput:
     """Return one prompt, filled with `arguments`; an output with the error if that fails."""
     await imported("mcp_types")
     import mcp_types as types
@@ -35,11 +37,17 @@ async def get_resource(link: ServerLink, uri: str) -> ToolOutput:
     from mcpagent.mcp.result_content import output_of_resource
 
     params = types.ReadResourceRequestParams(uri=uri)
-    return await link.ask(types.ReadResourceRequest(params=params), uri, output_of_resource)
+    return await link.ask(
+        types.ReadResourceRequest(params=params), uri, output_of_resource
+    )
 
 
 async def complete(
-    link: ServerLink, of: PromptInfo | ResourceInfo, argument: str, value: str, known: Mapping[str, str] | None = None
+    link: ServerLink,
+    of: PromptInfo | ResourceInfo,
+    argument: str,
+    value: str,
+    known: Mapping[str, str] | None = None,
 ) -> tuple[str, ...]:
     """Return the values that the server proposes for an argument of a prompt or of a template which begins so.
 
@@ -53,15 +61,25 @@ async def complete(
         ref = types.PromptReference(type="ref/prompt", name=of.name)
     else:
         ref = types.ResourceTemplateReference(type="ref/resource", uri=of.uri)
-    context = types.CompletionContext(arguments=dict(known)) if known else None
+    context = None
+    if known:
+        context = types.CompletionContext(arguments=dict(known))
     params = types.CompleteRequestParams(
-        ref=ref, argument=types.CompletionArgument(name=argument, value=value), context=context
+        ref=ref,
+        argument=types.CompletionArgument(name=argument, value=value),
+        context=context,
     )
     try:
         connection = await link.connected()
-        if (can := connection.session.server_capabilities) is None or can.completions is None:
+        if (
+            can := connection.session.server_capabilities
+        ) is None or can.completions is None:
             return ()
-        return _values(await connection.request(types.CompleteRequest(params=params), limits=link.limits))
+        return _values(
+            await connection.request(
+                types.CompleteRequest(params=params), limits=link.limits
+            )
+        )
     except REQUEST_FAILURES:
         return ()
 
@@ -69,6 +87,14 @@ async def complete(
 def _values(result: dict[str, Any]) -> tuple[str, ...]:
     """Return the proposed values that can be shown unchanged."""
     completion = result.get("completion")
-    values = completion.get("values") if isinstance(completion, dict) else None
-    shown = [value for value in values if isinstance(value, str)] if isinstance(values, list) else []
-    return tuple(value for value in shown[:MAX_VALUES] if value and safe_line(value, len(value)) == value)
+    values = None
+    if isinstance(completion, dict):
+        values = completion.get("values")
+    shown = []
+    if isinstance(values, list):
+        shown = [value for value in values if isinstance(value, str)]
+    return tuple(
+        value
+        for value in shown[:MAX_VALUES]
+        if value and safe_line(value, len(value)) == value
+    )

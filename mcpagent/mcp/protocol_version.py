@@ -11,7 +11,11 @@ from mcp import MCPError
 from mcp.client.session import ClientSession
 from mcp.client.subscriptions import SubscriptionLost, listen
 from mcp_types import UNSUPPORTED_PROTOCOL_VERSION
-from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
+from mcp_types.version import (
+    HANDSHAKE_PROTOCOL_VERSIONS,
+    LATEST_MODERN_VERSION,
+    MODERN_PROTOCOL_VERSIONS,
+)
 from pydantic import ValidationError
 
 from mcpagent.config import Era
@@ -57,7 +61,10 @@ async def ask_for_news(session: ClientSession, uris: Sequence[str]) -> None:
     dispatcher observes the notifications.
     """
     can = session.server_capabilities or types.ServerCapabilities()
-    tools, prompts, resources = (bool(kind and kind.list_changed) for kind in (can.tools, can.prompts, can.resources))
+    tools, prompts, resources = (
+        bool(kind and kind.list_changed)
+        for kind in (can.tools, can.prompts, can.resources)
+    )
     if not (tools or prompts or resources or uris):
         return
     listening = listen(
@@ -79,7 +86,9 @@ def _discovered(raw: dict[str, Any]) -> types.DiscoverResult | None:
         found = types.DiscoverResult.model_validate(raw)
     except ValidationError:
         return None
-    return found if _common(found.supported_versions) else None
+    if _common(found.supported_versions):
+        return found
+    return None
 
 
 def _named(error: MCPError) -> list[str]:
@@ -87,11 +96,22 @@ def _named(error: MCPError) -> list[str]:
     if error.code != UNSUPPORTED_PROTOCOL_VERSION:
         return []
     try:
-        return list(types.UnsupportedProtocolVersionErrorData.model_validate(error.error.data).supported)
+        return list(
+            types.UnsupportedProtocolVersionErrorData.model_validate(
+                error.error.data
+            ).supported
+        )
     except ValidationError:
         return []
 
 
 def _common(versions: list[str]) -> str:
     """Return the newest common version of the later protocol; "" if there is none."""
-    return next((version for version in reversed(MODERN_PROTOCOL_VERSIONS) if version in versions), "")
+    return next(
+        (
+            version
+            for version in reversed(MODERN_PROTOCOL_VERSIONS)
+            if version in versions
+        ),
+        "",
+    )

@@ -11,7 +11,13 @@ from typing import Literal, TypeAlias
 
 from mcpagent.utilities.text.safe_text import safe_line
 from mcpagent.utilities.text.secrets import without_secrets
-from mcpagent.values.events import Emit, Notice, ResourceUpdated, ServerLogged, ToolProgress
+from mcpagent.values.events import (
+    Emit,
+    Notice,
+    ResourceUpdated,
+    ServerLogged,
+    ToolProgress,
+)
 
 MAX_WARNINGS = 50
 KEPT_LOG_LINES = 200
@@ -67,9 +73,15 @@ class PacedNews:
             self.warn(news.text)
         elif news.kind == "log":
             self._add_to_log(ServerLogged(self._server, news.level, news.text))
-        elif news.kind == "resource" and news.text not in self._updates and len(self._updates) < _MAX_UPDATES:
+        elif (
+            news.kind == "resource"
+            and news.text not in self._updates
+            and len(self._updates) < _MAX_UPDATES
+        ):
             loop = asyncio.get_running_loop()
-            self._updates[news.text] = loop.call_later(UPDATE_SECONDS, self._emit_update, news.text)
+            self._updates[news.text] = loop.call_later(
+                UPDATE_SECONDS, self._emit_update, news.text
+            )
 
     def warn(self, text: str) -> None:
         """Emit an oddity of the server, unless it was reported before, or too many others were."""
@@ -86,7 +98,15 @@ class PacedNews:
             nonlocal emitted
             if (now := time.monotonic()) - emitted >= PROGRESS_SECONDS:
                 emitted = now
-                self._emit(ToolProgress(self._server, tool, progress, total, safe_line(without_secrets(message))))
+                self._emit(
+                    ToolProgress(
+                        self._server,
+                        tool,
+                        progress,
+                        total,
+                        safe_line(without_secrets(message)),
+                    )
+                )
 
         return report
 

@@ -22,7 +22,9 @@ CallTool: TypeAlias = Callable[[ToolDefinition, dict[str, Any]], Awaitable[ToolO
 _USUAL_TOTAL_SECONDS = ServerConfig("").total_timeout_seconds
 
 
-def enabled_tools(lists: ServerLists, config: ServerConfig, call: CallTool) -> tuple[Tool, ...]:
+def enabled_tools(
+    lists: ServerLists, config: ServerConfig, call: CallTool
+) -> tuple[Tool, ...]:
     """Return the tools that the configuration enables, in their order and their form for a model, bound to `call`.
 
     `call` receives each tool as listed. All tools enter here, from a server or a cache file, and always become tools of
@@ -30,7 +32,10 @@ def enabled_tools(lists: ServerLists, config: ServerConfig, call: CallTool) -> t
     """
     seconds, always = longer_seconds(config), config.always_load
     own, rule = config.name, own_rule(config)
-    listed = tuple(tool if tool.server == own else replace(tool, server=own) for tool in lists.tools)
+    listed = tuple(
+        tool if tool.server == own else replace(tool, server=own)
+        for tool in lists.tools
+    )
     if config.enabled_tools or config.disabled_tools:
         listed = tuple(tool for tool in listed if _is_enabled(tool, config))
     is_plain = are_plain(listed)
@@ -51,14 +56,24 @@ def enabled_tools(lists: ServerLists, config: ServerConfig, call: CallTool) -> t
     return tuple(tools)
 
 
-def own_rule(config: ServerConfig) -> Callable[[ToolDefinition], Approval | None] | None:
+def own_rule(
+    config: ServerConfig,
+) -> Callable[[ToolDefinition], Approval | None] | None:
     """Return the rules of the server's `approval` for a tool, prompt or resource; None if there are none."""
-    return partial(approval_for, config.approval) if config.approval else None
+    if config.approval:
+        return partial(approval_for, config.approval)
+    return None
 
 
-def _bound(listed: ToolDefinition, shown: ShownTool | None, call: CallTool, **options: Any) -> Tool:
+def _bound(
+    listed: ToolDefinition, shown: ShownTool | None, call: CallTool, **options: Any
+) -> Tool:
     if shown is None or not shown.originals:
-        return Tool(listed if shown is None else shown.definition, partial(call, listed), **options)
+        return Tool(
+            listed if shown is None else shown.definition,
+            partial(call, listed),
+            **options,
+        )
 
     async def run(arguments: dict[str, Any]) -> ToolOutput:
         return await call(listed, shown.arguments(arguments))
@@ -69,7 +84,9 @@ def _bound(listed: ToolDefinition, shown: ShownTool | None, call: CallTool, **op
 def longer_seconds(config: ServerConfig) -> float | None:
     """Return the time limit for the agent's calls, if this server's limit exceeds the usual one; else None."""
     is_longer = config.total_timeout_seconds > _USUAL_TOTAL_SECONDS
-    return config.total_timeout_seconds + config.shutdown_seconds if is_longer else None
+    if is_longer:
+        return config.total_timeout_seconds + config.shutdown_seconds
+    return None
 
 
 def large_tokens(tool: str, config: ServerConfig) -> int | None:
@@ -80,16 +97,26 @@ def large_tokens(tool: str, config: ServerConfig) -> int | None:
     limits = config.large_result_tokens
     if not isinstance(limits, Mapping):
         return limits
-    fitting = [(sum(char not in "*?[]!" for char in glob), glob) for glob in limits if fits(tool, glob)]
-    return limits[max(fitting)[1]] if fitting else None
+    fitting = [
+        (sum(char not in "*?[]!" for char in glob), glob)
+        for glob in limits
+        if fits(tool, glob)
+    ]
+    if fitting:
+        return limits[max(fitting)[1]]
+    return None
 
 
 def may_repeat(tool: str, lists: ServerLists, config: ServerConfig) -> bool:
     """Return whether a call may run twice: by the user's own setting, or by the server's hint if trusted."""
-    return _matches(tool, config.safe_to_repeat) or (config.trust_hints and tool in lists.safe_by_hint)
+    return _matches(tool, config.safe_to_repeat) or (
+        config.trust_hints and tool in lists.safe_by_hint
+    )
 
 
-def may_be_task(tool: str, lists: ServerLists, config: ServerConfig, *, is_long: bool) -> bool:
+def may_be_task(
+    tool: str, lists: ServerLists, config: ServerConfig, *, is_long: bool
+) -> bool:
     """Return whether to request a call as a task: always if its server demands it, optionally for long calls."""
     is_long = is_long or longer_seconds(config) is not None
     return tool in lists.task_only or (is_long and tool in lists.task_able)
@@ -100,5 +127,9 @@ def _matches(name: str, globs: Sequence[str]) -> bool:
 
 
 def _is_enabled(tool: ToolDefinition, config: ServerConfig) -> bool:
-    is_named = not config.enabled_tools or _matches(tool.original_name, config.enabled_tools)
-    return is_named and not any(forbids_of_server(glob, tool) for glob in config.disabled_tools)
+    is_named = not config.enabled_tools or _matches(
+        tool.original_name, config.enabled_tools
+    )
+    return is_named and not any(
+        forbids_of_server(glob, tool) for glob in config.disabled_tools
+    )

@@ -86,7 +86,9 @@ def address_of(base_url: str) -> str:
         return ""
     host = parts.hostname or ""
     is_here = host in ("localhost", "::1") or host.startswith("127.")
-    return ("localhost" if is_here else parts.netloc.rpartition("@")[2].lower()) + parts.path.rstrip("/")
+    return (
+        "localhost" if is_here else parts.netloc.rpartition("@")[2].lower()
+    ) + parts.path.rstrip("/")
 
 
 def written_for(
@@ -110,23 +112,34 @@ def written_for(
     written: list[Message] = []
     waiting: Mapping[str, ProviderCall] = NONE_WAITING
     runs = False
-    bound = moved(messages) if to.protocol == "messages" and _binds_thoughts(to.model) else 0
+    bound = 0
+    if to.protocol == "messages" and _binds_thoughts(to.model):
+        bound = moved(messages)
     for place, message in enumerate(messages):
         if 0 < place <= bound:
             message = _without_thoughts(message)
         if message.role == "assistant":
             if message.origin is not origin:  # mostly all are of one
                 origin, nearness = message.origin, _nearness(message.origin, to)
-            if nearness == "elsewhere" or (gone and not containers_of(message).isdisjoint(gone)):
+            if nearness == "elsewhere" or (
+                gone and not containers_of(message).isdisjoint(gone)
+            ):
                 shown = _words_and_calls(message, waiting)
             else:
-                shown = _at_home(message, to, nearness == "same model", searches, refused, servers)
+                shown = _at_home(
+                    message, to, nearness == "same model", searches, refused, servers
+                )
             has_run = ProviderBlock in map(type, message.parts)
-            waiting = calls_to_come(message) if has_run else NONE_WAITING
+            if has_run:
+                waiting = calls_to_come(message)
+            else:
+                waiting = NONE_WAITING
             runs = runs or has_run
             message = shown
         written.append(message)
-    return with_pairs(messages, written) if runs and to.protocol == "messages" else tuple(written)
+    if runs and to.protocol == "messages":
+        return with_pairs(messages, written)
+    return tuple(written)
 
 
 def _binds_thoughts(model_name: str) -> bool:
@@ -136,14 +149,21 @@ def _binds_thoughts(model_name: str) -> bool:
 
 def _without_thoughts(message: Message) -> Message:
     parts = tuple(part for part in message.parts if not isinstance(part, Thinking))
-    return message if len(parts) == len(message.parts) else replace(message, parts=parts)
+    if len(parts) == len(message.parts):
+        return message
+    return replace(message, parts=parts)
 
 
 def last_container(messages: Sequence[Message], to: Origin) -> Container | None:
     """Return the container that the last code of the conversation ran in, if the model's address has it."""
     for message in reversed(messages):
-        if Container in map(type, message.parts) and _nearness(message.origin, to) != "elsewhere":
-            return next(part for part in reversed(message.parts) if isinstance(part, Container))
+        if (
+            Container in map(type, message.parts)
+            and _nearness(message.origin, to) != "elsewhere"
+        ):
+            return next(
+                part for part in reversed(message.parts) if isinstance(part, Container)
+            )
     return None
 
 
@@ -156,13 +176,22 @@ def _nearness(origin: Origin | None, to: Origin) -> _Nearness:
     A model and its dated snapshots are the same; an unknown model may be the same. Models of Chat Completions servers
     share nothing.
     """
-    if origin is None or (origin.protocol or PROTOCOLS.get(origin.provider, "chat")) != to.protocol:
+    if (
+        origin is None
+        or (origin.protocol or PROTOCOLS.get(origin.provider, "chat")) != to.protocol
+    ):
         return "elsewhere"
-    if origin.address != to.address if origin.address else origin.provider != to.provider:
+    if (
+        origin.address != to.address
+        if origin.address
+        else origin.provider != to.provider
+    ):
         return "elsewhere"
     if not origin.model or undated(origin.model) == undated(to.model):
         return "same model"
-    return "elsewhere" if to.protocol == "chat" else "same address"
+    if to.protocol == "chat":
+        return "elsewhere"
+    return "same address"
 
 
 def _at_home(
@@ -178,18 +207,37 @@ def _at_home(
         if isinstance(part, Thinking | ProviderBlock):
             break
     else:
-        return message if is_same else replace(message, parts=tuple(map(_between, message.parts)))
+        if is_same:
+            return message
+        return replace(message, parts=tuple(map(_between, message.parts)))
     if to.protocol == "messages":
         message = _of_servers(message, servers)
-    parts = [part for part in message.parts if not isinstance(part, Thinking) or (is_same and _may_go(part, refused))]
+    parts = [
+        part
+        for part in message.parts
+        if not isinstance(part, Thinking) or (is_same and _may_go(part, refused))
+    ]
     if len(parts) < len(message.parts) and to.protocol == "responses":
         return _words_and_calls(message)
     if not is_same:
-        parts = [_between(part) for part in parts if not isinstance(part, ProviderBlock) or _is_shared(part, to)]
+        parts = [
+            _between(part)
+            for part in parts
+            if not isinstance(part, ProviderBlock) or _is_shared(part, to)
+        ]
     elif not searches and message.origin is not None and not message.origin.model:
-        parts = [part for part in parts if not isinstance(part, ProviderBlock) or not _is_search(part)]
-    kept = _whole(parts, to) if to.protocol != "chat" else parts
-    return message if len(kept) == len(message.parts) and is_same else replace(message, parts=tuple(kept))
+        parts = [
+            part
+            for part in parts
+            if not isinstance(part, ProviderBlock) or not _is_search(part)
+        ]
+    if to.protocol != "chat":
+        kept = _whole(parts, to)
+    else:
+        kept = parts
+    if len(kept) == len(message.parts) and is_same:
+        return message
+    return replace(message, parts=tuple(kept))
 
 
 def _of_servers(message: Message, servers: Collection[str]) -> Message:
@@ -206,7 +254,9 @@ def _of_servers(message: Message, servers: Collection[str]) -> Message:
     told, calls = in_words(message.parts), set(lost.values())
     parts: list[Part] = []
     for place, part in enumerate(message.parts):
-        is_lost = isinstance(part, ProviderBlock) and (id(part.data) in lost or part.data.get("tool_use_id") in calls)
+        is_lost = isinstance(part, ProviderBlock) and (
+            id(part.data) in lost or part.data.get("tool_use_id") in calls
+        )
         if not is_lost:
             parts.append(part)
         elif place in told:
@@ -218,7 +268,9 @@ def _may_go(thought: Thinking, refused: Collection[str]) -> bool:
     return not refused or thought_key(thought) not in refused
 
 
-def _words_and_calls(message: Message, waiting: Mapping[str, ProviderCall] = NONE_WAITING) -> Message:
+def _words_and_calls(
+    message: Message, waiting: Mapping[str, ProviderCall] = NONE_WAITING
+) -> Message:
     told = in_words(message.parts, waiting)
     parts: list[Part] = []
     for place, part in enumerate(message.parts):
@@ -230,7 +282,9 @@ def _words_and_calls(message: Message, waiting: Mapping[str, ProviderCall] = NON
 
 
 def _plain(part: Part) -> Part:
-    return replace(part, provider_data={}) if isinstance(part, Text | ToolCall) and part.provider_data else part
+    if isinstance(part, Text | ToolCall) and part.provider_data:
+        return replace(part, provider_data={})
+    return part
 
 
 def _between(part: Part) -> Part:
@@ -238,17 +292,23 @@ def _between(part: Part) -> Part:
 
     Only the call's own provider can use that data.
     """
-    return _plain(part) if isinstance(part, ToolCall) else part
+    if isinstance(part, ToolCall):
+        return _plain(part)
+    return part
 
 
 def _is_shared(block: ProviderBlock, to: Origin) -> bool:
-    return block.data.get("type") in SERVER_TOOLS[to.protocol or "chat"] and not _is_search(block)
+    return block.data.get("type") in SERVER_TOOLS[
+        to.protocol or "chat"
+    ] and not _is_search(block)
 
 
 def _is_search(block: ProviderBlock) -> bool:
     """Return whether the block is a search of deferred tools on a provider's side, or its result."""
     kind, name = str(block.data.get("type")), str(block.data.get("name"))
-    return kind.startswith("tool_search_") or (kind == "server_tool_use" and name.startswith("tool_search_tool"))
+    return kind.startswith("tool_search_") or (
+        kind == "server_tool_use" and name.startswith("tool_search_tool")
+    )
 
 
 def _whole(parts: Sequence[Part], to: Origin) -> list[Part]:
@@ -256,7 +316,9 @@ def _whole(parts: Sequence[Part], to: Origin) -> list[Part]:
     kept = list(parts)
     for place in reversed(range(len(parts))):
         part = parts[place]
-        if isinstance(part, Thinking) or (to.protocol == "messages" and _is_server_call(part)):
+        if isinstance(part, Thinking) or (
+            to.protocol == "messages" and _is_server_call(part)
+        ):
             del kept[place]
         elif _is_written(part):
             break
@@ -270,14 +332,24 @@ def _is_written(part: Part) -> bool:
 
 
 def _is_server_call(part: Part) -> bool:
-    return isinstance(part, ProviderBlock) and part.data.get("type") in ("server_tool_use", "mcp_tool_use")
+    return isinstance(part, ProviderBlock) and part.data.get("type") in (
+        "server_tool_use",
+        "mcp_tool_use",
+    )
 
 
 def thought_key(thought: Thinking) -> str:
     """Return a key for the provider's data of a thought."""
-    return sha256(json_text(thought.provider_data).encode("utf-8", "replace")).hexdigest()
+    return sha256(
+        json_text(thought.provider_data).encode("utf-8", "replace")
+    ).hexdigest()
 
 
 def thoughts_of(messages: Iterable[Message]) -> frozenset[str]:
     """Return the keys of all reasoning in a history."""
-    return frozenset(thought_key(part) for message in messages for part in message.parts if isinstance(part, Thinking))
+    return frozenset(
+        thought_key(part)
+        for message in messages
+        for part in message.parts
+        if isinstance(part, Thinking)
+    )

@@ -15,7 +15,9 @@ from mcpagent.values.events import (
     ThinkingDelta,
 )
 
-Delta: TypeAlias = TextDelta | ThinkingDelta | ProviderCallStarted | ProviderCallFinished
+Delta: TypeAlias = (
+    TextDelta | ThinkingDelta | ProviderCallStarted | ProviderCallFinished
+)
 """What an answer shows of itself while it arrives."""
 
 
@@ -39,7 +41,9 @@ class ShownDeltas:
         """Pass the event on."""
         if isinstance(event, Delta):
             self._deltas.append(event)
-        elif isinstance(event, AnswerRestarted):  # a model in a chain said so of its own answer
+        elif isinstance(
+            event, AnswerRestarted
+        ):  # a model in a chain said so of its own answer
             self._deltas, self._kept = [], 0
         self._emit(event)
 
@@ -63,6 +67,11 @@ class ShownDeltas:
             return
         kept, dropped = self._deltas[: self._kept], self._deltas
         self._deltas = kept
-        self._emit(AnswerRestarted(reason, "".join(one.text for one in dropped if isinstance(one, TextDelta))))
+        self._emit(
+            AnswerRestarted(
+                reason,
+                "".join(one.text for one in dropped if isinstance(one, TextDelta)),
+            )
+        )
         for delta in kept:
             self._emit(delta)

@@ -16,4 +16,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Recorder", "RecordingError", "Replay"]
 
-__getattr__, __dir__ = late_names(__name__, {"recorder": ("Recorder",), "replay": ("RecordingError", "Replay")})
+__getattr__, __dir__ = late_names(
+    __name__, {"recorder": ("Recorder",), "replay": ("RecordingError", "Replay")}
+)

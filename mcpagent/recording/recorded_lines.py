@@ -16,7 +16,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from mcpagent.code_mode.code_options import CodeMode
-from mcpagent.errors import ConfigError, ContextOverflowError, CredentialsError, McpAgentError, ModelError
+from mcpagent.errors import (
+    ConfigError,
+    ContextOverflowError,
+    CredentialsError,
+    McpAgentError,
+    ModelError,
+)
 from mcpagent.history.compaction_options import Compaction
 from mcpagent.mcp.server_options import ServerOptions
 from mcpagent.mcp.server_status import ServerStatus
@@ -34,7 +40,13 @@ from mcpagent.utilities.text.json_texts import with_texts
 from mcpagent.utilities.text.safe_text import safe_line
 from mcpagent.utilities.text.secrets import Redact, without_shapes
 from mcpagent.values.approval import PendingCall, PendingKind
-from mcpagent.values.events import CustomEvent, TextDelta, ThinkingDelta, ToolProgress, ToolsSearched
+from mcpagent.values.events import (
+    CustomEvent,
+    TextDelta,
+    ThinkingDelta,
+    ToolProgress,
+    ToolsSearched,
+)
 from mcpagent.values.limits.run_limits import NO_LIMITS, Limits
 from mcpagent.values.messages import (
     BinaryBlock,
@@ -89,11 +101,17 @@ class StartLine:
     mcpagent: str = ""
 
 
-def start_line(definition: Definition, model: str, search_cost: float | None, limits: ToolLimits) -> StartLine:
+def start_line(
+    definition: Definition, model: str, search_cost: float | None, limits: ToolLimits
+) -> StartLine:
     """Return the first line of a recording of that agent, which uses this model."""
     from importlib.metadata import version
 
-    instructions, options, search = definition.instructions, definition.options, definition.tool_search
+    instructions, options, search = (
+        definition.instructions,
+        definition.options,
+        definition.tool_search,
+    )
     if search is not None and callable(search.strategy):
         search = replace(search, strategy="auto")
     return StartLine(
@@ -105,22 +123,33 @@ def start_line(definition: Definition, model: str, search_cost: float | None, li
         search_cost=search_cost,
         tool_limits=limits,
         computes_instructions=callable(instructions),
-        provider_tools=tuple(as_data(tool, with_token=False) for tool in definition.provider_tools),
+        provider_tools=tuple(
+            as_data(tool, with_token=False) for tool in definition.provider_tools
+        ),
         code_mode=definition.code_mode,
         session_limits=replace(options.session_limits, seconds=None),
-        large_result_tokens=LARGE_RESULT_TOKENS if options.large_result_tokens is None else options.large_result_tokens,
+        large_result_tokens=LARGE_RESULT_TOKENS
+        if options.large_result_tokens is None
+        else options.large_result_tokens,
         compaction=options.compaction,
         mcpagent=version("mcpagent"),
     )
 
 
 def _fields_of(value: Any, but: Sequence[str]) -> Document:
-    return {item.name: getattr(value, item.name) for item in fields(value) if item.name not in but}
+    return {
+        item.name: getattr(value, item.name)
+        for item in fields(value)
+        if item.name not in but
+    }
 
 
 def as_recorded(definition: Definition, line: StartLine) -> Definition:
     """Apply the recorded options that the definition lacks. Raises `ConfigError`."""
-    search = ToolSearch(**line.search) if line.search is not None else None
+    if line.search is not None:
+        search = ToolSearch(**line.search)
+    else:
+        search = None
     return replace(
         definition,
         instructions=definition.instructions or for_model(line.instructions),
@@ -133,7 +162,8 @@ def as_recorded(definition: Definition, line: StartLine) -> Definition:
             large_result_tokens=line.large_result_tokens,
             compaction=line.compaction,
         ),
-        provider_tools=definition.provider_tools or provider_tools_of(line.provider_tools, "provider_tools"),
+        provider_tools=definition.provider_tools
+        or provider_tools_of(line.provider_tools, "provider_tools"),
         code_mode=definition.code_mode or line.code_mode,
     )
 
@@ -153,7 +183,12 @@ class RecordedTool:
     @property
     def tool(self) -> Tool:
         """A tool that cannot run: the results of its calls are in the recording."""
-        tool = Tool(self.definition, _run_nothing, deferred=self.deferred, external=self.external)
+        tool = Tool(
+            self.definition,
+            _run_nothing,
+            deferred=self.deferred,
+            external=self.external,
+        )
         return replace(tool, checks_arguments=self.checks_arguments)
 
 
@@ -176,14 +211,27 @@ class ToolsLine:
 
     def listing(self, tools: tuple[Tool, ...]) -> Listing:
         """Return the listing, with these as its tools."""
-        told = self.descriptions, self.unavailable, self.expects_deferred, self.connecting, self.trusted
+        told = (
+            self.descriptions,
+            self.unavailable,
+            self.expects_deferred,
+            self.connecting,
+            self.trusted,
+        )
         return Listing(tools, *told)
 
 
-def tools_line(number: int, listing: Listing, servers: Mapping[str, ServerStatus]) -> ToolsLine:
+def tools_line(
+    number: int, listing: Listing, servers: Mapping[str, ServerStatus]
+) -> ToolsLine:
     """Return the listing as a line with this number."""
-    tools = [RecordedTool(it.definition, it.deferred, it.checks_arguments, it.external) for it in listing.tools]
-    return ToolsLine(number, tuple(tools), **_fields_of(listing, but=("tools",)), servers=servers)
+    tools = [
+        RecordedTool(it.definition, it.deferred, it.checks_arguments, it.external)
+        for it in listing.tools
+    ]
+    return ToolsLine(
+        number, tuple(tools), **_fields_of(listing, but=("tools",)), servers=servers
+    )
 
 
 # -- requests and responses -------------------------------------------------------------------------------------------
@@ -231,7 +279,10 @@ class RequestLine:
 
 def request_line(request: ModelRequest, number: int = 0, kept: int = 0) -> RequestLine:
     """Return the request with the messages behind the first `kept`."""
-    shown = [(tool.name, tool.description, tool.parameters) for tool in (*request.tools, *request.deferred_tools)]
+    shown = [
+        (tool.name, tool.description, tool.parameters)
+        for tool in (*request.tools, *request.deferred_tools)
+    ]
     return RequestLine(
         request.system,
         tuple(request.messages[kept:]),
@@ -281,16 +332,25 @@ class FailureLine:
         if self.kind == "credentials":
             return CredentialsError(self.message)
         kind = ContextOverflowError if self.overflow else ModelError
-        return kind(self.message, provider=self.provider, status=self.status, retryable=self.retryable)
+        return kind(
+            self.message,
+            provider=self.provider,
+            status=self.status,
+            retryable=self.retryable,
+        )
 
 
-def failure_line(number: int, error: ModelError | CredentialsError, seconds: float) -> FailureLine:
+def failure_line(
+    number: int, error: ModelError | CredentialsError, seconds: float
+) -> FailureLine:
     """Return the failure of the request of that number."""
     if isinstance(error, CredentialsError):
         return FailureLine(number, "credentials", str(error), seconds=seconds)
     about = {name: getattr(error, name) for name in ("provider", "status", "retryable")}
     is_overflow = isinstance(error, ContextOverflowError)
-    return FailureLine(number, "model", str(error), overflow=is_overflow, **about, seconds=seconds)
+    return FailureLine(
+        number, "model", str(error), overflow=is_overflow, **about, seconds=seconds
+    )
 
 
 # -- calls ------------------------------------------------------------------------------------------------------------
@@ -323,7 +383,12 @@ class CallLine:
         """The output of the tool."""
         result = self.result
         return ToolOutput(
-            result.content, result.error, self.changes, self.events, blocks=self.blocks, pending=self.waits
+            result.content,
+            result.error,
+            self.changes,
+            self.events,
+            blocks=self.blocks,
+            pending=self.waits,
         )
 
 
@@ -371,12 +436,16 @@ def _adapter(kind: Any) -> TypeAdapter[Any]:
 def line_data(value: object, redact: Redact) -> Any:
     """Return the value as JSON data, with every text in it redacted."""
     adapter = _adapter(cast("Any", type(value)))
-    return with_texts(adapter.dump_python(value, mode="json", fallback=str, warnings=False), redact)
+    return with_texts(
+        adapter.dump_python(value, mode="json", fallback=str, warnings=False), redact
+    )
 
 
 def digest_of(data: Any) -> str:
     """Return a digest of JSON data."""
-    return hashlib.sha256(json.dumps(data, sort_keys=True, default=str).encode()).hexdigest()
+    return hashlib.sha256(
+        json.dumps(data, sort_keys=True, default=str).encode()
+    ).hexdigest()
 
 
 def arguments_digest(arguments: Document, redact: Redact) -> str:
@@ -386,7 +455,10 @@ def arguments_digest(arguments: Document, redact: Redact) -> str:
 
 def message_digest(message: Message) -> str:
     """Return a digest of a message, without run times and what looks like a key: a recording lacks these."""
-    parts = (replace(part, seconds=0.0) if isinstance(part, ToolResult) else part for part in message.parts)
+    parts = (
+        replace(part, seconds=0.0) if isinstance(part, ToolResult) else part
+        for part in message.parts
+    )
     return digest_of(line_data(replace(message, parts=tuple(parts)), without_shapes))
 
 
@@ -422,11 +494,19 @@ def read_recording(path: Path, take: Callable[[Any], None]) -> StartLine:
                 take(_read(kind, line))
     except (KeyError, TypeError, ValueError, AttributeError, McpAgentError) as error:
         what = safe_line(f"{type(error).__name__}: {error}", 120)
-        raise ConfigError(f"recording {shown}:{number}: not a line of a recording ({what})") from None
+        raise ConfigError(
+            f"recording {shown}:{number}: not a line of a recording ({what})"
+        ) from None
     return start
 
 
-_NOTHING = Definition("", None, (), RunOptions(), ToolSources((), (), None, ServerOptions(), ApprovalPolicy()))
+_NOTHING = Definition(
+    "",
+    None,
+    (),
+    RunOptions(),
+    ToolSources((), (), None, ServerOptions(), ApprovalPolicy()),
+)
 
 
 def _read(kind: type, data: object) -> Any:
@@ -437,7 +517,9 @@ def _read(kind: type, data: object) -> Any:
         return _adapter(cast("Any", kind)).validate_python(data)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
-        raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+        raise ValueError(
+            f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+        ) from None
 
 
 def _documents(path: Path, shown: str) -> Iterator[tuple[int, Any]]:
@@ -445,7 +527,9 @@ def _documents(path: Path, shown: str) -> Iterator[tuple[int, Any]]:
     try:
         content = read_bounded(path, MAX_BYTES)
     except LargerError:
-        raise ConfigError(f"recording {shown}: larger than {MAX_BYTES // 1_000_000} MB") from None
+        raise ConfigError(
+            f"recording {shown}: larger than {MAX_BYTES // 1_000_000} MB"
+        ) from None
     except OSError as error:
         raise ConfigError(
             f"recording {shown}: cannot be read: {error.strerror or error}; give a file that --record wrote"

@@ -107,7 +107,9 @@ class Recorder(Middleware):
             inner = inner.inside
         return replace(
             definition,
-            resolve=lambda choice: self.recorded(definition.resolve(choice), definition),
+            resolve=lambda choice: self.recorded(
+                definition.resolve(choice), definition
+            ),
             sources=_RecordedSources(definition.sources, self),
             hears=(*definition.hears, self._hear),
             middleware=(*definition.middleware, self),
@@ -121,7 +123,9 @@ class Recorder(Middleware):
         """
         if self._definition is not None and self._definition is not definition:
             shown = safe_line(str(self.path), 120)
-            raise ConfigError(f"recording {shown}: it is another agent's already; make a Recorder for each agent")
+            raise ConfigError(
+                f"recording {shown}: it is another agent's already; make a Recorder for each agent"
+            )
         self._definition = definition
         if definition is None or self.sources is not None:
             self._start(model)
@@ -154,7 +158,12 @@ class Recorder(Middleware):
             return
         self._open(os.O_TRUNC)
         if (definition := self._definition) is not None:
-            self.write("start", start_line(definition, model.name, search_cost(model), tool_limits(model)))
+            self.write(
+                "start",
+                start_line(
+                    definition, model.name, search_cost(model), tool_limits(model)
+                ),
+            )
 
     def _reopen(self) -> None:
         """Continue a file that was closed with its agent, which is entered again."""
@@ -167,8 +176,12 @@ class Recorder(Middleware):
         except OSError as error:
             shown = safe_line(str(self.path), 120)
             why = error.strerror or str(error)
-            fix = "" if ";" in why else "; name a file of your own, in a folder that is there"
-            raise ConfigError(f"recording {shown}: cannot be written: {why}{fix}") from None
+            fix = "; name a file of your own, in a folder that is there"
+            if ";" in why:
+                fix = ""
+            raise ConfigError(
+                f"recording {shown}: cannot be written: {why}{fix}"
+            ) from None
         self._file = os.fdopen(descriptor, "w", encoding="utf-8")
 
     # -- events ------------------------------------------------------------------------------------------------
@@ -181,7 +194,9 @@ class Recorder(Middleware):
                 del progress[:-MAX_PROGRESS]
             case RunFinished(pending=pending):
                 for call in pending:
-                    self.write("waiting", WaitingLine(call.call_id, call.tool, call.kind))
+                    self.write(
+                        "waiting", WaitingLine(call.call_id, call.tool, call.kind)
+                    )
             case _:
                 pass
 
@@ -194,15 +209,23 @@ class Recorder(Middleware):
         try:
             yield
         except (ModelError, CredentialsError) as error:
-            self.write("failure", failure_line(number, error, round(time.monotonic() - started, 3)))
+            self.write(
+                "failure",
+                failure_line(number, error, round(time.monotonic() - started, 3)),
+            )
             raise
         if step.response is not None:
             deltas = step.under_way.deltas if step.under_way is not None else ()
             seconds = round(time.monotonic() - started, 3)
-            self.write("response", ResponseLine(number, step.response, self.whole_deltas(deltas), seconds))
+            self.write(
+                "response",
+                ResponseLine(number, step.response, self.whole_deltas(deltas), seconds),
+            )
 
     @asynccontextmanager
-    async def around_execution(self, run: AgentRun, call: CallState) -> AsyncIterator[None]:
+    async def around_execution(
+        self, run: AgentRun, call: CallState
+    ) -> AsyncIterator[None]:
         """Record a call with the output of its tool."""
         started = time.monotonic()
         digest = arguments_digest(call.call.arguments, without_secrets)
@@ -210,7 +233,11 @@ class Recorder(Middleware):
         output, tool = call.output, call.tool
         if output is None or tool is None:
             return
-        definition, seconds, spent = tool.definition, round(time.monotonic() - started, 3), call.tally.spent
+        definition, seconds, spent = (
+            tool.definition,
+            round(time.monotonic() - started, 3),
+            call.tally.spent,
+        )
         line = CallLine(
             ToolResult(call.call.id, tool.name, output.content, output.error, seconds),
             definition.key,
@@ -218,8 +245,16 @@ class Recorder(Middleware):
             call.arguments or {},
             definition.server,
             changes=output.changes,
-            progress=tuple(self._progress.pop((definition.server or "", definition.original_name), ())),
-            events=tuple(it for it in output.events if isinstance(it, CustomEvent | ToolsSearched)),
+            progress=tuple(
+                self._progress.pop(
+                    (definition.server or "", definition.original_name), ()
+                )
+            ),
+            events=tuple(
+                it
+                for it in output.events
+                if isinstance(it, CustomEvent | ToolsSearched)
+            ),
             blocks=output.blocks,
             waits=output.pending,
             agents=spent if spent != Spent() else None,
@@ -241,12 +276,19 @@ class Recorder(Middleware):
         if is_new and run.answers is None:
             self.write("question", QuestionLine(run.context.prompt, number))
         self._requests += 1
-        same = (one is other or one == other for one, other in zip(self._last, request.messages, strict=False))
+        same = (
+            one is other or one == other
+            for one, other in zip(self._last, request.messages, strict=False)
+        )
         kept = sum(takewhile(bool, same))
         self._last = request.messages
-        line = replace(request_line(request, self._requests, kept), run=number, listing=listing)
+        line = replace(
+            request_line(request, self._requests, kept), run=number, listing=listing
+        )
         if not step.is_summary:
-            line = replace(line, known_tools=offer.known_tools, saved_tokens=offer.saved_tokens)
+            line = replace(
+                line, known_tools=offer.known_tools, saved_tokens=offer.saved_tokens
+            )
         self.write("request", line)
         return self._requests
 
@@ -260,7 +302,9 @@ class Recorder(Middleware):
         self._listing = listing
         line = tools_line(0, listing, self.sources.statuses)
         before = len(self._listings)
-        number = self._listings.setdefault(digest_of(line_data(line, without_secrets)), before + 1)
+        number = self._listings.setdefault(
+            digest_of(line_data(line, without_secrets)), before + 1
+        )
         if number > before:
             self.write("tools", replace(line, number=number))
         self._current = number
@@ -289,14 +333,22 @@ class Recorder(Middleware):
             text, self._ended = self._ended, ""
             run.emit(Notice(text, "warning"))
 
-    def whole_deltas(self, deltas: Sequence[TextDelta | ThinkingDelta]) -> tuple[Piece, ...]:
+    def whole_deltas(
+        self, deltas: Sequence[TextDelta | ThinkingDelta]
+    ) -> tuple[Piece, ...]:
         """Return the pieces of a stream; those of one kind joined if they cut a secret in two."""
-        pieces: list[Piece] = [("thinking" if isinstance(it, ThinkingDelta) else "text", it.text) for it in deltas]
+        pieces: list[Piece] = [
+            ("thinking" if isinstance(it, ThinkingDelta) else "text", it.text)
+            for it in deltas
+        ]
         for kind in ("text", "thinking"):
             whole = "".join(text for of, text in pieces if of == kind)
             if without_secrets(whole) != whole:
                 others = [piece for piece in pieces if piece[0] != kind]
-                pieces = [*others, ("text", whole)] if kind == "text" else [("thinking", whole), *others]
+                if kind == "text":
+                    pieces = [*others, ("text", whole)]
+                else:
+                    pieces = [("thinking", whole), *others]
         return tuple(pieces)
 
 
@@ -308,7 +360,9 @@ class _RecordedSources(WrappedSources):
         self.path = recorder.path
         self._recorder = recorder
 
-    async def open(self, exits: AsyncExitStack, emit: Emit, on_change: OnChange) -> None:
+    async def open(
+        self, exits: AsyncExitStack, emit: Emit, on_change: OnChange
+    ) -> None:
         """Begin with the servers, and end with them."""
         exits.callback(self._recorder.close)
         self._recorder.begin(self.inside)
@@ -342,11 +396,16 @@ def opened_alone(path: Path, how: int) -> int:
     A link is refused: in a folder that others can write into, it may lead to another file. A device or a pipe will do.
     """
     is_link = path.is_symlink()
-    linked = OSError(errno.ELOOP, "is a link; name the file that it leads to, or remove the link")
+    linked = OSError(
+        errno.ELOOP, "is a link; name the file that it leads to, or remove the link"
+    )
     if is_link and not path.exists():
         raise linked
     flags = os.O_WRONLY | how & ~os.O_TRUNC | getattr(os, "O_CLOEXEC", 0)
-    flags |= 0 if is_link else os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
+    if is_link:
+        flags |= 0
+    else:
+        flags |= os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
     # A pipe without a reader is an error then; otherwise the call would wait for one.
     descriptor = os.open(path, flags | getattr(os, "O_NONBLOCK", 0), 0o600)
     try:
@@ -377,6 +436,8 @@ def _have_alone(descriptor: int, found: os.stat_result) -> None:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise OSError(errno.EBUSY, "another program is recording into it; name another file") from None
+        raise OSError(
+            errno.EBUSY, "another program is recording into it; name another file"
+        ) from None
     except OSError:  # a file system without locks
         return

@@ -79,9 +79,15 @@ class _Contents:
     requests: list[RequestLine] = field(default_factory=list[RequestLine])
     message_digests: list[str] = field(default_factory=list[str])
     tools: dict[int, ToolsLine] = field(default_factory=dict[int, ToolsLine])
-    responses: dict[int, ResponseLine | FailureLine] = field(default_factory=dict[int, ResponseLine | FailureLine])
-    calls: dict[tuple[Any, ...], deque[CallLine]] = field(default_factory=dict[tuple[Any, ...], deque[CallLine]])
-    without_tool: dict[_ById, deque[CallLine]] = field(default_factory=dict[_ById, deque[CallLine]])
+    responses: dict[int, ResponseLine | FailureLine] = field(
+        default_factory=dict[int, ResponseLine | FailureLine]
+    )
+    calls: dict[tuple[Any, ...], deque[CallLine]] = field(
+        default_factory=dict[tuple[Any, ...], deque[CallLine]]
+    )
+    without_tool: dict[_ById, deque[CallLine]] = field(
+        default_factory=dict[_ById, deque[CallLine]]
+    )
     waiting: set[_ById] = field(default_factory=set[_ById])
     written: Counter[_ById] = field(default_factory=Counter[_ById])
     questions: list[str] = field(default_factory=list[str])
@@ -99,7 +105,9 @@ class _Contents:
             case ResponseLine() | FailureLine():
                 self.responses[line.number] = line
             case CallLine():
-                self.calls.setdefault((line.result.call_id, line.key, line.digest), deque()).append(line)
+                self.calls.setdefault(
+                    (line.result.call_id, line.key, line.digest), deque()
+                ).append(line)
                 self.written[line.result.call_id, line.result.name] += not line.waits
             case WaitingLine():
                 self.waiting.add((line.id, line.name))
@@ -116,23 +124,38 @@ class _Contents:
         extend_chain(self._chain, line.messages)
         self.requests.append(line)
         self.message_digests.append(self._chain[-1])
-        for result in (result for message in line.messages for result in message.tool_results):
+        for result in (
+            result for message in line.messages for result in message.tool_results
+        ):
             key = (result.call_id, result.name)
             if self.written[key]:
                 self.written[key] -= 1
             elif result.error in _NOT_BY_THE_TOOL:
                 self.without_tool.setdefault(key, deque()).append(CallLine(result))
 
-    def result_of(self, run: AgentRun, tool: ToolDefinition, arguments: Document) -> CallLine | None:
+    def result_of(
+        self, run: AgentRun, tool: ToolDefinition, arguments: Document
+    ) -> CallLine | None:
         """Take the result of a call that was recorded with these arguments; None if there is no such call."""
         call = run.context
-        asked = (one.arguments for one in run.conversation.open_calls if one.id == call.call_id)
-        digest = arguments_digest(next(asked, arguments), without_shapes)  # a person may have approved others
+        asked = (
+            one.arguments
+            for one in run.conversation.open_calls
+            if one.id == call.call_id
+        )
+        digest = arguments_digest(
+            next(asked, arguments), without_shapes
+        )  # a person may have approved others
         by_id = (call.call_id, call.tool_name)
-        found = self.calls.get((call.call_id, tool.key, digest)) or self.without_tool.get(by_id)
+        found = self.calls.get(
+            (call.call_id, tool.key, digest)
+        ) or self.without_tool.get(by_id)
         if found:
             return found.popleft()
-        if any(known and key[:2] == (call.call_id, tool.key) for key, known in self.calls.items()):
+        if any(
+            known and key[:2] == (call.call_id, tool.key)
+            for key, known in self.calls.items()
+        ):
             return CallLine(ToolResult(*by_id, (Text(_OUTCOME_UNKNOWN),), "failed"))
         return None
 
@@ -142,9 +165,13 @@ class _Contents:
             return None
         digest = arguments_digest(call.call.arguments, without_shapes)
         refused = self.without_tool.get((call.call.id, call.tool.name))
-        if not refused or self.calls.get((call.call.id, call.tool.definition.key, digest)):
+        if not refused or self.calls.get(
+            (call.call.id, call.tool.definition.key, digest)
+        ):
             return None
-        return refused.popleft() if refused[0].result.error in _NOT_RUN else None
+        if refused[0].result.error in _NOT_RUN:
+            return refused.popleft()
+        return None
 
     def messages_of(self, place: int) -> tuple[Message, ...]:
         """Put the messages of a request together."""
@@ -167,7 +194,9 @@ class Replay:
         self.path = Path(path)
         self._contents = _Contents()
         self._start = read_recording(self.path, self._contents.take)
-        self._model = _ReplayedModel(self._start, self._contents, safe_line(str(self.path), 100))
+        self._model = _ReplayedModel(
+            self._start, self._contents, safe_line(str(self.path), 100)
+        )
         self._listings: dict[int, Listing] = {}
         self.functions: list[Tool] = []
 
@@ -178,15 +207,24 @@ class Replay:
     def __call__(self, definition: Definition) -> Definition:
         """Put the recording in place of the model and the sources. Raises `ConfigError` for a second one."""
         if isinstance(definition.sources, Replay):
-            shown, other = safe_line(str(self.path), 100), safe_line(str(definition.sources.path), 100)
-            raise ConfigError(f"wrappers: two recordings to replay, {other} and {shown}; give one")
+            shown, other = (
+                safe_line(str(self.path), 100),
+                safe_line(str(definition.sources.path), 100),
+            )
+            raise ConfigError(
+                f"wrappers: two recordings to replay, {other} and {shown}; give one"
+            )
         made = as_recorded(definition, self._start)
-        self._model.knows_system = bool(definition.instructions) or not self._start.computes_instructions
+        self._model.knows_system = (
+            bool(definition.instructions) or not self._start.computes_instructions
+        )
         return replace(
             made,
             resolve=lambda _: self._model,
             sources=self,
-            bind=lambda tools: [self._replayed(tool) for tool in definition.bind(tools)],
+            bind=lambda tools: [
+                self._replayed(tool) for tool in definition.bind(tools)
+            ],
             middleware=(*definition.middleware, _ReplayedRefusals(self._contents)),
         )
 
@@ -197,14 +235,18 @@ class Replay:
 
     # -- in place of the sources ----------------------------------------------------------------------------------
 
-    async def open(self, exits: AsyncExitStack, emit: Emit, on_change: OnChange) -> None:
+    async def open(
+        self, exits: AsyncExitStack, emit: Emit, on_change: OnChange
+    ) -> None:
         """Start nothing."""
 
     async def settle(self, emit: Emit, spent: float) -> float:  # noqa: ARG002
         """Wait for nothing."""
         return 0.0
 
-    async def enter_lifetimes(self, exits: AsyncExitStack, tools: Sequence[Tool]) -> None:
+    async def enter_lifetimes(
+        self, exits: AsyncExitStack, tools: Sequence[Tool]
+    ) -> None:
         """Start nothing."""
 
     async def from_toolsets(self) -> tuple[Tool, ...]:
@@ -213,13 +255,19 @@ class Replay:
 
     def listing(self, from_toolsets: tuple[Tool, ...]) -> Listing:
         """Return the listing that these tools belong to."""
-        known = (listing for listing in self._listings.values() if listing.tools is from_toolsets)
+        known = (
+            listing
+            for listing in self._listings.values()
+            if listing.tools is from_toolsets
+        )
         return next(known, None) or self._next_listing()
 
     def _next_listing(self) -> Listing:
         line = self._model.next_tools
         if line.number not in self._listings:
-            self._listings[line.number] = line.listing(tuple(self._replayed(one.tool) for one in line.tools))
+            self._listings[line.number] = line.listing(
+                tuple(self._replayed(one.tool) for one in line.tools)
+            )
         return self._listings[line.number]
 
     @property
@@ -243,7 +291,9 @@ class Replay:
                 call.emit(event)
             if line.agents is not None:  # it counts for the limits of the run
                 run.count(line.agents)
-            here = tuple(replace(waiting, session=call.thread_id) for waiting in line.waits)
+            here = tuple(
+                replace(waiting, session=call.thread_id) for waiting in line.waits
+            )
             return replace(line.output, pending=here)
 
         async def waits(_arguments: dict[str, Any]) -> bool:
@@ -287,14 +337,22 @@ class _ReplayedModel:
     def next_tools(self) -> ToolsLine:
         """The tools of the first request without an answer; behind the last request, those of the last one."""
         requests = self._contents.requests
-        line = requests[min(self._first, len(requests) - 1)] if requests else None
-        return self._contents.tools.get(line.listing if line is not None else 1, _NO_TOOLS)
+        line = None
+        if requests:
+            line = requests[min(self._first, len(requests) - 1)]
+        return self._contents.tools.get(
+            line.listing if line is not None else 1, _NO_TOOLS
+        )
 
-    def search_problem(self, _strategy: str, _deferred: Sequence[ToolDefinition]) -> str:
+    def search_problem(
+        self, _strategy: str, _deferred: Sequence[ToolDefinition]
+    ) -> str:
         problems = self._contents.problems
         if len(problems) > 1:
             return problems.popleft()
-        return problems[0] if problems else "the recording does not say whether the provider could search"
+        if problems:
+            return problems[0]
+        return "the recording does not say whether the provider could search"
 
     def search_cost(self) -> float | None:
         return self._start.search_cost
@@ -315,7 +373,9 @@ class _ReplayedModel:
         line = self._recorded(request_line(request))
         response = self._contents.responses.get(line.number)
         if response is None:
-            ends = f"the recording ends at request {line.number}, which was never answered"
+            ends = (
+                f"the recording ends at request {line.number}, which was never answered"
+            )
             raise RecordingError(f"{self._shown}: {ends}")
         if isinstance(response, FailureLine):
             raise response.error
@@ -328,8 +388,12 @@ class _ReplayedModel:
         requests = self._contents.requests
         if self._places is None:
             self._places = {}
-            for place, (line, digest) in enumerate(zip(requests, self._contents.message_digests, strict=True)):
-                self._places.setdefault(self._identity(line, digest), deque()).append(place)
+            for place, (line, digest) in enumerate(
+                zip(requests, self._contents.message_digests, strict=True)
+            ):
+                self._places.setdefault(self._identity(line, digest), deque()).append(
+                    place
+                )
         now = replace(now, system=without_shapes(now.system))
         places = self._places.get(self._identity(now, self._chained(now.messages)))
         if not places:
@@ -343,13 +407,22 @@ class _ReplayedModel:
 
     def _chained(self, messages: tuple[Message, ...]) -> str:
         """Return the digest of all messages; of those that the last request had too, it is known."""
-        kept = sum(1 for _ in takewhile(lambda pair: pair[0] is pair[1], zip(self._last, messages, strict=False)))
+        kept = sum(
+            1
+            for _ in takewhile(
+                lambda pair: pair[0] is pair[1], zip(self._last, messages, strict=False)
+            )
+        )
         del self._chain[kept + 1 :]
         self._last = messages
         return extend_chain(self._chain, messages[kept:])[-1]
 
     def _identity(self, line: RequestLine, messages: str) -> _Identity:
-        return line.digest(), messages, for_model(line.system) if self.knows_system else ""
+        return (
+            line.digest(),
+            messages,
+            for_model(line.system) if self.knows_system else "",
+        )
 
     def _problem(self, now: RequestLine) -> str:
         """Name the first difference from the first recorded request without an answer."""
@@ -357,7 +430,8 @@ class _ReplayedModel:
             return f"{self._shown}: the recording ends here; the replay asks for one more answer"
         line = self._contents.requests[self._first]
         then = replace(line, messages=self._contents.messages_of(self._first))
-        now = now if self.knows_system else replace(now, system=then.system)
+        if not self.knows_system:
+            now = replace(now, system=then.system)
         version = safe_line(self._start.mcpagent, 20)
         return (
             f"{self._shown}: the replay parts from the recording (mcpagent {version}) "
@@ -382,26 +456,46 @@ def _difference(then: RequestLine, now: RequestLine) -> str:
     """Return the first difference of two requests, in words."""
     if then.tools != now.tools:
         return _other_tools(then.tools, now.tools)
-    for place, (one, other) in enumerate(zip(then.messages, now.messages, strict=False)):
+    for place, (one, other) in enumerate(
+        zip(then.messages, now.messages, strict=False)
+    ):
         if message_digest(one) != message_digest(other):
             said, says = (safe_line(_words(message), 60) for message in (one, other))
-            what = "question" if one.role == other.role == "user" else f"message {place + 1}"
+            if one.role == other.role == "user":
+                what = "question"
+            else:
+                what = f"message {place + 1}"
             return f'another {what}: then "{said}", now "{says}"'
     if len(then.messages) != len(now.messages):
         return f"then {len(then.messages)} messages, now {len(now.messages)}"
     if for_model(then.system) != for_model(now.system):
         return "another system prompt"
-    differ = [words for name, words in _DIFFERENCES.items() if getattr(then, name) != getattr(now, name)]
-    return differ[0] if differ else "it was answered already"
+    differ = [
+        words
+        for name, words in _DIFFERENCES.items()
+        if getattr(then, name) != getattr(now, name)
+    ]
+    if differ:
+        return differ[0]
+    return "it was answered already"
 
 
 def _other_tools(then: Sequence[str], now: Sequence[str]) -> str:
     less = [name for name in then if name not in now]
     more = [name for name in now if name not in then]
-    parts = [f"{what} {safe_line(', '.join(names), 80)}" for what, names in (("not", less), ("but", more)) if names]
-    return f"other tools are offered: {'; '.join(parts)}" if parts else "the tools are offered in another order"
+    parts = [
+        f"{what} {safe_line(', '.join(names), 80)}"
+        for what, names in (("not", less), ("but", more))
+        if names
+    ]
+    if parts:
+        return f"other tools are offered: {'; '.join(parts)}"
+    return "the tools are offered in another order"
 
 
 def _words(message: Message) -> str:
-    words = (part.text if isinstance(part, Text) else json.dumps(line_data(part, str)) for part in message.parts)
+    words = (
+        part.text if isinstance(part, Text) else json.dumps(line_data(part, str))
+        for part in message.parts
+    )
     return " ".join(words)

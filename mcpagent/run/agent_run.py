@@ -4,8 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from contextlib import (
+    AbstractAsyncContextManager,
+    AsyncExitStack,
+    ExitStack,
+    asynccontextmanager,
+    contextmanager,
+)
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -14,7 +27,13 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias, cast
 from mcpagent.errors import AgentStateError, OutputProblem
 from mcpagent.history.compaction_options import Compaction
 from mcpagent.history.conversation import Conversation
-from mcpagent.models.base import Model, ModelRequest, ModelResponse, ModelSettings, RequestUnderWay
+from mcpagent.models.base import (
+    Model,
+    ModelRequest,
+    ModelResponse,
+    ModelSettings,
+    RequestUnderWay,
+)
 from mcpagent.models.provider_run.provider_tools import ProviderTool
 from mcpagent.run.large_results.setting_aside import LargeResults
 from mcpagent.run.run_parts import CallBatch, CallState, CallTally, StepState
@@ -24,7 +43,16 @@ from mcpagent.tool_search.session_tools import SessionTools
 from mcpagent.utilities.python.orphaned_tasks import LEFT_AFTER_SECONDS, end_or_leave
 from mcpagent.utilities.text.safe_text import safe_line
 from mcpagent.values.approval import CallAnswer, OnApproval, PendingCall
-from mcpagent.values.events import Emit, Event, LimitReached, Notice, RunFinished, StopReason, guarded, ignore
+from mcpagent.values.events import (
+    Emit,
+    Event,
+    LimitReached,
+    Notice,
+    RunFinished,
+    StopReason,
+    guarded,
+    ignore,
+)
 from mcpagent.values.limits.model_hints import NO_HINTS, ModelHints
 from mcpagent.values.limits.repeats import Repeats
 from mcpagent.values.limits.run_clock import RunClock
@@ -65,7 +93,9 @@ class RunResult(Generic[Output]):
     citations: tuple[Citation, ...] = ()
     problems: tuple[OutputProblem, ...] = ()
     limit: LimitReached | None = None
-    _output: Callable[[], Output] | None = field(default=None, repr=False, compare=False)
+    _output: Callable[[], Output] | None = field(
+        default=None, repr=False, compare=False
+    )
 
     @property
     def has_type(self) -> bool:
@@ -76,7 +106,9 @@ class RunResult(Generic[Output]):
     def output(self) -> Output:
         """The answer in the form of the `output_type` that was given, its text without one. Raises `OutputError` if it
         is not of that form, or if the run ended without an answer (`stop`): `LimitError` if a limit ended it."""
-        return cast("Output", self.answer) if self._output is None else self._output()
+        if self._output is None:
+            return cast("Output", self.answer)
+        return self._output()
 
 
 @dataclass(slots=True)
@@ -159,23 +191,33 @@ class Middleware:
         """Surround all turns; what ended them is not known yet."""
         raise NotImplementedError
 
-    def around_step(self, run: AgentRun, step: StepState) -> AbstractAsyncContextManager[None]:
+    def around_step(
+        self, run: AgentRun, step: StepState
+    ) -> AbstractAsyncContextManager[None]:
         """Surround one request to the model, with all its retries."""
         raise NotImplementedError
 
-    def around_calls(self, run: AgentRun, batch: CallBatch) -> AbstractAsyncContextManager[None]:
+    def around_calls(
+        self, run: AgentRun, batch: CallBatch
+    ) -> AbstractAsyncContextManager[None]:
         """Surround the calls of one model message, until their results are in the conversation."""
         raise NotImplementedError
 
-    def around_call(self, run: AgentRun, call: CallState) -> AbstractAsyncContextManager[None]:
+    def around_call(
+        self, run: AgentRun, call: CallState
+    ) -> AbstractAsyncContextManager[None]:
         """Surround one call with the decision whether it runs; calls of programs too."""
         raise NotImplementedError
 
-    def around_question(self, run: AgentRun, call: CallState) -> AbstractAsyncContextManager[None]:
+    def around_question(
+        self, run: AgentRun, call: CallState
+    ) -> AbstractAsyncContextManager[None]:
         """Surround the wait for a person who decides on a call."""
         raise NotImplementedError
 
-    def around_execution(self, run: AgentRun, call: CallState) -> AbstractAsyncContextManager[None]:
+    def around_execution(
+        self, run: AgentRun, call: CallState
+    ) -> AbstractAsyncContextManager[None]:
         """Surround the work of a call that runs."""
         raise NotImplementedError
 
@@ -199,11 +241,21 @@ class Pipeline:
 
     def __init__(self, items: Sequence[Middleware] = ()) -> None:
         self.items = tuple(items)
-        self.around_run: Callable[[AgentRun], _Around] = partial(_entered, self._hooks("around_run"))
-        self.around_turns: Callable[[AgentRun], _Around] = partial(_entered, self._hooks("around_turns"))
-        self.around_calls: Callable[[AgentRun, CallBatch], _Around] = partial(_entered, self._hooks("around_calls"))
-        self.around_step: Callable[[AgentRun, StepState], _Around] = partial(_settling, self._hooks("around_step"))
-        self.around_call: Callable[[AgentRun, CallState], _Around] = partial(_settling, self._hooks("around_call"))
+        self.around_run: Callable[[AgentRun], _Around] = partial(
+            _entered, self._hooks("around_run")
+        )
+        self.around_turns: Callable[[AgentRun], _Around] = partial(
+            _entered, self._hooks("around_turns")
+        )
+        self.around_calls: Callable[[AgentRun, CallBatch], _Around] = partial(
+            _entered, self._hooks("around_calls")
+        )
+        self.around_step: Callable[[AgentRun, StepState], _Around] = partial(
+            _settling, self._hooks("around_step")
+        )
+        self.around_call: Callable[[AgentRun, CallState], _Around] = partial(
+            _settling, self._hooks("around_call")
+        )
         self.around_question: Callable[[AgentRun, CallState], _Around] = partial(
             _settling, self._hooks("around_question")
         )
@@ -213,11 +265,17 @@ class Pipeline:
 
     def _hooks(self, name: str) -> tuple[Callable[..., _Around], ...]:
         plain = getattr(Middleware, name)
-        return tuple(getattr(item, name) for item in self.items if getattr(type(item), name) is not plain)
+        return tuple(
+            getattr(item, name)
+            for item in self.items
+            if getattr(type(item), name) is not plain
+        )
 
 
 @asynccontextmanager
-async def _entered(hooks: Sequence[Callable[..., _Around]], *about: Any) -> AsyncIterator[None]:
+async def _entered(
+    hooks: Sequence[Callable[..., _Around]], *about: Any
+) -> AsyncIterator[None]:
     async with AsyncExitStack() as entered:
         for hook in hooks:
             await entered.enter_async_context(hook(*about))
@@ -289,7 +347,9 @@ class RunContext(Generic[Deps]):
     approved: bool = False
     prompt: str = ""
     emit: Emit = field(default=ignore, repr=False, compare=False)
-    exits: AsyncExitStack = field(default_factory=AsyncExitStack, repr=False, compare=False)
+    exits: AsyncExitStack = field(
+        default_factory=AsyncExitStack, repr=False, compare=False
+    )
     _conversation: Conversation = field(default_factory=Conversation, repr=False)
 
     @property
@@ -320,8 +380,12 @@ class AgentRun:
     tool_timeout_seconds: float = TOOL_TIMEOUT_SECONDS
     compaction: Compaction | None = field(default_factory=Compaction, repr=False)
     emit: Emit = field(default=ignore, repr=False, compare=False)
-    refresh: Callable[[], Awaitable[None]] = field(default=_nothing, repr=False, compare=False)
-    keep: Callable[[], Awaitable[None]] = field(default=nothing_to_keep, repr=False, compare=False)
+    refresh: Callable[[], Awaitable[None]] = field(
+        default=_nothing, repr=False, compare=False
+    )
+    keep: Callable[[], Awaitable[None]] = field(
+        default=nothing_to_keep, repr=False, compare=False
+    )
     begins_at: int = 0
     on_approval: OnApproval | None = field(default=None, repr=False, compare=False)
     answers: Mapping[str, CallAnswer] | None = field(default=None, repr=False)
@@ -329,11 +393,15 @@ class AgentRun:
     label: str = ""
     tally: Tally = field(default_factory=Tally, repr=False, compare=False)
     budget: SessionBudget = field(default_factory=SessionBudget, repr=False)
-    state: StateChannel = field(default_factory=lambda: StateChannel(ToolContext()), repr=False, compare=False)
+    state: StateChannel = field(
+        default_factory=lambda: StateChannel(ToolContext()), repr=False, compare=False
+    )
     hints: ModelHints = field(default=NO_HINTS, repr=False)
     provider_tools: tuple[ProviderTool, ...] = field(default=(), repr=False)
     large: LargeResults = field(default_factory=LargeResults, repr=False, compare=False)
-    asking: asyncio.Lock = field(default_factory=asyncio.Lock, repr=False, compare=False)
+    asking: asyncio.Lock = field(
+        default_factory=asyncio.Lock, repr=False, compare=False
+    )
     of_call: CallTally | None = field(default=None, repr=False, compare=False)
     limits: Limits = field(default_factory=Limits, repr=False)
     pipeline: Pipeline = field(default=NO_PIPELINE, repr=False, compare=False)
@@ -341,8 +409,13 @@ class AgentRun:
 
     def for_call(self, call: CallState) -> AgentRun:
         """Return the run as one call sees it."""
-        name = call.tool.name if call.tool is not None else call.call.name
-        context = replace(self.context, call_id=call.call.id, tool_name=name, approved=call.by_person)
+        if call.tool is not None:
+            name = call.tool.name
+        else:
+            name = call.call.name
+        context = replace(
+            self.context, call_id=call.call.id, tool_name=name, approved=call.by_person
+        )
         return replace(self, context=context, of_call=call.tally)
 
     def heard_by(self, listener: Emit) -> AgentRun:
@@ -403,7 +476,9 @@ class AgentRun:
         """
         request, offer = step.prepared()
         step.begun, started = time.time(), time.monotonic()
-        step.under_way = RequestUnderWay(self.model, request, emit, self.count, sent_tokens)
+        step.under_way = RequestUnderWay(
+            self.model, request, emit, self.count, sent_tokens
+        )
         with step.under_way as under_way:
             yield under_way
             task = under_way.task
@@ -412,10 +487,16 @@ class AgentRun:
                 await asyncio.wait({task})
             except asyncio.CancelledError:
                 left = f"{safe_line(self.model.name, 80)} does not end when it is cancelled; its request is left"
-                await end_or_leave(task, self.left_after, lambda: self.emit(Notice(left, "warning")))
+                await end_or_leave(
+                    task, self.left_after, lambda: self.emit(Notice(left, "warning"))
+                )
                 raise asyncio.CancelledError from None
             saved = offer.known_tokens - offer.offered_tokens
-            step.settle(under_way.answered(task.result(), offered=offer.offered_tokens, saved=saved))
+            step.settle(
+                under_way.answered(
+                    task.result(), offered=offer.offered_tokens, saved=saved
+                )
+            )
         step.seconds = time.monotonic() - started
 
     @contextmanager
@@ -439,7 +520,9 @@ def active_run() -> AgentRun:
     """Return the run in which this code is called; raises `AgentStateError` if there is none."""
     run = _CURRENT.get()
     if run is None:
-        raise AgentStateError("no agent is running here; a RunContext exists only while a tool is called or listed")
+        raise AgentStateError(
+            "no agent is running here; a RunContext exists only while a tool is called or listed"
+        )
     return run
 
 

@@ -23,16 +23,29 @@ from mcpagent.utilities.python.worker_threads import beside_loop, is_large
 from mcpagent.utilities.text.safe_text import error_text, safe_line
 from mcpagent.values.approval import CallAnswer
 from mcpagent.values.events import Notice
-from mcpagent.values.messages import Message, Part, Text, ToolCall, ToolResult, json_copy
+from mcpagent.values.messages import (
+    Message,
+    Part,
+    Text,
+    ToolCall,
+    ToolResult,
+    json_copy,
+)
 from mcpagent.values.tools import Tool, ToolOutput, usable_output
 
 NOT_BEGUN = "This call was cancelled before it began, so it was not run."
 _NOT_PERMITTED = "This call was not run: nothing has permitted it."
 NOTHING_RETURNED = "(the tool returned nothing)"
-_resent: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
+_resent: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = (
+    WeakKeyDictionary()
+)
 
 
-async def run_calls(calls: Sequence[ToolCall], run: AgentRun, answers: Mapping[str, CallAnswer] | None = None) -> None:
+async def run_calls(
+    calls: Sequence[ToolCall],
+    run: AgentRun,
+    answers: Mapping[str, CallAnswer] | None = None,
+) -> None:
     """Run the calls of one message and append their results to the conversation, in call order.
 
     `answers`, by call ID, are those to calls that were pending in an earlier run.
@@ -60,7 +73,9 @@ async def run_calls(calls: Sequence[ToolCall], run: AgentRun, answers: Mapping[s
                     else:
                         before = times_cancelled()
                         await running
-                        if times_cancelled() > before:  # the call has a result all the same
+                        if (
+                            times_cancelled() > before
+                        ):  # the call has a result all the same
                             raise asyncio.CancelledError
         except BaseExceptionGroup as errors:
             run.conversation.append(_results(calls, states))
@@ -76,7 +91,9 @@ async def run_calls(calls: Sequence[ToolCall], run: AgentRun, answers: Mapping[s
     pending = tuple(request for state in states for request in state.pending)
     stop = batch.stop
     if stop is not None:
-        raise stop if stop.final_note else Stop(stop.reason, stop.answer, pending=pending)
+        raise (
+            stop if stop.final_note else Stop(stop.reason, stop.answer, pending=pending)
+        )
     if pending:
         raise Stop("calls_pending", _text_with_calls(run), pending=pending)
 
@@ -85,8 +102,13 @@ def _results(calls: Sequence[ToolCall], states: Sequence[CallState]) -> Message:
     """Return the results of calls that were cut off, and for each call without one a result that says so."""
     parts: list[Part] = []
     for position, call in enumerate(calls):
-        state = states[position] if position < len(states) else CallState(call)
-        parts += state.parts or (not_run(call, CANCELLED if state.has_begun else NOT_BEGUN),)
+        if position < len(states):
+            state = states[position]
+        else:
+            state = CallState(call)
+        parts += state.parts or (
+            not_run(call, CANCELLED if state.has_begun else NOT_BEGUN),
+        )
     return Message("tool", tuple(parts))
 
 
@@ -118,17 +140,25 @@ async def run_call(call: CallState, run: AgentRun) -> None:
                                 call.has_begun = True
                                 async with timeout:
                                     # A task of its own: a tool which does not heed its cancellation holds nothing up.
-                                    working = asyncio.ensure_future(tool.run(await _arguments_for(tool, call)))
+                                    working = asyncio.ensure_future(
+                                        tool.run(await _arguments_for(tool, call))
+                                    )
                                     try:
                                         await asyncio.wait({working})
                                     except asyncio.CancelledError:
-                                        await end_call(working, tool, run, run.left_after)
+                                        await end_call(
+                                            working, tool, run, run.left_after
+                                        )
                                     output = usable_output(tool, working.result())
                                     call.settle(await held_to_promise(tool, output))
                 except Stop as stop:
                     call.batch.stop = stop
                 except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - tools are other people's code
-                    call.settle(failure_output(error, tool, seconds if timeout.expired() else None))
+                    call.settle(
+                        failure_output(
+                            error, tool, seconds if timeout.expired() else None
+                        )
+                    )
                 call.batch.stop = call.batch.stop or call.tally.stop
             await _conclude(call, run, started)
     except Stop as stop:
@@ -166,8 +196,13 @@ async def _give_result(call: CallState, run: AgentRun, started: float) -> None:
     output = call.output or ToolOutput(())
     texts = [part.text for part in output.content if isinstance(part, Text)]
     call.output = output = await beside_loop(output.for_model, is_much=is_large(texts))
-    content, seconds = output.content or (Text(NOTHING_RETURNED),), time.monotonic() - started
-    call.result = ToolResult(call.call.id, call.call.name, content, output.error, seconds)
+    content, seconds = (
+        output.content or (Text(NOTHING_RETURNED),),
+        time.monotonic() - started,
+    )
+    call.result = ToolResult(
+        call.call.id, call.call.name, content, output.error, seconds
+    )
     if not call.parent:  # the result of a call in a program is a value of the program
         call.changes = (*call.changes, *output.changes)
     run.conversation.note(output.changes)
@@ -186,14 +221,20 @@ async def _one_at_a_time(running: Coroutine[Any, Any, None]) -> None:
         running.close()  # if it was cancelled before it began
 
 
-async def end_call(working: asyncio.Future[ToolOutput], tool: Tool, run: AgentRun, seconds: float) -> None:
+async def end_call(
+    working: asyncio.Future[ToolOutput], tool: Tool, run: AgentRun, seconds: float
+) -> None:
     """End a cancelled call as `end_or_leave` does; the runtime's own tools always end."""
     left = f'tool "{safe_line(tool.name, 64)}" does not end when it is cancelled; it is left running'
     own = run.tools.is_own(tool)
-    await end_or_leave(working, None if own else seconds, lambda: run.emit(Notice(left, "warning")))
+    await end_or_leave(
+        working, None if own else seconds, lambda: run.emit(Notice(left, "warning"))
+    )
 
 
-async def run_inner_call(call: ToolCall, tool: Tool, run: AgentRun, progress: CallProgress) -> CallState:
+async def run_inner_call(
+    call: ToolCall, tool: Tool, run: AgentRun, progress: CallProgress
+) -> CallState:
     """Run a call of a program, which runs as the call `run.context.call_id`, within the same pipeline as any call.
 
     What the call changes is in its output, for the result of the program. If it waits for an answer beyond this run, it
@@ -201,11 +242,23 @@ async def run_inner_call(call: ToolCall, tool: Tool, run: AgentRun, progress: Ca
     no result yet.
     """
     state = CallState(call, tool, parent=run.context.call_id, progress=progress)
-    state.answer, state.times_sent = (run.answers or {}).get(call.id), run.conversation.times_sent(call.id)
-    problem = "" if tool.checks_arguments else await misfit_of(tool, call.arguments, run)
+    state.answer, state.times_sent = (
+        (run.answers or {}).get(call.id),
+        run.conversation.times_sent(call.id),
+    )
+    if tool.checks_arguments:
+        problem = ""
+    else:
+        problem = await misfit_of(tool, call.arguments, run)
     if problem:
-        state.tool, state.refusal = None, ToolOutput.of_text(misfit_text(tool, problem), error="invalid_arguments")
-    state.batch.stop = run.of_call.stop if run.of_call is not None else None
+        state.tool, state.refusal = (
+            None,
+            ToolOutput.of_text(misfit_text(tool, problem), error="invalid_arguments"),
+        )
+    if run.of_call is not None:
+        state.batch.stop = run.of_call.stop
+    else:
+        state.batch.stop = None
     running = run_call(state, run)
     await (_one_at_a_time(running) if state.times_sent else running)
     if run.of_call is not None:  # the stop of a call ends the run after the program
@@ -217,7 +270,9 @@ async def _arguments_for(tool: Tool, call: CallState) -> dict[str, Any]:
     """Return a copy of the permitted arguments, for the tool's own code."""
     arguments = call.arguments or {}
     is_much = is_large(arguments)
-    if not tool.checks_arguments and await beside_loop(lambda: _has_null(arguments), is_much=is_much):
+    if not tool.checks_arguments and await beside_loop(
+        lambda: _has_null(arguments), is_much=is_much
+    ):
         arguments, _ = await fitted(tool.definition.parameters, arguments)
     return await beside_loop(lambda: json_copy(arguments), is_much=is_much)
 
@@ -229,11 +284,16 @@ def _has_null(value: Any) -> bool:
         if item is None:
             return True
         if isinstance(item, dict | list):
-            waiting += item.values() if isinstance(item, dict) else item
+            if isinstance(item, dict):
+                waiting += item.values()
+            else:
+                waiting += item
     return False
 
 
-def failure_output(error: BaseException, tool: Tool, expired_seconds: float | None = None) -> ToolOutput:
+def failure_output(
+    error: BaseException, tool: Tool, expired_seconds: float | None = None
+) -> ToolOutput:
     """Return the output of a call that raised, in words for the model. Raises the cancellation of the run itself."""
     if isinstance(error, ServerError):
         return ToolOutput.of_text(str(error), error="server_down")
@@ -241,7 +301,10 @@ def failure_output(error: BaseException, tool: Tool, expired_seconds: float | No
         task = asyncio.current_task()
         if task is not None and task.cancelling():
             raise error
-        return ToolOutput.of_text(f'"{tool.name}" was cancelled from inside; it may have run.', error="cancelled")
+        return ToolOutput.of_text(
+            f'"{tool.name}" was cancelled from inside; it may have run.',
+            error="cancelled",
+        )
     if expired_seconds is not None:
         text = f'"{tool.name}" gave no answer within {expired_seconds:g} seconds; it may have run, or still be running.'
         return ToolOutput.of_text(text, error="timeout")

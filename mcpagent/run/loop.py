@@ -30,7 +30,14 @@ from mcpagent.values.events import (
 )
 from mcpagent.values.limits.model_hints import tool_written_about
 from mcpagent.values.limits.question_parts import is_apology
-from mcpagent.values.messages import Citation, Spent, Step, ToolsChanged, Usage, user_message
+from mcpagent.values.messages import (
+    Citation,
+    Spent,
+    Step,
+    ToolsChanged,
+    Usage,
+    user_message,
+)
 
 NOT_RUN = "This call was not run: an answer without further calls was asked for."
 
@@ -64,14 +71,19 @@ async def converse(run: AgentRun, wanted: OutputSpec | None = None) -> RunFinish
                             if not early.final_note:
                                 raise
                             run.conversation.close_open_calls(NOT_RUN)
-                            stop = Stop(early.reason, await _final_answer(run, early.final_note, last))
+                            stop = Stop(
+                                early.reason,
+                                await _final_answer(run, early.final_note, last),
+                            )
                         response = None
             except Stop as early:
                 stop = early
             if not stop.pending:
                 run.conversation.close_open_calls(NOT_RUN)
             run.tally.is_over, run.tally.pending = True, stop.pending
-            finished = run.tally.finished = _finished(run, last, stop, time.monotonic() - started)
+            finished = run.tally.finished = _finished(
+                run, last, stop, time.monotonic() - started
+            )
     return finished
 
 
@@ -83,7 +95,9 @@ def _written_answer(run: AgentRun) -> ModelResponse | None:
     return None
 
 
-def _finished(run: AgentRun, last: LastAnswer, stop: Stop, seconds: float) -> RunFinished:
+def _finished(
+    run: AgentRun, last: LastAnswer, stop: Stop, seconds: float
+) -> RunFinished:
     """Return the end of the run. The answer of a run that a limit ended is the last text of the model."""
     reason, answer, pending = stop.reason, stop.answer, stop.pending
     limit, taken = run.tally.reached, run.tally.taken
@@ -91,7 +105,12 @@ def _finished(run: AgentRun, last: LastAnswer, stop: Stop, seconds: float) -> Ru
         reason, answer = LIMIT_STOPS[limit.limit], _said_so_far(run)
     elif not answer and not pending:
         cut = "was cut off before it answered: set a larger max_output_tokens, or less thinking"
-        run.emit(Notice(f"the model {cut if reason == 'truncated' else 'gave an empty answer'}", "warning"))
+        run.emit(
+            Notice(
+                f"the model {cut if reason == 'truncated' else 'gave an empty answer'}",
+                "warning",
+            )
+        )
     citations = _citations(run) if limit is None or pending or answer else ()
     told = last.told(answer, reason)
     return RunFinished(
@@ -146,7 +165,9 @@ async def _begin(run: AgentRun) -> ModelResponse | None:
     if calls:
         await run_calls(calls, run, run.answers or {})
     elif run.conversation.has_unanswered_prompt:
-        for event in await prefetch(run.tools, run.context.prompt, weak_too=run.hints.loads_weak_matches):
+        for event in await prefetch(
+            run.tools, run.context.prompt, weak_too=run.hints.loads_weak_matches
+        ):
             run.emit(event)
     _deliver(run)
     return None
@@ -158,23 +179,40 @@ def _deliver(run: AgentRun) -> None:
     run.conversation.deliver()
 
 
-async def step(run: AgentRun, output: OutputFormat | None = None, *, is_final: bool = False) -> ModelResponse | None:
+async def step(
+    run: AgentRun, output: OutputFormat | None = None, *, is_final: bool = False
+) -> ModelResponse | None:
     """Send one request to the model and append its answer to the conversation.
 
     Return None if the request was too long, and the conversation is shorter now. With `is_final` the model may not
     call tools.
     """
-    step = StepState(lambda: _request(run, output, is_final=is_final), is_final=is_final)
+    step = StepState(
+        lambda: _request(run, output, is_final=is_final), is_final=is_final
+    )
     async with run.pipeline.around_step(run, step):
         run.tally.turns += 1
-        run.count(Spent(turns=1))  # behind the middleware: what they have written does not count this turn
+        run.count(
+            Spent(turns=1)
+        )  # behind the middleware: what they have written does not count this turn
         request, offer = step.prepared()
         names = tuple(definition.name for definition in request.tools)
-        sizes = (offer.known_tools, offer.offered_tokens, offer.known_tokens, offer.deferred_tools)
-        run.emit(RequestSent(run.tally.turns, names, *sizes, searches=run.tools.searching))
+        sizes = (
+            offer.known_tools,
+            offer.offered_tokens,
+            offer.known_tokens,
+            offer.deferred_tools,
+        )
+        run.emit(
+            RequestSent(run.tally.turns, names, *sizes, searches=run.tools.searching)
+        )
         if not step.is_settled:
-            async with run.sending(step, run.emit, partial(estimated_request, run)) as under_way:
-                under_way.task = asyncio.ensure_future(run.model.respond(told_form(run.model, request), under_way))
+            async with run.sending(
+                step, run.emit, partial(estimated_request, run)
+            ) as under_way:
+                under_way.task = asyncio.ensure_future(
+                    run.model.respond(told_form(run.model, request), under_way)
+                )
         response = step.response
         assert response is not None
         run.conversation.append(response.message)
@@ -195,14 +233,24 @@ async def step(run: AgentRun, output: OutputFormat | None = None, *, is_final: b
         return None
     assert response is not None
     message = response.message
-    run.emit(ResponseReceived(run.tally.turns, response.usage, step.seconds, response.dollars, message.citations))
+    run.emit(
+        ResponseReceived(
+            run.tally.turns,
+            response.usage,
+            step.seconds,
+            response.dollars,
+            message.citations,
+        )
+    )
     for part in message.parts:
         if isinstance(part, ToolsChanged):  # tools that the provider's own search found
             _report_found(part, run)
     return response
 
 
-def _request(run: AgentRun, output: OutputFormat | None, *, is_final: bool) -> tuple[ModelRequest, ToolOffer]:
+def _request(
+    run: AgentRun, output: OutputFormat | None, *, is_final: bool
+) -> tuple[ModelRequest, ToolOffer]:
     """Return the next request of the run, and the tools that it offers."""
     tools = run.tools
     offered = tools.offer()
@@ -218,7 +266,12 @@ def _request(run: AgentRun, output: OutputFormat | None, *, is_final: bool) -> t
         output=output,
     )
     offered_tokens = sum(map(tools.catalog.tokens, offered))
-    return request, ToolOffer(len(tools.known), offered_tokens, tools.catalog.total_tokens(), tools.deferred_count)
+    return request, ToolOffer(
+        len(tools.known),
+        offered_tokens,
+        tools.catalog.total_tokens(),
+        tools.deferred_count,
+    )
 
 
 def _report_found(found: ToolsChanged, run: AgentRun) -> None:
@@ -247,7 +300,9 @@ async def _final_answer(run: AgentRun, reason: str, last: LastAnswer) -> str:
             return response.message.text
 
 
-async def _accepted(response: ModelResponse, last: LastAnswer, run: AgentRun) -> Stop | None:
+async def _accepted(
+    response: ModelResponse, last: LastAnswer, run: AgentRun
+) -> Stop | None:
     """Return the end of the run with this answer, or None after an objection to it is in the conversation."""
     note = await _objection(response, last, run)
     if note:
@@ -260,7 +315,9 @@ async def _objection(response: ModelResponse, last: LastAnswer, run: AgentRun) -
     """Return the objection to an answer without a call, "" to accept it. Each objection is sent once."""
     fits = await last.fits(response)
     if not fits and not last.is_reminded and not run.tally.repeats.has_begun:
-        tool = tool_written_about(response.message.text, [tool.name for tool in run.tools.offer()])
+        tool = tool_written_about(
+            response.message.text, [tool.name for tool in run.tools.offer()]
+        )
         if tool:
             last.is_reminded = True
             return call_note(tool)
@@ -270,7 +327,12 @@ async def _objection(response: ModelResponse, last: LastAnswer, run: AgentRun) -
 def _retry_of_apology(response: ModelResponse, last: LastAnswer, run: AgentRun) -> str:
     """Return what a small model is told that apologises after a successful call, once; else ""."""
     may_retry = run.hints.restates_progress and not last.is_excused
-    if not may_retry or response.message.tool_calls or not is_apology(response.message.text) or not has_result(run):
+    if (
+        not may_retry
+        or response.message.tool_calls
+        or not is_apology(response.message.text)
+        or not has_result(run)
+    ):
         return ""
     last.is_excused = True
     return progress_of(run)

@@ -10,7 +10,15 @@ from mcpagent.history.conversation import CallProgress
 from mcpagent.models.base import ModelRequest, ModelResponse, RequestUnderWay
 from mcpagent.values.approval import CallAnswer, PendingCall
 from mcpagent.values.events import StopReason
-from mcpagent.values.messages import Part, Spent, ToolCall, ToolErrorKind, ToolResult, ToolsChanged, ToolsShown
+from mcpagent.values.messages import (
+    Part,
+    Spent,
+    ToolCall,
+    ToolErrorKind,
+    ToolResult,
+    ToolsChanged,
+    ToolsShown,
+)
 from mcpagent.values.tools import Tool, ToolOutput
 
 
@@ -22,10 +30,20 @@ class Stop(Exception):  # noqa: N818 - no error: the run ends
     """
 
     def __init__(
-        self, reason: StopReason, answer: str = "", *, pending: tuple[PendingCall, ...] = (), final_note: str = ""
+        self,
+        reason: StopReason,
+        answer: str = "",
+        *,
+        pending: tuple[PendingCall, ...] = (),
+        final_note: str = "",
     ) -> None:
         super().__init__(reason)
-        self.reason, self.answer, self.pending, self.final_note = reason, answer, pending, final_note
+        self.reason, self.answer, self.pending, self.final_note = (
+            reason,
+            answer,
+            pending,
+            final_note,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +88,9 @@ class StepState:
     @property
     def heard(self) -> str:
         """The text of the answer that has arrived so far."""
-        return self.under_way.heard if self.under_way is not None else ""
+        if self.under_way is not None:
+            return self.under_way.heard
+        return ""
 
     def prepared(self) -> tuple[ModelRequest, ToolOffer]:
         """Return the request as it is sent, and the tools that it offers."""
@@ -144,7 +164,9 @@ class CallState:
     @property
     def parts(self) -> tuple[Part, ...]:
         """The result with the tools that the call has changed, as the conversation gets them."""
-        return (self.result, *self.changes) if self.result is not None else ()
+        if self.result is not None:
+            return self.result, *self.changes
+        return ()
 
     def settle(self, output: ToolOutput) -> None:
         """Give the call its output, so that it does not run."""

@@ -58,7 +58,9 @@ async def verdict_beside(schema: dict[str, Any], arguments: dict[str, Any]) -> V
     return await asyncio.to_thread(verdict, schema, arguments)
 
 
-async def fitted(schema: dict[str, Any], arguments: dict[str, Any]) -> tuple[dict[str, Any], Verdict]:
+async def fitted(
+    schema: dict[str, Any], arguments: dict[str, Any]
+) -> tuple[dict[str, Any], Verdict]:
     """The arguments to run a tool with, and whether they fit its schema.
 
     Models write null for what they leave out. Where that does not fit, and without it they do, it is left out.
@@ -67,7 +69,10 @@ async def fitted(schema: dict[str, Any], arguments: dict[str, Any]) -> tuple[dic
     if not found.problem:
         return arguments, found
     is_much = not _is_small(arguments)
-    fewer = await asyncio.to_thread(without_nulls, schema, arguments) if is_much else without_nulls(schema, arguments)
+    if is_much:
+        fewer = await asyncio.to_thread(without_nulls, schema, arguments)
+    else:
+        fewer = without_nulls(schema, arguments)
     if fewer != arguments:
         again = await verdict_beside(schema, fewer)
         if not again.problem:
@@ -87,7 +92,11 @@ def _without_nulls(root: Any, schemas: list[Any], value: Any, depth: int) -> Any
     if isinstance(value, list):
         items = [branch["items"] for branch in branches if "items" in branch]
         return [_without_nulls(root, items, item, depth + 1) for item in value]
-    required = [set(required_of(branch)) for branch in branches if isinstance(branch.get("properties"), dict)]
+    required = [
+        set(required_of(branch))
+        for branch in branches
+        if isinstance(branch.get("properties"), dict)
+    ]
     known: dict[str, list[Any]] = {}
     for branch in branches:
         for name, rule in properties_of(branch).items():
@@ -95,7 +104,9 @@ def _without_nulls(root: Any, schemas: list[Any], value: Any, depth: int) -> Any
     return {
         name: _without_nulls(root, known.get(name, []), item, depth + 1)
         for name, item in value.items()
-        if item is not None or name not in known or all(name in names for names in required)
+        if item is not None
+        or name not in known
+        or all(name in names for names in required)
     }
 
 
@@ -111,20 +122,29 @@ def _branches(root: Any, schemas: list[Any]) -> list[dict[str, Any]]:
         found[id(schema)] = schema
         for keyword in ("allOf", "oneOf", "anyOf"):
             listed = schema.get(keyword)
-            waiting += reversed(listed) if isinstance(listed, list) else ()
+            if isinstance(listed, list):
+                waiting += reversed(listed)
+            else:
+                waiting += ()
         waiting.append(referred(root, schema.get("$ref")))
     return [*found.values()]
 
 
 async def output_problem(schema: dict[str, Any], structured: Any) -> str:
     """How a result breaks what its server promised of it; empty if it keeps that, or nobody can tell."""
-    from mcpagent.utilities.json_schema.schema_check import AT_ONCE, IN_ALL, TooLongError
+    from mcpagent.utilities.json_schema.schema_check import (
+        AT_ONCE,
+        IN_ALL,
+        TooLongError,
+    )
 
     if structured is None:
         return "it has no structured content"
     try:
         try:
-            found = problems(schema, structured, AT_ONCE) if _is_small(structured) else None
+            found = None
+            if _is_small(structured):
+                found = problems(schema, structured, AT_ONCE)
         except TooLongError:
             found = None
         if found is None:
@@ -140,13 +160,13 @@ async def held_to_promise(tool: Tool, output: ToolOutput) -> ToolOutput:
         return output
     if not (problem := await output_problem(tool.output_schema, output.structured)):
         return output
-    words = (
-        f"This result breaks the output schema that its own server gives for the tool: {line_for_model(problem, 500)}"
-    )
+    words = f"This result breaks the output schema that its own server gives for the tool: {line_for_model(problem, 500)}"
     return replace(output, content=(*output.content, Text(f"[{words}]")))
 
 
-def _verdict(schema: dict[str, Any], arguments: dict[str, Any], limits: CheckLimits) -> Verdict:
+def _verdict(
+    schema: dict[str, Any], arguments: dict[str, Any], limits: CheckLimits
+) -> Verdict:
     """Raises `TooLongError` if there are higher limits that the check may end within."""
     from mcpagent.utilities.json_schema.schema_check import IN_ALL, TooLongError
 
@@ -154,17 +174,23 @@ def _verdict(schema: dict[str, Any], arguments: dict[str, Any], limits: CheckLim
     if nests_deeper(arguments, MAX_DEPTH):
         return Verdict(f"arguments nest deeper than {MAX_DEPTH} levels")
     if len(json.dumps(arguments, default=str)) > MAX_ARGUMENT_CHARACTERS:
-        return Verdict(f"arguments are larger than {MAX_ARGUMENT_CHARACTERS:,} characters")
+        return Verdict(
+            f"arguments are larger than {MAX_ARGUMENT_CHARACTERS:,} characters"
+        )
     try:
         found = problems(schema, arguments, limits)
     except UncheckedError as error:
         if limits is not IN_ALL and isinstance(error, TooLongError):
             raise
         return Verdict(unchecked=str(error))
-    return Verdict("; ".join(f"{place}: {text}" if place else text for place, text in found))
+    return Verdict(
+        "; ".join(f"{place}: {text}" if place else text for place, text in found)
+    )
 
 
-def problems(schema: Any, value: Any, limits: CheckLimits | None = None) -> list[tuple[str, str]]:
+def problems(
+    schema: Any, value: Any, limits: CheckLimits | None = None
+) -> list[tuple[str, str]]:
     """What does not fit the schema: the place in the value, such as `tags.1`, and the words for it; the first five.
 
     Patterns are run within bounds, and say nothing where these do not do. Nothing is looked up outside of the schema.
@@ -177,8 +203,17 @@ def problems(schema: Any, value: Any, limits: CheckLimits | None = None) -> list
 
     form = usable(schema)
     try:
-        found = [telling(misfit) for misfit in Check(form, KEYWORDS, limits or IN_ALL).misfits(form.root, value)]
-        return list(dict.fromkeys((".".join(map(str, misfit.path)), misfit.text()) for misfit in found))
+        found = [
+            telling(misfit)
+            for misfit in Check(form, KEYWORDS, limits or IN_ALL).misfits(
+                form.root, value
+            )
+        ]
+        return list(
+            dict.fromkeys(
+                (".".join(map(str, misfit.path)), misfit.text()) for misfit in found
+            )
+        )
     except RecursionError:
         raise UncheckedError("it nests too deep") from None
 
@@ -191,7 +226,10 @@ def _is_small(value: Any) -> bool:
         if isinstance(node, dict | list):
             nodes += len(node)
             if nodes <= _FEW_NODES:
-                waiting += node.values() if isinstance(node, dict) else node
+                if isinstance(node, dict):
+                    waiting += node.values()
+                else:
+                    waiting += node
         elif isinstance(node, str):
             characters += len(node)
         elif isinstance(node, int):

@@ -84,7 +84,9 @@ def kept_session(stored: StoredSession, where: str) -> KeptSession | None:
     """Return the session that the entries add up to; None without a summary. Raise `SessionStoreError` for bad data."""
     try:
         info = session_info(stored)
-        return _kept(info, by_key(stored.entries)) if info is not None else None
+        if info is not None:
+            return _kept(info, by_key(stored.entries))
+        return None
     except (KeyError, TypeError, ValueError, InputError, RecursionError) as error:
         problem = f'session "{safe_line(stored.id, 60)}" cannot be read: {safe_line(str(error), 160)}'
         raise SessionStoreError(f"{where}: {problem}; the others can") from None

@@ -72,17 +72,28 @@ class Keeper:
         store.keep(session)
         self.store, self.session = store, session
         self.is_released = False
-        messages = kept.messages if kept is not None else ()
+        if kept is not None:
+            messages = kept.messages
+        else:
+            messages = ()
         self._length = len(messages)
         self._longest = len(messages)
         """More messages than this were never in the store."""
         self._answers = [is_answer(message) for message in messages]
         self._calls: set[str] = set(kept.calls) if kept is not None else set()
         """The IDs of the calls whose progress may be in the store."""
-        self._title = kept.info.title if kept is not None and not kept.info.is_named else ""
-        self._created = kept.info.created if kept is not None else time.time()
+        if kept is not None and not kept.info.is_named:
+            self._title = kept.info.title
+        else:
+            self._title = ""
+        if kept is not None:
+            self._created = kept.info.created
+        else:
+            self._created = time.time()
         self._is_new = not messages
-        self._standing: dict[str, Any] = {name: getattr(standing, name) for name in _NAMES}
+        self._standing: dict[str, Any] = {
+            name: getattr(standing, name) for name in _NAMES
+        }
         self._programs: set[str] = set(standing.programs)
         """The names of parts of programs that may be in the store."""
         self._progress_log: Sequence[str] | None = None
@@ -92,10 +103,15 @@ class Keeper:
         self._failure: SessionStoreError | None = None
         self._attempt = 0
         """How often all was written anew."""
-        self.version = kept.info.updated if kept is not None else 0.0
+        if kept is not None:
+            self.version = kept.info.updated
+        else:
+            self.version = 0.0
         """The time of the last write that was asked for: if the store has the same, nobody else wrote since."""
 
-    async def write(self, conversation: Conversation, standing: Standing, *, model: str) -> None:
+    async def write(
+        self, conversation: Conversation, standing: Standing, *, model: str
+    ) -> None:
         """Writes what is different, if anything is. Raises `SessionStoreError`; nothing is written then.
 
         Raises `RunCancelledError` after the write if its owner cancelled the durable run that goes on.
@@ -105,14 +121,18 @@ class Keeper:
         try:
             if future is not None:
                 is_cancelled = await written(future)
-        except _EarlierWriteError:  # nobody waited for that one, and by now it may be possible
+        except (
+            _EarlierWriteError
+        ):  # nobody waited for that one, and by now it may be possible
             future = self.write_soon(conversation, standing, model=model)
             if future is not None:
                 is_cancelled = await written(future)
         if is_cancelled:
             raise RunCancelledError(standing.durable)
 
-    def write_soon(self, conversation: Conversation, standing: Standing, *, model: str) -> Future[bool] | None:
+    def write_soon(
+        self, conversation: Conversation, standing: Standing, *, model: str
+    ) -> Future[bool] | None:
         """As `write`, beside whoever asks; None if nothing is different."""
         since = self._since(conversation, standing)
         messages = tuple(conversation.messages[since.keep :])
@@ -126,7 +146,9 @@ class Keeper:
         spent = _spent(standing)
         self._answers[since.keep :] = map(is_answer, messages)
         if not self._title:
-            self._title = title_of(without_secrets(_first_prompt(messages)[:_READ_FOR_TITLE]))
+            self._title = title_of(
+                without_secrets(_first_prompt(messages)[:_READ_FOR_TITLE])
+            )
         change = SessionChange(
             keep=since.keep,
             messages=messages,
@@ -148,7 +170,10 @@ class Keeper:
         self.version = change.updated
         self._standing = {name: getattr(standing, name) for name in _NAMES}
         self._programs.update(standing.programs)
-        self._progress_log, self._progress_written = conversation.progress_log, len(conversation.progress_log)
+        self._progress_log, self._progress_written = (
+            conversation.progress_log,
+            len(conversation.progress_log),
+        )
         self._length, self._is_new = len(conversation), False
         self._longest = max(self._longest, self._length)
         conversation.is_written()
@@ -159,7 +184,9 @@ class Keeper:
             if self._failure is not None:
                 raise _EarlierWriteError(str(self._failure))
             if attempt != self._attempt:
-                raise SessionStoreError(f"{self.store.where}: what was to be written before could not be")
+                raise SessionStoreError(
+                    f"{self.store.where}: what was to be written before could not be"
+                )
 
         future = self.store.write(self.session, change, check)
         future.add_done_callback(self._after)
@@ -169,13 +196,31 @@ class Keeper:
         """Return the differences to the last write; after one that failed all is written again."""
         if self._failure is not None:
             self._failure, self._attempt = None, self._attempt + 1
-            return _Since(0, self._longest, True, set(_NAMES), True, dict.fromkeys(self._programs, _UNKNOWN))
+            return _Since(
+                0,
+                self._longest,
+                True,
+                set(_NAMES),
+                True,
+                dict.fromkeys(self._programs, _UNKNOWN),
+            )
         keep = min(conversation.written, self._length)
-        names = {name for name in _NAMES if getattr(standing, name) != self._standing[name]}
+        names = {
+            name for name in _NAMES if getattr(standing, name) != self._standing[name]
+        }
         is_other_log = self._progress_log is not conversation.progress_log
-        return _Since(keep, self._length, keep < self._length, names, is_other_log, self._standing["programs"])
+        return _Since(
+            keep,
+            self._length,
+            keep < self._length,
+            names,
+            is_other_log,
+            self._standing["programs"],
+        )
 
-    def _changed_calls(self, conversation: Conversation, *, all_of_them: bool) -> dict[str, CallProgress | None]:
+    def _changed_calls(
+        self, conversation: Conversation, *, all_of_them: bool
+    ) -> dict[str, CallProgress | None]:
         """Return the progress of calls that changed since the last write, None for a call that is over."""
         calls: dict[str, CallProgress | None] = {}
         if all_of_them:
@@ -204,24 +249,37 @@ class Keeper:
         self.is_released = False
 
     def _after(self, future: Future[bool]) -> None:
-        error = future.exception() if not future.cancelled() else None
+        error = None
+        if not future.cancelled():
+            error = future.exception()
         if error is not None and self._failure is None:
-            told = error if isinstance(error, SessionStoreError) else SessionStoreError(f"{self.store.where}: {error}")
+            if isinstance(error, SessionStoreError):
+                told = error
+            else:
+                told = SessionStoreError(f"{self.store.where}: {error}")
             self._failure = told
 
 
-def _values(names: Iterable[str], standing: Standing, programs_before: Mapping[str, Any]) -> dict[str, Any]:
-    values = {name: _value(name, standing) for name in sorted(names) if name != "programs"}
+def _values(
+    names: Iterable[str], standing: Standing, programs_before: Mapping[str, Any]
+) -> dict[str, Any]:
+    values = {
+        name: _value(name, standing) for name in sorted(names) if name != "programs"
+    }
     return {**values, **programs_to_json(standing.programs, programs_before)}
 
 
 def _value(name: str, standing: Standing) -> Any:
     value = getattr(standing, name)
-    return None if value is None or value == getattr(_NOTHING, name) else to_json(name, value)
+    if value is None or value == getattr(_NOTHING, name):
+        return None
+    return to_json(name, value)
 
 
 def _spent(standing: Standing) -> Spent:
-    return standing.spent + (standing.run.spent if standing.run is not None else Spent())
+    return standing.spent + (
+        standing.run.spent if standing.run is not None else Spent()
+    )
 
 
 def _current_folder() -> str:
@@ -244,14 +302,23 @@ def restored(kept: KeptSession) -> tuple[Conversation, Standing]:
         conversation.is_written()
         conversation.windows = {**standing.windows}
         announced = standing.announced
-        conversation.restore(progress, announced.parts, kept.steps, unanswered_prompt=announced.unanswered_prompt)
+        conversation.restore(
+            progress,
+            announced.parts,
+            kept.steps,
+            unanswered_prompt=announced.unanswered_prompt,
+        )
     except (KeyError, TypeError, ValueError, InputError) as error:
         what = f'session "{safe_line(kept.info.id, 60)}" cannot be read: {type(error).__name__}'
-        raise SessionStoreError(f"{what} {safe_line(str(error), 120)}; the others can") from None
+        raise SessionStoreError(
+            f"{what} {safe_line(str(error), 120)}; the others can"
+        ) from None
     return conversation, standing
 
 
-def kept_as(info: SessionInfo, conversation: Conversation, standing: Standing, *, model: str) -> KeptSession:
+def kept_as(
+    info: SessionInfo, conversation: Conversation, standing: Standing, *, model: str
+) -> KeptSession:
     """What a store would have of it now; `restored` is the way back. `info` is what is known of it from before."""
     messages, spent = tuple(conversation.messages), _spent(standing)
     now = replace(
@@ -260,12 +327,21 @@ def kept_as(info: SessionInfo, conversation: Conversation, standing: Standing, *
         updated=time.time(),
         folder=info.folder or _current_folder(),
         model=model,
-        turns=sum(message.role == "assistant" and not message.tool_calls for message in messages),
+        turns=sum(
+            message.role == "assistant" and not message.tool_calls
+            for message in messages
+        ),
         messages=len(messages),
         tokens=spent.tokens,
         dollars=spent.dollars,
         cost_known=spent.cost_known,
     )
-    calls = {call: progress_to_json(known) for call, known in conversation.progress.items()}
-    values = {name: value for name, value in _values(_NAMES, standing, {}).items() if value is not None}
+    calls = {
+        call: progress_to_json(known) for call, known in conversation.progress.items()
+    }
+    values = {
+        name: value
+        for name, value in _values(_NAMES, standing, {}).items()
+        if value is not None
+    }
     return KeptSession(now, messages, tuple(conversation.steps), calls, values)

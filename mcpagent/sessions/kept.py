@@ -69,7 +69,9 @@ class SessionChange:
     length: int = 0
     steps: Mapping[int, Any] = field(default_factory=dict[int, Any])
     """The model, usage and time of the answers among these messages, by place."""
-    calls: Mapping[str, CallProgress | None] = field(default_factory=dict[str, CallProgress | None])
+    calls: Mapping[str, CallProgress | None] = field(
+        default_factory=dict[str, CallProgress | None]
+    )
     values: Mapping[str, Any] = field(default_factory=dict[str, Any])
     title: str = ""
     created: float = field(default_factory=time.time)

@@ -27,7 +27,11 @@ def file_meant(where: str | Path | None, name: str, environ: Mapping[str, str]) 
     if where is None:
         return (user_data_folder(environ) / name).absolute()
     if isinstance(where, str) and (found := _SCHEME.match(where)):
-        raise ConfigError(f"{found[0]}...: no such database is known here; write a file, or postgresql://...")
+        raise ConfigError(
+            f"{found[0]}...: no such database is known here; write a file, or postgresql://..."
+        )
     if not str(where).strip() or str(where) == ".":
-        raise ConfigError("the name of the file is empty; write a file, or postgresql://...")
+        raise ConfigError(
+            "the name of the file is empty; write a file, or postgresql://..."
+        )
     return Path(where).expanduser().absolute()

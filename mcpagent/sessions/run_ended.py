@@ -47,7 +47,14 @@ class DurableResult:
     @classmethod
     def of(cls, finished: RunFinished, spent: Spent) -> DurableResult:
         """Return the result of a run. `spent` counts every process that worked on it."""
-        return cls(finished.answer, finished.stop, spent, finished.pending, finished.output, finished.problems)
+        return cls(
+            finished.answer,
+            finished.stop,
+            spent,
+            finished.pending,
+            finished.output,
+            finished.problems,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +70,9 @@ class RunEnded:
         """Why there is nothing left to do."""
         if self.result is not None:
             return "done"
-        return "cancelled" if isinstance(self.error, RunCancelledError) else "failed"
+        if isinstance(self.error, RunCancelledError):
+            return "cancelled"
+        return "failed"
 
     @classmethod
     def failed(cls, run: str, error: Exception) -> RunEnded:
@@ -95,7 +104,13 @@ def ended_to_json(ended: RunEnded) -> dict[str, Any]:
     """Return the end as plain JSON data."""
     if ended.error is not None:
         fields = {name: _plain(value) for name, value in ended.error.__dict__.items()}
-        return {"error": {"kind": type(ended.error).__name__, "text": str(ended.error), "fields": fields}}
+        return {
+            "error": {
+                "kind": type(ended.error).__name__,
+                "text": str(ended.error),
+                "fields": fields,
+            }
+        }
     result = ended.result
     assert result is not None
     return {
@@ -116,14 +131,21 @@ def ended_from_json(run: str, data: Mapping[str, Any]) -> RunEnded:
     spent = Spent(**{**data["spent"], "usage": usage})
     pending = tuple(PendingCall.from_json(call) for call in data["pending"])
     problems = tuple(OutputProblem(*problem) for problem in data["problems"])
-    return RunEnded(run, DurableResult(data["answer"], data["stop"], spent, pending, data["output"], problems))
+    return RunEnded(
+        run,
+        DurableResult(
+            data["answer"], data["stop"], spent, pending, data["output"], problems
+        ),
+    )
 
 
 def _plain(value: object) -> object:
     """Return a field of an error if JSON has it, else None."""
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
-    return value if isinstance(value, str | int | float | NoneType) else None
+    if isinstance(value, str | int | float | NoneType):
+        return value
+    return None
 
 
 def _error(data: Mapping[str, Any]) -> McpAgentError:
@@ -131,5 +153,10 @@ def _error(data: Mapping[str, Any]) -> McpAgentError:
     error: McpAgentError = kind.__new__(kind)
     error.args = (data["text"],)
     fields = data["fields"].items()
-    error.__dict__.update({name: tuple(value) if isinstance(value, list) else value for name, value in fields})
+    error.__dict__.update(
+        {
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in fields
+        }
+    )
     return error

@@ -128,14 +128,30 @@ _FROM_TABLES = (
         WHERE ended IS NOT NULL""",
     """INSERT INTO words(session, key, words) SELECT s.id, 's/message/' || printf('%06d', m.place), m.words
         FROM messages m JOIN sessions s ON s.number = m.session WHERE m.words <> ''""",
-    *(f"DROP TABLE {table}" for table in ("said", "messages", "steps", "calls", "kept_values", "outputs", "runs")),
+    *(
+        f"DROP TABLE {table}"
+        for table in (
+            "said",
+            "messages",
+            "steps",
+            "calls",
+            "kept_values",
+            "outputs",
+            "runs",
+        )
+    ),
     "DROP TABLE sessions",
 )
 """The tables of earlier versions as entries."""
 
 _REBUILD = ("INSERT INTO said(said) VALUES('rebuild')",)
 
-MIGRATIONS: Migrations = (_TABLES, _OUTPUTS, _RUNS, (*_ENTRIES, *_FROM_TABLES, *_SEARCH, *_REBUILD))
+MIGRATIONS: Migrations = (
+    _TABLES,
+    _OUTPUTS,
+    _RUNS,
+    (*_ENTRIES, *_FROM_TABLES, *_SEARCH, *_REBUILD),
+)
 
 NEW = (_HOLDERS, *_ENTRIES, *_SEARCH)
 """The statements that make the tables of version 4, which a new file begins with."""
@@ -147,7 +163,12 @@ _of_other_processes: list[sqlite3.Connection] = []
 class SqliteStore(SqlStore):
     """`path` is the file. `durability` "full" also survives a loss of power, for a sync of the disk at each write."""
 
-    def __init__(self, path: Path, durability: Literal["normal", "full"], migrations: Migrations = MIGRATIONS) -> None:
+    def __init__(
+        self,
+        path: Path,
+        durability: Literal["normal", "full"],
+        migrations: Migrations = MIGRATIONS,
+    ) -> None:
         super().__init__(safe_line(str(path), 200), migrations, NEW)
         self.path, self._durability = path, durability
         self._connection: sqlite3.Connection | None = None
@@ -195,16 +216,27 @@ class SqliteStore(SqlStore):
         # SQLite gives its other files the rights of this one; what a umask took away is not to be given back to others.
         os.close(_private(self.path))
         connection = sqlite3.connect(
-            self.path, timeout=0, isolation_level=None, check_same_thread=False, cached_statements=64
+            self.path,
+            timeout=0,
+            isolation_level=None,
+            check_same_thread=False,
+            cached_statements=64,
         )
         try:
             found = self._begin(connection, "BEGIN")
             connection.execute("COMMIT")
             if found == 0:
-                _patiently(lambda: connection.execute("PRAGMA auto_vacuum = INCREMENTAL"), self._until)
-            _patiently(lambda: connection.execute("PRAGMA journal_mode = WAL"), self._until)
+                _patiently(
+                    lambda: connection.execute("PRAGMA auto_vacuum = INCREMENTAL"),
+                    self._until,
+                )
+            _patiently(
+                lambda: connection.execute("PRAGMA journal_mode = WAL"), self._until
+            )
             connection.execute("PRAGMA secure_delete = ON")
-            connection.execute(f"PRAGMA synchronous = {'FULL' if self._durability == 'full' else 'NORMAL'}")
+            connection.execute(
+                f"PRAGMA synchronous = {'FULL' if self._durability == 'full' else 'NORMAL'}"
+            )
             if found < self.version:
                 self._migrate(connection)
         except BaseException:
@@ -218,7 +250,9 @@ class SqliteStore(SqlStore):
         def begin() -> int:
             connection.execute(how)
             try:
-                return self._require_known(connection)  # also later on: a newer mcpagent may have come to it
+                return self._require_known(
+                    connection
+                )  # also later on: a newer mcpagent may have come to it
             except BaseException:
                 connection.execute("ROLLBACK")
                 raise
@@ -227,17 +261,29 @@ class SqliteStore(SqlStore):
 
     def _require_known(self, connection: sqlite3.Connection) -> int:
         """The version of its tables. Raises `SessionStoreError` for a newer one, and for what is no file of ours."""
-        found, owner = _pragma(connection, "user_version"), _pragma(connection, "application_id")
-        if owner != APPLICATION_ID and (found or connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()):
-            raise SessionStoreError(f"{self.where}: is another program's database; use another file: --session-db FILE")
+        found, owner = (
+            _pragma(connection, "user_version"),
+            _pragma(connection, "application_id"),
+        )
+        if owner != APPLICATION_ID and (
+            found
+            or connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
+        ):
+            raise SessionStoreError(
+                f"{self.where}: is another program's database; use another file: --session-db FILE"
+            )
         if found > self.version:
             newer = f"was written by a newer mcpagent (tables {found}, this one knows {self.version})"
-            raise SessionStoreError(f"{self.where}: {newer}; update mcpagent, or use another file: --session-db FILE")
+            raise SessionStoreError(
+                f"{self.where}: {newer}; update mcpagent, or use another file: --session-db FILE"
+            )
         return found
 
     def _migrate(self, connection: sqlite3.Connection) -> None:
         """To the version of this code, in one transaction: a reader and a crash find the old one or the new one."""
-        found = self._begin(connection, "BEGIN IMMEDIATE")  # another process may have been faster
+        found = self._begin(
+            connection, "BEGIN IMMEDIATE"
+        )  # another process may have been faster
         try:
             for statement in self.statements(found):
                 connection.execute(statement)
@@ -245,7 +291,9 @@ class SqliteStore(SqlStore):
             connection.execute(f"PRAGMA user_version = {self.version}")
             connection.execute("COMMIT")
             if 0 < found < self.version and _pragma(connection, "auto_vacuum") == 0:
-                with contextlib.suppress(sqlite3.OperationalError):  # another process writes: it stays as it was
+                with contextlib.suppress(
+                    sqlite3.OperationalError
+                ):  # another process writes: it stays as it was
                     connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
                     connection.execute("VACUUM")  # which applies it
         except BaseException:
@@ -288,7 +336,10 @@ class SqliteStore(SqlStore):
 
     def add_words(self, session: str, key: str, words: str) -> None:
         """Make the words of an entry searchable."""
-        self.execute("INSERT INTO words(session, key, words) VALUES(?, ?, ?)", (session, key, words))
+        self.execute(
+            "INSERT INTO words(session, key, words) VALUES(?, ?, ?)",
+            (session, key, words),
+        )
 
     def search(self, words: Sequence[str], limit: int) -> list[Hit]:
         """Search by FTS5 and bm25. Each word is quoted, so nothing in it is an operator; the last is a prefix."""
@@ -304,9 +355,13 @@ class SqliteStore(SqlStore):
     def return_space(self) -> None:
         """Give free pages back to the file system."""
         assert self._connection is not None
-        with contextlib.suppress(sqlite3.OperationalError):  # another process writes; the next time will do
+        with contextlib.suppress(
+            sqlite3.OperationalError
+        ):  # another process writes; the next time will do
             self._connection.execute("INSERT INTO said(said) VALUES('optimize')")
-            self._connection.executescript("PRAGMA incremental_vacuum")  # `execute` would free one page
+            self._connection.executescript(
+                "PRAGMA incremental_vacuum"
+            )  # `execute` would free one page
             self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
     def attempt(self, work: Callable[[], _T], until: float) -> _T:
@@ -321,12 +376,16 @@ class SqliteStore(SqlStore):
         wrong = [line for line in wrong if line != "ok"]
         with self.transaction():
             try:
-                self.execute("INSERT INTO said(said, rank) VALUES('integrity-check', 1)")
+                self.execute(
+                    "INSERT INTO said(said, rank) VALUES('integrity-check', 1)"
+                )
             except sqlite3.DatabaseError as error:
                 if wrong:  # first the file
                     return wrong
                 self.execute("INSERT INTO said(said) VALUES('rebuild')")
-                wrong.append(f"the index of words was damaged ({safe_line(str(error), 80)}), and is made anew")
+                wrong.append(
+                    f"the index of words was damaged ({safe_line(str(error), 80)}), and is made anew"
+                )
         return wrong
 
     def close(self) -> None:
@@ -390,7 +449,9 @@ def _told(error: sqlite3.Error | OSError) -> str:
             return f"another program has kept it locked for {BUSY_SECONDS:g} seconds; end that one"
         if "no such module: fts5" in text:
             return "this Python's SQLite has no full text search (FTS5); use another Python"
-    if isinstance(error, sqlite3.DatabaseError) and ("not a database" in text or "malformed" in text):
+    if isinstance(error, sqlite3.DatabaseError) and (
+        "not a database" in text or "malformed" in text
+    ):
         return f"is no file of sessions, or a damaged one ({text}); see `mcpagent sessions doctor`, or move it away"
     return text
 

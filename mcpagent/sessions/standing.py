@@ -49,20 +49,26 @@ class KnownTools:
 
     __slots__ = ("_keys", "_tools")
 
-    def __init__(self, tools: Sequence[Tool] = (), keys: frozenset[ToolKey] | None = None) -> None:
+    def __init__(
+        self, tools: Sequence[Tool] = (), keys: frozenset[ToolKey] | None = None
+    ) -> None:
         self._tools, self._keys = tools, keys
 
     @property
     def keys(self) -> frozenset[ToolKey]:
         """By what they are, whatever they are offered as."""
-        if self._keys is None:  # not kept: a session that holds its own thousand of them takes ten times the memory
+        if (
+            self._keys is None
+        ):  # not kept: a session that holds its own thousand of them takes ten times the memory
             return frozenset(tool.definition.key for tool in self._tools)
         return self._keys
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, KnownTools):
             return False
-        return (self._tools is other._tools and bool(self._tools)) or self.keys == other.keys
+        return (
+            self._tools is other._tools and bool(self._tools)
+        ) or self.keys == other.keys
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -73,19 +79,30 @@ class KnownTools:
         found: dict[str, list[str | list[str]]] = {}
         for key in sorted(self.keys, key=str):
             is_plain = key == _known_key(key.source or "", key.name)
-            found.setdefault(key.source or "", []).append(key.name if is_plain else [key.name, key.listed])
+            found.setdefault(key.source or "", []).append(
+                key.name if is_plain else [key.name, key.listed]
+            )
         return found
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Sequence[str | Sequence[str]]] | None) -> KnownTools | None:
+    def from_json(
+        cls, data: Mapping[str, Sequence[str | Sequence[str]]] | None
+    ) -> KnownTools | None:
         """Read the result of `to_json`."""
         if data is None:
             return None
-        return cls(keys=frozenset(_known_key(source, entry) for source in data for entry in data[source]))
+        return cls(
+            keys=frozenset(
+                _known_key(source, entry) for source in data for entry in data[source]
+            )
+        )
 
 
 def _known_key(source: str, entry: str | Sequence[str]) -> ToolKey:
-    name, listed = (entry, "") if isinstance(entry, str) else entry
+    if isinstance(entry, str):
+        name, listed = entry, ""
+    else:
+        name, listed = entry
     return ToolKey(source or None, name, listed).offered_as(name)
 
 
@@ -144,7 +161,11 @@ class Standing:
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Standing:
         """As a store has it. Raises `KeyError`, `TypeError`, `ValueError` or `InputError` for anything else."""
-        known = {name: read(values[name]) for name, (_, read) in _FORMS.items() if values.get(name) is not None}
+        known = {
+            name: read(values[name])
+            for name, (_, read) in _FORMS.items()
+            if values.get(name) is not None
+        }
         return cls(**known, programs=programs_in(values))
 
 
@@ -153,13 +174,23 @@ _PROGRAMS = "programs/"
 
 def programs_in(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the parts of `Standing.programs`, each of which a store keeps as a value of its own."""
-    return {name.removeprefix(_PROGRAMS): data for name, data in values.items() if name.startswith(_PROGRAMS)}
+    return {
+        name.removeprefix(_PROGRAMS): data
+        for name, data in values.items()
+        if name.startswith(_PROGRAMS)
+    }
 
 
-def programs_to_json(now: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
+def programs_to_json(
+    now: Mapping[str, Any], before: Mapping[str, Any]
+) -> dict[str, Any]:
     """Return the values that differ; None for a part that is gone."""
     names = [*now, *(name for name in before if name not in now)]
-    return {f"{_PROGRAMS}{name}": now.get(name) for name in names if now.get(name) != before.get(name)}
+    return {
+        f"{_PROGRAMS}{name}": now.get(name)
+        for name in names
+        if now.get(name) != before.get(name)
+    }
 
 
 _LATER_FIELDS = ("begun", "known_tools", "saved_tokens")
@@ -187,8 +218,14 @@ def written_json(data: Any) -> str:
 def progress_to_json(progress: CallProgress) -> Any:
     """As a store keeps it."""
     parts = _parts_to_json(progress.parts)
-    data = {"is_repeatable": progress.is_repeatable, "parts": parts, "times_sent": progress.times_sent}
-    return {**data, "cause": progress.cause, "shown": progress.shown} if progress.cause else data
+    data = {
+        "is_repeatable": progress.is_repeatable,
+        "parts": parts,
+        "times_sent": progress.times_sent,
+    }
+    if progress.cause:
+        return {**data, "cause": progress.cause, "shown": progress.shown}
+    return data
 
 
 def progress_from_json(data: Any) -> CallProgress:
@@ -227,10 +264,17 @@ def steps_from_json(data: Mapping[int, Any]) -> tuple[Step, ...]:
     steps: list[Step] = []
     offered: tuple[str, ...] = ()
     for place, step in sorted(data.items()):
-        offered = offered if step["offered"] is None else tuple(step["offered"])
+        if step["offered"] is not None:
+            offered = tuple(step["offered"])
         rest = {name: step[name] for name in _LATER_FIELDS if name in step}
-        usage, dollars, seconds = Usage(**step["usage"]), step["dollars"], float(step["seconds"])
-        steps.append(Step(place, str(step["model"]), offered, usage, dollars, seconds, **rest))
+        usage, dollars, seconds = (
+            Usage(**step["usage"]),
+            step["dollars"],
+            float(step["seconds"]),
+        )
+        steps.append(
+            Step(place, str(step["model"]), offered, usage, dollars, seconds, **rest)
+        )
     return tuple(steps)
 
 
@@ -247,11 +291,21 @@ def which_wait(pending: Sequence[PendingCall]) -> list[dict[str, str]]:
 def _waiting_from_json(data: Any) -> PendingCall:
     kind: PendingKind = "external" if data["kind"] == "external" else "approval"
     call_id = str(data["call_id"])
-    return PendingCall(kind, call_id, tool="", arguments={}, server=None, description="", fingerprint="")
+    return PendingCall(
+        kind,
+        call_id,
+        tool="",
+        arguments={},
+        server=None,
+        description="",
+        fingerprint="",
+    )
 
 
 def _parts_to_json(parts: Sequence[Part]) -> Any:
-    return json.loads(dump_message(Message("tool", tuple(parts))))["parts"] if parts else []
+    if parts:
+        return json.loads(dump_message(Message("tool", tuple(parts))))["parts"]
+    return []
 
 
 def _parts_from_json(data: Any) -> tuple[Part, ...]:
@@ -301,7 +355,9 @@ _FORMS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
             "known": told.known.to_json() if told.known is not None else None,
         },
         lambda data: Told(
-            dict(data["descriptions"]), tuple(data["connecting"]), KnownTools.from_json(data.get("known"))
+            dict(data["descriptions"]),
+            tuple(data["connecting"]),
+            KnownTools.from_json(data.get("known")),
         ),
     ),
     "pending": (
@@ -309,21 +365,39 @@ _FORMS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
         lambda data: tuple(map(_waiting_from_json, data)),
     ),
     "announced": (
-        lambda it: {"parts": _parts_to_json(it.parts), "unanswered_prompt": it.unanswered_prompt},
-        lambda data: Announced(_parts_from_json(data["parts"]), bool(data["unanswered_prompt"])),
+        lambda it: {
+            "parts": _parts_to_json(it.parts),
+            "unanswered_prompt": it.unanswered_prompt,
+        },
+        lambda data: Announced(
+            _parts_from_json(data["parts"]), bool(data["unanswered_prompt"])
+        ),
     ),
     "spent": (_spent_to_json, _spent_from_json),
     "run": (
-        lambda run: {"begins_at": run.begins_at, "turns": run.turns, "spent": _spent_to_json(run.spent)},
-        lambda data: UnfinishedRun(int(data["begins_at"]), int(data["turns"]), _spent_from_json(data["spent"])),
+        lambda run: {
+            "begins_at": run.begins_at,
+            "turns": run.turns,
+            "spent": _spent_to_json(run.spent),
+        },
+        lambda data: UnfinishedRun(
+            int(data["begins_at"]), int(data["turns"]), _spent_from_json(data["spent"])
+        ),
     ),
     "state": (dict, dict),
-    "windows": (dict, lambda data: {str(name): int(size) for name, size in data.items()}),
+    "windows": (
+        dict,
+        lambda data: {str(name): int(size) for name, size in data.items()},
+    ),
     "durable": (str, str),
     "trace": (str, str),
     "output": (
         dict,
-        lambda data: {"name": str(data["name"]), "description": str(data["description"]), "schema": data["schema"]},
+        lambda data: {
+            "name": str(data["name"]),
+            "description": str(data["description"]),
+            "schema": data["schema"],
+        },
     ),
 }
 """By name of the field: to JSON, and back."""

@@ -16,7 +16,12 @@ from mcpagent.utilities.text.safe_text import listed, safe_line
 from mcpagent.values.messages import ToolDefinition, ToolsChanged
 
 
-def announce(update: ToolsUpdate, before: Listing, definitions: Sequence[ToolDefinition], tools: SessionTools) -> None:
+def announce(
+    update: ToolsUpdate,
+    before: Listing,
+    definitions: Sequence[ToolDefinition],
+    tools: SessionTools,
+) -> None:
     """Announce to the model how its tools changed.
 
     The history records the tools that this change offers, redefines or withdraws, so that a request never rewrites an
@@ -29,7 +34,9 @@ def announce(update: ToolsUpdate, before: Listing, definitions: Sequence[ToolDef
     older = (*removed, *update.changed)
     was = places_of(older, definitions, conversation.parts) if older else ()
     joined = tools.joining_provider_search(update.new)
-    record = ToolsChanged(added, removed, was, joined, removed) if added or removed or joined else None
+    record = None
+    if added or removed or joined:
+        record = ToolsChanged(added, removed, was, joined, removed)
     if not tools.searching:  # what is not offered is nowhere to be found either
         update = replace(update, new=update.at_once, gone=removed)
     lines = _change_lines(update, before, tools, offered)
@@ -48,14 +55,20 @@ def _connecting_lines(before: Listing, now: Listing) -> list[str]:
 
 def _failed_lines(before: Listing, now: Listing) -> list[str]:
     """Return one line for each server that was announced as connecting and has failed."""
-    failed = [server for server in before.connecting if server in now.unavailable and server not in now.connecting]
+    failed = [
+        server
+        for server in before.connecting
+        if server in now.unavailable and server not in now.connecting
+    ]
     return [
         f"A server cannot be used: {safe_line(server, 64)} ({safe_line(now.unavailable[server], 120)})."
         for server in failed
     ]
 
 
-def _change_lines(update: ToolsUpdate, before: Listing, tools: SessionTools, offered: Collection[str]) -> list[str]:
+def _change_lines(
+    update: ToolsUpdate, before: Listing, tools: SessionTools, offered: Collection[str]
+) -> list[str]:
     """Return one line for each server that connected or changed its tools, and lines for all other tools."""
     now = tools.listing
     owner = {name: key.source for key, name in tools.names.items()}
@@ -63,19 +76,29 @@ def _change_lines(update: ToolsUpdate, before: Listing, tools: SessionTools, off
     for server in sorted({*before.descriptions, *now.descriptions}):
         theirs = {
             what: [name for name in names if owner.get(name) == server]
-            for what, names in (("new", update.new), ("gone", update.gone), ("changed", update.changed))
+            for what, names in (
+                ("new", update.new),
+                ("gone", update.gone),
+                ("changed", update.changed),
+            )
         }
         if server not in before.descriptions:
             count = sum(tool.definition.server == server for tool in now.tools)
             line = category_line(server, tools.about(server), count).removeprefix("- ")
             usable = theirs["new"]
             if tools.searching or len(usable) == count:
-                lines.append(f"A server has connected, its tools can be used from now on: {line}.")
+                lines.append(
+                    f"A server has connected, its tools can be used from now on: {line}."
+                )
             elif usable:
                 some = f"{len(usable)} of its {count} tools can be used from now on"
-                lines.append(f"A server has connected, {some}: {safe_line(server, 64)}: {listed(usable)}.")
+                lines.append(
+                    f"A server has connected, {some}: {safe_line(server, 64)}: {listed(usable)}."
+                )
         elif any(theirs.values()):
-            parts = "; ".join(f"{what}: {listed(names)}" for what, names in theirs.items() if names)
+            parts = "; ".join(
+                f"{what}: {listed(names)}" for what, names in theirs.items() if names
+            )
             lines.append(f'The server "{server}" changed its tools; {parts}.')
     lines += [*_connecting_lines(before, now), *_failed_lines(before, now)]
     servers = {*before.descriptions, *now.descriptions}
@@ -89,7 +112,9 @@ def _change_lines(update: ToolsUpdate, before: Listing, tools: SessionTools, off
     if withdrawn or changed:
         lines.append(change_words(withdrawn, changed))
     if hidden := [name for name in gone if name not in offered]:
-        lines.append(f"Your tools have changed; not to be found any more: {listed(hidden)}.")
+        lines.append(
+            f"Your tools have changed; not to be found any more: {listed(hidden)}."
+        )
     return lines
 
 
@@ -98,9 +123,13 @@ def start_warnings(tools: SessionTools, search: ToolSearch) -> Iterator[str]:
     by_server: dict[str, list[str]] = {name: [] for name in tools.listing.descriptions}
     for tool in tools.known.values():
         if tool.definition.server is not None:
-            by_server.setdefault(tool.definition.server, []).append(tool.definition.original_name)
+            by_server.setdefault(tool.definition.server, []).append(
+                tool.definition.original_name
+            )
     yield from eager_tool_warnings(search.eager_tools, by_server)
     yield from collision_warnings(tools.names, listed_names(tools.catalog.tools))
     for name in tools.unknown_pins:
         near = ", ".join(tools.near(name))
-        yield f'pre_discovered_tools: no tool "{name}"' + (f"; did you mean {near}?" if near else "")
+        yield f'pre_discovered_tools: no tool "{name}"' + (
+            f"; did you mean {near}?" if near else ""
+        )

@@ -15,12 +15,18 @@ _OWN = frozenset(ToolKey(None, name, name) for name in READER_NAMES)
 """Tools of the runtime's own, which no catalogue has."""
 
 
-def told_last(offered: Sequence[ToolDefinition], parts: Iterable[Part]) -> dict[ToolKey, ToolDefinition]:
+def told_last(
+    offered: Sequence[ToolDefinition], parts: Iterable[Part]
+) -> dict[ToolKey, ToolDefinition]:
     """Return the last definition of each tool that the model received, at the start or by the history since."""
     told = {definition.key: definition for definition in offered}
     for part in parts:
         if isinstance(part, ToolsChanged):
-            told = {key: definition for key, definition in told.items() if definition.name not in part.removed}
+            told = {
+                key: definition
+                for key, definition in told.items()
+                if definition.name not in part.removed
+            }
             told |= {definition.key: definition for definition in part.added}
     return {key: definition for key, definition in told.items() if key not in _OWN}
 
@@ -47,14 +53,24 @@ def listing_as_begun(
     then = dict(told)
     if searching and known is not None:
         there, servers = {tool.definition.key for tool in now.tools}, now.descriptions
-        went = (key for key in known if key not in there and key not in lost and _was_there(key, servers))
-        then |= {key: _only_named(key) for key in sorted(went, key=str) if key not in then}
+        went = (
+            key
+            for key in known
+            if key not in there and key not in lost and _was_there(key, servers)
+        )
+        then |= {
+            key: _only_named(key) for key in sorted(went, key=str) if key not in then
+        }
     tools: list[Tool] = []
     for tool in now.tools:
         key = tool.definition.key
         if (was := then.pop(key, None)) is not None:
-            same = replace(was, name=tool.definition.name, listed=tool.definition.listed)
-            tools.append(tool if same == tool.definition else replace(tool, definition=same))
+            same = replace(
+                was, name=tool.definition.name, listed=tool.definition.listed
+            )
+            tools.append(
+                tool if same == tool.definition else replace(tool, definition=same)
+            )
         elif key in lost:
             continue
         elif key in found or (
@@ -64,17 +80,23 @@ def listing_as_begun(
         ):
             tools.append(tool)
     tools += [Tool(was, _gone) for was in then.values()]
-    if len(tools) == len(now.tools) and all(one is two for one, two in zip(tools, now.tools, strict=True)):
+    if len(tools) == len(now.tools) and all(
+        one is two for one, two in zip(tools, now.tools, strict=True)
+    ):
         tools_then: tuple[Tool, ...] = now.tools
     else:
         tools_then = tuple(tools)
-    return replace(now, tools=tools_then, descriptions=descriptions, connecting=tuple(connecting))
+    return replace(
+        now, tools=tools_then, descriptions=descriptions, connecting=tuple(connecting)
+    )
 
 
 def _only_named(key: ToolKey) -> ToolDefinition:
     """Return a definition with only a name, for a tool that disappeared and was never announced."""
     name = key.listed or key.name
-    return ToolDefinition(name, "", {}, original_name=key.name, source=key.source or "", listed=key.listed)
+    return ToolDefinition(
+        name, "", {}, original_name=key.name, source=key.source or "", listed=key.listed
+    )
 
 
 def _was_there(key: ToolKey, descriptions: Mapping[str, str]) -> bool:

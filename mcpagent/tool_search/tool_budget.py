@@ -22,8 +22,13 @@ class Room:
     def of(cls, limits: ToolLimits, known_tokens: int) -> Room:
         """Return the whole budget; it limits tokens only if the tokens of all known tools could exceed it."""
         window = limits.window_tokens
-        tokens = int(window * MOST_OF_WINDOW) if window is not None else None
-        return cls(limits.max_tools, None if tokens is not None and known_tokens <= tokens else tokens)
+        tokens = None
+        if window is not None:
+            tokens = int(window * MOST_OF_WINDOW)
+        return cls(
+            limits.max_tools,
+            None if tokens is not None and known_tokens <= tokens else tokens,
+        )
 
     @property
     def is_endless(self) -> bool:
@@ -48,11 +53,20 @@ class Room:
             if fitting == self.tools or (left is not None and size > left):
                 break
             fitting += 1
-            left = None if left is None else left - size
+            if left is None:
+                left = None
+            else:
+                left = left - size
         return fitting
 
     def words(self) -> str:
         """Return the budget as part of a sentence; "" if it is unlimited."""
-        parts = [] if self.tools is None else [f"{self.tools} tools"]
-        parts += [] if self.tokens is None else [f"{self.tokens:,} tokens of tool definitions"]
+        if self.tools is None:
+            parts = []
+        else:
+            parts = [f"{self.tools} tools"]
+        if self.tokens is None:
+            parts += []
+        else:
+            parts += [f"{self.tokens:,} tokens of tool definitions"]
         return " and ".join(parts)

@@ -30,13 +30,38 @@ class ApprovalPolicy:
     decides_alone: bool = False
 
     def __post_init__(self) -> None:
-        expect("approval", self.required, (bool, Callable), "True, False, a predicate or ApprovalPolicy(...)")
+        expect(
+            "approval",
+            self.required,
+            (bool, Callable),
+            "True, False, a predicate or ApprovalPolicy(...)",
+        )
         if not isinstance(self.required, bool):
-            expect_function("approval", self.required, "context", "definition", "arguments")
-        expect("ApprovalPolicy.rules", self.rules, Mapping, 'an object such as {"git.git_push": "deny"}')
+            expect_function(
+                "approval", self.required, "context", "definition", "arguments"
+            )
+        expect(
+            "ApprovalPolicy.rules",
+            self.rules,
+            Mapping,
+            'an object such as {"git.git_push": "deny"}',
+        )
         for name, rule in self.rules.items():
-            expect(f'ApprovalPolicy.rules["{name}"]', rule, str, "allow, ask or deny", holds=APPROVALS.__contains__)
-        expect("ApprovalPolicy.decides_alone", self.decides_alone, bool, "True or False")
-        expect("ApprovalPolicy.decide", self.decide, (Callable, NoneType), "a function or None")
+            expect(
+                f'ApprovalPolicy.rules["{name}"]',
+                rule,
+                str,
+                "allow, ask or deny",
+                holds=APPROVALS.__contains__,
+            )
+        expect(
+            "ApprovalPolicy.decides_alone", self.decides_alone, bool, "True or False"
+        )
+        expect(
+            "ApprovalPolicy.decide",
+            self.decide,
+            (Callable, NoneType),
+            "a function or None",
+        )
         if self.decide is not None:
             expect_function("ApprovalPolicy.decide", self.decide, "request")

@@ -12,7 +12,13 @@ from mcpagent.history.compaction_options import Compaction
 from mcpagent.mcp.server_options import ServerOptions
 from mcpagent.models.base import Model, ModelSettings
 from mcpagent.models.provider_run.provider_tools import ProviderTool
-from mcpagent.run.agent_run import TOOL_TIMEOUT_SECONDS, Middleware, Observe, Pipeline, RunContext
+from mcpagent.run.agent_run import (
+    TOOL_TIMEOUT_SECONDS,
+    Middleware,
+    Observe,
+    Pipeline,
+    RunContext,
+)
 from mcpagent.tool_search.catalog import Catalogs
 from mcpagent.tool_search.search_options import ToolSearch
 from mcpagent.toolsets.sources import AgentSources
@@ -46,7 +52,9 @@ def expect_model(model: object) -> None:
 def _is_choice(model: Any) -> bool:
     if isinstance(model, str | Model | None):
         return True
-    return bool(model) and all(isinstance(one, str | Model) and not isinstance(one, type) for one in model)
+    return bool(model) and all(
+        isinstance(one, str | Model) and not isinstance(one, type) for one in model
+    )
 
 
 def _resolve(choice: ModelChoice) -> Model:
@@ -83,10 +91,22 @@ class RunOptions:
     def __post_init__(self) -> None:
         expect_fields(self)
         seconds, tokens = self.tool_timeout_seconds, self.large_result_tokens
-        expect("RunOptions.tool_timeout_seconds", seconds, (int, float), "a number above 0", holds=lambda it: it > 0)
+        expect(
+            "RunOptions.tool_timeout_seconds",
+            seconds,
+            (int, float),
+            "a number above 0",
+            holds=lambda it: it > 0,
+        )
         if tokens is not None:
             said = "a whole number of tokens, 0 or None"
-            expect("RunOptions.large_result_tokens", tokens, int, said, holds=lambda it: it >= 0)
+            expect(
+                "RunOptions.large_result_tokens",
+                tokens,
+                int,
+                said,
+                holds=lambda it: it >= 0,
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +155,9 @@ One with `is_innermost` true, such as a `Replay`, takes the place of model and t
 
 def wrapped_by(definition: Definition, wrappers: Sequence[Wrapper]) -> Definition:
     """Return the definition that the wrappers make of this one, the innermost first. Raises `ConfigError`."""
-    for wrapper in sorted(wrappers, key=lambda wrapper: not getattr(wrapper, "is_innermost", False)):
+    for wrapper in sorted(
+        wrappers, key=lambda wrapper: not getattr(wrapper, "is_innermost", False)
+    ):
         definition = wrapper(definition)
         expect("wrappers", definition, Definition, f"a Definition from {wrapper!r:.60}")
     return definition

@@ -62,7 +62,14 @@ class CallAnswer:
             "kind": _KINDS,
             "session": str,
         }
-        return cls(**_checked("answer", data, {"call_id": str, "fingerprint": str, "approved": bool}, optional))
+        return cls(
+            **_checked(
+                "answer",
+                data,
+                {"call_id": str, "fingerprint": str, "approved": bool},
+                optional,
+            )
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +91,13 @@ class PendingCall:
 
     @classmethod
     def of(
-        cls, kind: PendingKind, call: ToolCall, definition: ToolDefinition, *, place: int = 0, session: str = ""
+        cls,
+        kind: PendingKind,
+        call: ToolCall,
+        definition: ToolDefinition,
+        *,
+        place: int = 0,
+        session: str = "",
     ) -> PendingCall:
         """What waits: a call of the tool that has this definition, and the fingerprint of both.
 
@@ -104,21 +117,46 @@ class PendingCall:
     def approve(self, arguments: dict[str, Any] | None = None) -> CallAnswer:
         """It may run, once; with `arguments` in place of its own if given. Raises `InputError` for an external one."""
         if self.kind == "external":
-            raise InputError(f'"{self.tool}" is run by you; give what it gave: call.result(...), or call.deny()')
-        expect("approve", arguments, (dict, NoneType), "arguments as a dict, or none", error=InputError)
-        return CallAnswer(self.call_id, self.fingerprint, True, arguments, session=self.session)
+            raise InputError(
+                f'"{self.tool}" is run by you; give what it gave: call.result(...), or call.deny()'
+            )
+        expect(
+            "approve",
+            arguments,
+            (dict, NoneType),
+            "arguments as a dict, or none",
+            error=InputError,
+        )
+        return CallAnswer(
+            self.call_id, self.fingerprint, True, arguments, session=self.session
+        )
 
     def deny(self, message: str = "") -> CallAnswer:
         """It may not run; the model is told so, and `message`."""
         expect("deny", message, str, "a message as text", error=InputError)
-        return CallAnswer(self.call_id, self.fingerprint, False, message=message, kind=self.kind, session=self.session)
+        return CallAnswer(
+            self.call_id,
+            self.fingerprint,
+            False,
+            message=message,
+            kind=self.kind,
+            session=self.session,
+        )
 
     def result(self, value: Any, *, failed: bool = False) -> CallAnswer:
         """What an external tool gave. Raises `InputError` for a call that waits for approval: it would be run."""
         if self.kind == "approval":
-            raise InputError(f'"{self.tool}" waits for approval, not for a result; use call.approve() or call.deny()')
+            raise InputError(
+                f'"{self.tool}" waits for approval, not for a result; use call.approve() or call.deny()'
+            )
         return CallAnswer(
-            self.call_id, self.fingerprint, True, value=value, failed=failed, kind=self.kind, session=self.session
+            self.call_id,
+            self.fingerprint,
+            True,
+            value=value,
+            failed=failed,
+            kind=self.kind,
+            session=self.session,
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -133,20 +171,30 @@ class PendingCall:
         return cls(**_checked("pending call", data, needed, {"session": str}))
 
 
-def _checked(what: str, data: object, needed: Mapping[str, Any], optional: Mapping[str, Any]) -> dict[str, Any]:
+def _checked(
+    what: str, data: object, needed: Mapping[str, Any], optional: Mapping[str, Any]
+) -> dict[str, Any]:
     """The data, if it has what is needed, each value of its kind, and nothing that is not known."""
     expect(what, data, Mapping, "what to_json() gave", error=InputError)
     assert isinstance(data, Mapping)
     kinds = {**needed, **optional}
-    wrong = [str(name) for name in data if name not in kinds or not _fits(data[name], kinds[name])]
+    wrong = [
+        str(name)
+        for name in data
+        if name not in kinds or not _fits(data[name], kinds[name])
+    ]
     wrong += [name for name in needed if name not in data]
     if wrong:
-        raise InputError(f"{what}: wrong or missing {safe_line(', '.join(sorted(wrong)))}; pass what to_json() gave")
+        raise InputError(
+            f"{what}: wrong or missing {safe_line(', '.join(sorted(wrong)))}; pass what to_json() gave"
+        )
     return dict(data)
 
 
 def _fits(value: object, kind: Any) -> bool:
-    return isinstance(value, str) and value in kind if kind is _KINDS else isinstance(value, kind)
+    if kind is _KINDS:
+        return isinstance(value, str) and value in kind
+    return isinstance(value, kind)
 
 
 Decision: TypeAlias = "bool | CallAnswer | PendingCall"
@@ -170,7 +218,9 @@ class CallsPendingError(McpAgentError):
 
 def refused_words(tool: str, message: str) -> str:
     """What the model is told of a call that was not approved; `message` is what the person said with it."""
-    return f'The user declined this call of "{tool}"{f": {message}" if message else "."}'
+    return (
+        f'The user declined this call of "{tool}"{f": {message}" if message else "."}'
+    )
 
 
 def outdated_words(tool: str) -> str:
@@ -178,7 +228,9 @@ def outdated_words(tool: str) -> str:
     return f'"{tool}" or the call changed after the answer was asked for, so it was not run. Call again.'
 
 
-def call_fingerprint(call: ToolCall, definition: ToolDefinition, place: int = 0, session: str = "") -> str:
+def call_fingerprint(
+    call: ToolCall, definition: ToolDefinition, place: int = 0, session: str = ""
+) -> str:
     """Return the SHA-256 of the call, its place, its session and what says what it would do, as canonical JSON."""
     bound = [
         session,
@@ -200,13 +252,20 @@ def call_fingerprint(call: ToolCall, definition: ToolDefinition, place: int = 0,
 
 def usable_answers(answers: object) -> Mapping[str, CallAnswer]:
     """The answers by call id; raises `InputError` for what is none, and for two answers to one call."""
-    given = list(answers) if isinstance(answers, Sequence) and not isinstance(answers, str | bytes) else [answers]
+    if isinstance(answers, Sequence) and not isinstance(answers, str | bytes):
+        given = list(answers)
+    else:
+        given = [answers]
     by_call: dict[str, CallAnswer] = {}
     for answer in given:
         if not isinstance(answer, CallAnswer):
             expected = "a list of CallAnswer, such as [call.approve() for call in session.pending]"
-            raise InputError(f"resume: expected {expected}, got {type(answer).__name__}")
+            raise InputError(
+                f"resume: expected {expected}, got {type(answer).__name__}"
+            )
         if answer.call_id in by_call:
-            raise InputError(f'resume: two answers for call "{safe_line(answer.call_id, 60)}"; give one')
+            raise InputError(
+                f'resume: two answers for call "{safe_line(answer.call_id, 60)}"; give one'
+            )
         by_call[answer.call_id] = answer
     return by_call

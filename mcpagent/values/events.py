@@ -13,7 +13,13 @@ from typing import Any, Literal, TypeAlias
 
 from mcpagent.errors import OutputProblem
 from mcpagent.values.approval import PendingCall
-from mcpagent.values.limits.run_limits import LimitKind, LimitScope, UsedUp, shown_amount, stopped_words
+from mcpagent.values.limits.run_limits import (
+    LimitKind,
+    LimitScope,
+    UsedUp,
+    shown_amount,
+    stopped_words,
+)
 from mcpagent.values.messages import Citation, Spent, ToolCall, ToolResult, Usage
 
 logger = logging.getLogger("mcpagent")
@@ -296,7 +302,9 @@ class LimitReached:
 
     def said(self, what: str = "", *, limit: str = "") -> str:
         """The same, with `what` behind the amount, and `limit` in place of how it is written in Python."""
-        return stopped_words(UsedUp(self.limit, self.most, self.used), self.scope, what=what, limit=limit)
+        return stopped_words(
+            UsedUp(self.limit, self.most, self.used), self.scope, what=what, limit=limit
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -395,14 +403,18 @@ def log_warnings(event: Event) -> None:
     """For whoever gave no listener: what went wrong is logged."""
     if isinstance(event, ServerFailed):
         logger.warning("%s", event.reason)
-    elif isinstance(event, LimitReached) or (isinstance(event, Notice) and event.level == "warning"):
+    elif isinstance(event, LimitReached) or (
+        isinstance(event, Notice) and event.level == "warning"
+    ):
         logger.warning("%s", event.text)
 
 
 _SLOW_SECONDS = 1.0
 
 
-def guarded(listener: Callable[[Event], object], clock: Callable[[], float] = time.monotonic) -> Emit:
+def guarded(
+    listener: Callable[[Event], object], clock: Callable[[], float] = time.monotonic
+) -> Emit:
     """The listener with its errors logged, and once that it takes a second or more or is `async`: nobody who listens
     breaks a run, but the run waits for whoever listens."""
     told: set[str] = set()
@@ -421,12 +433,18 @@ def guarded(listener: Callable[[Event], object], clock: Callable[[], float] = ti
             outcome = listener(event)
             if isinstance(outcome, Coroutine):
                 outcome.close()
-                tell_once(f"gave a coroutine on {kind}", "nothing awaits it; write def, and start a task in it")
+                tell_once(
+                    f"gave a coroutine on {kind}",
+                    "nothing awaits it; write def, and start a task in it",
+                )
         except Exception:
             logger.exception("event listener %s raised on %s", name(), kind)
         seconds = clock() - started
         if seconds >= _SLOW_SECONDS:
-            tell_once(f"took {seconds:.1f} s on {kind}", "the run waits for it; give its work to a thread or a task")
+            tell_once(
+                f"took {seconds:.1f} s on {kind}",
+                "the run waits for it; give its work to a thread or a task",
+            )
 
     return emit
 

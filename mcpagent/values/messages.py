@@ -55,16 +55,22 @@ class ToolKey(NamedTuple):
     @property
     def own_name(self) -> str:
         """The name that rules use: the source's own; without a source ID, the one that is listed."""
-        return self.name if self.source is not None else self.listed
+        if self.source is not None:
+            return self.name
+        return self.listed
 
     @property
     def label(self) -> str:
         """The own name behind the source ID, if there is one."""
-        return self.listed if self.source is None else f"{self.source}.{self.name}"
+        if self.source is None:
+            return self.listed
+        return f"{self.source}.{self.name}"
 
     def offered_as(self, name: str) -> ToolKey:
         """Complete a key that was stored before keys had `listed`, by the offered name that was stored with it."""
-        return self if self.source is not None or self.listed else self._replace(listed=name)
+        if self.source is not None or self.listed:
+            return self
+        return self._replace(listed=name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +99,11 @@ class ToolDefinition:
     @property
     def key(self) -> ToolKey:
         """The tool's identity, which stays the same under any offered name."""
-        key = ToolKey(self.server or self.source or None, self.original_name or self.name, self.listed)
+        key = ToolKey(
+            self.server or self.source or None,
+            self.original_name or self.name,
+            self.listed,
+        )
         return key.offered_as(self.name)
 
     @property
@@ -187,7 +197,9 @@ def json_copy(value: _T) -> _T:
     waiting: list[dict[Any, Any] | list[Any]] = [top]
     while waiting:
         inside = waiting.pop()
-        for key, item in inside.items() if isinstance(inside, dict) else enumerate(inside):
+        for key, item in (
+            inside.items() if isinstance(inside, dict) else enumerate(inside)
+        ):
             if isinstance(item, dict | list):
                 inside[key] = copied = item.copy()
                 waiting.append(copied)
@@ -271,7 +283,10 @@ class ToolsShown:
     @property
     def tools(self) -> dict[str, ToolKey]:
         """The identity of each tool, by offered name."""
-        return {name: key.offered_as(name) for name, key in zip(self.names, self.keys, strict=False)}
+        return {
+            name: key.offered_as(name)
+            for name, key in zip(self.names, self.keys, strict=False)
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,10 +367,14 @@ class Compacted:
 def texts_for_model(content: tuple[Text | Image, ...]) -> tuple[Text | Image, ...]:
     """A result's content with each text as a model may read it; the same tuple if nothing is taken out."""
     shown = tuple(
-        replace(part, text=text) if isinstance(part, Text) and (text := for_model(part.text)) is not part.text else part
+        replace(part, text=text)
+        if isinstance(part, Text) and (text := for_model(part.text)) is not part.text
+        else part
         for part in content
     )
-    return content if all(one is other for one, other in zip(shown, content, strict=True)) else shown
+    if all(one is other for one, other in zip(shown, content, strict=True)):
+        return content
+    return shown
 
 
 Part: TypeAlias = (
@@ -472,7 +491,11 @@ class Usage:
             self.web_searches,
         )
         # Many are made: what is as it should be costs little.
-        if {*map(type, told)} == _WHOLE and min(told) >= 0 and max(told) <= MOST_COUNTED_TOKENS:
+        if (
+            {*map(type, told)} == _WHOLE
+            and min(told) >= 0
+            and max(told) <= MOST_COUNTED_TOKENS
+        ):
             return
         for name, value in zip(self.__slots__, told, strict=True):
             object.__setattr__(self, name, _counted(value))
@@ -497,7 +520,9 @@ def _counted(value: Any) -> int:
     if isinstance(value, float) and math.isfinite(value):
         value = math.ceil(value)
     try:
-        return 0 if isinstance(value, bool) else min(max(index(value), 0), MOST_COUNTED_TOKENS)
+        if isinstance(value, bool):
+            return 0
+        return min(max(index(value), 0), MOST_COUNTED_TOKENS)
     except TypeError:
         return 0
 
@@ -533,7 +558,10 @@ class Spent:
         return self.usage.tokens + self.estimated_tokens
 
     def __add__(self, other: Spent) -> Spent:
-        usage = self.usage if other.usage is NO_USAGE else self.usage + other.usage
+        if other.usage is NO_USAGE:
+            usage = self.usage
+        else:
+            usage = self.usage + other.usage
         return Spent(
             usage,
             self.dollars + other.dollars,
@@ -577,7 +605,9 @@ def _adapter(kind: Any) -> TypeAdapter[Any]:
 def dump_messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
     """The history as plain JSON data. Raises `InputError` for what is no list of messages."""
     expect_kind("dump_messages: messages", messages, Iterable[Message], InputError)
-    data: list[dict[str, Any]] = _adapter(list[Message]).dump_python(list(messages), mode="json")
+    data: list[dict[str, Any]] = _adapter(list[Message]).dump_python(
+        list(messages), mode="json"
+    )
     for part in (part for message in data for part in message["parts"]):
         if part["type"] == "tool_result" and part["set_aside"] is None:
             del part["set_aside"]
@@ -610,11 +640,19 @@ def load_message(item: object, place: int) -> Message:
     if isinstance(item, Message):
         return item
     path = f"[{place}]"
-    parts = item.get("parts") if isinstance(item, Mapping) else None
+    parts = None
+    if isinstance(item, Mapping):
+        parts = item.get("parts")
     if not isinstance(item, Mapping) or not isinstance(parts, list | tuple):
-        raise _no_history(path, f"expected an object with role and parts, got {_kind(item)}")
-    loaded = [_loaded_part(part, f"{path}.parts[{place}]") for place, part in enumerate(parts)]
-    former = {"origin": {"provider": named}} if (named := item.get("provider")) and "origin" not in item else {}
+        raise _no_history(
+            path, f"expected an object with role and parts, got {_kind(item)}"
+        )
+    loaded = [
+        _loaded_part(part, f"{path}.parts[{place}]") for place, part in enumerate(parts)
+    ]
+    former = {}
+    if (named := item.get("provider")) and "origin" not in item:
+        former = {"origin": {"provider": named}}
     message: Message = _loaded(Message, {**item, **former, "parts": ()}, path)
     return replace(message, parts=tuple(loaded))
 
@@ -628,8 +666,13 @@ def _loaded_part(part: Any, path: str) -> Part:
         raise _no_history(path, f"expected an object, got {_kind(part)}")
     name = part.get("type")
     if not isinstance(name, str) or name not in kinds:
-        told = f'"{safe_line(name, 40)}"' if isinstance(name, str) else _kind(name)
-        raise _no_history(f"{path}.type", f"expected one of {', '.join(kinds)}, got {told}")
+        if isinstance(name, str):
+            told = f'"{safe_line(name, 40)}"'
+        else:
+            told = _kind(name)
+        raise _no_history(
+            f"{path}.type", f"expected one of {', '.join(kinds)}, got {told}"
+        )
     loaded: Part = _loaded(kinds[name], part, path)
     return loaded
 
@@ -641,9 +684,14 @@ def _loaded(kind: Any, item: Mapping[Any, Any], path: str) -> Any:
         return _adapter(kind).validate_python(dict(item))
     except ValidationError as error:
         told = error.errors(include_url=False, include_input=False)
-        first = next((one for one in told if not _of_another_kind(one["loc"], item)), told[0])
+        first = next(
+            (one for one in told if not _of_another_kind(one["loc"], item)), told[0]
+        )
         steps = [step for step in first["loc"] if step not in _CONTENT]
-        where = "".join(f"[{step}]" if isinstance(step, int) else f".{safe_line(step, 40)}" for step in steps)
+        where = "".join(
+            f"[{step}]" if isinstance(step, int) else f".{safe_line(step, 40)}"
+            for step in steps
+        )
         raise _no_history(path + where, safe_line(first["msg"], 120)) from None
 
 
@@ -661,8 +709,12 @@ def _of_another_kind(steps: Sequence[int | str], result: Mapping[Any, Any]) -> b
 
 
 def _kind(value: object) -> str:
-    return "nothing" if value is None else type(value).__name__
+    if value is None:
+        return "nothing"
+    return type(value).__name__
 
 
 def _no_history(path: str, problem: str) -> InputError:
-    return InputError(f"messages{path}: {problem}; pass what dump_messages() gave, unchanged")
+    return InputError(
+        f"messages{path}: {problem}; pass what dump_messages() gave, unchanged"
+    )

@@ -13,7 +13,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from mcpagent.errors import ConfigError, InputError
-from mcpagent.utilities.python.argument_checks import checked, expect, expect_arguments, expect_options
+from mcpagent.utilities.python.argument_checks import (
+    checked,
+    expect,
+    expect_arguments,
+    expect_options,
+)
 from mcpagent.utilities.text.safe_text import safe_line
 from mcpagent.values.events import StateDelta, StateSnapshot
 
@@ -55,7 +60,12 @@ class ToolContext:
     # -- namespaces -----------------------------------------------------------------------------------------------
 
     def register(
-        self, namespace: str, state: BaseModel, *, expose: bool = True, client_writable: Collection[str] = ()
+        self,
+        namespace: str,
+        state: BaseModel,
+        *,
+        expose: bool = True,
+        client_writable: Collection[str] = (),
     ) -> None:
         """Puts a model under a namespace; an earlier one there is replaced.
 
@@ -65,13 +75,17 @@ class ToolContext:
         from pydantic import BaseModel
 
         if not isinstance(state, BaseModel):
-            raise ConfigError(f'namespace "{namespace}": expected a pydantic model, got {type(state).__name__}')
+            raise ConfigError(
+                f'namespace "{namespace}": expected a pydantic model, got {type(state).__name__}'
+            )
         expect_arguments("ToolContext.register", ToolContext.register, locals())
         new = _Namespace(state, expose, frozenset(client_writable))
         unknown = sorted(new.client_writable - set(type(state).model_fields))
         if unknown:
             known = ", ".join(type(state).model_fields)
-            raise ConfigError(f'namespace "{namespace}": client_writable names {", ".join(unknown)}; fields: {known}')
+            raise ConfigError(
+                f'namespace "{namespace}": client_writable names {", ".join(unknown)}; fields: {known}'
+            )
         for other, held in self._namespaces.items():
             shared = sorted(set(new.fields().values()) & set(held.fields().values()))
             if other != namespace and shared:
@@ -87,15 +101,21 @@ class ToolContext:
     @overload
     def get(self, namespace: str, state_type: type[State]) -> State | None: ...
 
-    def get(self, namespace: str, state_type: type[BaseModel] | None = None) -> BaseModel | None:
+    def get(
+        self, namespace: str, state_type: type[BaseModel] | None = None
+    ) -> BaseModel | None:
         """The model there; None if there is none, or one of another type."""
         held = self._namespaces.get(namespace)
-        if held is None or (state_type is not None and not isinstance(held.state, state_type)):
+        if held is None or (
+            state_type is not None and not isinstance(held.state, state_type)
+        ):
             return None
         return held.state
 
     @checked()
-    def get_or_create(self, namespace: str, state_type: type[State], **options: Any) -> State:
+    def get_or_create(
+        self, namespace: str, state_type: type[State], **options: Any
+    ) -> State:
         """The model there, a new one if there is none; `options` are those of `register`.
 
         Raises `ConfigError` if the namespace holds another type.
@@ -132,7 +152,13 @@ class ToolContext:
 
     def dump_namespaces(self) -> dict[str, dict[str, Any]]:
         """Every namespace as plain JSON data, server-only ones too, and what waits to be asked for."""
-        return {**self._waiting, **{name: _dumped(name, held.state) for name, held in self._namespaces.items()}}
+        return {
+            **self._waiting,
+            **{
+                name: _dumped(name, held.state)
+                for name, held in self._namespaces.items()
+            },
+        }
 
     def restore_namespaces(self, data: Mapping[str, Mapping[str, Any]]) -> list[str]:
         """Takes what `dump_namespaces` gave, in another process: into the models that are registered.
@@ -147,7 +173,9 @@ class ToolContext:
                 self._waiting[name] = dict(fields)
                 continue
             try:
-                fresh = _checked(f'namespace "{safe_line(name, 60)}"', type(held.state), dict(fields))
+                fresh = _checked(
+                    f'namespace "{safe_line(name, 60)}"', type(held.state), dict(fields)
+                )
             except InputError as error:
                 problems.append(str(error))
                 continue
@@ -166,7 +194,13 @@ class ToolContext:
             return fresh
 
     @checked(InputError)
-    def load_namespace(self, namespace: str, state_type: type[State], data: Mapping[str, Any], **options: Any) -> State:
+    def load_namespace(
+        self,
+        namespace: str,
+        state_type: type[State],
+        data: Mapping[str, Any],
+        **options: Any,
+    ) -> State:
         """Registers what `dump_namespaces` gave for it; raises `InputError` if the data does not fit.
 
         `options` are those of `register`; without them an earlier registration's are kept.
@@ -190,10 +224,14 @@ class ToolContext:
         snapshot: dict[str, Any] = {}
         for name, held in self._namespaces.items():
             dumped = _dumped(name, held.state, by_alias=True)
-            snapshot |= {wire: dumped[wire] for wire in held.fields().values() if wire in dumped}
+            snapshot |= {
+                wire: dumped[wire] for wire in held.fields().values() if wire in dumped
+            }
         return snapshot
 
-    def restore_state_snapshot(self, data: Mapping[str, Any], *, untrusted: bool = False) -> list[str]:
+    def restore_state_snapshot(
+        self, data: Mapping[str, Any], *, untrusted: bool = False
+    ) -> list[str]:
         """Sets the fields that the data has, in the models that are registered; gives the names of those set.
 
         Fields it does not have stay, unknown ones are ignored. `untrusted`: only `client_writable` fields are set.
@@ -204,7 +242,9 @@ class ToolContext:
         expect("untrusted", untrusted, bool, "True or False", error=InputError)
         wanted: dict[str, dict[str, Any]] = {}
         for name, held in self._namespaces.items():
-            may = held.client_writable if untrusted else None
+            may = None
+            if untrusted:
+                may = held.client_writable
             fields = {
                 field_name: data[wire]
                 for field_name, wire in held.fields().items()
@@ -224,10 +264,14 @@ class ToolContext:
             held = self._namespaces.get(name)
             if held is None:
                 known = ", ".join(self._namespaces) or "none"
-                raise InputError(f'state: no namespace "{safe_line(name, 60)}"; there are: {known}')
+                raise InputError(
+                    f'state: no namespace "{safe_line(name, 60)}"; there are: {known}'
+                )
             unknown = sorted(set(fields) - set(type(held.state).model_fields))
             if unknown:
-                raise InputError(f'state: namespace "{name}" has no field "{safe_line(unknown[0], 60)}"')
+                raise InputError(
+                    f'state: namespace "{name}" has no field "{safe_line(unknown[0], 60)}"'
+                )
         return self._set(changes, label="state")
 
     def _set(self, changes: Mapping[str, Mapping[str, Any]], label: str) -> list[str]:
@@ -250,23 +294,35 @@ class ToolContext:
     def state(self) -> dict[str, Any]:
         """The snapshot, under `state_key` if there is one."""
         snapshot = self.build_state_snapshot()
-        return {self.state_key: snapshot} if self.state_key is not None else snapshot
+        if self.state_key is not None:
+            return {self.state_key: snapshot}
+        return snapshot
 
     def receive(self, state: Any) -> list[str]:
         """Takes what a client sent, wrapped in `state_key` or flat: only `client_writable` fields, all or nothing."""
         if state is None:
             return []
-        if isinstance(state, Mapping) and self.state_key is not None and self.state_key in state:
+        if (
+            isinstance(state, Mapping)
+            and self.state_key is not None
+            and self.state_key in state
+        ):
             state = state[self.state_key]
-        return self.restore_state_snapshot(state if state is not None else {}, untrusted=True)
+        return self.restore_state_snapshot(
+            state if state is not None else {}, untrusted=True
+        )
 
 
-def _dumped(namespace: str, state: BaseModel, *, by_alias: bool = False) -> dict[str, Any]:
+def _dumped(
+    namespace: str, state: BaseModel, *, by_alias: bool = False
+) -> dict[str, Any]:
     dumped = state.model_dump(mode="json", by_alias=by_alias)
     try:
         json.dumps(dumped, allow_nan=False)
     except ValueError:
-        raise InputError(f'namespace "{namespace}": NaN and infinity are not JSON; use None') from None
+        raise InputError(
+            f'namespace "{namespace}": NaN and infinity are not JSON; use None'
+        ) from None
     return dumped
 
 
@@ -300,14 +356,18 @@ class StateChannel:
         """
         state = self._context.state
         if self._sent is None:
-            return self.snapshot() if self._context.build_state_snapshot() else None
+            if self._context.build_state_snapshot():
+                return self.snapshot()
+            return None
         if _same(state, self._sent):
             return None
         import jsonpatch
 
         patch = jsonpatch.make_patch(self._sent, state).patch
         self._sent = state
-        return StateDelta(tuple(patch)) if patch else None
+        if patch:
+            return StateDelta(tuple(patch))
+        return None
 
 
 def _same(one: dict[str, Any], other: dict[str, Any]) -> bool:
@@ -342,7 +402,9 @@ class FeatureRegistry:
         """Raises `ValueError` for an unknown feature, with the known ones."""
         if feature not in self._features:
             known = ", ".join(sorted(self._features)) or "none"
-            raise ValueError(f'unknown feature "{safe_line(feature, 60)}"; known: {known}')
+            raise ValueError(
+                f'unknown feature "{safe_line(feature, 60)}"; known: {known}'
+            )
         return self._features[feature]
 
 
@@ -362,13 +424,22 @@ def prepare_context(
     Raises `ValueError` for an unknown feature; then nothing was registered.
     """
     if isinstance(features, str):
-        raise ValueError(f'features: expected a list of names, got a string; write ["{safe_line(features, 60)}"]')
+        raise ValueError(
+            f'features: expected a list of names, got a string; write ["{safe_line(features, 60)}"]'
+        )
     expect_arguments("prepare_context", prepare_context, locals())
-    needed = {item.namespace: item for feature in features for item in registry.needs(feature)}
+    needed = {
+        item.namespace: item for feature in features for item in registry.needs(feature)
+    }
     for item in needed.values():
         if context.get(item.namespace) is None:
             state = context._restored(item.namespace, item.make())
-            context.register(item.namespace, state, expose=item.expose, client_writable=item.client_writable)
+            context.register(
+                item.namespace,
+                state,
+                expose=item.expose,
+                client_writable=item.client_writable,
+            )
     if state_key is not None:
         context.state_key = state_key
     return context
@@ -393,10 +464,16 @@ class ToolContextCache:
 
     @checked()
     def __init__(
-        self, ttl_seconds: float = 3600.0, max_size: int = 1000, *, clock: Callable[[], float] = time.monotonic
+        self,
+        ttl_seconds: float = 3600.0,
+        max_size: int = 1000,
+        *,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         if ttl_seconds <= 0 or max_size < 1:
-            raise ConfigError("ToolContextCache: ttl_seconds must be above 0 and max_size 1 or more")
+            raise ConfigError(
+                "ToolContextCache: ttl_seconds must be above 0 and max_size 1 or more"
+            )
         self._ttl_seconds = ttl_seconds
         self._max_size = max_size
         self._clock = clock
@@ -444,7 +521,9 @@ class ToolContextCache:
         if entry is None:
             entry = _Cached(ToolContext(), now)
         entry.used_at = now
-        self._cached[thread_id] = entry  # last: the order of the dict is the order of use
+        self._cached[thread_id] = (
+            entry  # last: the order of the dict is the order of use
+        )
         self._drop_surplus(thread_id)
         return entry, is_new
 
@@ -455,6 +534,10 @@ class ToolContextCache:
 
     def _drop_surplus(self, kept: str) -> None:
         surplus = len(self._cached) - self._max_size
-        idle = [key for key, entry in self._cached.items() if entry.users == 0 and key != kept]
+        idle = [
+            key
+            for key, entry in self._cached.items()
+            if entry.users == 0 and key != kept
+        ]
         for key in idle[: max(surplus, 0)]:
             del self._cached[key]

@@ -49,7 +49,9 @@ class ToolOutput:
     def for_model(self) -> ToolOutput:
         """The output with each text as a model may read it (`text.for_model`); the same one if nothing is taken out."""
         shown = texts_for_model(self.content)
-        return self if shown is self.content else replace(self, content=shown)
+        if shown is self.content:
+            return self
+        return replace(self, content=shown)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +63,9 @@ class ToolReturn:
     """
 
     value: object = None
-    state: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
+    state: Mapping[str, Mapping[str, Any]] = field(
+        default_factory=dict[str, Mapping[str, Any]]
+    )
     events: tuple[Event, ...] = ()
     metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
@@ -113,15 +117,21 @@ class Tool:
 
     def rule_for(self, arguments: dict[str, Any]) -> Approval | None:
         """Return what the server's entry says of a call with these arguments."""
-        return self.own_rule(self.asked(arguments)) if self.own_rule is not None else None
+        if self.own_rule is not None:
+            return self.own_rule(self.asked(arguments))
+        return None
 
     def asked(self, arguments: dict[str, Any]) -> ToolDefinition:
         """What a call with these arguments, valid or not, is for: what rules judge and a person is shown."""
-        return self.definition if self.asks is None else self.asks(self.definition, arguments)
+        if self.asks is None:
+            return self.definition
+        return self.asks(self.definition, arguments)
 
     def limit(self, usual_seconds: float) -> float:
         """The seconds that one call may take."""
-        return self.timeout_seconds if self.timeout_seconds is not None else usual_seconds
+        if self.timeout_seconds is not None:
+            return self.timeout_seconds
+        return usual_seconds
 
     @property
     def name(self) -> str:
@@ -139,13 +149,21 @@ def usable_tool(tool: Tool) -> Tool:
 
 def usable_output(tool: Tool, output: ToolOutput) -> ToolOutput:
     """What a tool's code gave; raises `ConfigError` if that, or a `wrapped(...)` around it, gave anything else."""
-    expect(f'the code of "{tool.name}"', output, ToolOutput, "a ToolOutput", hint='; give ToolOutput.of_text("...")')
+    expect(
+        f'the code of "{tool.name}"',
+        output,
+        ToolOutput,
+        "a ToolOutput",
+        hint='; give ToolOutput.of_text("...")',
+    )
     return output
 
 
 def usable_tools(label: str, tools: Sequence[Tool]) -> list[Tool]:
     """What a toolset listed, as a list of its own; raises `ConfigError` if it is anything else."""
-    if not isinstance(tools, list | tuple) or not all(isinstance(tool, Tool) for tool in tools):
+    if not isinstance(tools, list | tuple) or not all(
+        isinstance(tool, Tool) for tool in tools
+    ):
         expect_kind(f"{label}: tools()", tools, list[Tool])
     return list(tools)
 
@@ -177,6 +195,9 @@ class Toolset(Protocol):
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> bool | None:
         return None

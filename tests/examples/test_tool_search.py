@@ -11,9 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-
 from examples.tool_search import environments
 from examples.tool_search.environments import BIN, Environment, InstallError, make
+
 from mcpagent import Agent, RunOptions
 from mcpagent.mcp.server_options import ServerOptions
 from mcpagent.models.scripted import ScriptedModel

@@ -16,9 +16,9 @@ from typing import Any
 
 import httpx2
 import pytest
+from examples.web.app import Customer, make_agent, make_app, my_orders
 from fastapi import FastAPI
 
-from examples.web.app import Customer, make_agent, make_app, my_orders
 from mcpagent import (
     Agent,
     Limits,

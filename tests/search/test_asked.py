@@ -6,11 +6,11 @@ import re
 from functools import cache
 
 import pytest
+from benchmarks.search_synonyms import by_stem, usual
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rapidfuzz.distance import OSA
 
-from benchmarks.search_synonyms import by_stem, usual
 from mcpagent.search import ToolIndex
 from mcpagent.search.asked import Spelling, synonyms
 from mcpagent.search.ranking import CLAUSE_END, JOINT

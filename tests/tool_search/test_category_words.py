@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from functools import cache
 
+from benchmarks.search_everyday import load_tools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.search_everyday import load_tools
 from mcpagent.models.scripted import ScriptedModel
 from mcpagent.tool_search.category_words import characteristic_words, own_words
 from mcpagent.values.messages import ToolDefinition

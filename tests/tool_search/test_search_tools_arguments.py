@@ -8,8 +8,8 @@ import re
 from typing import Any
 
 import pytest
-
 from benchmarks.search_everyday import load_tools
+
 from mcpagent import Agent, ToolSearch
 from mcpagent.models.scripted import ScriptedModel
 from mcpagent.tool_search.search_options import CHARACTERS_PER_TOKEN, definition_tokens

@@ -9,9 +9,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
-from mcpagent.agents.cards.card import AgentCard, CardError, CardStrategy, ToolSearchConfig
+from mcpagent.agents.cards.card import (
+    AgentCard,
+    CardError,
+    CardStrategy,
+    ToolSearchConfig,
+)
 from mcpagent.agents.cards.reading import FOREIGN, REQUEST_PARAMS
-from mcpagent.agents.cards.teams import CONNECT_KNOWN, Team, card_at, card_servers, reachable
+from mcpagent.agents.cards.teams import (
+    CONNECT_KNOWN,
+    Team,
+    card_at,
+    card_servers,
+    reachable,
+)
 from mcpagent.code_mode.code_options import search_for_programs
 from mcpagent.config import ServerConfig, ServersConfig
 from mcpagent.errors import ConfigError
@@ -34,11 +45,16 @@ Make: TypeAlias = Callable[..., Any]
 """What makes an agent: `Agent` itself."""
 
 
-def agent_from_card(make: Make, card: str | Path | AgentCard | Team, **options: Any) -> Any:
+def agent_from_card(
+    make: Make, card: str | Path | AgentCard | Team, **options: Any
+) -> Any:
     """The agent of a card, of a file, or of the card in a folder that is its default; see `Agent.from_card`."""
     expect_options("Agent.from_card", make, options)
-    card = card_at(card) if isinstance(card, str | Path) else card
-    return agents_of(make, card, **options)[(card.first if isinstance(card, Team) else card).name]
+    if isinstance(card, str | Path):
+        card = card_at(card)
+    return agents_of(make, card, **options)[
+        (card.first if isinstance(card, Team) else card).name
+    ]
 
 
 def agents_of(make: Make, card: AgentCard | Team, **options: Any) -> dict[str, Any]:
@@ -48,12 +64,17 @@ def agents_of(make: Make, card: AgentCard | Team, **options: Any) -> dict[str, A
     first one's alone, but for what must hold whoever makes a call: `approval`, and what servers share. `on_event` is
     called too when servers of members fail.
     """
-    cards, servers = (card.cards, card.servers) if isinstance(card, Team) else (reachable(card), {})
+    if isinstance(card, Team):
+        cards, servers = card.cards, card.servers
+    else:
+        cards, servers = reachable(card), {}
     first, for_members = next(iter(cards)), _for_members(options)
     agents: dict[str, Any] = {}
     for name, item in cards.items():
         known: dict[str, Any] = {"mcp_config": servers[name]} if name in servers else {}
-        agents[name] = _single(make, item, {**known, **(options if name == first else for_members)})
+        agents[name] = _single(
+            make, item, {**known, **(options if name == first else for_members)}
+        )
     for name, item in cards.items():
         for member in item.agents:
             other = cards[member]
@@ -61,11 +82,17 @@ def agents_of(make: Make, card: AgentCard | Team, **options: Any) -> dict[str, A
                 re.sub(r"[^A-Za-z0-9_-]", "_", member),
                 _purpose(other),
                 defer_loading=False,
-                timeout_seconds=float(item.child_timeout_sec) if item.child_timeout_sec else None,
+                timeout_seconds=float(item.child_timeout_sec)
+                if item.child_timeout_sec
+                else None,
             )
             # Asking a member changes nothing by itself: each call that it makes is judged on its own.
-            agents[name].tool(replace(tool, definition=replace(tool.definition, read_only=True)))
-    agents[first]._runtime.start_notices = tuple(line for item in cards.values() for line in card_warnings(item))
+            agents[name].tool(
+                replace(tool, definition=replace(tool.definition, read_only=True))
+            )
+    agents[first]._runtime.start_notices = tuple(
+        line for item in cards.values() for line in card_warnings(item)
+    )
     return agents
 
 
@@ -87,15 +114,23 @@ def _for_members(options: Mapping[str, Any]) -> dict[str, Any]:
 
 def _purpose(card: AgentCard) -> str:
     first = next((line for line in card.instruction.splitlines() if line.strip()), "")
-    return safe_line(card.description or first or f"The agent {card.name}.", MAX_DESCRIPTION)
+    return safe_line(
+        card.description or first or f"The agent {card.name}.", MAX_DESCRIPTION
+    )
 
 
 def _single(make: Make, card: AgentCard, options: Mapping[str, Any]) -> Any:
     values: dict[str, Any] = {
         "model": _model(card),
-        "mcp_config": card_servers(card) if "mcp_config" not in options else options["mcp_config"],
+        "mcp_config": card_servers(card)
+        if "mcp_config" not in options
+        else options["mcp_config"],
         "instructions": card.instruction,
-        **({"tool_search": tool_search_of(card.tool_search)} if card.tool_search is not None else {}),
+        **(
+            {"tool_search": tool_search_of(card.tool_search)}
+            if card.tool_search is not None
+            else {}
+        ),
         **({"code_mode": True} if card.code_mode else {}),
         **options,
         "tools": _with_tools(card, options.get("tools", ())),
@@ -130,14 +165,18 @@ def _of_params(turns: int | None, card: AgentCard) -> Limits:
     try:
         return Limits(turns=turns)
     except ConfigError as error:
-        raise CardError(f"'request_params.max_iterations' cannot be used in {card.path}", str(error)) from None
+        raise CardError(
+            f"'request_params.max_iterations' cannot be used in {card.path}", str(error)
+        ) from None
 
 
 def tool_search_of(config: ToolSearchConfig) -> ToolSearch:
     """The settings a card's block means here."""
     if not config.enabled:
         return ToolSearch(enabled=False)
-    return ToolSearch(scope=config.scope, strategy=config.strategy, eager_tools=config.eager_tools)
+    return ToolSearch(
+        scope=config.scope, strategy=config.strategy, eager_tools=config.eager_tools
+    )
 
 
 # -- what a card says ---------------------------------------------------------------------------------------------
@@ -156,55 +195,87 @@ def _model(card: AgentCard) -> str | None:
     variable = CARD_VARIABLE.fullmatch(card.api_key)
     if variable is None:
         details = "Write api_key: ${NAME_OF_A_VARIABLE}; a key itself does not belong into a file"
-        raise CardError(f"'api_key' must be an environment variable in {card.path}", details)
+        raise CardError(
+            f"'api_key' must be an environment variable in {card.path}", details
+        )
     if len(names_in(model)) > 1:
         details = "Write ?api_key_env=NAME behind each model instead"
-        raise CardError(f"'api_key' is for one model, and 'model' names several in {card.path}", details)
+        raise CardError(
+            f"'api_key' is for one model, and 'model' names several in {card.path}",
+            details,
+        )
     return f"{model}{'&' if '?' in model else '?'}api_key_env={variable[1]}"
 
 
 def _value_of(match: re.Match[str], card: AgentCard) -> str:
     value = os.environ.get(match[1]) or match[2]
     if value is None:
-        raise CardError(f"'model' needs the environment variable {match[1]} in {card.path}", "Set it.")
+        raise CardError(
+            f"'model' needs the environment variable {match[1]} in {card.path}",
+            "Set it.",
+        )
     return value
 
 
 def _params(card: AgentCard) -> dict[str, Any]:
-    return {REQUEST_PARAMS[key]: value for key, value in card.request_params.items() if key in REQUEST_PARAMS}
+    return {
+        REQUEST_PARAMS[key]: value
+        for key, value in card.request_params.items()
+        if key in REQUEST_PARAMS
+    }
 
 
 def _settings(card: AgentCard) -> ModelSettings:
     params = {name: value for name, value in _params(card).items() if value is not None}
     turns = params.pop("max_iterations", None)
     if turns is not None and (not isinstance(turns, int) or isinstance(turns, bool)):
-        raise CardError(f"'request_params.max_iterations' must be a number in {card.path}", f"Got: {turns!r}")
+        raise CardError(
+            f"'request_params.max_iterations' must be a number in {card.path}",
+            f"Got: {turns!r}",
+        )
     if isinstance(params.get("stop"), list | str):
-        params["stop"] = tuple([params["stop"]] if isinstance(params["stop"], str) else params["stop"])
+        params["stop"] = tuple(
+            [params["stop"]] if isinstance(params["stop"], str) else params["stop"]
+        )
     settings = ModelSettings()
     for name, value in params.items():
         try:
             settings = replace(settings, **{name: value})
         except ConfigError as error:
-            raise CardError(f"'request_params.{name}' cannot be used in {card.path}", str(error)) from None
+            raise CardError(
+                f"'request_params.{name}' cannot be used in {card.path}", str(error)
+            ) from None
     return settings
 
 
 def card_warnings(card: AgentCard) -> list[str]:
     """What the card asks for that has no counterpart here, one line per field."""
     place = card.path or f"card {card.name}"
-    nothing = [f"'{name}'" for name, value in card.foreign.items() if value not in FOREIGN[name]]
-    params = [f"'request_params.{safe_line(key, 60)}'" for key in card.request_params if key not in REQUEST_PARAMS]
+    nothing = [
+        f"'{name}'"
+        for name, value in card.foreign.items()
+        if value not in FOREIGN[name]
+    ]
+    params = [
+        f"'request_params.{safe_line(key, 60)}'"
+        for key in card.request_params
+        if key not in REQUEST_PARAMS
+    ]
     connects = [
         f"'mcp_connect[{position}].{safe_line(str(key), 60)}'"
         for position, entry in enumerate(card.mcp_connect)
         for key in entry
         if key not in CONNECT_KNOWN
     ]
-    lines = [f"{place}: {what} has no counterpart here and does nothing" for what in (*nothing, *params, *connects)]
+    lines = [
+        f"{place}: {what} has no counterpart here and does nothing"
+        for what in (*nothing, *params, *connects)
+    ]
     if placeholder := _PLACEHOLDER.search(card.instruction):
         shown = safe_line(placeholder.group())
-        lines.insert(len(nothing), f"{place}: {shown} in the instruction is not filled in here")
+        lines.insert(
+            len(nothing), f"{place}: {shown} in the instruction is not filled in here"
+        )
     return lines
 
 
@@ -217,7 +288,11 @@ class _Carded(Protocol):
     @property
     def card(self) -> AgentCard | None: ...
     @property
-    def mcp_config(self) -> str | Path | Mapping[str, Any] | Sequence[ServerConfig] | ServersConfig | None: ...
+    def mcp_config(
+        self,
+    ) -> (
+        str | Path | Mapping[str, Any] | Sequence[ServerConfig] | ServersConfig | None
+    ): ...
     @property
     def model_choice(self) -> str | Model | Sequence[str | Model] | None: ...
     @property
@@ -229,7 +304,9 @@ class _Carded(Protocol):
 def card_of(agent: _Carded, name: str = "") -> AgentCard:
     """See `Agent.to_card`."""
     if agent.card is not None:
-        return replace(agent.card, name=name) if name else agent.card
+        if name:
+            return replace(agent.card, name=name)
+        return agent.card
     config = agent.mcp_config
     servers: dict[str, Any] = {}
     if isinstance(config, Mapping):
@@ -237,12 +314,22 @@ def card_of(agent: _Carded, name: str = "") -> AgentCard:
     elif isinstance(config, str | Path):
         servers["mcp_config"] = str(config)
     elif config is not None:
-        values = config.servers if isinstance(config, ServersConfig) else tuple(config)
+        if isinstance(config, ServersConfig):
+            values = config.servers
+        else:
+            values = tuple(config)
         servers["servers"] = tuple(server.name for server in values)
     options, instructions = agent.definition.options, agent.definition.instructions
     # Code mode has a search of its own, over functions too, which no `tool_search` of a card says.
-    is_usual = agent.definition.code_mode is not None and agent.definition.tool_search == search_for_programs(None)
-    params = {name: value for name, value in options.settings.given().items() if name in REQUEST_PARAMS}
+    is_usual = (
+        agent.definition.code_mode is not None
+        and agent.definition.tool_search == search_for_programs(None)
+    )
+    params = {
+        name: value
+        for name, value in options.settings.given().items()
+        if name in REQUEST_PARAMS
+    }
     if "stop" in params:
         params["stop"] = list(params["stop"])
     return AgentCard(
@@ -266,7 +353,9 @@ def _without_token(tool: ProviderTool) -> ProviderTool:
     return tool
 
 
-def with_model(card: AgentCard, chosen: str | Model | Sequence[str | Model]) -> AgentCard:
+def with_model(
+    card: AgentCard, chosen: str | Model | Sequence[str | Model]
+) -> AgentCard:
     """The card with another model; the key that it named was for the one before."""
     return replace(card, model=_model_text(chosen), api_key="")
 
@@ -286,6 +375,8 @@ def _search_config(search: ToolSearch) -> ToolSearchConfig | None:
     if search.enabled == "marked":
         return None
     strategies: dict[object, CardStrategy] = {"bm25": "bm25", "regex": "regex"}
-    strategy = "auto" if callable(search.strategy) else strategies.get(search.strategy, "auto")
+    strategy = (
+        "auto" if callable(search.strategy) else strategies.get(search.strategy, "auto")
+    )
     eager = {server: tuple(patterns) for server, patterns in search.eager_tools.items()}
     return ToolSearchConfig(bool(search.enabled), "mcp", strategy, eager)

@@ -34,7 +34,9 @@ class ToolSearchConfig:
     enabled: bool = False
     scope: Literal["mcp"] = "mcp"
     strategy: CardStrategy = "auto"
-    eager_tools: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    eager_tools: Mapping[str, tuple[str, ...]] = field(
+        default_factory=dict[str, tuple[str, ...]]
+    )
 
     def __post_init__(self) -> None:
         expect_fields(self)
@@ -59,7 +61,9 @@ class AgentCard:
     default: bool = False
     model: str = ""
     servers: tuple[str, ...] = ()
-    tools: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    tools: Mapping[str, tuple[str, ...]] = field(
+        default_factory=dict[str, tuple[str, ...]]
+    )
     mcp_config: str = ""
     mcp_servers: Mapping[str, Any] = field(default_factory=dict[str, Any])
     mcp_connect: tuple[Mapping[str, Any], ...] = ()

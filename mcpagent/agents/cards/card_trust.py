@@ -18,24 +18,45 @@ from mcpagent.utilities.files.user_folders import is_users_own
 from mcpagent.utilities.text.secrets import names_a_credential
 
 
-def describe_cards(team: Team, environ: Mapping[str, str], *, is_model_chosen: bool = False) -> list[Description]:
+def describe_cards(
+    team: Team, environ: Mapping[str, str], *, is_model_chosen: bool = False
+) -> list[Description]:
     """The cards from outside the user's own folders that send something somewhere; their servers are described apart.
 
     `is_model_chosen`: another model takes the place of the first card's.
     """
     found = [
-        _described(card, team.servers[name], environ, has_model=bool(number) or not is_model_chosen)
+        _described(
+            card,
+            team.servers[name],
+            environ,
+            has_model=bool(number) or not is_model_chosen,
+        )
         for number, (name, card) in enumerate(team.cards.items())
         if card.path and not is_users_own(card.path, environ)
     ]
     return [item for item in found if item.facts]
 
 
-def _described(card: AgentCard, servers: ServersConfig, environ: Mapping[str, str], *, has_model: bool) -> Description:
-    facts = list(_of_the_model(card, environ)) if has_model else []
+def _described(
+    card: AgentCard,
+    servers: ServersConfig,
+    environ: Mapping[str, str],
+    *,
+    has_model: bool,
+) -> Description:
+    facts = []
+    if has_model:
+        facts = list(_of_the_model(card, environ))
     facts += _of_the_provider(card)
-    facts += [Fact("uses", f"your server {server.name}") for server in servers.servers if server.scope == "user"]
-    return Description(card.name, real_place(card.path), card.path, tuple(facts), "card")
+    facts += [
+        Fact("uses", f"your server {server.name}")
+        for server in servers.servers
+        if server.scope == "user"
+    ]
+    return Description(
+        card.name, real_place(card.path), card.path, tuple(facts), "card"
+    )
 
 
 def _of_the_provider(card: AgentCard) -> Iterator[Fact]:
@@ -43,7 +64,10 @@ def _of_the_provider(card: AgentCard) -> Iterator[Fact]:
     for tool in card.provider_tools:
         if not isinstance(tool, ProviderMcp):
             written = as_data(tool)
-            yield Fact("has its provider run", written if isinstance(written, str) else json.dumps(written))
+            yield Fact(
+                "has its provider run",
+                written if isinstance(written, str) else json.dumps(written),
+            )
             continue
         yield Fact("has its provider call", f"{tool.name} at {tool.url}")
         if tool.allowed_tools:
@@ -57,7 +81,11 @@ def _of_the_provider(card: AgentCard) -> Iterator[Fact]:
 def _of_the_model(card: AgentCard, environ: Mapping[str, str]) -> Iterator[Fact]:
     """Variables stand as their values, but for secrets, which stand as they are written."""
     told = CARD_VARIABLE.sub(
-        lambda match: match[0] if names_a_credential(match[1]) else environ.get(match[1]) or match[2] or match[0],
+        lambda match: (
+            match[0]
+            if names_a_credential(match[1])
+            else environ.get(match[1]) or match[2] or match[0]
+        ),
         card.model,
     )
     if told.strip() in ("", "offline"):

@@ -9,7 +9,12 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mcpagent.agents.cards.card import STRATEGIES, AgentCard, CardError, ToolSearchConfig
+from mcpagent.agents.cards.card import (
+    STRATEGIES,
+    AgentCard,
+    CardError,
+    ToolSearchConfig,
+)
 from mcpagent.errors import ConfigError
 from mcpagent.models.model_settings import SETTING_NAMES
 from mcpagent.models.provider_run.provider_tools import ProviderTool, provider_tools_of
@@ -54,7 +59,11 @@ nothing: those are passed over, any other is warned of."""
 
 REQUEST_PARAMS = {name: name for name in (*SETTING_NAMES, "max_iterations")}
 REQUEST_PARAMS |= {"maxTokens": "max_output_tokens", "max_tokens": "max_output_tokens"}
-REQUEST_PARAMS |= {"stopSequences": "stop", "stop_sequences": "stop", "reasoning_effort": "thinking"}
+REQUEST_PARAMS |= {
+    "stopSequences": "stop",
+    "stop_sequences": "stop",
+    "reasoning_effort": "thinking",
+}
 """The `request_params` that mean something here: settings of the model, some as fast-agent calls them. Headers and
 further fields of the body can reach other addresses: they stand behind the model's name, which is asked about."""
 
@@ -68,12 +77,20 @@ def load_card(path: str | Path) -> AgentCard:
     """The card in a file. Raises `CardError`."""
     path = Path(path).expanduser()
     if path.suffix.lower() not in (*MARKDOWN, *YAML):
-        raise CardError(f"{path} is not an agent card", "a card ends in .md, .markdown, .yaml or .yml")
+        raise CardError(
+            f"{path} is not an agent card",
+            "a card ends in .md, .markdown, .yaml or .yml",
+        )
     if path.name == "SKILL.md":
-        raise CardError(f"{path} is a skill, not an agent card", "skills are not loaded as agents")
+        raise CardError(
+            f"{path} is a skill, not an agent card", "skills are not loaded as agents"
+        )
     card = parse_card(_text_of(path), path)
     if card is None:
-        raise CardError(f"{path} has no front matter", "begin it with a line ---, the fields as YAML, and a line ---")
+        raise CardError(
+            f"{path} has no front matter",
+            "begin it with a line ---, the fields as YAML, and a line ---",
+        )
     return card
 
 
@@ -84,18 +101,30 @@ def load_cards(folder: str | Path) -> dict[str, AgentCard]:
     """
     folder = Path(folder).expanduser()
     if not folder.is_dir():
-        raise CardError(f"{folder} is not a folder", "give the folder that holds the cards")
+        raise CardError(
+            f"{folder} is not a folder", "give the folder that holds the cards"
+        )
     cards: dict[str, AgentCard] = {}
     for path in sorted(folder.iterdir()):
-        if path.suffix.lower() not in (*MARKDOWN, *YAML) or path.name == "SKILL.md" or not path.is_file():
+        if (
+            path.suffix.lower() not in (*MARKDOWN, *YAML)
+            or path.name == "SKILL.md"
+            or not path.is_file()
+        ):
             continue
         card = parse_card(_text_of(path), path)
         if card is None:
             continue
         if len(cards) >= MAX_CARDS:
-            raise CardError(f"{folder} holds more than {MAX_CARDS:,} cards", "name one of them, or a smaller folder")
+            raise CardError(
+                f"{folder} holds more than {MAX_CARDS:,} cards",
+                "name one of them, or a smaller folder",
+            )
         if card.name in cards:
-            raise CardError(f"Two cards are named '{card.name}'", f"{cards[card.name].path} and {path}; rename one")
+            raise CardError(
+                f"Two cards are named '{card.name}'",
+                f"{cards[card.name].path} and {path}; rename one",
+            )
         cards[card.name] = card
     return cards
 
@@ -108,10 +137,16 @@ def parse_card(text: str, path: Path) -> AgentCard | None:
     split = _FRONT_MATTER.match(text)
     if split is None:
         return None
-    return _card(_mapping(split["fields"], path, first_line=2), _body(text[split.end() :], path), path)
+    return _card(
+        _mapping(split["fields"], path, first_line=2),
+        _body(text[split.end() :], path),
+        path,
+    )
 
 
-_FRONT_MATTER = re.compile(r"---[ \t]*\n(?P<fields>(?:(?!---[ \t]*(?:\n|\Z)).*(?:\n|\Z))*?)---[ \t]*(?:\n|\Z)")
+_FRONT_MATTER = re.compile(
+    r"---[ \t]*\n(?P<fields>(?:(?!---[ \t]*(?:\n|\Z)).*(?:\n|\Z))*?)---[ \t]*(?:\n|\Z)"
+)
 _SECTION = re.compile(r"^---(?:USER|ASSISTANT|RESOURCE)[ \t]*$", re.MULTILINE)
 
 
@@ -119,15 +154,21 @@ def _text_of(path: Path) -> str:
     try:
         return read_bounded(path).decode("utf-8-sig")
     except LargerError as error:
-        raise CardError(f"{path} is {error.strerror}", "this cannot be an agent card") from None
+        raise CardError(
+            f"{path} is {error.strerror}", "this cannot be an agent card"
+        ) from None
     except FileNotFoundError:
         near = get_close_matches(path.name, _names_beside(path), n=1)
-        details = f"did you mean '{near[0]}'?" if near else "create it or give another path"
+        details = "create it or give another path"
+        if near:
+            details = f"did you mean '{near[0]}'?"
         raise CardError(f"{path} does not exist", details) from None
     except UnicodeDecodeError:
         raise CardError(f"{path} is not UTF-8", "save the file as UTF-8") from None
     except OSError as error:
-        raise CardError(f"{path} cannot be read", safe_line(error.strerror or str(error))) from None
+        raise CardError(
+            f"{path} cannot be read", safe_line(error.strerror or str(error))
+        ) from None
 
 
 def _names_beside(path: Path) -> list[str]:
@@ -140,9 +181,14 @@ def _names_beside(path: Path) -> list[str]:
 def _body(text: str, path: Path) -> str:
     body = text.strip()
     if section := _SECTION.search(body):
-        raise CardError(f"'{section.group().strip()}' is not supported in {path}", "a card holds one instruction")
+        raise CardError(
+            f"'{section.group().strip()}' is not supported in {path}",
+            "a card holds one instruction",
+        )
     first, _, rest = body.partition("\n")
-    return rest.strip() if first.strip() == "---SYSTEM" else body
+    if first.strip() == "---SYSTEM":
+        return rest.strip()
+    return body
 
 
 def _mapping(text: str, path: Path, first_line: int = 1) -> dict[str, Any]:
@@ -152,19 +198,30 @@ def _mapping(text: str, path: Path, first_line: int = 1) -> dict[str, Any]:
         data = yaml.load(text, Loader=bounded_loader())  # noqa: S506 - a SafeLoader
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
-        place = f":{mark.line + first_line}:{mark.column + 1}" if mark is not None else ""
+        place = ""
+        if mark is not None:
+            place = f":{mark.line + first_line}:{mark.column + 1}"
         about = f"{error.problem} {error.context}"
         is_special = "alias" in about or "tag" in about
-        hint = "; put a pattern that begins with a special character in quotes" if is_special else ""
-        raise CardError(f"{path}{place} is not YAML", f"{safe_line(error.problem or '')}{hint}") from None
+        hint = ""
+        if is_special:
+            hint = "; put a pattern that begins with a special character in quotes"
+        raise CardError(
+            f"{path}{place} is not YAML", f"{safe_line(error.problem or '')}{hint}"
+        ) from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise CardError(f"{path} is not YAML", safe_line(str(error), 120) or type(error).__name__) from None
+        raise CardError(
+            f"{path} is not YAML", safe_line(str(error), 120) or type(error).__name__
+        ) from None
     if data is None:
         return {}
     if not isinstance(data, dict):
         raise CardError(f"{path} must hold a mapping", f"Got: {type(data).__name__}")
     if any(not isinstance(key, str) for key in data):
-        raise CardError(f"Field names must be strings in {path}", f"Got: {safe_line(str(next(iter(data))))}")
+        raise CardError(
+            f"Field names must be strings in {path}",
+            f"Got: {safe_line(str(next(iter(data))))}",
+        )
     return data
 
 
@@ -175,19 +232,33 @@ def bounded_loader() -> type[yaml.SafeLoader]:
     class CardLoader(yaml.SafeLoader):
         """Safe, with a repeated key as an error and dates left as text."""
 
-        def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        def construct_mapping(
+            self, node: yaml.MappingNode, deep: bool = False
+        ) -> dict[Any, Any]:
             seen: set[str] = set()
             for key, _ in node.value:
                 if isinstance(key, yaml.ScalarNode) and key.value in seen:
-                    raise yaml.constructor.ConstructorError(None, None, f'"{key.value}" is given twice', key.start_mark)
-                seen.add(getattr(key, "value", "") if isinstance(key, yaml.ScalarNode) else "")
+                    raise yaml.constructor.ConstructorError(
+                        None, None, f'"{key.value}" is given twice', key.start_mark
+                    )
+                seen.add(
+                    getattr(key, "value", "")
+                    if isinstance(key, yaml.ScalarNode)
+                    else ""
+                )
             return super().construct_mapping(node, deep)
 
         depth = 0
 
-        def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-            wrong = "an alias (*) is not allowed" if self.check_event(yaml.AliasEvent) else ""
-            if self.depth >= MAX_DEPTH:  # each level costs the scanner more than the one before
+        def compose_node(
+            self, parent: yaml.Node | None, index: Any
+        ) -> yaml.Node | None:
+            wrong = ""
+            if self.check_event(yaml.AliasEvent):
+                wrong = "an alias (*) is not allowed"
+            if (
+                self.depth >= MAX_DEPTH
+            ):  # each level costs the scanner more than the one before
                 wrong = f"it nests deeper than {MAX_DEPTH} levels"
             if wrong:
                 mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
@@ -198,7 +269,11 @@ def bounded_loader() -> type[yaml.SafeLoader]:
             return node
 
     CardLoader.yaml_implicit_resolvers = {
-        first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+        first: [
+            (tag, pattern)
+            for tag, pattern in resolvers
+            if tag != "tag:yaml.org,2002:timestamp"
+        ]
         for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
     return CardLoader
@@ -212,16 +287,26 @@ def _card(data: dict[str, Any], body: str, path: Path) -> AgentCard:
     unknown = sorted(set(data) - KNOWN_FIELDS)
     if unknown:
         listed = ", ".join(_with_near(name) for name in unknown)
-        raise CardError(f"Unsupported fields for type 'agent' in {path}", f"Unknown fields: {listed}")
+        raise CardError(
+            f"Unsupported fields for type 'agent' in {path}",
+            f"Unknown fields: {listed}",
+        )
     instruction = _string(data, "instruction", path).strip()
     if instruction and body:
-        raise CardError(f"'instruction' and a text below the fields in {path}", "give the instruction in one place")
+        raise CardError(
+            f"'instruction' and a text below the fields in {path}",
+            "give the instruction in one place",
+        )
     values: dict[str, Any] = {
-        name: read(data, name, path) for name, read in _READERS.items() if data.get(name) is not None
+        name: read(data, name, path)
+        for name, read in _READERS.items()
+        if data.get(name) is not None
     }
     foreign = {name: data[name] for name in FOREIGN if name in data}
     name = values.pop("name", "") or path.stem.replace(" ", "_")
-    return AgentCard(name, instruction or body, foreign=foreign, path=str(path), **values)
+    return AgentCard(
+        name, instruction or body, foreign=foreign, path=str(path), **values
+    )
 
 
 def _check_type(data: Mapping[str, Any], path: Path) -> None:
@@ -230,12 +315,16 @@ def _check_type(data: Mapping[str, Any], path: Path) -> None:
         details = f"Got: {kind!r}. Other kinds of agents have no counterpart here; name the members in 'agents'"
         raise CardError(f"'type' must be 'agent' in {path}", details)
     if data.get("schema_version", 1) != 1:
-        raise CardError(f"'schema_version' must be 1 in {path}", f"Got: {data['schema_version']!r}")
+        raise CardError(
+            f"'schema_version' must be 1 in {path}", f"Got: {data['schema_version']!r}"
+        )
 
 
 def _with_near(name: str) -> str:
     near = get_close_matches(name, sorted(KNOWN_FIELDS), n=1, cutoff=0.6)
-    return f"{safe_line(name, 60)} (did you mean '{near[0]}'?)" if near else safe_line(name, 60)
+    if near:
+        return f"{safe_line(name, 60)} (did you mean '{near[0]}'?)"
+    return safe_line(name, 60)
 
 
 _KINDS: Mapping[str, Callable[[Any], bool]] = {
@@ -243,10 +332,15 @@ _KINDS: Mapping[str, Callable[[Any], bool]] = {
     "a boolean": lambda value: isinstance(value, bool),
     "an integer": lambda value: isinstance(value, int) and not isinstance(value, bool),
     "a list of strings": lambda value: (
-        isinstance(value, list) and all(isinstance(item, str) and item for item in value)
+        isinstance(value, list)
+        and all(isinstance(item, str) and item for item in value)
     ),
-    "a list of mappings": lambda value: isinstance(value, list) and all(isinstance(item, dict) for item in value),
-    "a mapping": lambda value: isinstance(value, dict) and all(isinstance(key, str) for key in value),
+    "a list of mappings": lambda value: (
+        isinstance(value, list) and all(isinstance(item, dict) for item in value)
+    ),
+    "a mapping": lambda value: (
+        isinstance(value, dict) and all(isinstance(key, str) for key in value)
+    ),
 }
 
 
@@ -256,8 +350,12 @@ def _is(what: str) -> Callable[[Mapping[str, Any], str, Path], Any]:
     def read(data: Mapping[str, Any], name: str, path: Path) -> Any:
         value = data[name]
         if not _KINDS[what](value):
-            raise CardError(f"'{name}' must be {what} in {path}", f"Got: {type(value).__name__}")
-        return tuple(value) if isinstance(value, list) else value
+            raise CardError(
+                f"'{name}' must be {what} in {path}", f"Got: {type(value).__name__}"
+            )
+        if isinstance(value, list):
+            return tuple(value)
+        return value
 
     return read
 
@@ -271,13 +369,17 @@ def _at_least(least: int) -> Callable[[Mapping[str, Any], str, Path], int]:
     def read(data: Mapping[str, Any], name: str, path: Path) -> int:
         value: int = _is("an integer")(data, name, path)
         if value < least:
-            raise CardError(f"'{name}' must be {least} or more in {path}", f"Got: {value}")
+            raise CardError(
+                f"'{name}' must be {least} or more in {path}", f"Got: {value}"
+            )
         return value
 
     return read
 
 
-def _pattern_mapping(value: object, name: str, path: Path) -> dict[str, tuple[str, ...]]:
+def _pattern_mapping(
+    value: object, name: str, path: Path
+) -> dict[str, tuple[str, ...]]:
     """Server name -> patterns, for `tools` and `tool_search.eager_tools`."""
     if not isinstance(value, dict):
         what = f"'{name}' must be a mapping of server name to patterns in {path}"
@@ -285,26 +387,36 @@ def _pattern_mapping(value: object, name: str, path: Path) -> dict[str, tuple[st
     result: dict[str, tuple[str, ...]] = {}
     for server, patterns in value.items():
         if not isinstance(server, str) or not server.strip():
-            raise CardError(f"'{name}' keys must be non-empty server names in {path}", f"Got: {server!r}")
+            raise CardError(
+                f"'{name}' keys must be non-empty server names in {path}",
+                f"Got: {server!r}",
+            )
         place = f"{name}.{safe_line(server, 64)}"
         if not isinstance(patterns, list):
-            details = f"Write [{patterns!r}]." if isinstance(patterns, str) else f"Got: {type(patterns).__name__}"
+            if isinstance(patterns, str):
+                details = f"Write [{patterns!r}]."
+            else:
+                details = f"Got: {type(patterns).__name__}"
             raise CardError(f"'{place}' must be a list of patterns in {path}", details)
         for position, pattern in enumerate(patterns):
             if not isinstance(pattern, str) or not pattern.strip():
                 raise CardError(
-                    f"'{place}[{position}]' must be a non-empty string pattern in {path}", f"Got: {pattern!r}"
+                    f"'{place}[{position}]' must be a non-empty string pattern in {path}",
+                    f"Got: {pattern!r}",
                 )
         result[server] = tuple(patterns)
     return result
 
 
-def _connections(data: Mapping[str, Any], name: str, path: Path) -> tuple[dict[str, Any], ...]:
+def _connections(
+    data: Mapping[str, Any], name: str, path: Path
+) -> tuple[dict[str, Any], ...]:
     value: tuple[dict[str, Any], ...] = _is("a list of mappings")(data, name, path)
     for position, item in enumerate(value):
         if not isinstance(item.get("target"), str) or not item["target"].strip():
             raise CardError(
-                f"'{name}[{position}]' needs a target in {path}", "Write {target: https://... or a command}."
+                f"'{name}[{position}]' needs a target in {path}",
+                "Write {target: https://... or a command}.",
             )
     return value
 
@@ -312,16 +424,25 @@ def _connections(data: Mapping[str, Any], name: str, path: Path) -> tuple[dict[s
 def _tool_search(data: Mapping[str, Any], name: str, path: Path) -> ToolSearchConfig:
     value = data[name]
     if not isinstance(value, dict):
-        details = "Write 'tool_search: {enabled: true}'." if isinstance(value, bool) else f"Got: {type(value).__name__}"
+        if isinstance(value, bool):
+            details = "Write 'tool_search: {enabled: true}'."
+        else:
+            details = f"Got: {type(value).__name__}"
         raise CardError(f"'{name}' must be a mapping in {path}", details)
     allowed = [item.name for item in fields(ToolSearchConfig)]
     unknown = [safe_line(str(key), 60) for key in value if key not in allowed]
     if unknown:
         details = f"Unknown fields: {', '.join(unknown)}. Allowed: {', '.join(allowed)}"
         raise CardError(f"Unsupported fields for '{name}' in {path}", details)
-    enabled, scope, strategy = value.get("enabled", False), value.get("scope", "mcp"), value.get("strategy", "auto")
+    enabled, scope, strategy = (
+        value.get("enabled", False),
+        value.get("scope", "mcp"),
+        value.get("strategy", "auto"),
+    )
     if not isinstance(enabled, bool):
-        raise CardError(f"'{name}.enabled' must be a boolean in {path}", f"Got: {_got(enabled)}")
+        raise CardError(
+            f"'{name}.enabled' must be a boolean in {path}", f"Got: {_got(enabled)}"
+        )
     if scope != "mcp":
         details = f"Got: {_got(scope)}. Only MCP tools can be deferred in this version"
         raise CardError(f"'{name}.scope' must be 'mcp' in {path}", details)
@@ -332,7 +453,9 @@ def _tool_search(data: Mapping[str, Any], name: str, path: Path) -> ToolSearchCo
     return ToolSearchConfig(enabled, "mcp", strategy, eager)
 
 
-def _provider_tools(data: Mapping[str, Any], name: str, path: Path) -> tuple[ProviderTool, ...]:
+def _provider_tools(
+    data: Mapping[str, Any], name: str, path: Path
+) -> tuple[ProviderTool, ...]:
     try:
         return provider_tools_of(data[name], name)
     except ConfigError as error:
@@ -355,8 +478,12 @@ def _got(value: object) -> str:
 
 
 _READERS: Mapping[str, Callable[[Mapping[str, Any], str, Path], Any]] = {
-    "name": lambda data, name, path: safe_line(_string(data, name, path), 64).replace(" ", "_"),
-    "description": lambda data, name, path: safe_text(_string(data, name, path)).strip(),
+    "name": lambda data, name, path: safe_line(_string(data, name, path), 64).replace(
+        " ", "_"
+    ),
+    "description": lambda data, name, path: safe_text(
+        _string(data, name, path)
+    ).strip(),
     "default": _is("a boolean"),
     "model": _string,
     "servers": _is("a list of strings"),

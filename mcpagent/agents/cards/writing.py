@@ -13,18 +13,28 @@ from mcpagent.agents.cards.reading import FOREIGN, YAML, parse_card
 from mcpagent.models.provider_run.provider_tools import ProviderTool, as_data
 from mcpagent.values.limits.run_limits import Limits
 
-_FIELDS = [item.name for item in fields(AgentCard) if item.name not in ("foreign", "path", "instruction", "name")]
-_PLAIN_BODY = re.compile(r"[^\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff\ud800-\udfff]*")
+_FIELDS = [
+    item.name
+    for item in fields(AgentCard)
+    if item.name not in ("foreign", "path", "instruction", "name")
+]
+_PLAIN_BODY = re.compile(
+    r"[^\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff\ud800-\udfff]*"
+)
 
 
 def dump_card(card: AgentCard, form: Literal["md", "yaml"] = "md") -> str:
     """The card as the text of a file; loading it gives the same card."""
     data = card_data(card)
     if form == "md" and _fits_below(card):
-        return f"---\n{_yaml(data)}---\n\n{card.instruction}\n" if card.instruction else f"---\n{_yaml(data)}---\n"
+        if card.instruction:
+            return f"---\n{_yaml(data)}---\n\n{card.instruction}\n"
+        return f"---\n{_yaml(data)}---\n"
     if card.instruction:
         data["instruction"] = card.instruction
-    return _yaml(data) if form == "yaml" else f"---\n{_yaml(data)}---\n"
+    if form == "yaml":
+        return _yaml(data)
+    return f"---\n{_yaml(data)}---\n"
 
 
 def save_card(card: AgentCard, path: str | Path) -> None:
@@ -42,7 +52,12 @@ def card_data(card: AgentCard) -> dict[str, Any]:
         value = getattr(card, name)
         if value != getattr(default, name):
             data[name] = _WRITERS.get(name, _plain)(value)
-    return {**data, **{name: _plain(card.foreign[name]) for name in FOREIGN if name in card.foreign}}
+    return {
+        **data,
+        **{
+            name: _plain(card.foreign[name]) for name in FOREIGN if name in card.foreign
+        },
+    }
 
 
 def _tool_search(config: ToolSearchConfig) -> dict[str, Any]:
@@ -68,7 +83,9 @@ _WRITERS: Mapping[str, Callable[[Any], Any]] = {
 def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: _plain(item) for key, item in value.items()}
-    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value
 
 
 def _yaml(data: Mapping[str, Any]) -> str:
@@ -92,7 +109,12 @@ def _yaml(data: Mapping[str, Any]) -> str:
 
     Dumper.add_representer(str, text_node)
     text: str = yaml.dump(
-        dict(data), Dumper=Dumper, sort_keys=False, allow_unicode=True, width=110, default_flow_style=False
+        dict(data),
+        Dumper=Dumper,
+        sort_keys=False,
+        allow_unicode=True,
+        width=110,
+        default_flow_style=False,
     )
     return text
 

@@ -22,7 +22,10 @@ def report_error(text: str, *, kept: BaseException | None = None) -> None:
     log = ""
     if kept is not None and keep_error(path := run_log_path(os.environ), kept):
         home = os.path.expanduser("~").rstrip(os.sep)
-        shown = f"~{str(path)[len(home) :]}" if home and str(path).startswith(home + os.sep) else str(path)
+        if home and str(path).startswith(home + os.sep):
+            shown = f"~{str(path)[len(home) :]}"
+        else:
+            shown = str(path)
         log = f"; log: {safe_line(shown, 300)}"
     _write(f"error: {safe_line(text, MAX_LINE)}{log}\n")
 
@@ -38,7 +41,10 @@ def report_exception(error: BaseException, *, debug: bool) -> None:
         keep_error(run_log_path(os.environ), error)
         _write("".join(traceback.format_exception(error)))
     else:
-        report_error(f"internal error: {type(error).__name__}: {error}; --debug shows the traceback", kept=error)
+        report_error(
+            f"internal error: {type(error).__name__}: {error}; --debug shows the traceback",
+            kept=error,
+        )
 
 
 def _write(text: str) -> None:
@@ -56,7 +62,9 @@ def _write(text: str) -> None:
 def did_you_mean(near: Iterable[str], otherwise: str = "") -> str:
     """Return `did you mean git or gitlab?`; `otherwise` if there is no near name."""
     names = [safe_line(name, 80) for name in near]
-    return f"did you mean {' or '.join(names)}?" if names else otherwise
+    if names:
+        return f"did you mean {' or '.join(names)}?"
+    return otherwise
 
 
 def cannot_be_read(error: OSError | ValueError) -> str:
@@ -92,7 +100,10 @@ class RunLog(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Append the record; called by `logging`."""
-        write_entry(self._path, f"{record.levelname.lower()} {record.name}: {self.format(record)}")
+        write_entry(
+            self._path,
+            f"{record.levelname.lower()} {record.name}: {self.format(record)}",
+        )
 
 
 def keep_error(path: Path, error: BaseException) -> bool:

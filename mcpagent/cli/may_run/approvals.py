@@ -73,7 +73,9 @@ class Denial:
 
     def line(self) -> str:
         """Return `denied: git.git_push (no one can be asked here). allow it with --allow git.git_push`."""
-        hint = f". allow it with {self.flag}" if self.flag else ""
+        hint = ""
+        if self.flag:
+            hint = f". allow it with {self.flag}"
         return f"denied: {self.label} ({self.reason}){hint}"
 
 
@@ -90,10 +92,16 @@ def label_of(tool: ToolDefinition | None, name: str = "", limit: int = 140) -> s
         return safe_line(name, 80)
     own, rule = tool.key.own_name, rule_of(tool)
     shown = visible(own, "")
-    is_plain = shown == own and (tool.kind != "tool" or _PLAIN_NAME.fullmatch(own)) and " " not in own
+    is_plain = (
+        shown == own
+        and (tool.kind != "tool" or _PLAIN_NAME.fullmatch(own))
+        and " " not in own
+    )
     quoted = visible(own.replace("\\", "\\\\").replace('"', '\\"'), "")
     whole = visible(rule.removesuffix(own), "") + (own if is_plain else f'"{quoted}"')
-    return whole if len(whole) <= limit else safe_line(whole, limit)
+    if len(whole) <= limit:
+        return whole
+    return safe_line(whole, limit)
 
 
 def allow_flag(tool: ToolDefinition) -> str:
@@ -101,7 +109,9 @@ def allow_flag(tool: ToolDefinition) -> str:
     own = tool.key.own_name
     named = rule_of(tool).removesuffix(own) + escape(own)
     shown = "".join(char if visible(char, "") == char else "?" for char in named)
-    return f"--allow {shlex.quote(shown)}" if len(shown) <= MAX_FLAG else ""
+    if len(shown) <= MAX_FLAG:
+        return f"--allow {shlex.quote(shown)}"
+    return ""
 
 
 @dataclass(slots=True)
@@ -119,7 +129,10 @@ class Rules:
         configured = self.configured(tool)
         if self.denied_by(tool) is not None or configured == "deny":
             return "deny"
-        if any(self.permits(rule, tool) for rule in self.allow) or configured == "allow":
+        if (
+            any(self.permits(rule, tool) for rule in self.allow)
+            or configured == "allow"
+        ):
             return "run"
         if approved or self.mode == "all":
             return "run"
@@ -127,12 +140,16 @@ class Rules:
             return "deny"
         if configured != "ask" and self._only_reads(tool):
             return "run"
-        return "ask" if self.mode == "ask" else "deny"
+        if self.mode == "ask":
+            return "ask"
+        return "deny"
 
     def configured(self, tool: ToolDefinition) -> Approval | None:
         """Return the approval in the configuration of the tool's server."""
         server = self.servers.get(tool.server or "")
-        return approval_for(server.approval, tool) if server is not None else None
+        if server is not None:
+            return approval_for(server.approval, tool)
+        return None
 
     def _only_reads(self, tool: ToolDefinition) -> bool:
         """Return whether the tool only reads; a server's own hint counts only if the user trusts the server."""
@@ -159,12 +176,21 @@ class Rules:
         known = list(asked)
         readable = {tool.server for tool in known if tool.kind == "resource"}
         named = [
-            *((rule, any(self.permits(rule, tool) for tool in known)) for rule in self.allow),
+            *(
+                (rule, any(self.permits(rule, tool) for tool in known))
+                for rule in self.allow
+            ),
             *((rule, any(forbids(rule, tool) for tool in known)) for rule in self.deny),
         ]
-        return [rule for rule, names_something in named if not (names_something or resource_servers(rule) & readable)]
+        return [
+            rule
+            for rule, names_something in named
+            if not (names_something or resource_servers(rule) & readable)
+        ]
 
-    def configured_without_effect(self, asked: Iterable[ToolDefinition]) -> list[tuple[ServerConfig, str]]:
+    def configured_without_effect(
+        self, asked: Iterable[ToolDefinition]
+    ) -> list[tuple[ServerConfig, str]]:
         """Return the patterns in the servers' configurations that match nothing, for servers with known tools."""
         of_server: dict[str, list[ToolDefinition]] = {}
         for tool in asked:
@@ -173,14 +199,19 @@ class Rules:
             (server, glob)
             for name, server in self.servers.items()
             for glob, approval in server.approval
-            if (known := of_server.get(name)) and not any(is_about(glob, approval, tool) for tool in known)
-            if not (glob.startswith("@") and any(tool.kind == "resource" for tool in known))
+            if (known := of_server.get(name))
+            and not any(is_about(glob, approval, tool) for tool in known)
+            if not (
+                glob.startswith("@") and any(tool.kind == "resource" for tool in known)
+            )
         ]
 
 
 def _digest(arguments: dict[str, Any]) -> bytes:
     """Return a digest that distinguishes calls of one tool: `get_resource` serves a different resource each time."""
-    return hashlib.sha256(json.dumps(arguments, sort_keys=True, default=str).encode()).digest()
+    return hashlib.sha256(
+        json.dumps(arguments, sort_keys=True, default=str).encode()
+    ).digest()
 
 
 class Approvals:
@@ -196,7 +227,9 @@ class Approvals:
         self._ask = ask
         self._called: dict[tuple[str | None, str, bytes], ToolDefinition] = {}
 
-    def needed(self, context: RunContext[Any], tool: ToolDefinition, arguments: dict[str, Any]) -> bool:
+    def needed(
+        self, context: RunContext[Any], tool: ToolDefinition, arguments: dict[str, Any]
+    ) -> bool:
         """Return whether a call needs a decision, for `Agent(approval=...)`."""
         # By the name that the model calls: if servers share one, it is not the server's own.
         tool = replace(tool, name=context.tool_name or tool.name)
@@ -205,7 +238,9 @@ class Approvals:
 
     async def decide(self, request: PendingCall) -> CallAnswer:
         """Return the answer to one call, as `ApprovalPolicy(decide=...)` wants it."""
-        tool = self._called.get((request.server, request.tool, _digest(request.arguments)))
+        tool = self._called.get(
+            (request.server, request.tool, _digest(request.arguments))
+        )
         verdict = self._judge(tool) if tool is not None else "ask"
         if verdict == "run":  # said "always" while this one waited
             return request.approve()
@@ -213,26 +248,42 @@ class Approvals:
 
     async def decide_or_wait(self, request: PendingCall) -> CallAnswer | PendingCall:
         """Decide as `decide` does, but leave calls that need the user's answer pending."""
-        tool = self._called.get((request.server, request.tool, _digest(request.arguments)))
-        return request if tool is not None and self._judge(tool) == "ask" else await self.decide(request)
+        tool = self._called.get(
+            (request.server, request.tool, _digest(request.arguments))
+        )
+        if tool is not None and self._judge(tool) == "ask":
+            return request
+        return await self.decide(request)
 
-    async def decide_again(self, request: PendingCall, tool: ToolDefinition | None) -> CallAnswer:
+    async def decide_again(
+        self, request: PendingCall, tool: ToolDefinition | None
+    ) -> CallAnswer:
         """Decide on a call pending from an earlier run: a rule may deny it, but only the user can allow it."""
         verdict = self._judge(tool) if tool is not None else "ask"
-        return await self._decided(request, tool, "ask" if verdict == "run" else verdict)
+        return await self._decided(
+            request, tool, "ask" if verdict == "run" else verdict
+        )
 
-    async def _decided(self, request: PendingCall, tool: ToolDefinition | None, verdict: Verdict) -> CallAnswer:
+    async def _decided(
+        self, request: PendingCall, tool: ToolDefinition | None, verdict: Verdict
+    ) -> CallAnswer:
         label = label_of(tool, request.tool)
         if verdict == "deny" or self._ask is None:
             self.denials.append(self._denial(request, tool, label))
-            nobody = "" if verdict == "deny" else ", and nobody can be asked"
-            return request.deny(f"the rules of this run do not allow it{nobody}; do not call it again")
+            nobody = ", and nobody can be asked"
+            if verdict == "deny":
+                nobody = ""
+            return request.deny(
+                f"the rules of this run do not allow it{nobody}; do not call it again"
+            )
         reply = await self._ask(request, label, tool)
         if reply.scope == "no":
             self.denials.append(Denial(request, label, "you said no"))
             return request.deny(reply.words)
         if reply.arguments is not None and tool is not None and tool.kind != "tool":
-            return request.approve(reply.arguments)  # for something else, which is judged and kept by its own name
+            return request.approve(
+                reply.arguments
+            )  # for something else, which is judged and kept by its own name
         match reply.scope:
             case "session" if tool is not None:
                 self.kept.add(tool, tool.kind, always=False)
@@ -245,16 +296,29 @@ class Approvals:
     def _judge(self, tool: ToolDefinition) -> Verdict:
         return self.rules.judge(tool, approved=self.kept.has(tool))
 
-    def _denial(self, request: PendingCall, tool: ToolDefinition | None, label: str) -> Denial:
+    def _denial(
+        self, request: PendingCall, tool: ToolDefinition | None, label: str
+    ) -> Denial:
         """Return the denial with its reason, and `--allow` if that would have helped."""
-        glob = self.rules.denied_by(tool) if tool is not None else None
+        glob = None
+        if tool is not None:
+            glob = self.rules.denied_by(tool)
         if glob is not None:
             return Denial(request, label, f"--deny {safe_line(glob, 80)}")
         if tool is not None and self.rules.configured(tool) == "deny":
             source = self.rules.servers[tool.server or ""].source or "its configuration"
-            return Denial(request, label, f"approval is deny in {safe_line(source, 120)}")
-        reason = NOBODY if self.rules.mode == "ask" else f"--approve {self.rules.mode}"
+            return Denial(
+                request, label, f"approval is deny in {safe_line(source, 120)}"
+            )
+        if self.rules.mode == "ask":
+            reason = NOBODY
+        else:
+            reason = f"--approve {self.rules.mode}"
         if tool is not None and tool.read_only is True and self.rules.mode == "safe":
-            said = "lists it" if tool.kind == "resource" else "says that it only reads"
+            said = "says that it only reads"
+            if tool.kind == "resource":
+                said = "lists it"
             reason += f"; its server {said}, but is not trusted"
-        return Denial(request, label, reason, allow_flag(tool) if tool is not None else "")
+        return Denial(
+            request, label, reason, allow_flag(tool) if tool is not None else ""
+        )

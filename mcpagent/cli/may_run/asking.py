@@ -74,12 +74,18 @@ class Asking:
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
-async def ask_about_call(asking: Asking, request: PendingCall, label: str, tool: ToolDefinition | None) -> Reply:
+async def ask_about_call(
+    asking: Asking, request: PendingCall, label: str, tool: ToolDefinition | None
+) -> Reply:
     """Draw the box and return the answer, possibly with other arguments."""
     arguments, console = request.arguments, asking.console
 
     def draw(limit: int | None = MAX_ROWS) -> None:
-        put(console, *box_lines(arguments, label, tool, asking.glyphs, console.width, limit), exact=True)
+        put(
+            console,
+            *box_lines(arguments, label, tool, asking.glyphs, console.width, limit),
+            exact=True,
+        )
 
     async with asking.turn:
         with asking.aside():
@@ -93,14 +99,23 @@ async def ask_about_call(asking: Asking, request: PendingCall, label: str, tool:
                 elif word == "e":
                     arguments = await _edited(asking, arguments, tool)
                     draw()
-                elif word in ANSWERS and not (word == "r" and not _claims_to_read(tool)):
+                elif word in ANSWERS and not (
+                    word == "r" and not _claims_to_read(tool)
+                ):
                     scope = ANSWERS[word]
-                    return Reply(scope, None if scope == "no" or arguments == request.arguments else arguments)
+                    return Reply(
+                        scope,
+                        None
+                        if scope == "no" or arguments == request.arguments
+                        else arguments,
+                    )
                 else:
                     return Reply("no", words=typed)
 
 
-async def _edited(asking: Asking, arguments: dict[str, Any], tool: ToolDefinition | None) -> dict[str, Any]:
+async def _edited(
+    asking: Asking, arguments: dict[str, Any], tool: ToolDefinition | None
+) -> dict[str, Any]:
     """Return other arguments, typed as a JSON object that fits the tool; the same ones if the input is invalid."""
     typed = await _line(asking, "arguments ", _json(arguments))
     try:
@@ -110,7 +125,9 @@ async def _edited(asking: Asking, arguments: dict[str, Any], tool: ToolDefinitio
     else:
         if not isinstance(edited, dict):
             why = 'write an object, {"name": value}'
-        elif tool is not None and (problem := argument_problem(tool.parameters, edited)):
+        elif tool is not None and (
+            problem := argument_problem(tool.parameters, edited)
+        ):
             why = f"not what the tool takes: {safe_line(problem, 200)}"
         else:
             return edited
@@ -130,7 +147,10 @@ async def _line(asking: Asking, question: str, default: str = "") -> str:
         await asyncio.Event().wait()  # ends with the turn
         raise
     except OSError:  # the terminal was closed: nobody said no, and the call waits for when the conversation goes on
-        if not hasattr(signal, "SIGHUP") or signal.getsignal(signal.SIGHUP) in (signal.SIG_IGN, signal.SIG_DFL):
+        if not hasattr(signal, "SIGHUP") or signal.getsignal(signal.SIGHUP) in (
+            signal.SIG_IGN,
+            signal.SIG_DFL,
+        ):
             raise
         signal.raise_signal(signal.SIGHUP)
         await asyncio.Event().wait()  # ends with the chat
@@ -151,16 +171,29 @@ def box_lines(
     """
     width = max(min(width, MAX_WIDTH), 24)
     rows = _argument_rows(arguments, width - 4)
-    whole = label if tool is None else label_of(tool, limit=sys.maxsize)
+    if tool is None:
+        whole = label
+    else:
+        whole = label_of(tool, limit=sys.maxsize)
     top_left, top_right, bottom_left, bottom_right = glyphs.corners
     claim = _claim(tool)
     title_label = safe_line(label, max(width - len(claim) - 21, 20))
     if title_label != whole:  # what is cut above stands below, before all else
         rows = [*(Text(piece, "user") for piece in chop_cells(whole, width - 4)), *rows]
-    hidden = len(rows) - limit if limit is not None and len(rows) > limit else 0
-    keys = [*KEYS[:-1], *([READS_KEY] if _claims_to_read(tool) else []), *([VIEW_KEY] if hidden else []), KEYS[-1]]
+    hidden = 0
+    if limit is not None and len(rows) > limit:
+        hidden = len(rows) - limit
+    keys = [
+        *KEYS[:-1],
+        *([READS_KEY] if _claims_to_read(tool) else []),
+        *([VIEW_KEY] if hidden else []),
+        KEYS[-1],
+    ]
     if hidden:
-        rows = [*rows[:limit], Text(f"{glyphs.ellipsis} {hidden} more lines: [v] shows all", "warning")]
+        rows = [
+            *rows[:limit],
+            Text(f"{glyphs.ellipsis} {hidden} more lines: [v] shows all", "warning"),
+        ]
     title = f"{top_left} {title_label} wants to run "
     end = f" {claim} {top_right}"
     rule = glyphs.line * max(width - cell_len(title) - cell_len(end), 1)
@@ -169,18 +202,33 @@ def box_lines(
         lines = [Text(title.rstrip(), "warning"), Text(f"{glyphs.bar} {claim}", "dim")]
     for row in rows:
         padding = " " * max(width - 4 - cell_len(row.plain), 0)
-        lines.append(Text.assemble((f"{glyphs.bar} ", "dim"), row, padding, (f" {glyphs.bar}", "dim")))
+        lines.append(
+            Text.assemble(
+                (f"{glyphs.bar} ", "dim"), row, padding, (f" {glyphs.bar}", "dim")
+            )
+        )
     in_one_line = "  ".join(keys)
     if len(in_one_line) + 4 <= width:
         rule = glyphs.line * (width - len(in_one_line) - 4)
-        return [*lines, Text.assemble((f"{bottom_left} ", "dim"), in_one_line, (f" {rule}{bottom_right}", "dim"))]
+        return [
+            *lines,
+            Text.assemble(
+                (f"{bottom_left} ", "dim"),
+                in_one_line,
+                (f" {rule}{bottom_right}", "dim"),
+            ),
+        ]
     bottom = Text(bottom_left + glyphs.line * (width - 2) + bottom_right, "dim")
     # None of them is broken: their own spaces are no places to break at.
-    wrapped = textwrap.wrap("  ".join(key.replace(" ", "\0") for key in keys), width - 2)
+    wrapped = textwrap.wrap(
+        "  ".join(key.replace(" ", "\0") for key in keys), width - 2
+    )
     return [*lines, bottom, *(Text(f"  {line}".replace("\0", " ")) for line in wrapped)]
 
 
-async def read_answer(question: str, default: str, keyboard: Input | None = None) -> str:
+async def read_answer(
+    question: str, default: str, keyboard: Input | None = None
+) -> str:
     """Return one line from the terminal, by prompt_toolkit; see `ReadLine`."""
     from prompt_toolkit import PromptSession
     from prompt_toolkit.application import create_app_session
@@ -220,7 +268,9 @@ def _claim(tool: ToolDefinition | None) -> str:
         return f"{tool.kind}, {'listed by its server' if listed else 'not listed by its server'}"
     if tool is None or tool.read_only is None:
         return "server does not say what it does"
-    return "server says: only reads" if tool.read_only else "server says: changes things"
+    if tool.read_only:
+        return "server says: only reads"
+    return "server says: changes things"
 
 
 def _claims_to_read(tool: ToolDefinition | None) -> bool:
@@ -242,11 +292,20 @@ def _argument_rows(arguments: dict[str, Any], width: int) -> list[Text]:
         if cell_len(name) > name_width:  # on rows of its own, since none is cut
             rows += [Text(piece, "user") for piece in chop_cells(name, width)]
             name = ""
-        text = visible(value) if isinstance(value, str) else _json(value)
+        if isinstance(value, str):
+            text = visible(value)
+        else:
+            text = _json(value)
         room = max(width - name_width - 2, 10)
-        pieces = [piece for line in text.expandtabs(4).split("\n") for piece in chop_cells(line, room) or [""]]
+        pieces = [
+            piece
+            for line in text.expandtabs(4).split("\n")
+            for piece in chop_cells(line, room) or [""]
+        ]
         rows += [
-            Text.assemble((column(name if place == 0 else "", name_width), "user"), "  ", piece)
+            Text.assemble(
+                (column(name if place == 0 else "", name_width), "user"), "  ", piece
+            )
             for place, piece in enumerate(pieces)
         ]
     return rows

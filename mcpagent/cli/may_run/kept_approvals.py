@@ -73,7 +73,13 @@ class Yes:
 
 def definition_hash(tool: ToolDefinition) -> str:
     """Return a SHA-256 over everything that a user or a model sees of a tool."""
-    shown = [tool.key.name, tool.title, tool.description, tool.parameters, tool.read_only]
+    shown = [
+        tool.key.name,
+        tool.title,
+        tool.description,
+        tool.parameters,
+        tool.read_only,
+    ]
     text = json.dumps(shown, sort_keys=True, separators=(",", ":"), default=str)
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
 
@@ -93,12 +99,16 @@ class KeptApprovals:
         found = {(server.name, config_fingerprint(server)) for server in servers}
         named = Counter(name for name, _ in found)
         # Two servers of one name cannot be told apart, so nothing is kept for either.
-        self._servers = {name: fingerprint for name, fingerprint in found if named[name] == 1}
+        self._servers = {
+            name: fingerprint for name, fingerprint in found if named[name] == 1
+        }
         self._always = _read(path)
         self._session: set[Yes] = set()
 
     @classmethod
-    def of_user(cls, environ: Mapping[str, str], servers: Iterable[ServerConfig] = ()) -> KeptApprovals:
+    def of_user(
+        cls, environ: Mapping[str, str], servers: Iterable[ServerConfig] = ()
+    ) -> KeptApprovals:
         """Return the approvals in `approvals.json`, for these servers as currently configured."""
         return cls(state_folder(environ) / "approvals.json", servers)
 
@@ -106,7 +116,9 @@ class KeptApprovals:
         """Return whether an approval covers the current version of the tool."""
         server = self._servers.get(tool.server or "")
         held = self._always | self._session
-        return server is not None and any(yes.server == server and yes.covers(tool) for yes in held)
+        return server is not None and any(
+            yes.server == server and yes.covers(tool) for yes in held
+        )
 
     def add(self, tool: ToolDefinition, what: What, *, always: bool) -> None:
         """Store a new approval; tools without a server are not stored."""
@@ -123,7 +135,10 @@ class KeptApprovals:
 
     def all(self) -> list[Yes]:
         """Return the permanent approvals, sorted by label."""
-        return sorted(self._always, key=lambda yes: (yes.label, yes.what, yes.server, yes.definition))
+        return sorted(
+            self._always,
+            key=lambda yes: (yes.label, yes.what, yes.server, yes.definition),
+        )
 
     def forget(self, glob: str) -> list[Yes]:
         """Revoke all whose label or server matches, also in this session; return the permanent ones."""
@@ -141,10 +156,18 @@ class KeptApprovals:
         self._always = change(self._always)
         if self._path is None:
             return
-        with contextlib.suppress(OSError, ConfigError), alone_with(self._path, wait_seconds=LOCK_SECONDS):
+        with (
+            contextlib.suppress(OSError, ConfigError),
+            alone_with(self._path, wait_seconds=LOCK_SECONDS),
+        ):
             self._always = change(self._always | _read(self._path))
-            entries = [{key: value for key, value in asdict(yes).items() if value} for yes in self.all()]
-            write_whole(self._path, json.dumps({"format": 2, "allow": entries}, indent=1) + "\n")
+            entries = [
+                {key: value for key, value in asdict(yes).items() if value}
+                for yes in self.all()
+            ]
+            write_whole(
+                self._path, json.dumps({"format": 2, "allow": entries}, indent=1) + "\n"
+            )
 
 
 def _is_meant(glob: str, yes: Yes) -> bool:
@@ -156,10 +179,17 @@ def _read(path: Path | None) -> set[Yes]:
         return set()
     try:
         entries = json.loads(read_own(path))["allow"]
-        found = [Yes(**{key: str(value) for key, value in entry.items()}) for entry in entries]  # type: ignore[arg-type]
+        found = [
+            Yes(**{key: str(value) for key, value in entry.items()})
+            for entry in entries
+        ]  # type: ignore[arg-type]
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return set()
-    return {yes for yes in found if yes.what in ("reads", "server") or (yes.what in SIGNS and yes.definition)}
+    return {
+        yes
+        for yes in found
+        if yes.what in ("reads", "server") or (yes.what in SIGNS and yes.definition)
+    }
 
 
 # -- mcpagent approvals -----------------------------------------------------------------------------------------------
@@ -175,14 +205,18 @@ MEANINGS = {
 
 def approval_lines(kept: Iterable[Yes]) -> list[Text]:
     """Return one line per approval: its scope in the form of `--allow`, and its meaning."""
-    return table(((safe_line(yes.label, 140), "tool"), MEANINGS[yes.what]) for yes in kept)
+    return table(
+        ((safe_line(yes.label, 140), "tool"), MEANINGS[yes.what]) for yes in kept
+    )
 
 
 def list_approvals(options: Options) -> ExitCode:
     """Run `mcpagent approvals list`."""
     kept = KeptApprovals.of_user(options.environ).all()
     lines = approval_lines(kept) or [Text("nothing is allowed for good")]
-    open_terminal(options.color).report(options, [{"approval": yes.label, "what": yes.what} for yes in kept], *lines)
+    open_terminal(options.color).report(
+        options, [{"approval": yes.label, "what": yes.what} for yes in kept], *lines
+    )
     return ExitCode.OK
 
 
@@ -191,8 +225,14 @@ def forget_approvals(pattern: str, options: Options) -> ExitCode:
     kept = KeptApprovals.of_user(options.environ)
     gone = kept.forget(pattern)
     if not gone:
-        known = ", ".join(safe_line(yes.label, 80) for yes in kept.all()[:5]) or "nothing"
-        raise InputError(f'"{safe_line(pattern, 80)}" covers nothing that is allowed for good; allowed: {known}')
+        known = (
+            ", ".join(safe_line(yes.label, 80) for yes in kept.all()[:5]) or "nothing"
+        )
+        raise InputError(
+            f'"{safe_line(pattern, 80)}" covers nothing that is allowed for good; allowed: {known}'
+        )
     for yes in gone:
-        open_terminal(options.color).done(f"{safe_line(yes.label, 140)} is asked about again")
+        open_terminal(options.color).done(
+            f"{safe_line(yes.label, 140)} is asked about again"
+        )
     return ExitCode.OK

@@ -81,23 +81,38 @@ def make_agent(
 
     def report(event: Event) -> None:
         if isinstance(event, Notice):
-            on_event(replace(event, text=_with_flags(event.text, is_card=options.card is not None)))
+            on_event(
+                replace(
+                    event,
+                    text=_with_flags(event.text, is_card=options.card is not None),
+                )
+            )
         # That a project's servers are not trusted one line has said already.
-        elif not (isinstance(event, ServerFailed) and event.server in configuration.untrusted):
+        elif not (
+            isinstance(event, ServerFailed) and event.server in configuration.untrusted
+        ):
             on_event(event)
 
     chosen = model if model is not None else options.model
-    servers = _server_options(options, configuration, report, cache, allow_change, requests)
+    servers = _server_options(
+        options, configuration, report, cache, allow_change, requests
+    )
     common: dict[str, Any] = {
         "mcp_config": configuration.servers,
-        "pre_discovered_tools": tuple(name for name in options.always_load if not _is_pattern(name)),
+        "pre_discovered_tools": tuple(
+            name for name in options.always_load if not _is_pattern(name)
+        ),
         "approval": _policy(approvals, waits=waits) if approvals is not None else False,
         "options": RunOptions(
             limits=_limits(options),
             settings=_settings(options),
             compaction=Compaction(window_tokens=options.context_window),
             large_result_tokens=options.large_result_tokens,
-            servers=replace(servers, startup_seconds=startup_seconds, question_seconds=options.server_wait),
+            servers=replace(
+                servers,
+                startup_seconds=startup_seconds,
+                question_seconds=options.server_wait,
+            ),
             wrappers=[*_wrappers(options), *wrappers],
         ),
         "on_event": report,
@@ -108,14 +123,18 @@ def make_agent(
     is_search_chosen = options.tool_search != "auto"
     if options.replay is not None and not is_search_chosen:
         agent = agent_of("offline", **common)
-    elif configuration.team is not None:  # what was asked for goes before what a card says
+    elif (
+        configuration.team is not None
+    ):  # what was asked for goes before what a card says
         if chosen is not None:
             common["model"] = chosen
         if is_search_chosen or options.search_strategy != "auto":
             common["tool_search"] = _tool_search(options, configuration)
         agent = agent_from_card(agent_of, configuration.team, **common)
     else:
-        agent = agent_of(chosen, tool_search=_tool_search(options, configuration), **common)
+        agent = agent_of(
+            chosen, tool_search=_tool_search(options, configuration), **common
+        )
     if requests is not None:
         requests.agent = agent
     return agent
@@ -124,7 +143,10 @@ def make_agent(
 def _policy(approvals: Approvals, *, waits: bool) -> ApprovalPolicy:
     from mcpagent.toolsets.approval_policy import ApprovalPolicy
 
-    decide = approvals.decide_or_wait if waits else approvals.decide
+    if waits:
+        decide = approvals.decide_or_wait
+    else:
+        decide = approvals.decide
     return ApprovalPolicy(approvals.needed, decide, decides_alone=True)
 
 
@@ -137,7 +159,9 @@ def _limits(options: Options) -> Limits:
         tool_calls=options.max_calls,
         tokens=options.max_tokens,
         # What costs nothing is within a limit of nothing.
-        dollars=None if options.max_cost is None else max(options.max_cost, sys.float_info.min),
+        dollars=None
+        if options.max_cost is None
+        else max(options.max_cost, sys.float_info.min),
         seconds=options.max_seconds,
     )
 
@@ -150,7 +174,9 @@ def _settings(options: Options) -> ModelSettings:
     for pair in options.set:
         name, equals, value = pair.partition("=")
         if not equals:
-            raise ConfigError(f'--set "{safe_line(pair, 80)}" has no value; write NAME=VALUE, --set temperature=0')
+            raise ConfigError(
+                f'--set "{safe_line(pair, 80)}" has no value; write NAME=VALUE, --set temperature=0'
+            )
         told[name.strip()] = value
     flags = {"thinking": options.thinking, "profile": options.profile}
     told |= {name: value for name, value in flags.items() if value is not None}
@@ -159,17 +185,24 @@ def _settings(options: Options) -> ModelSettings:
 
 def _provider_tools(options: Options) -> list[ProviderTool]:
     """Return the tools of `--provider-tool`. Raises `ConfigError`."""
-    from mcpagent.models.provider_run.provider_tools import expect_distinct, provider_tool_of
+    from mcpagent.models.provider_run.provider_tools import (
+        expect_distinct,
+        provider_tool_of,
+    )
 
     tools: list[ProviderTool] = []
     for text in options.provider_tool:
         name, equals, written = text.partition("=")
         where = f"--provider-tool {safe_line(name, 60)}"
         try:
-            told = json.loads(written) if equals else {}
+            told = {}
+            if equals:
+                told = json.loads(written)
         except (ValueError, RecursionError):
             fix = f"""write '{safe_line(name, 60)}={{"max_uses": 3}}'"""
-            raise ConfigError(f"{where}: what stands behind = is no JSON; {fix}") from None
+            raise ConfigError(
+                f"{where}: what stands behind = is no JSON; {fix}"
+            ) from None
         tools.append(provider_tool_of(name.strip(), told, where))
     return [*expect_distinct(tools)]
 
@@ -177,17 +210,29 @@ def _provider_tools(options: Options) -> list[ProviderTool]:
 def _with_flags(text: str, *, is_card: bool) -> str:
     """Replace parameter names in a library's notice by the flags that set them; a card sets `tool_search` itself."""
     text = re.sub(r"^pre_discovered_tools: ", "--always-load: ", text)
-    return text if is_card else re.sub(r"^tool_search\.eager_tools\.(.*?): ", r"--always-load, server \1: ", text)
+    if is_card:
+        return text
+    return re.sub(
+        r"^tool_search\.eager_tools\.(.*?): ", r"--always-load, server \1: ", text
+    )
 
 
 def _wrappers(options: Options) -> list[Wrapper]:
     from mcpagent.recording import Recorder, Replay
 
     replay, record = options.replay, options.record
-    if replay is not None and record is not None and replay.resolve() == record.resolve():
-        raise InputError("--record and --replay name the same file, which would be lost; record to another one")
+    if (
+        replay is not None
+        and record is not None
+        and replay.resolve() == record.resolve()
+    ):
+        raise InputError(
+            "--record and --replay name the same file, which would be lost; record to another one"
+        )
     wrappers: list[Wrapper] = [Replay(replay)] if replay is not None else []
-    return [*wrappers, Recorder(record)] if record is not None else wrappers
+    if record is not None:
+        return [*wrappers, Recorder(record)]
+    return wrappers
 
 
 def model_of(options: Options) -> str:
@@ -215,7 +260,12 @@ def _server_options(
         return True
 
     async def untrusted(_: ToolChange) -> bool:
-        on_event(Notice("the changed tool was not called; --trust-changes accepts it as it is now", "warning"))
+        on_event(
+            Notice(
+                "the changed tool was not called; --trust-changes accepts it as it is now",
+                "warning",
+            )
+        )
         return False
 
     stored = ServerOptions.stored(
@@ -225,10 +275,14 @@ def _server_options(
         handlers=requests.handlers if requests is not None else None,
     )
     # The bundled server changes with the program itself.
-    return replace(stored, pins=None) if configuration.is_demo else stored
+    if configuration.is_demo:
+        return replace(stored, pins=None)
+    return stored
 
 
-def make_approvals(options: Options, configuration: Configuration, ask: Ask | None) -> Approvals:
+def make_approvals(
+    options: Options, configuration: Configuration, ask: Ask | None
+) -> Approvals:
     """Return the approvals from the options' and servers' rules, with the stored approvals.
 
     `ask` is None if no user can be asked. In a replay nothing runs, so nothing needs approval.
@@ -238,14 +292,20 @@ def make_approvals(options: Options, configuration: Configuration, ask: Ask | No
     from mcpagent.config.permissions import strictest
 
     # A member's calls are decided on here too; of two servers with one name, what both may do.
-    members = configuration.team.members_servers() if configuration.team is not None else ()
+    members = (
+        configuration.team.members_servers() if configuration.team is not None else ()
+    )
     servers: dict[str, ServerConfig] = {}
     for server in (*members, *configuration.enabled):
         servers[server.name] = strictest(server, servers.get(server.name, server))
     mode = "all" if configuration.replayed is not None else options.approve
     harmless = frozenset(servers) if configuration.is_demo else frozenset[str]()
     rules = Rules(mode, list(options.allow), list(options.deny), servers, harmless)
-    return Approvals(rules, KeptApprovals.of_user(options.environ, (*members, *configuration.enabled)), ask)
+    return Approvals(
+        rules,
+        KeptApprovals.of_user(options.environ, (*members, *configuration.enabled)),
+        ask,
+    )
 
 
 def rules_without_effect(agent: Agent, approvals: Approvals) -> list[str]:
@@ -260,12 +320,21 @@ def rules_without_effect(agent: Agent, approvals: Approvals) -> list[str]:
     ]
     if agent._runtime.tools.listing.connecting:  # whose tools they may be about
         return lines
-    written = [("--allow or --deny", glob) for glob in approvals.rules.without_effect(asked)]
+    written = [
+        ("--allow or --deny", glob) for glob in approvals.rules.without_effect(asked)
+    ]
     for server, glob in approvals.rules.configured_without_effect(asked):
-        written.append((f"{server.source or 'configuration'}: approval of {safe_line(server.name, 64)}", glob))
+        written.append(
+            (
+                f"{server.source or 'configuration'}: approval of {safe_line(server.name, 64)}",
+                glob,
+            )
+        )
     for place, glob in written:
         hint = did_you_mean(near_rules(glob, asked), "mcpagent tools list names them")
-        lines.append(f"{place} {safe_line(glob, 80) or repr(glob)}: nothing of that name is known; {hint}")
+        lines.append(
+            f"{place} {safe_line(glob, 80) or repr(glob)}: nothing of that name is known; {hint}"
+        )
     return lines
 
 
@@ -273,7 +342,11 @@ def askable(agent: Agent) -> list[ToolDefinition]:
     """Return everything that rules can name: the tools, and the known prompts and resources of the servers."""
     from mcpagent.toolsets.prompt_and_resource_tools import known_content
 
-    tools = [tool.definition for tool in agent._runtime.tools.known.values() if tool.asks is None]
+    tools = [
+        tool.definition
+        for tool in agent._runtime.tools.known.values()
+        if tool.asks is None
+    ]
     with contextlib.suppress(AgentStateError):  # a replay has no servers
         tools += known_content(agent.mcp)
     return tools
@@ -284,15 +357,21 @@ def near_rules(rule: str, asked: Iterable[ToolDefinition]) -> list[str]:
     from mcpagent.config.rule_names import rule_of
 
     same = [rule_of(tool) for tool in asked if rule in (tool.key.name, tool.name)]
-    spelled = [name for tool in asked if len(name := rule_of(tool)) <= 2 * len(rule) + 80]
+    spelled = [
+        name for tool in asked if len(name := rule_of(tool)) <= 2 * len(rule) + 80
+    ]
     return same[:3] or get_close_matches(rule[:200], spelled, n=1, cutoff=0.5)
 
 
 def hints(agent: Agent, options: Options, configuration: Configuration) -> list[str]:
     """Return hints on using a real model and own servers, if default stand-ins are in use."""
     unasked = options.model is None and options.card is None and options.replay is None
-    lines = [KEY_HINT] if unasked and agent._runtime.model.name.startswith("offline") else []
-    return [*lines, servers_hint(options, configuration)] if configuration.is_demo else lines
+    lines = []
+    if unasked and agent._runtime.model.name.startswith("offline"):
+        lines = [KEY_HINT]
+    if configuration.is_demo:
+        return [*lines, servers_hint(options, configuration)]
+    return lines
 
 
 def servers_hint(options: Options, configuration: Configuration) -> str:
@@ -306,7 +385,9 @@ def connecting(terminal: Terminal, configuration: Configuration) -> Iterator[Act
     from mcpagent.cli.screen.rendering import Activity
 
     activity = Activity(terminal.err, terminal.glyphs)
-    with activity.showing(f"connecting {counted(len(configuration.enabled), 'server')}"):
+    with activity.showing(
+        f"connecting {counted(len(configuration.enabled), 'server')}"
+    ):
         yield activity
 
 
@@ -330,7 +411,9 @@ async def known_tools(options: Options, terminal: Terminal) -> AsyncIterator[Age
     def report(event: Event) -> None:
         with moving.paused():  # it may be on stderr while the line goes to stdout
             if isinstance(event, ServerFailed):
-                print_failed_server(terminal.err, event, configuration.enabled, terminal.glyphs)
+                print_failed_server(
+                    terminal.err, event, configuration.enabled, terminal.glyphs
+                )
             elif isinstance(event, Notice) and event.level == "warning":
                 put(terminal.err, notice_line(event, terminal.glyphs))
 
@@ -350,8 +433,15 @@ def require_a_server(agent: Agent) -> None:
     """Raise `ServerError` if servers are configured and none works: the answer would be invented."""
     states = agent.servers
     if states and all(status.state == "failed" for status in states.values()):
-        which = "the only server" if len(states) == 1 else f"all {len(states)} servers"
-        raise ServerError(f"{which} failed; mcpagent mcp test tells more", server=next(iter(states)), phase="connect")
+        if len(states) == 1:
+            which = "the only server"
+        else:
+            which = f"all {len(states)} servers"
+        raise ServerError(
+            f"{which} failed; mcpagent mcp test tells more",
+            server=next(iter(states)),
+            phase="connect",
+        )
 
 
 def _tool_search(options: Options, configuration: Configuration) -> ToolSearch:

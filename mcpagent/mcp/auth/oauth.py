@@ -38,7 +38,11 @@ class LoopbackPage:
     """
 
     def __init__(
-        self, show: Callable[[str], Awaitable[None]], *, port: int = 0, seconds: float = SIGN_IN_SECONDS
+        self,
+        show: Callable[[str], Awaitable[None]],
+        *,
+        port: int = 0,
+        seconds: float = SIGN_IN_SECONDS,
     ) -> None:
         self._show = show
         self._port = port
@@ -61,7 +65,9 @@ class LoopbackPage:
 
     async def __aenter__(self) -> LoopbackPage:
         try:
-            self._server = await asyncio.start_server(self._handle, "127.0.0.1", self._port)
+            self._server = await asyncio.start_server(
+                self._handle, "127.0.0.1", self._port
+            )
         except (OSError, OverflowError):
             self._server = await asyncio.start_server(self._handle, "127.0.0.1", 0)
         return self
@@ -83,25 +89,49 @@ class LoopbackPage:
         try:
             return await asyncio.wait_for(self._answer, self._seconds)
         except TimeoutError:
-            raise OAuthFlowError(f"nobody signed in within {self._seconds:g} s") from None
+            raise OAuthFlowError(
+                f"nobody signed in within {self._seconds:g} s"
+            ) from None
 
     def take(self, address: str) -> str | None:
         """Accept the browser's final address as pasted by the user; otherwise return the mistake."""
         parts = urlsplit(address.strip())
         expected = urlsplit(self.redirect_uri)
-        if (parts.scheme, parts.netloc, parts.path) != (expected.scheme, expected.netloc, expected.path):
+        if (parts.scheme, parts.netloc, parts.path) != (
+            expected.scheme,
+            expected.netloc,
+            expected.path,
+        ):
             return f"this is not the address that the browser ends at; it begins with {self.redirect_uri}?"
-        return None if self._take(parts.path, parts.query) else "this address is of another sign-in"
+        if self._take(parts.path, parts.query):
+            return None
+        return "this address is of another sign-in"
 
-    async def _handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(asyncio.IncompleteReadError, asyncio.LimitOverrunError, ConnectionError, TimeoutError):
+    async def _handle(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        with contextlib.suppress(
+            asyncio.IncompleteReadError,
+            asyncio.LimitOverrunError,
+            ConnectionError,
+            TimeoutError,
+        ):
             async with asyncio.timeout(10):
-                line = (await reader.readuntil(b"\r\n\r\n")).split(b"\r\n")[0].decode("latin-1").split(" ")
+                line = (
+                    (await reader.readuntil(b"\r\n\r\n"))
+                    .split(b"\r\n")[0]
+                    .decode("latin-1")
+                    .split(" ")
+                )
             parts = urlsplit(line[1] if len(line) > 1 else "")
             found = line[0] == "GET" and self._take(parts.path, parts.query)
-            status = b"200 OK" if found else b"404 Not Found"
+            status = b"404 Not Found"
+            if found:
+                status = b"200 OK"
             head = b"HTTP/1.1 %b\r\nContent-Type: text/html\r\nContent-Length: %d\r\nConnection: close\r\n\r\n"
-            writer.write(head % (status, len(_PAGE) if found else 0) + (_PAGE if found else b""))
+            writer.write(
+                head % (status, len(_PAGE) if found else 0) + (_PAGE if found else b"")
+            )
             await writer.drain()
         writer.close()
 
@@ -125,6 +155,12 @@ def callback_result(query: str) -> AuthorizationCodeResult:
     """Return the code, state and issuer of a redirect's query. Raises `OAuthFlowError` if it carries a refusal."""
     values = {name: found[0] for name, found in parse_qs(query).items()}
     if "code" not in values:
-        reason = values.get("error_description") or values.get("error") or "no code came back"
+        reason = (
+            values.get("error_description")
+            or values.get("error")
+            or "no code came back"
+        )
         raise OAuthFlowError(safe_line(reason, 200))
-    return AuthorizationCodeResult(code=values["code"], state=values.get("state"), iss=values.get("iss"))
+    return AuthorizationCodeResult(
+        code=values["code"], state=values.get("state"), iss=values.get("iss")
+    )

@@ -18,7 +18,13 @@ import anyio
 import anyio.lowlevel
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp import MCPError
-from mcp.shared.dispatcher import CallOptions, OnNotify, OnNotifyIntercept, OnRequest, run_notify_intercept
+from mcp.shared.dispatcher import (
+    CallOptions,
+    OnNotify,
+    OnNotifyIntercept,
+    OnRequest,
+    run_notify_intercept,
+)
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from mcp.shared.message import ClientMessageMetadata, SessionMessage
 from mcp.shared.transport_context import TransportContext
@@ -45,7 +51,9 @@ from mcpagent.mcp.transports.result_repairs import repair_result
 from mcpagent.utilities.python.worker_threads import beside_loop, is_large
 from mcpagent.utilities.text.safe_text import safe_line
 
-with contextlib.suppress(ImportError):  # anyio would load it where it is first used, in the event loop
+with contextlib.suppress(
+    ImportError
+):  # anyio would load it where it is first used, in the event loop
     import_module("anyio._backends._asyncio")
 
 _logger = logging.getLogger(__name__)
@@ -74,7 +82,10 @@ _STAND_INS: Mapping[str, dict[str, Any]] = {
 """Results that the SDK need not parse, each with the smallest that it accepts."""
 
 _PROGRESS = "notifications/progress"
-_CHANGES = {f"notifications/{what}/list_changed": what for what in ("tools", "prompts", "resources")}
+_CHANGES = {
+    f"notifications/{what}/list_changed": what
+    for what in ("tools", "prompts", "resources")
+}
 
 
 class Observer(Protocol):
@@ -104,7 +115,9 @@ async def relayed(
     the server's requests with `allowed` methods; all others are refused here.
     """
     async with transport as (messages, send):
-        passed_on, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](64)
+        passed_on, incoming = anyio.create_memory_object_stream[
+            SessionMessage | Exception
+        ](64)
         relay = Relay(send, passed_on, incoming, observer, attempts, tasks)
         pump = asyncio.create_task(relay.pump(messages, allowed), name="mcp-relay")
         try:
@@ -135,7 +148,9 @@ class Relay:
     ) -> None:
         self._write = write
         self._passed_on = passed_on
-        self._asked: JSONRPCDispatcher[TransportContext] = JSONRPCDispatcher(incoming, self)
+        self._asked: JSONRPCDispatcher[TransportContext] = JSONRPCDispatcher(
+            incoming, self
+        )
         self._intercept: OnNotifyIntercept | None = None
         self._observer = observer
         self._attempts = attempts
@@ -166,7 +181,10 @@ class Relay:
         await self._asked.run(on_request, on_notify, task_status=task_status)
 
     async def send_raw_request(
-        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
+        self,
+        method: str,
+        params: Mapping[str, Any] | None,
+        opts: CallOptions | None = None,
     ) -> dict[str, Any]:
         """Send a request and return its repaired result. Raises `MCPError`; cancelling it notifies the server.
 
@@ -176,7 +194,10 @@ class Relay:
         sent = dict(params or {})
         if method == "tools/list" and (page := self._pages.rest_for(sent)) is not None:
             return page
-        request_id = options["request_id"] if "request_id" in options else next(self._ids)
+        if "request_id" in options:
+            request_id = options["request_id"]
+        else:
+            request_id = next(self._ids)
         heard, headers = options.get("on_progress"), options.get("headers")
         meta = dict(sent.pop("_meta", None) or {})
         if heard is not None:
@@ -187,14 +208,22 @@ class Relay:
             inject(meta)
             meta.pop("baggage", None)
         message = _request(request_id, method, sent | {"_meta": meta} if meta else sent)
-        await anyio.lowlevel.checkpoint_if_cancelled()  # a server may carry out what it is sent, cancelled or not
+        await (
+            anyio.lowlevel.checkpoint_if_cancelled()
+        )  # a server may carry out what it is sent, cancelled or not
         request = self._requests.add(message, heard)
         self._attempts.sent(request_id)
         try:
-            await self._write(SessionMessage(message, ClientMessageMetadata(headers=headers) if headers else None))
+            await self._write(
+                SessionMessage(
+                    message, ClientMessageMetadata(headers=headers) if headers else None
+                )
+            )
             answer = await request.answer
         except (anyio.BrokenResourceError, anyio.ClosedResourceError):
-            raise MCPError(code=CONNECTION_CLOSED, message="Connection closed") from None
+            raise MCPError(
+                code=CONNECTION_CLOSED, message="Connection closed"
+            ) from None
         except ValueError as error:
             text = f"was not sent, since it is not valid Unicode text: {error}"
             raise MCPError(code=INVALID_PARAMS, message=text) from None
@@ -211,11 +240,19 @@ class Relay:
             raise MCPError.from_error_data(answer.error)
         return self._handed_on(request, await self._repaired(request, answer))
 
-    async def notify(self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None) -> None:
+    async def notify(
+        self,
+        method: str,
+        params: Mapping[str, Any] | None,
+        opts: CallOptions | None = None,
+    ) -> None:
         """Send a notification, if the connection is still open."""
         headers = (opts or {}).get("headers")
         message = _notification(method, None if params is None else dict(params))
-        message.metadata = ClientMessageMetadata(headers=headers) if headers else None
+        if headers:
+            message.metadata = ClientMessageMetadata(headers=headers)
+        else:
+            message.metadata = None
         await self._send_quietly(message)
 
     def _send_beside(self, item: SessionMessage) -> None:
@@ -224,7 +261,9 @@ class Relay:
         task.add_done_callback(self._background.discard)
 
     async def _send_quietly(self, item: SessionMessage) -> None:
-        with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError, ValueError):
+        with contextlib.suppress(
+            anyio.BrokenResourceError, anyio.ClosedResourceError, ValueError
+        ):
             await self._write(item)
 
     # --- answers of the session (mcp.shared._stream_protocols.WriteStream) ---
@@ -233,7 +272,10 @@ class Relay:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         await self.aclose()
 
@@ -246,7 +288,11 @@ class Relay:
 
     # --- from the server ---
 
-    async def pump(self, messages: AsyncIterator[SessionMessage | Exception], allowed: Collection[str]) -> None:
+    async def pump(
+        self,
+        messages: AsyncIterator[SessionMessage | Exception],
+        allowed: Collection[str],
+    ) -> None:
         """Pass on incoming messages until the transport ends."""
         try:
             async with self._passed_on:
@@ -254,7 +300,9 @@ class Relay:
                 async for item in messages:
                     passed += 1
                     if passed % _AT_ONCE == 0:
-                        await asyncio.sleep(0)  # a batch of thousands comes without a wait between them
+                        await asyncio.sleep(
+                            0
+                        )  # a batch of thousands comes without a wait between them
                     if isinstance(item, Exception):
                         self._observer.junk(safe_line(str(item), 80))
                     elif isinstance(item.message, JSONRPCNotification):
@@ -262,7 +310,10 @@ class Relay:
                         await self._heard(method, params)
                         # The session spends a task on each that it gets, and a flood of them starves the answers behind
                         # it; none but this one changes anything for it that it is not told of here.
-                        if not self._intercepted(method, params) and method == "notifications/cancelled":
+                        if (
+                            not self._intercepted(method, params)
+                            and method == "notifications/cancelled"
+                        ):
                             await self._passed_on.send(item)
                     elif not isinstance(item.message, JSONRPCRequest):
                         self._answered(item.message)
@@ -284,10 +335,14 @@ class Relay:
                 level = safe_line(str(params.get("level", "info")), 20)
                 self._observer.report(ServerNews("log", _log_text(params), level))
             elif method == "notifications/resources/updated":
-                self._observer.report(ServerNews("resource", safe_line(str(params.get("uri", "")), 500)))
+                self._observer.report(
+                    ServerNews("resource", safe_line(str(params.get("uri", "")), 500))
+                )
             elif (what := _CHANGES.get(method)) is not None:
                 self._observer.report(ServerNews("list", what))
-            elif method in NEWS and not (method == _PROGRESS and await self._requests.hear_progress(params)):
+            elif method in NEWS and not (
+                method == _PROGRESS and await self._requests.hear_progress(params)
+            ):
                 await self._tasks.hear(method, params)
         except Exception:
             _logger.exception("whoever hears of %s raised", safe_line(method, 80))
@@ -319,20 +374,29 @@ class Relay:
         """Wake the caller that waits for this answer, if there is one."""
         if message.id is None:
             assert isinstance(message, JSONRPCError)
-            self._observer.junk(f"an answer without an id: {safe_line(message.error.message, 200)}")
+            self._observer.junk(
+                f"an answer without an id: {safe_line(message.error.message, 200)}"
+            )
             message.id = self._requests.id_for(message.error)
         self._requests.end(message)
 
-    async def _repaired(self, request: OpenRequest, answer: JSONRPCResponse) -> dict[str, Any]:
+    async def _repaired(
+        self, request: OpenRequest, answer: JSONRPCResponse
+    ) -> dict[str, Any]:
         """Return the result in a form that the session can use. Raises `MCPError` if there is none."""
         much = is_large(answer.result)
         try:
-            result, changes = await beside_loop(partial(_usable, request, answer), is_much=much)
+            result, changes = await beside_loop(
+                partial(_usable, request, answer), is_much=much
+            )
         except RecursionError:
             result, changes = "its JSON nests too deeply", ()
         about = f"{request.method}{f' {safe_line(request.target, 60)}' if request.target else ''}"
         more = len(changes) - _MOST_CHANGES
-        for change in (*changes[:_MOST_CHANGES], *([f"{more:,} more repairs like these"] if more > 0 else ())):
+        for change in (
+            *changes[:_MOST_CHANGES],
+            *([f"{more:,} more repairs like these"] if more > 0 else ()),
+        ):
             self._observer.report(ServerNews("warning", f"{about}: {change}"))
         if isinstance(result, str):
             raise MCPError(code=INVALID_ANSWER, message=result)
@@ -340,7 +404,9 @@ class Relay:
             self._requests.version = str(result.get("protocolVersion"))
         return result
 
-    def _handed_on(self, request: OpenRequest, result: dict[str, Any]) -> dict[str, Any]:
+    def _handed_on(
+        self, request: OpenRequest, result: dict[str, Any]
+    ) -> dict[str, Any]:
         """Return the result's form for the SDK, which processes all of it in the event loop.
 
         The result is already checked. The SDK receives one page of a long list, and a placeholder of a result that can
@@ -349,7 +415,9 @@ class Relay:
         if request.method == "tools/list":
             return self._pages.first_of(result)
         stand_in = _STAND_INS.get(request.method)
-        return stand_in if stand_in is not None and self._attempts.takes(result) else result
+        if stand_in is not None and self._attempts.takes(result):
+            return stand_in
+        return result
 
 
 class _Pages:
@@ -373,17 +441,26 @@ class _Pages:
     def rest_for(self, params: Mapping[str, Any]) -> dict[str, Any] | None:
         """Return the result of a request for the rest of a list that we have already."""
         rest = self._rests.pop(str(params.get("cursor")), None)
-        return None if rest is None else self.first_of(rest)
+        if rest is None:
+            return None
+        return self.first_of(rest)
 
 
-def _usable(request: OpenRequest, answer: JSONRPCResponse) -> tuple[dict[str, Any] | str, tuple[str, ...]]:
+def _usable(
+    request: OpenRequest, answer: JSONRPCResponse
+) -> tuple[dict[str, Any] | str, tuple[str, ...]]:
     """Run `repair_result` on an answer that may also be the handle of a task."""
-    if request.method == "tools/call" and (handle := marked(answer.result, answer.id)) is not None:
+    if (
+        request.method == "tools/call"
+        and (handle := marked(answer.result, answer.id)) is not None
+    ):
         return handle, ()
     return repair_result(request.method, request.version, answer.result)
 
 
-def _request(request_id: RequestId, method: str, params: dict[str, Any]) -> JSONRPCRequest:
+def _request(
+    request_id: RequestId, method: str, params: dict[str, Any]
+) -> JSONRPCRequest:
     # Left out if there are none: JSON-RPC forbids `"params": null`.
     if not params:
         return JSONRPCRequest(jsonrpc="2.0", id=request_id, method=method)
@@ -393,12 +470,20 @@ def _request(request_id: RequestId, method: str, params: dict[str, Any]) -> JSON
 def _notification(method: str, params: dict[str, Any] | None) -> SessionMessage:
     if params is None:
         return SessionMessage(JSONRPCNotification(jsonrpc="2.0", method=method))
-    return SessionMessage(JSONRPCNotification(jsonrpc="2.0", method=method, params=params))
+    return SessionMessage(
+        JSONRPCNotification(jsonrpc="2.0", method=method, params=params)
+    )
 
 
 def _log_text(params: Mapping[str, Any]) -> str:
     data, logger = params.get("data"), params.get("logger")
     # In pieces, since what is not shown need not be written.
     pieces = json.JSONEncoder(ensure_ascii=False).iterencode(data)
-    text = data[:_LOG_CHARACTERS] if isinstance(data, str) else "".join(itertools.islice(pieces, _LOG_CHARACTERS))
-    return safe_line(f"{safe_line(logger, 80)}: {text}" if isinstance(logger, str) else text, _LOG_CHARACTERS)
+    if isinstance(data, str):
+        text = data[:_LOG_CHARACTERS]
+    else:
+        text = "".join(itertools.islice(pieces, _LOG_CHARACTERS))
+    return safe_line(
+        f"{safe_line(logger, 80)}: {text}" if isinstance(logger, str) else text,
+        _LOG_CHARACTERS,
+    )

@@ -104,7 +104,12 @@ class Mark:
         """
         command = (launch.program, *launch.arguments)
         is_plain = not any(name.startswith("LD_") for name in launch.environment)
-        if self.limit and is_plain and os.access(_PRLIMIT, os.X_OK) and _is_surely_run(launch.program):
+        if (
+            self.limit
+            and is_plain
+            and os.access(_PRLIMIT, os.X_OK)
+            and _is_surely_run(launch.program)
+        ):
             return (_PRLIMIT, f"--rttime={self.limit}:", *command)
         return command
 
@@ -126,7 +131,9 @@ def _is_surely_run(program: str) -> bool:
                 line, end, _ = file.read(_LONGEST_LINE).partition(b"\n")
             if line.startswith(b"#!"):
                 words = line[2:].split()
-                return bool(end and words) and _is_machine_program(os.fsdecode(words[0]))
+                return bool(end and words) and _is_machine_program(
+                    os.fsdecode(words[0])
+                )
             return _is_machine_program(program)
     return False
 
@@ -135,9 +142,21 @@ def _is_machine_program(program: str) -> bool:
     with contextlib.suppress(OSError):
         if Path(program).is_file():
             with open(program, "rb") as file, open(_PRLIMIT, "rb") as ours:
-                head, like, size = file.read(64), ours.read(64), os.fstat(file.fileno()).st_size
-            if len(head) == 64 and head[:6] == like[:6] == b"\x7fELF\2\1" and head[18:20] == like[18:20]:
-                kind, start, (length, count) = head[16], int.from_bytes(head[32:40], "little"), head[54:58:2]
+                head, like, size = (
+                    file.read(64),
+                    ours.read(64),
+                    os.fstat(file.fileno()).st_size,
+                )
+            if (
+                len(head) == 64
+                and head[:6] == like[:6] == b"\x7fELF\2\1"
+                and head[18:20] == like[18:20]
+            ):
+                kind, start, (length, count) = (
+                    head[16],
+                    int.from_bytes(head[32:40], "little"),
+                    head[54:58:2],
+                )
                 return kind in (2, 3) and count > 0 and start + length * count <= size
     return False
 
@@ -172,14 +191,19 @@ class ProcessGuard:
         Without a suitable shell (Windows), there is no watchdog.
         """
         with self._lock:
-            if self._process is not None and self._process.poll() is not None:  # somebody killed it
+            if (
+                self._process is not None and self._process.poll() is not None
+            ):  # somebody killed it
                 _close_input(self._process)
                 self._process = None
             if self._process is None:
                 self._start()
             self._users += 1
             number = next(self._numbers)
-            return Mark(f"{self._mark}-{number}.", self._limit and self._limit + number % _SERVERS)
+            return Mark(
+                f"{self._mark}-{number}.",
+                self._limit and self._limit + number % _SERVERS,
+            )
 
     def _start(self) -> None:
         self._mark = self._mark or secrets.token_hex(16)
@@ -190,13 +214,19 @@ class ProcessGuard:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
-                env={"PATH": "/usr/bin:/bin:/usr/sbin:/sbin:/run/current-system/sw/bin", "LC_ALL": "C"},
+                env={
+                    "PATH": "/usr/bin:/bin:/usr/sbin:/sbin:/run/current-system/sw/bin",
+                    "LC_ALL": "C",
+                },
                 cwd="/",
                 start_new_session=True,
                 bufsize=0,
             )
             self._write(f"={MARK}={self._mark}")
-            self._limit = least if _limit(self._process.pid, KEEPER_LIMIT) else 0
+            if _limit(self._process.pid, KEEPER_LIMIT):
+                self._limit = least
+            else:
+                self._limit = 0
             if self._limit:
                 self._write(f"#{least // _SERVERS}")
 
@@ -278,14 +308,23 @@ if sys.platform == "win32":
         """End a process and its children when this process ends, or when the returned function is called."""
         kernel = ctypes.WinDLL("kernel32", use_last_error=True)
         kernel.CreateJobObjectW.restype = kernel.OpenProcess.restype = wintypes.HANDLE
-        kernel.SetInformationJobObject.argtypes = (wintypes.HANDLE, ctypes.c_int, ctypes.c_void_p, wintypes.DWORD)
+        kernel.SetInformationJobObject.argtypes = (
+            wintypes.HANDLE,
+            ctypes.c_int,
+            ctypes.c_void_p,
+            wintypes.DWORD,
+        )
         kernel.AssignProcessToJobObject.argtypes = (wintypes.HANDLE, wintypes.HANDLE)
         kernel.TerminateJobObject.argtypes = (wintypes.HANDLE, wintypes.UINT)
         kernel.CloseHandle.argtypes = (wintypes.HANDLE,)
         job = kernel.CreateJobObjectW(None, None)
         limits = _JobLimits(flags=0x2000)  # JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE
-        kernel.SetInformationJobObject(job, 9, ctypes.byref(limits), ctypes.sizeof(limits))
-        process = kernel.OpenProcess(0x0101, False, pid)  # PROCESS_SET_QUOTA | PROCESS_TERMINATE
+        kernel.SetInformationJobObject(
+            job, 9, ctypes.byref(limits), ctypes.sizeof(limits)
+        )
+        process = kernel.OpenProcess(
+            0x0101, False, pid
+        )  # PROCESS_SET_QUOTA | PROCESS_TERMINATE
         if process:
             kernel.AssignProcessToJobObject(job, process)
             kernel.CloseHandle(process)

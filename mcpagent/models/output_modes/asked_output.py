@@ -20,7 +20,14 @@ from mcpagent.models.stream_rollback import CallDelta
 from mcpagent.models.tool_changes_in_history import SUBMIT_TOOL
 from mcpagent.models.wire_values import json_text
 from mcpagent.values.events import Emit, Event, TextDelta
-from mcpagent.values.messages import Origin, Part, Text, ToolCall, ToolDefinition, WireProtocol
+from mcpagent.values.messages import (
+    Origin,
+    Part,
+    Text,
+    ToolCall,
+    ToolDefinition,
+    WireProtocol,
+)
 
 OutputWay: TypeAlias = Literal["native", "tool", "text"]
 
@@ -43,7 +50,9 @@ def takes_output(model: Model) -> bool:
 
 def told_form(model: Model, request: ModelRequest) -> ModelRequest:
     """Return the request for the model; one without support for structured output gets the format as text."""
-    return request if request.output is None or takes_output(model) else told_in_words(request)
+    if request.output is None or takes_output(model):
+        return request
+    return told_in_words(request)
 
 
 def told_in_words(request: ModelRequest) -> ModelRequest:
@@ -51,37 +60,60 @@ def told_in_words(request: ModelRequest) -> ModelRequest:
     if request.output is None:
         return request
     words = _WORDS + json_text(request.output.schema)
-    return replace(request, system="\n\n".join(text for text in (request.system, words) if text.strip()))
+    return replace(
+        request,
+        system="\n\n".join(text for text in (request.system, words) if text.strip()),
+    )
 
 
-def usual_way(request: ModelRequest, to: Origin, *, most_tools: int | None, can_call: bool = True) -> OutputWay:
+def usual_way(
+    request: ModelRequest, to: Origin, *, most_tools: int | None, can_call: bool = True
+) -> OutputWay:
     """Return the output mode, by the known traits of model and server. `can_call`: whether the model supports tools."""
     if request.output is None:
         return "text"
     has_tools = bool(request.tools or request.deferred_tools)
     if _is_native(request.output, to, alone=not has_tools or not can_call):
         return "native"
-    return "tool" if can_call and (most_tools is None or len(request.tools) < most_tools) else "text"
+    if can_call and (most_tools is None or len(request.tools) < most_tools):
+        return "tool"
+    return "text"
 
 
 def _is_native(output: OutputFormat, to: Origin, *, alone: bool) -> bool:
     known, server = is_structured(to), server_of(to)
     if to.protocol == "messages":
-        return known is not False and strict_schema(output.schema, ANTHROPIC) is not None
+        return (
+            known is not False and strict_schema(output.schema, ANTHROPIC) is not None
+        )
     if known is False:
         return False
-    return server.structured == "always" or bool(known) or (server.structured == "alone" and alone)
+    return (
+        server.structured == "always"
+        or bool(known)
+        or (server.structured == "alone" and alone)
+    )
 
 
-def native_fields(output: OutputFormat, protocol: WireProtocol, *, subset: bool) -> dict[str, Any]:
+def native_fields(
+    output: OutputFormat, protocol: WireProtocol, *, subset: bool
+) -> dict[str, Any]:
     """Return the body's fields for the format. `subset`: the server demands OpenAI's strict subset of the schema."""
     if protocol == "messages":
         schema = strict_schema(output.schema, ANTHROPIC) or output.schema
         return {"output_config": {"format": {"type": "json_schema", "schema": schema}}}
-    strict = strict_schema(output.schema, OPENAI) if subset else output.schema
-    described = {"description": output.description} if output.description else {}
+    if subset:
+        strict = strict_schema(output.schema, OPENAI)
+    else:
+        strict = output.schema
+    described = {}
+    if output.description:
+        described = {"description": output.description}
     named: dict[str, Any] = {"name": output.name, **described}
-    named |= {"schema": strict or output.schema, **({"strict": strict is not None} if subset else {})}
+    named |= {
+        "schema": strict or output.schema,
+        **({"strict": strict is not None} if subset else {}),
+    }
     if protocol == "responses":
         return {"text": {"format": {"type": "json_schema", **named}}}
     return {"response_format": {"type": "json_schema", "json_schema": named}}
@@ -90,7 +122,10 @@ def native_fields(output: OutputFormat, protocol: WireProtocol, *, subset: bool)
 def with_fields(body: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return the body with these fields merged into fields that a setting already wrote (`output_config.effort`)."""
     beside = {name: body[name] for name in fields if isinstance(body.get(name), dict)}
-    return {**body, **{name: {**beside.get(name, {}), **value} for name, value in fields.items()}}
+    return {
+        **body,
+        **{name: {**beside.get(name, {}), **value} for name, value in fields.items()},
+    }
 
 
 # -- A tool to submit it with -----------------------------------------------------------------------------------------
@@ -99,8 +134,12 @@ def with_fields(body: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str,
 def with_submit_tool(request: ModelRequest, output: OutputFormat) -> ModelRequest:
     """Return the request with the tool behind those that there are: within a run it stays where it is."""
     description = f"{_SUBMIT} {output.description}".strip()
-    tool = ToolDefinition(SUBMIT_TOOL, description, output.schema, original_name=SUBMIT_TOOL)
-    return replace(request, tools=(*request.tools, tool), output=replace(output, way="tool"))
+    tool = ToolDefinition(
+        SUBMIT_TOOL, description, output.schema, original_name=SUBMIT_TOOL
+    )
+    return replace(
+        request, tools=(*request.tools, tool), output=replace(output, way="tool")
+    )
 
 
 def is_submitted(request: ModelRequest) -> bool:
@@ -110,31 +149,51 @@ def is_submitted(request: ModelRequest) -> bool:
 
 def callable_in(request: ModelRequest) -> ModelRequest:
     """Return the request as one whose answer may make calls, if submitting it is one."""
-    return replace(request, tool_choice="auto") if is_submitted(request) else request
+    if is_submitted(request):
+        return replace(request, tool_choice="auto")
+    return request
 
 
-def demanded(body: Mapping[str, Any], request: ModelRequest, protocol: WireProtocol) -> dict[str, Any]:
+def demanded(
+    body: Mapping[str, Any], request: ModelRequest, protocol: WireProtocol
+) -> dict[str, Any]:
     """Return the body with a required call, since text is no answer: of the submit tool, if it is the only one.
 
     What the caller demands of the first answer goes first, and Claude takes no demand while it thinks.
     """
     choice = body.get("tool_choice")
     alone = request.tool_choice == "none" or choice in ("none", {"type": "none"})
-    thinks = isinstance(body.get("thinking"), Mapping) and body["thinking"].get("type") in ("enabled", "adaptive")
+    thinks = isinstance(body.get("thinking"), Mapping) and body["thinking"].get(
+        "type"
+    ) in ("enabled", "adaptive")
     if protocol == "messages":
-        before = choice if isinstance(choice, dict) and not alone else {}
+        before = {}
+        if isinstance(choice, dict) and not alone:
+            before = choice
         if thinks:
             return {**body, "tool_choice": {**before, "type": "auto"}}
         if not alone and before.get("type") in ("any", "tool"):
             return dict(body)
-        kind = {"type": "tool", "name": SUBMIT_TOOL} if alone else {"type": "any"}
-        return {**body, "tool_choice": {**{k: v for k, v in before.items() if k != "name"}, **kind}}
+        if alone:
+            kind = {"type": "tool", "name": SUBMIT_TOOL}
+        else:
+            kind = {"type": "any"}
+        return {
+            **body,
+            "tool_choice": {**{k: v for k, v in before.items() if k != "name"}, **kind},
+        }
     if alone:
-        named = {"name": SUBMIT_TOOL} if protocol == "responses" else {"function": {"name": SUBMIT_TOOL}}
+        named = (
+            {"name": SUBMIT_TOOL}
+            if protocol == "responses"
+            else {"function": {"name": SUBMIT_TOOL}}
+        )
         return {**body, "tool_choice": {"type": "function", **named}}
     if isinstance(choice, dict):
         is_list = choice.get("type") == "allowed_tools"
-        return {**body, "tool_choice": {**choice, "mode": "required"}} if is_list else dict(body)
+        if is_list:
+            return {**body, "tool_choice": {**choice, "mode": "required"}}
+        return dict(body)
     return {**body, "tool_choice": "required"}
 
 
@@ -156,7 +215,10 @@ def submitted_way(asked: AskedWay, emit: Emit) -> AskedWay:
             emit(TextDelta(delta.text))
 
     def understand(response: ModelResponse) -> ModelResponse:
-        if not any(call.name == SUBMIT_TOOL for call in response.message.tool_calls) and held:
+        if (
+            not any(call.name == SUBMIT_TOOL for call in response.message.tool_calls)
+            and held
+        ):
             emit(TextDelta("".join(held)))
         return read_submitted(response)
 
@@ -170,17 +232,31 @@ def read_submitted(response: ModelResponse) -> ModelResponse:
     if not submitted:
         return response
     last = submitted[-1]
-    kept: list[Part] = [part for part in message.parts if not isinstance(part, Text) and part not in submitted]
-    place = next((at for at, part in enumerate(kept) if isinstance(part, ToolCall)), len(kept))
+    kept: list[Part] = [
+        part
+        for part in message.parts
+        if not isinstance(part, Text) and part not in submitted
+    ]
+    place = next(
+        (at for at, part in enumerate(kept) if isinstance(part, ToolCall)), len(kept)
+    )
     signed = message.tool_calls[0].provider_data.get("extra_content")
-    if place < len(kept) and signed is not None and isinstance(call := kept[place], ToolCall):
+    if (
+        place < len(kept)
+        and signed is not None
+        and isinstance(call := kept[place], ToolCall)
+    ):
         # Gemini signs the first call of several alone.
-        kept[place] = replace(call, provider_data={"extra_content": signed, **call.provider_data})
+        kept[place] = replace(
+            call, provider_data={"extra_content": signed, **call.provider_data}
+        )
     kept.insert(place, Text(last.malformed or json_text(last.arguments)))
     made = replace(message, parts=tuple(kept))
     stop = response.stop
     if stop not in ("length", "refusal"):
-        stop = "tool_calls" if made.tool_calls else "end"
+        stop = "end"
+        if made.tool_calls:
+            stop = "tool_calls"
     return replace(response, message=made, stop=stop)
 
 
@@ -210,7 +286,9 @@ def refuses_schema(failure: Failure) -> bool:
 
 def schema_text(request: ModelRequest) -> str:
     """Return the schema of the answer as one text."""
-    return json_text(request.output.schema) if request.output is not None else ""
+    if request.output is not None:
+        return json_text(request.output.schema)
+    return ""
 
 
 def refuses_demand(failure: Failure) -> bool:

@@ -37,13 +37,27 @@ class Subset:
     most_unions: int = 5_000
 
 
-_FORMATS = frozenset("date-time time date duration email hostname ipv4 ipv6 uuid".split())  # noqa: SIM905
+_FORMATS = frozenset(
+    "date-time time date duration email hostname ipv4 ipv6 uuid".split()
+)  # noqa: SIM905
 
 OPENAI = Subset(
     {
         "string": ("pattern", "format"),
-        "number": ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
-        "integer": ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
+        "number": (
+            "minimum",
+            "maximum",
+            "exclusiveMinimum",
+            "exclusiveMaximum",
+            "multipleOf",
+        ),
+        "integer": (
+            "minimum",
+            "maximum",
+            "exclusiveMinimum",
+            "exclusiveMaximum",
+            "multipleOf",
+        ),
         "array": ("minItems", "maxItems"),
     },
     all_required=True,
@@ -62,9 +76,21 @@ ANTHROPIC = Subset(
 )
 
 _NOTES = frozenset(
-    {"title", "examples", "$comment", "$schema", "$id", "$anchor", "deprecated", "readOnly", "writeOnly"}
+    {
+        "title",
+        "examples",
+        "$comment",
+        "$schema",
+        "$id",
+        "$anchor",
+        "deprecated",
+        "readOnly",
+        "writeOnly",
+    }
 )
-_TYPES = frozenset({"array", "boolean", "integer", "null", "number", "object", "string"})
+_TYPES = frozenset(
+    {"array", "boolean", "integer", "null", "number", "object", "string"}
+)
 _NULL: dict[str, Any] = {"type": "null"}
 
 
@@ -82,7 +108,9 @@ def strict_schema(schema: Mapping[str, Any], subset: Subset) -> dict[str, Any] |
         return None
     if written.get("type") != "object":
         return None
-    return {**written, "$defs": definitions} if definitions else written
+    if definitions:
+        return {**written, "$defs": definitions}
+    return written
 
 
 @dataclass(slots=True)
@@ -100,10 +128,14 @@ class _SubsetWriter:
     def definitions(self) -> dict[str, Any]:
         """Return all referenced definitions, including those that they reference."""
         made: dict[str, Any] = {}
-        while waiting := [reference for reference, name in self.referred.items() if name not in made]:
+        while waiting := [
+            reference for reference, name in self.referred.items() if name not in made
+        ]:
             for reference in waiting:
                 self.writing = self.referred[reference]
-                made[self.writing] = self.write(self._target(reference), 1, within=reference)
+                made[self.writing] = self.write(
+                    self._target(reference), 1, within=reference
+                )
         if not self.subset.recursive:
             try:
                 TopologicalSorter(self.leads_to).prepare()
@@ -125,23 +157,33 @@ class _SubsetWriter:
         description = str(left.pop("description", "") or "")
         written = self._typed(left, depth)
         if left:
-            beyond = ", ".join(f"{name}: {json_text(rule)}" for name, rule in left.items())
+            beyond = ", ".join(
+                f"{name}: {json_text(rule)}" for name, rule in left.items()
+            )
             description = f"{description} {{{beyond}}}".strip()
         return {**written, **({"description": description} if description else {})}
 
-    def _referring(self, left: dict[str, Any], depth: int, within: str) -> dict[str, Any]:
+    def _referring(
+        self, left: dict[str, Any], depth: int, within: str
+    ) -> dict[str, Any]:
         reference = str(left.pop("$ref"))
         if not left:
-            name = reference.rpartition("/")[2] if reference.startswith(("#/$defs/", "#/definitions/")) else ""
+            name = ""
+            if reference.startswith(("#/$defs/", "#/definitions/")):
+                name = reference.rpartition("/")[2]
             self._target(reference)
-            if name and (self.referred.get(reference) or name not in self.referred.values()):
+            if name and (
+                self.referred.get(reference) or name not in self.referred.values()
+            ):
                 self.referred[reference] = name
                 self.leads_to.setdefault(self.writing, set()).add(name)
                 return {"$ref": f"#/$defs/{name}"}
         if reference in (within, "#") or depth > self.subset.most_depth:
             raise _BeyondError
         # No provider takes anything beside a reference.
-        return self.write({**self._target(reference), **left}, depth + 1, within or reference)
+        return self.write(
+            {**self._target(reference), **left}, depth + 1, within or reference
+        )
 
     def _target(self, reference: str) -> Mapping[str, Any]:
         found = referred(self.root, reference)
@@ -154,17 +196,32 @@ class _SubsetWriter:
         left.pop("discriminator", None)
         branches = left.pop("anyOf", None) or left.pop("oneOf", None)
         if branches:
-            return {"anyOf": self._union([self.write(branch, depth + 1) for branch in branches])}
+            return {
+                "anyOf": self._union(
+                    [self.write(branch, depth + 1) for branch in branches]
+                )
+            }
         kind = left.pop("type", None)
         if "enum" in left or "const" in left:
             return self._literal(left, kind)
         if kind is None and "properties" in left:
             kind = "object"
         if isinstance(kind, list):
-            kinds = [self._of_type(str(one), dict(left) if len(kind) > 1 else left, depth) for one in kind]
-            for name in ("properties", "required", "additionalProperties", "items", *self._all_kept()):
+            kinds = [
+                self._of_type(str(one), dict(left) if len(kind) > 1 else left, depth)
+                for one in kind
+            ]
+            for name in (
+                "properties",
+                "required",
+                "additionalProperties",
+                "items",
+                *self._all_kept(),
+            ):
                 left.pop(name, None)
-            return kinds[0] if len(kinds) == 1 else {"anyOf": self._union(kinds)}
+            if len(kinds) == 1:
+                return kinds[0]
+            return {"anyOf": self._union(kinds)}
         return self._of_type(str(kind), left, depth)
 
     def _all_kept(self) -> tuple[str, ...]:
@@ -178,14 +235,24 @@ class _SubsetWriter:
 
     def _literal(self, left: dict[str, Any], kind: Any) -> dict[str, Any]:
         constant = "const" in left
-        values = [left.pop("const")] if constant else left.pop("enum")
+        if constant:
+            values = [left.pop("const")]
+        else:
+            values = left.pop("enum")
         left.pop("enum", None)
         self.values += len(values)
-        are_plain = all(value is None or isinstance(value, str | int | float) for value in values)
+        are_plain = all(
+            value is None or isinstance(value, str | int | float) for value in values
+        )
         if not values or not are_plain or self.values > self.subset.most_values:
             raise _BeyondError
-        named = {"const": values[0]} if constant else {"enum": list(values)}
-        typed = {"type": kind} if self.subset.typed_literals and kind is not None else {}
+        if constant:
+            named = {"const": values[0]}
+        else:
+            named = {"enum": list(values)}
+        typed = {}
+        if self.subset.typed_literals and kind is not None:
+            typed = {"type": kind}
         return {**typed, **named}
 
     def _of_type(self, kind: str, left: dict[str, Any], depth: int) -> dict[str, Any]:
@@ -213,16 +280,27 @@ class _SubsetWriter:
             if (one := self.write(place, depth + 1)) not in written:
                 written.append(one)
         if len(places) > 1:
-            left["places"] = [place.get("type", "") if isinstance(place, Mapping) else "" for place in places]
-        return written[0] if len(written) == 1 else {"anyOf": self._union(written)}
+            left["places"] = [
+                place.get("type", "") if isinstance(place, Mapping) else ""
+                for place in places
+            ]
+        if len(written) == 1:
+            return written[0]
+        return {"anyOf": self._union(written)}
 
     def _object(self, left: dict[str, Any], depth: int) -> dict[str, Any]:
         named = left.pop("properties", None)
         others = left.pop("additionalProperties", False)
         required = left.pop("required", None) or []
-        if not isinstance(named, Mapping) or others is not False or "patternProperties" in left:
+        if (
+            not isinstance(named, Mapping)
+            or others is not False
+            or "patternProperties" in left
+        ):
             raise _BeyondError
-        if not isinstance(required, list) or any(name not in named for name in required):
+        if not isinstance(required, list) or any(
+            name not in named for name in required
+        ):
             raise _BeyondError
         self.properties += len(named)
         self.optional += len(named) - len(required)
@@ -232,9 +310,17 @@ class _SubsetWriter:
             raise _BeyondError
         written = {str(name): self.write(one, depth + 1) for name, one in named.items()}
         if self.subset.all_required:
-            written = {name: one if name in required else _or_null(one) for name, one in written.items()}
+            written = {
+                name: one if name in required else _or_null(one)
+                for name, one in written.items()
+            }
             required = [*written]
-        return {"type": "object", "properties": written, "required": required, "additionalProperties": False}
+        return {
+            "type": "object",
+            "properties": written,
+            "required": required,
+            "additionalProperties": False,
+        }
 
 
 def _or_null(schema: dict[str, Any]) -> dict[str, Any]:
@@ -244,5 +330,13 @@ def _or_null(schema: dict[str, Any]) -> dict[str, Any]:
     if "anyOf" in schema:
         return {**schema, "anyOf": [*branches, _NULL]}
     # What is said of it stays where it is read first.
-    said = {"description": schema["description"]} if "description" in schema else {}
-    return {"anyOf": [{name: rule for name, rule in schema.items() if name != "description"}, _NULL], **said}
+    said = {}
+    if "description" in schema:
+        said = {"description": schema["description"]}
+    return {
+        "anyOf": [
+            {name: rule for name, rule in schema.items() if name != "description"},
+            _NULL,
+        ],
+        **said,
+    }

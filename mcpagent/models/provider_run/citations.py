@@ -25,8 +25,17 @@ def _read(listed: object) -> Iterator[Citation]:
         url = _first(about, "url", "source")
         title = _first(about, "title", "document_title", "filename", "file_id")
         if url or title:
-            yield Citation(url, title, _first(about, "cited_text", "content")[:MAX_CITED])
+            yield Citation(
+                url, title, _first(about, "cited_text", "content")[:MAX_CITED]
+            )
 
 
 def _first(about: Mapping[str, Any], *names: str) -> str:
-    return next((value for name in names if isinstance(value := about.get(name), str) and value), "")
+    return next(
+        (
+            value
+            for name in names
+            if isinstance(value := about.get(name), str) and value
+        ),
+        "",
+    )

@@ -11,7 +11,11 @@ from dataclasses import dataclass, replace
 from mcpagent.errors import ModelError
 from mcpagent.history.conversation import Conversation
 from mcpagent.history.sent_messages import compacted_in
-from mcpagent.history.token_estimates import DEFINITION_SHARE, message_tokens, text_tokens
+from mcpagent.history.token_estimates import (
+    DEFINITION_SHARE,
+    message_tokens,
+    text_tokens,
+)
 from mcpagent.models.base import ModelRequest, tool_limits
 from mcpagent.run.agent_run import AgentRun
 from mcpagent.run.compaction.cutting import (
@@ -24,10 +28,24 @@ from mcpagent.run.compaction.cutting import (
     with_short_results,
 )
 from mcpagent.run.compaction.measuring import Measure, measured
-from mcpagent.run.compaction.summarising import Summary, SummaryWanted, answer_tokens, summarised
+from mcpagent.run.compaction.summarising import (
+    Summary,
+    SummaryWanted,
+    answer_tokens,
+    summarised,
+)
 from mcpagent.utilities.text.safe_text import safe_line
 from mcpagent.values.events import ConversationCompacted, Notice
-from mcpagent.values.messages import Compacted, Image, Message, Pinned, Text, ToolResult, ToolsChanged, ToolsShown
+from mcpagent.values.messages import (
+    Compacted,
+    Image,
+    Message,
+    Pinned,
+    Text,
+    ToolResult,
+    ToolsChanged,
+    ToolsShown,
+)
 
 LEAST_GAIN = 0.1
 """The share of a request that has to be gained: less would have to be done again soon, and each time cost the cache."""
@@ -87,18 +105,25 @@ def fit_of(run: AgentRun, *, refused: bool = False) -> WindowFit:
         always += message_tokens(conversation.messages[-1])
     if window is None:
         return WindowFit(measure, now, always, None, None, None)
-    limit, aim = (measure.estimate_for(share * window) for share in (options.at, options.to))
+    limit, aim = (
+        measure.estimate_for(share * window) for share in (options.at, options.to)
+    )
     return WindowFit(measure, now, always, window, limit, aim)
 
 
 def estimated_request(run: AgentRun) -> int:
     """Tokens of the request that the conversation would be sent with now."""
-    return _fixed(run, [tool.name for tool in run.tools.offer()]) + run.conversation.sent_tokens()
+    return (
+        _fixed(run, [tool.name for tool in run.tools.offer()])
+        + run.conversation.sent_tokens()
+    )
 
 
 def _fixed(run: AgentRun, names: Sequence[str]) -> int:
     """Estimated tokens of what is no message: the system prompt, and the definitions of tools of these names."""
-    return text_tokens(run.conversation.system) + int(run.tools.tokens(names) * DEFINITION_SHARE)
+    return text_tokens(run.conversation.system) + int(
+        run.tools.tokens(names) * DEFINITION_SHARE
+    )
 
 
 async def make_room(run: AgentRun, *, refused: bool = False) -> bool:
@@ -134,8 +159,14 @@ async def make_room(run: AgentRun, *, refused: bool = False) -> bool:
 
 async def _set_aside(run: AgentRun, live: Live, part: Compacted) -> Compacted:
     """With handles in the results that it shortens, so that the model can read what is left out."""
-    known = {result.call_id: result for result in live.before.shortened} if live.before is not None else {}
-    whole = {result.call_id: result for message in live.messages for result in message.tool_results}
+    known = {}
+    if live.before is not None:
+        known = {result.call_id: result for result in live.before.shortened}
+    whole = {
+        result.call_id: result
+        for message in live.messages
+        for result in message.tool_results
+    }
     shortened: list[ToolResult] = []
     for short in part.shortened:
         result = whole.get(short.call_id, short)
@@ -143,11 +174,15 @@ async def _set_aside(run: AgentRun, live: Live, part: Compacted) -> Compacted:
             shortened.append(short)
             continue
         is_brief = len(short.text) < BRIEF_LENGTH
-        aside = await run.large.set_aside(result, tokens=None if is_brief else 1, force=is_brief)
-        is_shorter = aside is not result and message_tokens(Message("tool", (aside,))) <= message_tokens(
-            Message("tool", (short,))
+        aside = await run.large.set_aside(
+            result, tokens=None if is_brief else 1, force=is_brief
         )
-        shortened.append(aside if is_shorter or (aside is not result and not is_brief) else short)
+        is_shorter = aside is not result and message_tokens(
+            Message("tool", (aside,))
+        ) <= message_tokens(Message("tool", (short,)))
+        shortened.append(
+            aside if is_shorter or (aside is not result and not is_brief) else short
+        )
     return replace(part, shortened=tuple(shortened))
 
 
@@ -160,10 +195,19 @@ async def compact_now(run: AgentRun, keep: str = "") -> ConversationCompacted | 
     if conversation.is_just_compacted:
         return None
     fit = fit_of(run)
-    asked = live.asked if live.asked is not None else live.end
-    room = fit.room if fit.room is not None else 2 * conversation.sent_tokens()
+    if live.asked is not None:
+        asked = live.asked
+    else:
+        asked = live.end
+    if fit.room is not None:
+        room = fit.room
+    else:
+        room = 2 * conversation.sent_tokens()
     tail = tail_of(live, min(room // 2, room - _summary_tokens(room)))
-    cut = tail if tail > asked else max(asked, live.begin)
+    if tail > asked:
+        cut = tail
+    else:
+        cut = max(asked, live.begin)
     if cut <= live.begin:
         return None
     made = await _cut_at(run, live, fit, cut, room, keep)
@@ -184,25 +228,39 @@ def _asked(run: AgentRun, end: int) -> int | None:
     messages = run.conversation.messages
     # By its words first: a run that goes on begins behind its question, and what a model is told there is none.
     backwards = _prompts(messages, range(end - 1, -1, -1))
-    said = next((at for at in backwards if messages[at].text == run.context.prompt), None)
-    return said if said is not None else next(_prompts(messages, range(run.begins_at, end)), None)
+    said = next(
+        (at for at in backwards if messages[at].text == run.context.prompt), None
+    )
+    if said is not None:
+        return said
+    return next(_prompts(messages, range(run.begins_at, end)), None)
 
 
 def _prompts(messages: Sequence[Message], places: range) -> Iterator[int]:
     for at in places:
         message = messages[at]
         kinds = {type(part) for part in message.parts}
-        if message.role == "user" and kinds & {Text, Image} and not kinds & {ToolsChanged, ToolsShown, Compacted}:
+        if (
+            message.role == "user"
+            and kinds & {Text, Image}
+            and not kinds & {ToolsChanged, ToolsShown, Compacted}
+        ):
             yield at
 
 
-async def _compacted(run: AgentRun, live: Live, fit: WindowFit, most: float) -> tuple[Compacted, Summary] | None:
+async def _compacted(
+    run: AgentRun, live: Live, fit: WindowFit, most: float
+) -> tuple[Compacted, Summary] | None:
     """What to say so that messages take no more than `most` tokens, which is less than now; None if it cannot be."""
     room, whole = fit.room or 0, live
-    behind = message_tokens(run.conversation.messages[-1]) if run.conversation.has_unanswered_prompt else 0
+    behind = 0
+    if run.conversation.has_unanswered_prompt:
+        behind = message_tokens(run.conversation.messages[-1])
     most -= behind
     enough = min((room + (fit.limit or 0) - fit.fixed) // 2, most)
-    new = with_short_answers_to_come(live, room // 2, int(min((fit.limit or 0) - fit.fixed, most)))
+    new = with_short_answers_to_come(
+        live, room // 2, int(min((fit.limit or 0) - fit.fixed, most))
+    )
     if new is not None:
         return new, Summary("")
     short = with_short_results(live, room // 2)
@@ -230,16 +288,24 @@ async def _cut_at(
     tokens = _summary_tokens(room)
     conversation = run.conversation
     sent = tuple(conversation.sent)
-    behind = sum(_is_sent(live.messages[at]) for at in range(cut, live.end)) + conversation.has_unanswered_prompt
+    behind = (
+        sum(_is_sent(live.messages[at]) for at in range(cut, live.end))
+        + conversation.has_unanswered_prompt
+    )
     before = sent[: len(sent) - behind]
     as_sent = _request(run, before)
     size = fit.now - conversation.sent_tokens() + sum(map(message_tokens, before)) + 300
-    takes = fit.measure.estimate_for(fit.window) if fit.window is not None else None
+    takes = None
+    if fit.window is not None:
+        takes = fit.measure.estimate_for(fit.window)
     is_fitting = takes is None or size + 2 * tokens <= takes
     answer = answer_tokens(tokens, run.settings)
     if takes is not None:  # thoughts have what is left
         answer = max(min(answer, takes - size), 2 * tokens)
-    told = before[1:] if before and compacted_in(before[0]) is not None else before
+    if before and compacted_in(before[0]) is not None:
+        told = before[1:]
+    else:
+        told = before
     piece = (takes if takes is not None else size) // 3
     asked = SummaryWanted(
         as_sent if is_fitting else None,
@@ -277,13 +343,21 @@ def _request(run: AgentRun, messages: tuple[Message, ...]) -> ModelRequest:
     )
 
 
-def _say(run: AgentRun, live: Live, fit: WindowFit, part: Compacted, summary: Summary) -> ConversationCompacted:
+def _say(
+    run: AgentRun, live: Live, fit: WindowFit, part: Compacted, summary: Summary
+) -> ConversationCompacted:
     """Keeps it in the conversation, and tells it."""
     conversation = run.conversation
-    taken = live.tokens(part) + sum(message_tokens(message) for message in conversation.messages[live.end :])
+    taken = live.tokens(part) + sum(
+        message_tokens(message) for message in conversation.messages[live.end :]
+    )
     offered = [tool.name for tool in run.tools.offer()]
     after = fit.measure.counted_for(_fixed(run, offered) + taken)
-    if part.leaves_out and (words := run.tools.still_there()) and Text(words) not in conversation.announced:
+    if (
+        part.leaves_out
+        and (words := run.tools.still_there())
+        and Text(words) not in conversation.announced
+    ):
         conversation.announce(words)
     conversation.compact(part)
     event = ConversationCompacted(

@@ -41,27 +41,53 @@ class Measure:
         A server that reports too little, or nothing of what it read from a cache, cannot make a long request short.
         """
         expected = self.counted + (estimate - self.estimated) * self._ratio
-        return max(round(min(max(expected, estimate / MOST_OFF), estimate * MOST_OFF + PRIOR_TOKENS)), 0)
+        return max(
+            round(
+                min(
+                    max(expected, estimate / MOST_OFF),
+                    estimate * MOST_OFF + PRIOR_TOKENS,
+                )
+            ),
+            0,
+        )
 
     def estimate_for(self, counted: float) -> int:
         """Return the estimated tokens that the provider will count as so many."""
         expected = self.estimated + (counted - self.counted) / self._ratio
-        return max(round(min(max(expected, (counted - PRIOR_TOKENS) / MOST_OFF), counted * MOST_OFF)), 0)
+        return max(
+            round(
+                min(
+                    max(expected, (counted - PRIOR_TOKENS) / MOST_OFF),
+                    counted * MOST_OFF,
+                )
+            ),
+            0,
+        )
 
 
-def measured(conversation: Conversation, model: str, fixed: Callable[[Sequence[str]], int]) -> Measure:
+def measured(
+    conversation: Conversation, model: str, fixed: Callable[[Sequence[str]], int]
+) -> Measure:
     """By the last answer of this model that tells it. `fixed` estimates the system prompt with tools of these names.
 
     Where a provider ran tools of its own it counted the conversation more than once.
     """
     for step in islice(reversed(conversation.steps), LOOKED_AT):
         if _tells(step, conversation.messages, model):
-            return Measure(fixed(step.offered) + conversation.sent_tokens(step.place), step.usage.input_tokens)
+            return Measure(
+                fixed(step.offered) + conversation.sent_tokens(step.place),
+                step.usage.input_tokens,
+            )
     return Measure()
 
 
 def _tells(step: Step, messages: Sequence[Message], model: str) -> bool:
-    if step.model != model or step.usage.input_tokens <= 0 or step.usage.requests > 1 or step.place >= len(messages):
+    if (
+        step.model != model
+        or step.usage.input_tokens <= 0
+        or step.usage.requests > 1
+        or step.place >= len(messages)
+    ):
         return False
     for part in messages[step.place].parts:
         if isinstance(part, ProviderBlock) and part.data.get("type") in _SERVER_TOOLS:

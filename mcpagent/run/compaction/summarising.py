@@ -29,7 +29,15 @@ from mcpagent.values.events import (
     ThinkingDelta,
     ToolsSearched,
 )
-from mcpagent.values.messages import Image, Message, Text, ToolCall, ToolResult, Usage, user_message
+from mcpagent.values.messages import (
+    Image,
+    Message,
+    Text,
+    ToolCall,
+    ToolResult,
+    Usage,
+    user_message,
+)
 
 MOST_PIECES = 12
 """Of a conversation that is told as text; of a longer one its parts are told shorter."""
@@ -93,7 +101,11 @@ async def summarised(asked: SummaryWanted, run: AgentRun) -> Summary:
         return cleaned(response.message.text, asked.tokens)
 
     if asked.as_sent is not None:
-        request = replace(asked.as_sent, messages=(*asked.as_sent.messages, user_message(note)), tool_choice="none")
+        request = replace(
+            asked.as_sent,
+            messages=(*asked.as_sent.messages, user_message(note)),
+            tool_choice="none",
+        )
         try:
             if text := count(await _ask(_bounded(request, asked.answer), run)):
                 return Summary(text, usage=usage)
@@ -116,7 +128,9 @@ def cleaned(text: str, tokens: int) -> str:
     """A model's summary as it may stand in a request, of about so many tokens at most, in whatever script."""
     text = text.strip()[: tokens * 5]
     size, most = text_tokens(text), tokens * 1.25
-    return for_model(text if size <= most else text[: int(len(text) * most / size)]).strip()
+    return for_model(
+        text if size <= most else text[: int(len(text) * most / size)]
+    ).strip()
 
 
 def answer_tokens(tokens: int, settings: ModelSettings) -> int:
@@ -148,7 +162,9 @@ async def _ask(request: ModelRequest, run: AgentRun) -> ModelResponse:
     async with run.pipeline.around_step(run, step):
         if not step.is_settled:
             async with run.sending(step, _beside_the_answer(run.emit)) as under_way:
-                under_way.task = asyncio.ensure_future(run.model.respond(request, under_way))
+                under_way.task = asyncio.ensure_future(
+                    run.model.respond(request, under_way)
+                )
     assert step.response is not None
     return step.response
 
@@ -161,14 +177,23 @@ def _beside_the_answer(emit: Emit) -> Emit:
     return listen
 
 
-async def _in_pieces(asked: SummaryWanted, note: str, run: AgentRun, count: Callable[[ModelResponse], str]) -> str:
+async def _in_pieces(
+    asked: SummaryWanted,
+    note: str,
+    run: AgentRun,
+    count: Callable[[ModelResponse], str],
+) -> str:
     """The summary of the conversation as text, one piece after the other. Raises `ModelError` if none can be had."""
     settings = replace(run.settings, tool_choice=None)
     piece, summary = max(asked.piece, LEAST_PIECE), asked.before
     left = transcript(asked.messages, MOST_PIECES * piece * _PER_TOKEN)
     while left:
         size = piece * _PER_TOKEN
-        request = ModelRequest("", (user_message(piece_words(summary, left[:size], note)),), settings=settings)
+        request = ModelRequest(
+            "",
+            (user_message(piece_words(summary, left[:size], note)),),
+            settings=settings,
+        )
         try:
             said = count(await _ask(_bounded(request, asked.answer), run))
         except ContextOverflowError:
@@ -187,14 +212,20 @@ def transcript(messages: Sequence[Message], most: int) -> str:
     """The messages as text, of at most so many characters: each part is cut until all of them fit."""
     text = ""
     for length in (4_000, 1_000, 250, 60):
-        text = "\n".join(line for message in messages for line in _lines(message, length))
+        text = "\n".join(
+            line for message in messages for line in _lines(message, length)
+        )
         if len(text) <= most:
             return text
-    return f"{text[: most // 2]}\n[...]\n{text[-(most // 2) :]}" if most > 0 else ""
+    if most > 0:
+        return f"{text[: most // 2]}\n[...]\n{text[-(most // 2) :]}"
+    return ""
 
 
 def _lines(message: Message, length: int) -> list[str]:
-    who = "user" if message.role == "user" else "assistant"
+    who = "assistant"
+    if message.role == "user":
+        who = "user"
     lines: list[str] = []
     for part in message.parts:
         match part:
@@ -206,7 +237,9 @@ def _lines(message: Message, length: int) -> list[str]:
                 written = json_sent(arguments)
                 lines.append(f"call of {safe_line(name, 64)}: {_cut(written, length)}")
             case ToolResult(name=name, text=text, error=error):
-                what = f"result of {safe_line(name, 64)}" + (f" ({error})" if error else "")
+                what = f"result of {safe_line(name, 64)}" + (
+                    f" ({error})" if error else ""
+                )
                 lines.append(f"{what}: {_cut(text, length)}")
             case _:
                 pass
@@ -214,4 +247,6 @@ def _lines(message: Message, length: int) -> list[str]:
 
 
 def _cut(text: str, length: int) -> str:
-    return text if len(text) <= length else f"{text[:length]} [...]"
+    if len(text) <= length:
+        return text
+    return f"{text[:length]} [...]"

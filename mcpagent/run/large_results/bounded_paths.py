@@ -82,7 +82,9 @@ class _Reached:
 class BoundedPath(JSONPath):
     """An RFC 9535 path that stops when its time is used up."""
 
-    def __init__(self, env: JSONPathEnvironment, segments: Iterable[JSONPathSegment]) -> None:
+    def __init__(
+        self, env: JSONPathEnvironment, segments: Iterable[JSONPathSegment]
+    ) -> None:
         super().__init__(env=env, segments=segments)
         for segment in self.segments:
             for selector in segment.selectors:
@@ -112,8 +114,13 @@ def _bind(expression: BaseExpression) -> None:
             waiting += inner.children()
 
 
-def _selected(values: Iterator[Any], segment: JSONPathSegment, root: Any, budget: Budget) -> Iterator[Any]:
-    selectors, is_deep = segment.selectors, isinstance(segment, JSONPathRecursiveDescentSegment)
+def _selected(
+    values: Iterator[Any], segment: JSONPathSegment, root: Any, budget: Budget
+) -> Iterator[Any]:
+    selectors, is_deep = (
+        segment.selectors,
+        isinstance(segment, JSONPathRecursiveDescentSegment),
+    )
     if not is_deep and len(selectors) == 1 and isinstance(selectors[0], NameSelector):
         name = selectors[0].name  # most of them, so without a generator for each value
         for value in values:
@@ -127,14 +134,20 @@ def _selected(values: Iterator[Any], segment: JSONPathSegment, root: Any, budget
                 yield from _by_selector(selector, node, root, budget)
 
 
-def _by_selector(selector: object, value: Any, root: Any, budget: Budget) -> Iterator[Any]:
+def _by_selector(
+    selector: object, value: Any, root: Any, budget: Budget
+) -> Iterator[Any]:
     budget.step()
     match selector:
         case NameSelector(name=name) if isinstance(value, dict) and name in value:
             yield value[name]
-        case IndexSelector(index=index) if isinstance(value, list) and -len(value) <= index < len(value):
+        case IndexSelector(index=index) if isinstance(value, list) and -len(
+            value
+        ) <= index < len(value):
             yield value[index]
-        case SliceSelector(slice=wanted) if isinstance(value, list) and wanted.step != 0:
+        case SliceSelector(slice=wanted) if (
+            isinstance(value, list) and wanted.step != 0
+        ):
             yield from value[wanted]
         case WildcardSelector():
             for item in _children(value):
@@ -153,7 +166,9 @@ def _by_selector(selector: object, value: Any, root: Any, budget: Budget) -> Ite
 def _children(value: Any) -> Iterable[Any]:
     if isinstance(value, list):
         return value
-    return value.values() if isinstance(value, dict) else ()
+    if isinstance(value, dict):
+        return value.values()
+    return ()
 
 
 def _and_below(value: Any, budget: Budget) -> Iterator[Any]:
@@ -186,15 +201,23 @@ def _test(expression: BaseExpression, env: JSONPathEnvironment) -> _Test:
         if expression.operator in ("&&", "||"):
             one, other = _test(expression.left, env), _test(expression.right, env)
             if expression.operator == "&&":
-                return lambda item, root, budget: one(item, root, budget) and other(item, root, budget)
-            return lambda item, root, budget: one(item, root, budget) or other(item, root, budget)
+                return lambda item, root, budget: (
+                    one(item, root, budget) and other(item, root, budget)
+                )
+            return lambda item, root, budget: (
+                one(item, root, budget) or other(item, root, budget)
+            )
         left, right = _operand(expression.left), _operand(expression.right)
         if left is not None and right is not None:
             compare, operator = env.compare, expression.operator
-            return lambda item, _root, _budget: compare(left(item), operator, right(item))
+            return lambda item, _root, _budget: compare(
+                left(item), operator, right(item)
+            )
 
     def evaluated(item: Any, root: Any, budget: Budget) -> bool:
-        context = FilterContext(env=env, current=item, root=root, extra_context={_BUDGET: budget})
+        context = FilterContext(
+            env=env, current=item, root=root, extra_context={_BUDGET: budget}
+        )
         return env.is_truthy(expression.evaluate(context))
 
     return evaluated
@@ -202,15 +225,21 @@ def _test(expression: BaseExpression, env: JSONPathEnvironment) -> _Test:
 
 def _operand(expression: BaseExpression) -> Callable[[Any], Any] | None:
     """Return a function from an item to one side of a comparison: a literal, or a member of the item."""
-    if isinstance(expression, StringLiteral | IntegerLiteral | FloatLiteral | BooleanLiteral):
+    if isinstance(
+        expression, StringLiteral | IntegerLiteral | FloatLiteral | BooleanLiteral
+    ):
         value = expression.value
         return lambda _item: value
     if not isinstance(expression, RelativeFilterQuery):
         return None
     names: list[str] = []
     for segment in expression.path.segments:
-        selector = segment.selectors[0] if len(segment.selectors) == 1 else None
-        if isinstance(segment, JSONPathRecursiveDescentSegment) or not isinstance(selector, NameSelector):
+        selector = None
+        if len(segment.selectors) == 1:
+            selector = segment.selectors[0]
+        if isinstance(segment, JSONPathRecursiveDescentSegment) or not isinstance(
+            selector, NameSelector
+        ):
             return None
         names.append(selector.name)
 
@@ -254,7 +283,10 @@ class _Paths(JSONPathEnvironment):
         super().setup_function_extensions()
         for name in {*self.function_extensions} - {"length", "count", "value"}:
             del self.function_extensions[name]
-        self.function_extensions |= {"match": _Fits(whole=True), "search": _Fits(whole=False)}
+        self.function_extensions |= {
+            "match": _Fits(whole=True),
+            "search": _Fits(whole=False),
+        }
 
 
 _PATHS = _Paths(strict=True)

@@ -11,7 +11,9 @@ from typing import Any, Literal, TypeAlias
 
 from mcpagent.utilities.text.for_model import line_for_model
 
-Kind: TypeAlias = Literal["JSON", "NDJSON", "CSV", "TSV", "XML", "HTML", "images", "binary", "text"]
+Kind: TypeAlias = Literal[
+    "JSON", "NDJSON", "CSV", "TSV", "XML", "HTML", "images", "binary", "text"
+]
 
 MAX_SHAPE = 600
 """Characters that tell a shape."""
@@ -44,7 +46,11 @@ def read_data(text: str) -> Data:
     if begins[:1] in ("{", "["):
         return _json(text, begins)
     if begins[:1] == "<":
-        return Data("HTML" if begins[:15].lower().startswith(("<!doctype html", "<html")) else "XML")
+        return Data(
+            "HTML"
+            if begins[:15].lower().startswith(("<!doctype html", "<html"))
+            else "XML"
+        )
     if kind := _table_kind(begins, is_whole=len(text) <= _MAX_FIRST):
         return _table(text, kind)
     return Data("text")
@@ -56,11 +62,20 @@ def _json(text: str, begins: str) -> Data:
     is_lines = _is_json(begins.partition("\n")[0]) and "\n" in text.strip()
     kind: Kind = "NDJSON" if is_lines else "JSON"
     if containers > MAX_CONTAINERS or parts > MAX_ITEMS:
-        return Data(kind, why=f"it has over {min(containers, MAX_CONTAINERS):,} values in it, too many to be queried")
+        return Data(
+            kind,
+            why=f"it has over {min(containers, MAX_CONTAINERS):,} values in it, too many to be queried",
+        )
     try:
-        value = _lines_read(text) if is_lines else _parsed(text)
+        if is_lines:
+            value = _lines_read(text)
+        else:
+            value = _parsed(text)
     except (ValueError, RecursionError, MemoryError) as error:
-        return Data("text", why=f"it begins as JSON and is none: {line_for_model(str(error), 120)}")
+        return Data(
+            "text",
+            why=f"it begins as JSON and is none: {line_for_model(str(error), 120)}",
+        )
     return Data(kind, value, parts=parts)
 
 
@@ -69,7 +84,9 @@ def _parsed(text: str) -> Any:
     from pydantic_core import from_json
 
     try:
-        return from_json(text.lstrip("\ufeff"), allow_inf_nan=False, cache_strings="keys")
+        return from_json(
+            text.lstrip("\ufeff"), allow_inf_nan=False, cache_strings="keys"
+        )
     except TypeError:  # of half characters, which are no Unicode
         raise ValueError("it has half a character in it") from None
 
@@ -81,7 +98,9 @@ def _lines_read(text: str) -> list[Any]:
         # As one text: so many small ones take three times as long.
         return list(_parsed(f"[{','.join(lines)}]"))
     except ValueError:
-        bad = next((number for number, line in enumerate(lines, 1) if not _is_json(line)), 0)
+        bad = next(
+            (number for number, line in enumerate(lines, 1) if not _is_json(line)), 0
+        )
         raise ValueError(f"line {bad} of its lines with values is no JSON") from None
 
 
@@ -96,24 +115,37 @@ def _is_json(text: str) -> bool:
 def _table_kind(begins: str, *, is_whole: bool) -> Literal["CSV", "TSV"] | None:
     """Return "CSV" or "TSV" if the first lines all have the same number of fields, at least two; else None."""
     lines = begins.splitlines()[: _FIRST_LINES + 1]
-    lines = lines if is_whole or len(lines) <= _FIRST_LINES else lines[:-1]
+    if not (is_whole or len(lines) <= _FIRST_LINES):
+        lines = lines[:-1]
     if len(lines) < 3 or any(len(line) > 10_000 for line in lines):
         return None
     for delimiter in ("\t", ",", ";"):
         try:
-            widths = {len(row) for row in csv.reader(lines, delimiter=delimiter, strict=True) if row}
+            widths = {
+                len(row)
+                for row in csv.reader(lines, delimiter=delimiter, strict=True)
+                if row
+            }
         except csv.Error:
             continue
         if len(widths) == 1 and widths.pop() >= 2:
-            return "TSV" if delimiter == "\t" else "CSV"
+            if delimiter == "\t":
+                return "TSV"
+            return "CSV"
     return None
 
 
 def _table(text: str, kind: Literal["CSV", "TSV"]) -> Data:
     first = text[:_MAX_FIRST].lstrip("\ufeff").partition("\n")[0]
-    delimiter = "\t" if kind == "TSV" else max(",;", key=first.count)
+    if kind == "TSV":
+        delimiter = "\t"
+    else:
+        delimiter = max(",;", key=first.count)
     if text.count("\n") > MAX_ROWS or text.count(delimiter) > MAX_FIELDS:
-        return Data(kind, why=f"it has over {MAX_ROWS:,} rows or {MAX_FIELDS:,} fields, too many to be queried")
+        return Data(
+            kind,
+            why=f"it has over {MAX_ROWS:,} rows or {MAX_FIELDS:,} fields, too many to be queried",
+        )
     try:
         rows = csv.reader(_lines(text.lstrip("\ufeff")), delimiter=delimiter)
         names = list[str]()
@@ -125,7 +157,10 @@ def _table(text: str, kind: Literal["CSV", "TSV"]) -> Data:
             if row:
                 value.append(dict(zip(names, row, strict=False)))
     except csv.Error as error:
-        return Data("text", why=f"it begins as {kind} and is none: {line_for_model(str(error), 120)}")
+        return Data(
+            "text",
+            why=f"it begins as {kind} and is none: {line_for_model(str(error), 120)}",
+        )
     # A row by itself takes about as much as three fields.
     return Data(kind, value, parts=len(value) * (len(names) + 3))
 
@@ -155,16 +190,20 @@ def shape_in_words(data: Data) -> str:
     """Describe the data with counts: `array of 80,000 objects {"id": integer, "tags": array of strings}`."""
     if data.value is None:
         return ""
-    rows = data.value if data.kind in ("CSV", "TSV") else None
+    rows = None
+    if data.kind in ("CSV", "TSV"):
+        rows = data.value
     if rows is not None:
-        names = ", ".join(_quoted(name) for name in islice(rows[0] if rows else (), _KEYS))
+        names = ", ".join(
+            _quoted(name) for name in islice(rows[0] if rows else (), _KEYS)
+        )
         return _cut(f"{len(rows):,} rows with the columns {names}")
     words = _words((data.value,), _LEVELS, counted=True)
-    return (
-        _cut(f"{len(data.value):,} lines, each {_words(_sampled(data.value), _LEVELS)}")
-        if (data.kind == "NDJSON")
-        else _cut(words)
-    )
+    if data.kind == "NDJSON":
+        return _cut(
+            f"{len(data.value):,} lines, each {_words(_sampled(data.value), _LEVELS)}"
+        )
+    return _cut(words)
 
 
 def _words(values: Iterable[Any], levels: int, *, counted: bool = False) -> str:
@@ -172,8 +211,13 @@ def _words(values: Iterable[Any], levels: int, *, counted: bool = False) -> str:
     by_type: dict[str, list[Any]] = {}
     for value in values:
         by_type.setdefault(_type_name(value), []).append(value)
-    told = [_of_type(name, found, levels, counted=counted) for name, found in sorted(by_type.items())]
-    return " or ".join(told) if told else "nothing"
+    told = [
+        _of_type(name, found, levels, counted=counted)
+        for name, found in sorted(by_type.items())
+    ]
+    if told:
+        return " or ".join(told)
+    return "nothing"
 
 
 def _of_type(name: str, values: Sequence[Any], levels: int, *, counted: bool) -> str:
@@ -181,10 +225,18 @@ def _of_type(name: str, values: Sequence[Any], levels: int, *, counted: bool) ->
         return _objects(values, levels, counted=counted)
     if name == "array":
         items = [item for value in values for item in _sampled(value)][: _SAMPLE * 2]
-        one = values[0] if counted and len(values) == 1 else None
-        many = f"array of {len(one):,}" if one is not None else "array of"
-        inner = _words(items, levels - 1) if levels > 0 else "values"
-        return f"{many} × {inner}" if one is not None else f"{many} {inner}"
+        one = None
+        if counted and len(values) == 1:
+            one = values[0]
+        many = "array of"
+        if one is not None:
+            many = f"array of {len(one):,}"
+        inner = "values"
+        if levels > 0:
+            inner = _words(items, levels - 1)
+        if one is not None:
+            return f"{many} × {inner}"
+        return f"{many} {inner}"
     return name
 
 
@@ -192,19 +244,26 @@ def _objects(values: Sequence[Mapping[str, Any]], levels: int, *, counted: bool)
     keys = dict.fromkeys(key for value in values for key in islice(value, _KEYS))
     count = max((len(value) for value in values), default=0)
     if levels <= 0 or not keys:
-        return f"object with {count:,} keys" if keys else "object"
+        if keys:
+            return f"object with {count:,} keys"
+        return "object"
     shown = list(keys)[:_KEYS]
     told = (
-        f"{_quoted(key)}: {_words((v[key] for v in values if key in v), levels - 1, counted=counted)}" for key in shown
+        f"{_quoted(key)}: {_words((v[key] for v in values if key in v), levels - 1, counted=counted)}"
+        for key in shown
     )
-    more = f", ... {count:,} keys" if count > len(shown) else ""
+    more = ""
+    if count > len(shown):
+        more = f", ... {count:,} keys"
     return f"{{{', '.join(told)}{more}}}"
 
 
 def _sampled(items: Sequence[Any]) -> list[Any]:
     """Return some of the items, spread over the whole list."""
     step = max(len(items) // _SAMPLE, 1)
-    return list(islice(items, 0, None, step))[:_SAMPLE] if isinstance(items, list) else []
+    if isinstance(items, list):
+        return list(islice(items, 0, None, step))[:_SAMPLE]
+    return []
 
 
 def _type_name(value: Any) -> str:
@@ -230,4 +289,6 @@ def _quoted(key: str) -> str:
 
 
 def _cut(words: str) -> str:
-    return words if len(words) <= MAX_SHAPE else f"{words[:MAX_SHAPE].rstrip()} ..."
+    if len(words) <= MAX_SHAPE:
+        return words
+    return f"{words[:MAX_SHAPE].rstrip()} ..."

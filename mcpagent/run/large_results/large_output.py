@@ -22,7 +22,10 @@ _BYTES_PER_VALUE = 90
 def estimated_tokens(content: Iterable[Text | Image]) -> int:
     """Estimate the tokens of a result's content, without a tokenizer."""
     return sum(
-        IMAGE_TOKENS if isinstance(part, Image) else -(-len(part.text) // CHARACTERS_PER_TOKEN) for part in content
+        IMAGE_TOKENS
+        if isinstance(part, Image)
+        else -(-len(part.text) // CHARACTERS_PER_TOKEN)
+        for part in content
     )
 
 
@@ -35,11 +38,15 @@ class LargeOutput:
     blocks: tuple[BinaryBlock, ...] = field(default=(), repr=False)
 
     @classmethod
-    def of(cls, content: Iterable[Text | Image], blocks: tuple[BinaryBlock, ...] = ()) -> LargeOutput:
+    def of(
+        cls, content: Iterable[Text | Image], blocks: tuple[BinaryBlock, ...] = ()
+    ) -> LargeOutput:
         """Create the output from a result's content."""
         parts = tuple(content)
         text = "\n".join(part.text for part in parts if isinstance(part, Text))
-        return cls(text, tuple(part for part in parts if isinstance(part, Image)), blocks)
+        return cls(
+            text, tuple(part for part in parts if isinstance(part, Image)), blocks
+        )
 
     @property
     def binaries(self) -> tuple[Image | BinaryBlock, ...]:
@@ -70,7 +77,9 @@ class LargeOutput:
         """
         digest = hashlib.sha256(self.text.encode(errors="surrogatepass"))
         for binary in self.binaries:
-            digest.update(f"\0{binary.media_type}\0{binary.data}".encode(errors="surrogatepass"))
+            digest.update(
+                f"\0{binary.media_type}\0{binary.data}".encode(errors="surrogatepass")
+            )
         return f"out_{digest.hexdigest()[:_HANDLE_DIGITS]}"
 
     @cached_property
@@ -86,7 +95,13 @@ class LargeOutput:
     def _ends_before(self) -> list[int]:
         """The number of line ends before each block; few enough that 40 million lines cost little memory."""
         text = self.text
-        return [0, *accumulate(text.count("\n", start, start + _BLOCK) for start in range(0, len(text), _BLOCK))]
+        return [
+            0,
+            *accumulate(
+                text.count("\n", start, start + _BLOCK)
+                for start in range(0, len(text), _BLOCK)
+            ),
+        ]
 
     @property
     def lines(self) -> int:
@@ -109,4 +124,6 @@ class LargeOutput:
     def line_at(self, place: int) -> int:
         """Return the number of the line that contains the character at this offset."""
         block = min(place // _BLOCK, len(self._ends_before) - 1)
-        return self._ends_before[block] + self.text.count("\n", block * _BLOCK, place) + 1
+        return (
+            self._ends_before[block] + self.text.count("\n", block * _BLOCK, place) + 1
+        )

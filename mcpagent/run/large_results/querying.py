@@ -37,8 +37,13 @@ def query(output: LargeOutput, arguments: Mapping[str, Any]) -> str:
         raise InputError(f"It cannot be queried: {why}. Read or search it instead.")
     path = str(arguments.get("path") or "").strip()
     if not path or len(path) > MAX_PATH:
-        raise InputError(f"path: expected a JSONPath of at most {MAX_PATH} characters, such as $.items[0:5].name")
-    offset, limit = whole_number(arguments, "offset") or 0, whole_number(arguments, "limit") or USUAL_VALUES
+        raise InputError(
+            f"path: expected a JSONPath of at most {MAX_PATH} characters, such as $.items[0:5].name"
+        )
+    offset, limit = (
+        whole_number(arguments, "offset") or 0,
+        whole_number(arguments, "limit") or USUAL_VALUES,
+    )
     limit, offset = min(max(limit, 1), MAX_VALUES), max(offset, 0)
     if arguments.get("count_only") is True:
         found, left = _found(path, data.value, None)
@@ -51,7 +56,11 @@ def _found(path: str, value: Any, most: int | None) -> tuple[list[Any], str]:
     """Return the values, `most` at most, and why these are not all: "more" or "time", "" if they are."""
     from jsonpath import JSONPathError
 
-    from mcpagent.run.large_results.bounded_paths import Budget, TimeUpError, compiled_path
+    from mcpagent.run.large_results.bounded_paths import (
+        Budget,
+        TimeUpError,
+        compiled_path,
+    )
 
     values: list[Any] = []
     try:
@@ -63,16 +72,30 @@ def _found(path: str, value: Any, most: int | None) -> tuple[list[Any], str]:
         return values, "time"
     except (JSONPathError, PatternError) as error:
         said = line_for_model(str(error).partition("\n")[0], 160)
-        raise InputError(f"path: {said}. JSONPath as in $.items[?@.price > 10].name, $[0:10], $..id") from None
-    except (RecursionError, ArithmeticError, TypeError, ValueError, LookupError) as error:
-        raise InputError(f"path: it cannot be followed here: {type(error).__name__}; make it simpler") from None
+        raise InputError(
+            f"path: {said}. JSONPath as in $.items[?@.price > 10].name, $[0:10], $..id"
+        ) from None
+    except (
+        RecursionError,
+        ArithmeticError,
+        TypeError,
+        ValueError,
+        LookupError,
+    ) as error:
+        raise InputError(
+            f"path: it cannot be followed here: {type(error).__name__}; make it simpler"
+        ) from None
     return values, ""
 
 
 def _told(found: list[Any], data: Data, offset: int, limit: int, left: str) -> str:
-    over = _TIME_UP if left == "time" else ""
+    over = ""
+    if left == "time":
+        over = _TIME_UP
     if len(found) <= offset:
-        nothing = f"; it is {data.kind}, {shape_in_words(data)}" if not found and not over else ""
+        nothing = ""
+        if not found and not over:
+            nothing = f"; it is {data.kind}, {shape_in_words(data)}"
         return f"{len(found):,} values{over}{nothing}"
     lines, room = list[str](), MAX_ANSWER
     for value in islice(found, offset, offset + limit):
@@ -82,9 +105,15 @@ def _told(found: list[Any], data: Data, offset: int, limit: int, left: str) -> s
         lines.append(line)
         room -= len(line) + 1
     last = offset + len(lines)
-    more = f"; there are more, go on with offset={last}" if left == "more" or last < len(found) else ""
-    all_of_them = f" of {len(found):,}" if not left else ""
-    which = f"Values {offset + 1:,} to {last:,}{all_of_them}" if (offset, len(found)) != (0, 1) else "1 value"
+    more = ""
+    if left == "more" or last < len(found):
+        more = f"; there are more, go on with offset={last}"
+    all_of_them = ""
+    if not left:
+        all_of_them = f" of {len(found):,}"
+    which = "1 value"
+    if (offset, len(found)) != (0, 1):
+        which = f"Values {offset + 1:,} to {last:,}{all_of_them}"
     return fenced(for_model("\n".join(lines)), f"{which}{over}{more}", "json")
 
 
@@ -95,7 +124,5 @@ def _as_line(value: Any) -> str:
         pieces.append(piece)
         length += len(piece)
         if length > MAX_VALUE:
-            return (
-                f"{''.join(pieces)[: MAX_VALUE // 4]} ... (cut: {shape_in_words(Data('JSON', value)) or 'a long text'})"
-            )
+            return f"{''.join(pieces)[: MAX_VALUE // 4]} ... (cut: {shape_in_words(Data('JSON', value)) or 'a long text'})"
     return "".join(pieces)

@@ -35,7 +35,11 @@ _TIMEOUT_SECONDS = 60.0
 
 def _definition(name: str, description: str, **properties: Any) -> ToolDefinition:
     handle = {"type": "string", "description": "The handle, out_ and 12 characters"}
-    schema = {"type": "object", "properties": {"handle": handle, **properties}, "required": ["handle"]}
+    schema = {
+        "type": "object",
+        "properties": {"handle": handle, **properties},
+        "required": ["handle"],
+    }
     return ToolDefinition(name, description, schema, read_only=True)
 
 
@@ -55,7 +59,9 @@ READ = _definition(
     start_char=_number("First character, where lines are long"),
     end_char=_number("Last character"),
     image=_number("Number of an image, to see it"),
-    block=_number("Number of another binary block, to see its bytes: those from start_char on"),
+    block=_number(
+        "Number of another binary block, to see its bytes: those from start_char on"
+    ),
 )
 SEARCH = _definition(
     READER_NAMES[1],
@@ -80,7 +86,11 @@ QUERY = _definition(
 
 def reader_tools(open_output: Open) -> tuple[Tool, ...]:
     """Return the reader tools of one session, in order; without a query tool if its library is missing."""
-    tools = ((READ, read_range), (SEARCH, search), *(((QUERY, query),) if can_query() else ()))
+    tools = (
+        (READ, read_range),
+        (SEARCH, search),
+        *(((QUERY, query),) if can_query() else ()),
+    )
     return tuple(
         Tool(
             definition,
@@ -102,14 +112,22 @@ def can_query() -> bool:
     return find_spec("jsonpath") is not None
 
 
-async def _run(open_output: Open, reader: Read, arguments: dict[str, Any]) -> ToolOutput:
+async def _run(
+    open_output: Open, reader: Read, arguments: dict[str, Any]
+) -> ToolOutput:
     handle = str(arguments.get("handle") or "").strip().strip("\"'`[].,:;")
     output = await open_output(handle)
     if output is None:
-        return ToolOutput.of_text(NOTHING_KEPT.format(handle=f'"{safe_line(handle, 40)}"'), error="invalid_arguments")
+        return ToolOutput.of_text(
+            NOTHING_KEPT.format(handle=f'"{safe_line(handle, 40)}"'),
+            error="invalid_arguments",
+        )
     work = partial(reader, output, arguments)
     try:
-        answer = await asyncio.to_thread(work) if output.size > _LARGE else work()
+        if output.size > _LARGE:
+            answer = await asyncio.to_thread(work)
+        else:
+            answer = work()
     except InputError as error:
         return ToolOutput.of_text(str(error), error="invalid_arguments")
     if isinstance(answer, Image):

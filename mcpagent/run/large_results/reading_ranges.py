@@ -26,7 +26,9 @@ def whole_number(arguments: Mapping[str, Any], name: str) -> int | None:
     if given is None or given == "":
         return None
     try:
-        return int(float(given)) if len(str(given)) < 20 and not isinstance(given, bool) else 1 // 0
+        if len(str(given)) < 20 and not isinstance(given, bool):
+            return int(float(given))
+        return 1 // 0
     except (TypeError, ValueError, OverflowError, ZeroDivisionError):
         raise InputError(f"{name}: expected a whole number") from None
 
@@ -38,10 +40,16 @@ def read_range(output: LargeOutput, arguments: Mapping[str, Any]) -> str | Image
     if (number := whole_number(arguments, "block")) is not None:
         return _block(output, number, arguments)
     if not output.text and output.images:
-        raise InputError(f"It has no text, only {len(output.images)} images: ask for one with image=1")
+        raise InputError(
+            f"It has no text, only {len(output.images)} images: ask for one with image=1"
+        )
     if not output.text:
-        raise InputError(f"It has no text, only {len(output.blocks)} binary blocks: ask for one with block=1")
-    if any(whole_number(arguments, name) is not None for name in ("start_char", "end_char")):
+        raise InputError(
+            f"It has no text, only {len(output.blocks)} binary blocks: ask for one with block=1"
+        )
+    if any(
+        whole_number(arguments, name) is not None for name in ("start_char", "end_char")
+    ):
         return _characters(output, arguments)
     return _lines(output, arguments)
 
@@ -55,7 +63,9 @@ def _image(output: LargeOutput, number: int) -> Image:
 def _block(output: LargeOutput, number: int, arguments: Mapping[str, Any]) -> str:
     """Return bytes of a block as hexadecimal digits and, if printable, as letters; `start_char` counts bytes."""
     if not 1 <= number <= len(output.blocks):
-        raise InputError(f"block: it has {len(output.blocks)} binary blocks, got {number}")
+        raise InputError(
+            f"block: it has {len(output.blocks)} binary blocks, got {number}"
+        )
     data = base64.b64decode(output.blocks[number - 1].data)
     if not data:
         return "It has 0 bytes."
@@ -66,22 +76,38 @@ def _block(output: LargeOutput, number: int, arguments: Mapping[str, Any]) -> st
         row = data[place : min(place + _ROW, end)]
         letters = "".join(chr(byte) if 0x20 <= byte < 0x7F else "." for byte in row)
         rows.append(f"{place + 1:>8} {row.hex(' '):<{3 * _ROW - 1}} {letters}")
-    more = f". Go on with start_char={end + 1}" if end < len(data) else ""
-    return _answer(f"Bytes {start:,} to {end:,} of {len(data):,}{more}", "\n".join(rows))
+    more = ""
+    if end < len(data):
+        more = f". Go on with start_char={end + 1}"
+    return _answer(
+        f"Bytes {start:,} to {end:,} of {len(data):,}{more}", "\n".join(rows)
+    )
 
 
-def _range(arguments: Mapping[str, Any], what: str, most: int, usual: int) -> tuple[int, int]:
+def _range(
+    arguments: Mapping[str, Any], what: str, most: int, usual: int
+) -> tuple[int, int]:
     """Return first and last, counted from 1, within the output; -3 is the third from the end."""
     first, last = (whole_number(arguments, f"{end}_{what}") for end in ("start", "end"))
-    first, last = (most + given + 1 if given is not None and given < 0 else given for given in (first, last))
+    first, last = (
+        most + given + 1 if given is not None and given < 0 else given
+        for given in (first, last)
+    )
     if first is None:
-        first = 1 if last is None else last - usual + 1
+        if last is None:
+            first = 1
+        else:
+            first = last - usual + 1
     start = max(first, 1)
     end = min(last if last is not None else start + usual - 1, most)
     if start > most:
-        raise InputError(f"start_{what}: it has {most:,} {'lines' if what == 'line' else 'characters'}, got {start:,}")
+        raise InputError(
+            f"start_{what}: it has {most:,} {'lines' if what == 'line' else 'characters'}, got {start:,}"
+        )
     if start > end:
-        raise InputError(f"start_{what} is {start:,} and end_{what} {end:,}: the start comes first")
+        raise InputError(
+            f"start_{what} is {start:,} and end_{what} {end:,}: the start comes first"
+        )
     return start, end
 
 
@@ -99,7 +125,9 @@ def _lines(output: LargeOutput, arguments: Mapping[str, Any]) -> str:
             return _answer(f"{told}. Go on with start_char={first + MAX_ANSWER}", text)
         shown = output.text[begin:cut]
         last = start + shown.count("\n") - 1
-    more = f". Go on with start_line={last + 1}" if last < output.lines else ""
+    more = ""
+    if last < output.lines:
+        more = f". Go on with start_line={last + 1}"
     return _answer(f"Lines {start:,} to {last:,} of {output.lines:,}{more}", shown)
 
 
@@ -107,10 +135,13 @@ def _characters(output: LargeOutput, arguments: Mapping[str, Any]) -> str:
     size = len(output.text)
     start, end = _range(arguments, "char", size, MAX_ANSWER)
     end = min(end, start + MAX_ANSWER - 1)
-    more = f". Go on with start_char={end + 1}" if end < size else ""
+    more = ""
+    if end < size:
+        more = f". Go on with start_char={end + 1}"
     line = output.line_at(start - 1)
     return _answer(
-        f"Characters {start:,} to {end:,} of {size:,}, from line {line:,}{more}", output.text[start - 1 : end]
+        f"Characters {start:,} to {end:,} of {size:,}, from line {line:,}{more}",
+        output.text[start - 1 : end],
     )
 
 

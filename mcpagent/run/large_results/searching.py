@@ -53,29 +53,41 @@ class _Clock:
 
 def search(output: LargeOutput, arguments: Mapping[str, Any]) -> str:
     """Return the places with their lines. Raises `InputError` for a search that cannot be made."""
-    words, pattern = (str(arguments.get(name) or "").strip() for name in ("words", "pattern"))
+    words, pattern = (
+        str(arguments.get(name) or "").strip() for name in ("words", "pattern")
+    )
     if bool(words) == bool(pattern):
         raise InputError("give words, or a pattern, to search for")
     limit = min(max(_given(arguments, "limit", USUAL_PLACES), 1), MAX_PLACES)
     context = min(max(_given(arguments, "context", 1), 0), MAX_CONTEXT)
     start = _start(output, arguments)
-    found = _by_pattern(output, pattern, start, limit) if pattern else _by_words(output, words, start, limit)
+    if pattern:
+        found = _by_pattern(output, pattern, start, limit)
+    else:
+        found = _by_words(output, words, start, limit)
     return _told(output, found, words or pattern, start, context)
 
 
 def _start(output: LargeOutput, arguments: Mapping[str, Any]) -> int:
     """Return the offset at which the search starts, given by line or character."""
-    line, char = whole_number(arguments, "start_line"), whole_number(arguments, "start_char")
+    line, char = (
+        whole_number(arguments, "start_line"),
+        whole_number(arguments, "start_char"),
+    )
     if line is not None and line > output.lines:
         raise InputError(f"start_line: it has {output.lines:,} lines, got {line:,}")
     if char is not None and char > len(output.text):
-        raise InputError(f"start_char: it has {len(output.text):,} characters, got {char:,}")
+        raise InputError(
+            f"start_char: it has {len(output.text):,} characters, got {char:,}"
+        )
     return max(output.line_start(line or 1), (char or 1) - 1)
 
 
 def _given(arguments: Mapping[str, Any], name: str, usual: int) -> int:
     number = whole_number(arguments, name)
-    return usual if number is None else number
+    if number is None:
+        return usual
+    return number
 
 
 # -- finding -----------------------------------------------------------------------------------------------------------
@@ -85,7 +97,10 @@ def _by_words(output: LargeOutput, words: str, start: int, limit: int) -> _Found
     wanted = sorted({_folded(word[:MAX_WORD]) for word in words.split()[:MAX_WORDS]})
     found, clock = _Found(), _Clock()
     for begin, piece in _pieces(output.text, start, overlap=NEAR + MAX_WORD):
-        rarest = min(wanted, key=piece.count) if len(wanted) > 1 else wanted[0]
+        if len(wanted) > 1:
+            rarest = min(wanted, key=piece.count)
+        else:
+            rarest = wanted[0]
         others = [word for word in wanted if word != rarest]
         place = piece.find(rarest)
         while place >= 0:
@@ -98,10 +113,15 @@ def _by_words(output: LargeOutput, words: str, start: int, limit: int) -> _Found
                         found.stopped = at
                         return found
                     found.places.append((at, at + len(rarest)))
-            place = piece.find(rarest, place + 1) if clock.left > 0 else -1
+            if clock.left > 0:
+                place = piece.find(rarest, place + 1)
+            else:
+                place = -1
         if clock.left <= 0:
             found.stopped, found.why = begin + len(piece), "time"
-            return found if found.stopped < len(output.text) else _Found(found.places)
+            if found.stopped < len(output.text):
+                return found
+            return _Found(found.places)
     return found
 
 
@@ -120,8 +140,13 @@ def _folded(text: str) -> str:
 
 def _around(text: str, start: int, end: int) -> tuple[int, int]:
     """Return the line around a position, or the nearby part of a long line."""
-    left, right = text.rfind("\n", max(start - NEAR, 0), start) + 1, text.find("\n", end, end + NEAR)
-    return left or max(start - NEAR, 0), right if right >= 0 else min(end + NEAR, len(text))
+    left, right = (
+        text.rfind("\n", max(start - NEAR, 0), start) + 1,
+        text.find("\n", end, end + NEAR),
+    )
+    return left or max(start - NEAR, 0), right if right >= 0 else min(
+        end + NEAR, len(text)
+    )
 
 
 def _by_pattern(output: LargeOutput, pattern: str, start: int, limit: int) -> _Found:
@@ -134,11 +159,16 @@ def _by_pattern(output: LargeOutput, pattern: str, start: int, limit: int) -> _F
     text, found, clock, first = output.text, _Found(), _Clock(), start
     while start < len(text) and found.stopped is None:
         # In pieces, of whole lines where they are not long: what takes all the time of the first is no good pattern.
-        end = text.find("\n", start + _STEP, start + 2 * _STEP) + 1 or min(start + 2 * _STEP, len(text))
+        end = text.find("\n", start + _STEP, start + 2 * _STEP) + 1 or min(
+            start + 2 * _STEP, len(text)
+        )
         _match_in(text, runnable, (start, end), limit, clock, found)
         if found.why == "time" and start == first:
             found.why = "pattern"
-        start = end - _OVERLAP if _is_cut(text, end) else end
+        if _is_cut(text, end):
+            start = end - _OVERLAP
+        else:
+            start = end
     return found
 
 
@@ -148,14 +178,24 @@ def _is_cut(text: str, end: int) -> bool:
 
 
 def _match_in(
-    text: str, pattern: Pattern[str], within: tuple[int, int], limit: int, clock: _Clock, found: _Found
+    text: str,
+    pattern: Pattern[str],
+    within: tuple[int, int],
+    limit: int,
+    clock: _Clock,
+    found: _Found,
 ) -> None:
     """Append the matches in this part to the ones found so far."""
     start, end = within
     place = start = max(start, found.places[-1][1] if found.places else 0)
-    cut = end if _is_cut(text, end) else -1
+    if _is_cut(text, end):
+        cut = end
+    else:
+        cut = -1
     try:
-        for match in pattern.finditer(text, start, end, concurrent=True, timeout=max(clock.left, 0.001)):
+        for match in pattern.finditer(
+            text, start, end, concurrent=True, timeout=max(clock.left, 0.001)
+        ):
             if match.end() in (match.start(), cut):
                 continue  # matches nothing, everywhere; or may go on in the next piece
             if len(found.places) == limit:
@@ -166,13 +206,17 @@ def _match_in(
     except TimeoutError:
         found.stopped, found.why = place, "time"
     except MemoryError:
-        raise InputError("pattern: it took too much memory; make it simpler, or search for words") from None
+        raise InputError(
+            "pattern: it took too much memory; make it simpler, or search for words"
+        ) from None
 
 
 # -- showing -----------------------------------------------------------------------------------------------------------
 
 
-def _told(output: LargeOutput, found: _Found, query: str, start: int, context: int) -> str:
+def _told(
+    output: LargeOutput, found: _Found, query: str, start: int, context: int
+) -> str:
     asked, shown, room = line_for_model(query, 80), list[str](), MAX_ANSWER
     for number, (begin, end) in enumerate(found.places, 1):
         text = _shown(output, begin, end, context)
@@ -183,13 +227,13 @@ def _told(output: LargeOutput, found: _Found, query: str, start: int, context: i
         shown.append(text[:room])
         room -= len(shown[-1])
     if not shown and found.stopped is None:
-        since = f" from character {start + 1:,} on" if start else ""
+        since = ""
+        if start:
+            since = f" from character {start + 1:,} on"
         return f'Nothing found for "{asked}"{since}. Try fewer or other words.'
-    return (
-        f"{_summary(output, found, asked)}\n{fenced(for_model(chr(10).join(shown)))}"
-        if shown
-        else (_summary(output, found, asked))
-    )
+    if shown:
+        return f"{_summary(output, found, asked)}\n{fenced(for_model(chr(10).join(shown)))}"
+    return _summary(output, found, asked)
 
 
 def _summary(output: LargeOutput, found: _Found, asked: str) -> str:
@@ -212,7 +256,10 @@ def _shown(output: LargeOutput, begin: int, end: int, context: int) -> str:
     line = output.line_at(begin)
     first, last = output.line_start(line), output.line_start(line + 1)
     if last - first > LONG_LINE:
-        left, right = max(begin - NEAR // 2, first), min(max(end, begin + 1) + NEAR // 2, last, begin + 2 * NEAR)
+        left, right = (
+            max(begin - NEAR // 2, first),
+            min(max(end, begin + 1) + NEAR // 2, last, begin + 2 * NEAR),
+        )
         text = output.text[left:right].strip("\n").replace("\n", " ")
         return f"{line} (characters {left + 1}-{right}): {text}"
     lines: list[str] = []
@@ -220,6 +267,8 @@ def _shown(output: LargeOutput, begin: int, end: int, context: int) -> str:
         start = output.line_start(number)
         stop = output.line_start(number + 1)
         text = output.text[start : min(stop, start + LONG_LINE)].rstrip("\n")
-        more = " ..." if stop - start > LONG_LINE + 1 else ""
+        more = ""
+        if stop - start > LONG_LINE + 1:
+            more = " ..."
         lines.append(f"{number}{':' if number == line else '-'} {text}{more}")
     return "\n".join(lines)

@@ -13,7 +13,15 @@ from mcpagent.run.large_results.readers import reader_tools
 from mcpagent.run.large_results.shelves import MemoryShelf, Opened, OpenedFor, Shelf
 from mcpagent.run.large_results.short_forms import brief_form, kept_form, short_form
 from mcpagent.tool_search.session_tools import SessionTools
-from mcpagent.values.messages import BinaryBlock, Image, KeptAside, Message, Text, ToolResult, ToolsChanged
+from mcpagent.values.messages import (
+    BinaryBlock,
+    Image,
+    KeptAside,
+    Message,
+    Text,
+    ToolResult,
+    ToolsChanged,
+)
 from mcpagent.values.tools import Tool
 
 LARGE_RESULT_TOKENS = 10_000
@@ -41,7 +49,10 @@ class LargeResults:
         bind: Callable[[Sequence[Tool]], Sequence[Tool]] = list,
     ) -> None:
         self._shelf, self._bind = shelf or MemoryShelf(), bind
-        self.tokens = LARGE_RESULT_TOKENS if tokens is None else tokens
+        if tokens is None:
+            self.tokens = LARGE_RESULT_TOKENS
+        else:
+            self.tokens = tokens
         self._session = OpenedFor()
         self._readers: Mapping[str, Tool] | None = None
         self.has_some = False
@@ -50,7 +61,9 @@ class LargeResults:
     def readers(self) -> Mapping[str, Tool]:
         """The reader tools by name, in the order in which they are offered."""
         if self._readers is None:
-            self._readers = {tool.name: tool for tool in self._bind(reader_tools(self.open))}
+            self._readers = {
+                tool.name: tool for tool in self._bind(reader_tools(self.open))
+            }
         return self._readers
 
     async def set_aside(
@@ -74,11 +87,18 @@ class LargeResults:
         lost: the output is stored before this returns, and `open` and the readers return all of it.
         """
         if result.set_aside is not None:
-            return _first_line(result) if force else result
-        line = self.tokens if tokens is None else tokens
+            if force:
+                return _first_line(result)
+            return result
+        if tokens is None:
+            line = self.tokens
+        else:
+            line = tokens
         size = estimated_tokens(result.content)
         is_large = size > line > 0
-        if not force and (not line or not (is_large or blocks) or result.name in READER_NAMES):
+        if not force and (
+            not line or not (is_large or blocks) or result.name in READER_NAMES
+        ):
             return result
         if force:
             form = brief_form
@@ -101,7 +121,9 @@ class LargeResults:
         _OPENED.put(self._session, output.handle, output)
         self.has_some = True
         about = (0, "binary") if whole else (output.tokens, output.data.kind)
-        return replace(result, content=short, set_aside=KeptAside(output.handle, *about))
+        return replace(
+            result, content=short, set_aside=KeptAside(output.handle, *about)
+        )
 
     async def open(self, handle: str) -> LargeOutput | None:
         """Return the output with this ID in this session; None if it is not stored."""
@@ -113,7 +135,10 @@ class LargeResults:
     def begin(self, tools: SessionTools) -> None:
         """Register the outputs that the history of these tools has already offloaded."""
         self.has_some = bool(set_aside_in(tools.conversation.messages))
-        tools.later = self.readers if self.has_some else {}
+        if self.has_some:
+            tools.later = self.readers
+        else:
+            tools.later = {}
 
     def offer_readers(self, tools: SessionTools) -> None:
         """Add the reader tools to the conversation once an output exists, after all other tools."""
@@ -121,7 +146,9 @@ class LargeResults:
             return
         tools.later = self.readers
         found = tools.conversation.discovery.discovered
-        missing = tuple(tool.definition for name, tool in self.readers.items() if name not in found)
+        missing = tuple(
+            tool.definition for name, tool in self.readers.items() if name not in found
+        )
         if missing:
             self.begin(tools)  # what was there may have been taken back
         if missing and self.has_some:
@@ -132,14 +159,23 @@ class LargeResults:
 
 def set_aside_in(messages: Iterable[Message]) -> list[ToolResult]:
     """Return the results that a history contains as previews."""
-    return [result for message in messages for result in message.tool_results if result.set_aside is not None]
+    return [
+        result
+        for message in messages
+        for result in message.tool_results
+        if result.set_aside is not None
+    ]
 
 
 def _first_line(result: ToolResult) -> ToolResult:
     line = result.text.partition("\n")[0]
     is_more = any(isinstance(part, Image) for part in result.content)
-    return result if line == result.text and not is_more else replace(result, content=(Text(line),))
+    if line == result.text and not is_more:
+        return result
+    return replace(result, content=(Text(line),))
 
 
 async def _beside_loop(work: Callable[[], _T], *, is_much: bool) -> _T:
-    return await asyncio.to_thread(work) if is_much else work()
+    if is_much:
+        return await asyncio.to_thread(work)
+    return work()

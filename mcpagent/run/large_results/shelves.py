@@ -53,7 +53,10 @@ class MemoryShelf:
         """Store the output; drop the oldest beyond the size limit."""
         self._kept[output.handle] = output
         self._kept.move_to_end(output.handle)
-        while len(self._kept) > 1 and sum(kept.size for kept in self._kept.values()) > self._most:
+        while (
+            len(self._kept) > 1
+            and sum(kept.size for kept in self._kept.values()) > self._most
+        ):
             self._kept.popitem(last=False)
 
     async def get(self, handle: str) -> LargeOutput | None:
@@ -73,7 +76,9 @@ class Opened:
     def __init__(self, most: int = MOST_OPENED) -> None:
         self._most = most
         self._open: OrderedDict[tuple[int, str], LargeOutput] = OrderedDict()
-        self._lock = threading.RLock()  # agents have event loops in several threads, and an end may come anywhere
+        self._lock = (
+            threading.RLock()
+        )  # agents have event loops in several threads, and an end may come anywhere
         self._sessions: set[int] = set()
 
     def get(self, session: OpenedFor, handle: str) -> LargeOutput | None:
@@ -93,7 +98,10 @@ class Opened:
                 weakref.finalize(session, self._ended, key).atexit = False
             self._open[key, handle] = output
             self._open.move_to_end((key, handle))
-            while len(self._open) > 1 and sum(output.weight for output in self._open.values()) > self._most:
+            while (
+                len(self._open) > 1
+                and sum(output.weight for output in self._open.values()) > self._most
+            ):
                 self._open.popitem(last=False)
 
     def _ended(self, session: int) -> None:

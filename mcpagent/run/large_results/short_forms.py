@@ -19,9 +19,14 @@ BRIEF_HEAD = 160
 def short_form(output: LargeOutput) -> str:
     """Return a preview of some hundred tokens. Text of the result is between fences that it cannot close."""
     if len(output.text) <= HEAD + TAIL:
-        shown = [fenced(output.text, "Its text")] if output.text.strip() else []
+        shown = []
+        if output.text.strip():
+            shown = [fenced(output.text, "Its text")]
     else:
-        shown = [fenced(head(output.text, HEAD), "It begins"), fenced(_tail(output.text, TAIL), "It ends")]
+        shown = [
+            fenced(head(output.text, HEAD), "It begins"),
+            fenced(_tail(output.text, TAIL), "It ends"),
+        ]
     return "\n".join((_first_line(output), _how_to_read(output), *shown))
 
 
@@ -35,7 +40,10 @@ def brief_form(output: LargeOutput) -> str:
     begins = line_for_model(output.text[: 4 * BRIEF_HEAD], BRIEF_HEAD)
     if not begins:
         return _first_line(output)
-    shown = fenced(begins) if "`" in begins else begins
+    if "`" in begins:
+        shown = fenced(begins)
+    else:
+        shown = begins
     return f"{_first_line(output)} It begins: {shown}"
 
 
@@ -49,12 +57,17 @@ def _described(output: LargeOutput) -> str:
     if output.text:
         shape = shape_in_words(output.data)
         lines = f"{output.lines:,} line{'s' if output.lines != 1 else ''}"
-        parts.append(f"{output.data.kind}{f', {shape}' if shape else ''}; {len(output.text):,} characters in {lines}")
+        parts.append(
+            f"{output.data.kind}{f', {shape}' if shape else ''}; {len(output.text):,} characters in {lines}"
+        )
     return "; ".join((*parts, *_binaries(output))) or "nothing"
 
 
 def _binaries(output: LargeOutput) -> Iterator[str]:
-    kinds: tuple[tuple[str, Sequence[Image | BinaryBlock]], ...] = (("image", output.images), ("block", output.blocks))
+    kinds: tuple[tuple[str, Sequence[Image | BinaryBlock]], ...] = (
+        ("image", output.images),
+        ("block", output.blocks),
+    )
     for what, binaries in kinds:
         for place, binary in enumerate(binaries[:10], 1):
             size = len(binary.data) * 3 // 4 - binary.data[-2:].count("=")

@@ -23,25 +23,40 @@ async def admit(call: ToolCall, run: AgentRun) -> CallState:
     """
     if call.malformed:
         why = f"The arguments are not one complete JSON object, so the call was not run: {safe_line(call.malformed)}"
-        return _refused(call, "invalid_arguments", f"{why} Send the call again with complete JSON arguments.")
+        return _refused(
+            call,
+            "invalid_arguments",
+            f"{why} Send the call again with complete JSON arguments.",
+        )
     tools, discovery = run.tools, run.conversation.discovery
     tool = tools.find(call.name)
     if tool is None:
         # For near names, all tools may have to be indexed first.
-        return _refused(call, "unknown_tool", await asyncio.to_thread(_unknown, call.name, tools))
+        return _refused(
+            call, "unknown_tool", await asyncio.to_thread(_unknown, call.name, tools)
+        )
     name = tool.name
-    problem = "" if tool.checks_arguments else await misfit_of(tool, call.arguments, run)
+    if tool.checks_arguments:
+        problem = ""
+    else:
+        problem = await misfit_of(tool, call.arguments, run)
     if tools.is_offered(name):
-        return CallState(call, tool) if not problem else _refused_misfit(call, tool, problem)
+        if not problem:
+            return CallState(call, tool)
+        return _refused_misfit(call, tool, problem)
     if name in discovery.removed:
         text = f'"{name}" was removed in this conversation. {tools.how_to_load(name)}'
         return _refused(call, "not_loaded", text)
     policy = tools.options.on_direct_call
     if policy == "refuse":
-        return _refused(call, "not_loaded", f'"{name}" is not loaded. {tools.how_to_load(name)}')
+        return _refused(
+            call, "not_loaded", f'"{name}" is not loaded. {tools.how_to_load(name)}'
+        )
     loading = tools.loading(tool)
     if policy == "run" or name in discovery.shown:
-        return CallState(call, tool, changes=(loading,)) if not problem else _refused_misfit(call, tool, problem)
+        if not problem:
+            return CallState(call, tool, changes=(loading,))
+        return _refused_misfit(call, tool, problem)
     how = "No more tools can be loaded, but it can be called"
     if isinstance(loading, ToolsChanged):
         how = "It is loaded now"
@@ -62,21 +77,32 @@ def _refused_misfit(call: ToolCall, tool: Tool, problem: str) -> CallState:
 def _unknown(name: str, tools: SessionTools) -> str:
     near = tools.near(name)
     shown = safe_line(name, 80)
-    hint = f" Did you mean {', '.join(near)}?" if near else ""
+    hint = ""
+    if near:
+        hint = f" Did you mean {', '.join(near)}?"
     lost = tools.lost_source(name)
     down = [
         f' Server "{server}" is not connected: {reason}'
         for server, reason in tools.unavailable.items()
-        if (server == lost or name.startswith(server)) and server not in tools.listing.connecting
+        if (server == lost or name.startswith(server))
+        and server not in tools.listing.connecting
     ]
     down += [
         f' Server "{safe_line(server, 64)}" is still connecting and may have it; you are told when it is ready.'
         for server in tools.listing.connecting
     ]
-    how = "Search for tools" if tools.provider_searches else "Use search_tools to find tools"
-    search = f" {how}." if tools.searching else ""
-    gone = f' any more: its source "{safe_line(lost, 60)}" no longer has it' if lost else ""
-    so_far = " so far" if tools.listing.connecting else ""
+    how = "Use search_tools to find tools"
+    if tools.provider_searches:
+        how = "Search for tools"
+    search = ""
+    if tools.searching:
+        search = f" {how}."
+    gone = ""
+    if lost:
+        gone = f' any more: its source "{safe_line(lost, 60)}" no longer has it'
+    so_far = ""
+    if tools.listing.connecting:
+        so_far = " so far"
     return f'There is no tool "{shown}"{so_far}{gone}.{hint}{"".join(down)}{search}'
 
 
@@ -86,7 +112,12 @@ async def misfit_of(tool: Tool, arguments: dict[str, Any], run: AgentRun) -> str
     told, key = run.tools.told_unchecked, tool.definition.key
     if found.unchecked and key not in told:
         told.add(key)
-        run.emit(Notice(f"the arguments of {tool.name} are not checked; its schema: {found.unchecked}", "warning"))
+        run.emit(
+            Notice(
+                f"the arguments of {tool.name} are not checked; its schema: {found.unchecked}",
+                "warning",
+            )
+        )
     return found.problem
 
 

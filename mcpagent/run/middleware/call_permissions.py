@@ -94,15 +94,27 @@ async def decide_on_call(run: AgentRun, call: CallState) -> None:  # noqa: C901 
             if answer is None:
                 return
             continue
-        if answer.kind != _kind_of(tool) or answer.fingerprint != await _fingerprint(asked, tool, run):
+        if answer.kind != _kind_of(tool) or answer.fingerprint != await _fingerprint(
+            asked, tool, run
+        ):
             call.refuse(outdated_words(tool.name), "denied")
             return
         if tool.external:
-            text = answer.value if isinstance(answer.value, str) else json.dumps(answer.value, default=str)
-            call.settle(ToolOutput.of_text(text, error="failed" if answer.failed else None))
+            if isinstance(answer.value, str):
+                text = answer.value
+            else:
+                text = json.dumps(answer.value, default=str)
+            call.settle(
+                ToolOutput.of_text(text, error="failed" if answer.failed else None)
+            )
             return
-        arguments = asked.arguments if answer.arguments is None else answer.arguments
-        if run.on_approval is not None and tool.asked(arguments) != tool.asked(asked.arguments):
+        if answer.arguments is None:
+            arguments = asked.arguments
+        else:
+            arguments = answer.arguments
+        if run.on_approval is not None and tool.asked(arguments) != tool.asked(
+            asked.arguments
+        ):
             asked, answer = replace(asked, arguments=arguments), None
             continue
         if tool.own_rule is not None and tool.rule_for(arguments) == "deny":
@@ -117,21 +129,28 @@ async def decide_on_call(run: AgentRun, call: CallState) -> None:  # noqa: C901 
 
 
 def _kind_of(tool: Tool | None) -> PendingKind:
-    return "external" if tool is not None and tool.external else "approval"
+    if tool is not None and tool.external:
+        return "external"
+    return "approval"
 
 
 async def _fingerprint(call: ToolCall, tool: Tool, run: AgentRun) -> str:
     place, session = run.conversation.place, run.context.thread_id
     is_much = is_large(call.arguments)
     return await beside_loop(
-        lambda: call_fingerprint(call, tool.asked(call.arguments), place, session), is_much=is_much
+        lambda: call_fingerprint(call, tool.asked(call.arguments), place, session),
+        is_much=is_much,
     )
 
 
-async def _request_for(asked: ToolCall, tool: Tool, run: AgentRun, call: CallState) -> PendingCall | None:
+async def _request_for(
+    asked: ToolCall, tool: Tool, run: AgentRun, call: CallState
+) -> PendingCall | None:
     """Return the request that the call has to wait with, None if it may run. A check that fails refuses the call."""
     is_much = is_large(asked.arguments)
-    rule = tool.rule_for(asked.arguments) if tool.own_rule is not None else None
+    rule = None
+    if tool.own_rule is not None:
+        rule = tool.rule_for(asked.arguments)
     if rule == "deny":
         call.refuse(_DENIED.format(safe_line(tool.name, 80)), "denied")
         return None
@@ -140,8 +159,13 @@ async def _request_for(asked: ToolCall, tool: Tool, run: AgentRun, call: CallSta
             return None
         try:
             with run.for_call(call).entered():
-                needed = tool.approval(await beside_loop(lambda: json_copy(asked.arguments), is_much=is_much))
-                needed = await needed if inspect.isawaitable(needed) else needed
+                needed = tool.approval(
+                    await beside_loop(
+                        lambda: json_copy(asked.arguments), is_much=is_much
+                    )
+                )
+                if inspect.isawaitable(needed):
+                    needed = await needed
             if needed is None:
                 raise TypeError("it returned None; return True or False")
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - a check that fails lets no call through
@@ -152,7 +176,9 @@ async def _request_for(asked: ToolCall, tool: Tool, run: AgentRun, call: CallSta
         if not needed:
             return None
     place, session = run.conversation.place, run.context.thread_id
-    return await beside_loop(lambda: waiting_call(asked, tool, place=place, session=session), is_much=is_much)
+    return await beside_loop(
+        lambda: waiting_call(asked, tool, place=place, session=session), is_much=is_much
+    )
 
 
 async def _answer_of_person(
@@ -160,13 +186,17 @@ async def _answer_of_person(
 ) -> CallAnswer | None:
     """Ask the person. Return None if the call waits, or is not to be run after all."""
     # The person may ask an agent, whose calls are decided meanwhile.
-    async with contextlib.nullcontext() if _DECIDING.get() else run.asking, run.pipeline.around_question(run, call):
+    async with (
+        contextlib.nullcontext() if _DECIDING.get() else run.asking,
+        run.pipeline.around_question(run, call),
+    ):
         if call.is_settled:
             return None
         token = _DECIDING.set(True)
         try:
             answer = on_approval(request)
-            answer = await answer if inspect.isawaitable(answer) else answer
+            if inspect.isawaitable(answer):
+                answer = await answer
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - without an answer it is denied
             _raise_own_cancellation(error)
             return request.deny(f"nobody could be asked ({error_text(error)})")
@@ -177,7 +207,9 @@ async def _answer_of_person(
         return None
     if isinstance(answer, CallAnswer):
         return answer
-    return request.approve() if answer is True else request.deny()
+    if answer is True:
+        return request.approve()
+    return request.deny()
 
 
 def _raise_own_cancellation(error: BaseException) -> None:
@@ -190,7 +222,10 @@ def _raise_own_cancellation(error: BaseException) -> None:
 
 
 def waiting_calls(
-    conversation: Conversation, tools: SessionTools, session: str, inner: Mapping[str, PendingCall]
+    conversation: Conversation,
+    tools: SessionTools,
+    session: str,
+    inner: Mapping[str, PendingCall],
 ) -> list[PendingCall]:
     """Return a session's open calls, each made from the history and its tool as they are now.
 
@@ -198,15 +233,33 @@ def waiting_calls(
     """
     waiting: list[PendingCall] = []
     for call in conversation.open_calls:
-        own = [one for call_id, one in inner.items() if call_id.startswith(f"{call.id}{INNER}")]
+        own = [
+            one
+            for call_id, one in inner.items()
+            if call_id.startswith(f"{call.id}{INNER}")
+        ]
         if own:
             waiting += own
         else:
-            waiting.append(waiting_call(call, tools.find(call.name), place=conversation.place, session=session))
+            waiting.append(
+                waiting_call(
+                    call,
+                    tools.find(call.name),
+                    place=conversation.place,
+                    session=session,
+                )
+            )
     return waiting
 
 
-def waiting_call(call: ToolCall, tool: Tool | None, *, place: int, session: str) -> PendingCall:
+def waiting_call(
+    call: ToolCall, tool: Tool | None, *, place: int, session: str
+) -> PendingCall:
     """Return the request for a call at this place of the history, also if its tool is missing."""
-    definition = tool.asked(call.arguments) if tool is not None else ToolDefinition(call.name, "", {})
-    return PendingCall.of(_kind_of(tool), call, definition, place=place, session=session)
+    if tool is not None:
+        definition = tool.asked(call.arguments)
+    else:
+        definition = ToolDefinition(call.name, "", {})
+    return PendingCall.of(
+        _kind_of(tool), call, definition, place=place, session=session
+    )

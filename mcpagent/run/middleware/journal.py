@@ -32,7 +32,9 @@ class Journal(Middleware):
         yield
 
     @asynccontextmanager
-    async def around_calls(self, run: AgentRun, batch: CallBatch) -> AsyncIterator[None]:
+    async def around_calls(
+        self, run: AgentRun, batch: CallBatch
+    ) -> AsyncIterator[None]:
         """Write the message with all results."""
         yield
         if batch.results:
@@ -44,23 +46,31 @@ class Journal(Middleware):
         yield
         if call.result is not None and call.batch.unfinished > 1:
             is_repeatable = call.tool is not None and call.tool.safe_to_repeat
-            run.conversation.note_progress(call.call.id, CallProgress(is_repeatable, call.parts))
+            run.conversation.note_progress(
+                call.call.id, CallProgress(is_repeatable, call.parts)
+            )
             await is_written(run)
 
     @asynccontextmanager
-    async def around_question(self, run: AgentRun, call: CallState) -> AsyncIterator[None]:
+    async def around_question(
+        self, run: AgentRun, call: CallState
+    ) -> AsyncIterator[None]:
         """Write the call before a person is asked about it, who may take long."""
         if not await is_written(run):
             call.refuse(_NOT_WRITTEN, "cancelled")
         yield
 
     @asynccontextmanager
-    async def around_execution(self, run: AgentRun, call: CallState) -> AsyncIterator[None]:
+    async def around_execution(
+        self, run: AgentRun, call: CallState
+    ) -> AsyncIterator[None]:
         """Write that the call is sent. The runtime's own tools change nothing outside, so they are only planned."""
         assert call.tool is not None
         if not run.tools.is_own(call.tool):
             is_repeatable, times_sent = call.tool.safe_to_repeat, call.times_sent + 1
-            progress = replace(call.progress, is_repeatable=is_repeatable, times_sent=times_sent)
+            progress = replace(
+                call.progress, is_repeatable=is_repeatable, times_sent=times_sent
+            )
             run.conversation.note_progress(call.call.id, progress)
         if not await is_written(run):
             call.refuse(_NOT_WRITTEN, "cancelled")

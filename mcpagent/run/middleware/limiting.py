@@ -8,7 +8,14 @@ from contextlib import asynccontextmanager
 from mcpagent.run.agent_run import AgentRun, Middleware
 from mcpagent.run.run_parts import CallState, StepState, Stop
 from mcpagent.values.events import LIMIT_STOPS, LimitReached
-from mcpagent.values.limits.run_limits import FIRM, NO_LIMITS, LimitKind, LimitScope, UsedUp, used_up
+from mcpagent.values.limits.run_limits import (
+    FIRM,
+    NO_LIMITS,
+    LimitKind,
+    LimitScope,
+    UsedUp,
+    used_up,
+)
 from mcpagent.values.messages import Message, Spent, Text
 
 _OVER_LIMIT = "This call was not run: the limit of {} is used up."
@@ -26,7 +33,11 @@ class Limiting(Middleware):
             ("run", run.limits.seconds, earlier),
             ("session", session.limits.seconds, earlier + session.before.seconds),
         )
-        ends = sorted((most - before, scope, most) for scope, most, before in limits if most is not None)
+        ends = sorted(
+            (most - before, scope, most)
+            for scope, most, before in limits
+            if most is not None
+        )
         try:
             async with clock.limited(ends[0][0] if ends else None):
                 yield
@@ -34,7 +45,11 @@ class Limiting(Middleware):
             if not clock.is_up:
                 raise
             left, scope, most = ends[0]
-            raise _stop(_reached(run, UsedUp("seconds", most, most - left + clock.seconds), scope)) from None
+            raise _stop(
+                _reached(
+                    run, UsedUp("seconds", most, most - left + clock.seconds), scope
+                )
+            ) from None
         finally:
             clock.stop()
 
@@ -49,7 +64,12 @@ class Limiting(Middleware):
         try:
             yield
         finally:
-            if run.tally.clock.is_up and step.response is None and not step.is_summary and step.heard.strip():
+            if (
+                run.tally.clock.is_up
+                and step.response is None
+                and not step.is_summary
+                and step.heard.strip()
+            ):
                 run.conversation.append(Message("assistant", (Text(step.heard),)))
 
     @asynccontextmanager
@@ -60,14 +80,18 @@ class Limiting(Middleware):
         yield
 
     @asynccontextmanager
-    async def around_question(self, run: AgentRun, call: CallState) -> AsyncIterator[None]:
+    async def around_question(
+        self, run: AgentRun, call: CallState
+    ) -> AsyncIterator[None]:
         """Stop the clock while a person decides; ask nobody about a call that other calls left no room for."""
         _refuse_over_limit(run, call)
         with run.asking_a_person():
             yield
 
     @asynccontextmanager
-    async def around_execution(self, run: AgentRun, call: CallState) -> AsyncIterator[None]:
+    async def around_execution(
+        self, run: AgentRun, call: CallState
+    ) -> AsyncIterator[None]:
         """Count a call that runs, in the order in which calls begin."""
         _refuse_over_limit(run, call)
         if not call.is_settled and _is_counted(run, call):
@@ -98,7 +122,9 @@ def _stop(reached: LimitReached, *, final_note: str = "") -> Stop:
 
 
 def _refuse_over_limit(run: AgentRun, call: CallState) -> None:
-    kinds: tuple[LimitKind, ...] = ("tool_calls", *FIRM) if _is_counted(run, call) else FIRM
+    kinds: tuple[LimitKind, ...] = (
+        ("tool_calls", *FIRM) if _is_counted(run, call) else FIRM
+    )
     if (reached := _first_reached(run, kinds)) is not None:
         call.refuse(_OVER_LIMIT.format(reached.allowed), "cancelled")
 
@@ -117,7 +143,9 @@ def _first_reached(run: AgentRun, kinds: Sequence[LimitKind]) -> LimitReached | 
         if used := used_up(one.limits, so_far, kinds):
             return _reached(run, used, "run" if one is run else "caller")
         budget = one.budget
-        if budget.limits is not NO_LIMITS and (used := used_up(budget.limits, (*so_far, budget.before), kinds)):
+        if budget.limits is not NO_LIMITS and (
+            used := used_up(budget.limits, (*so_far, budget.before), kinds)
+        ):
             return _reached(run, used, "session" if one is run else "caller")
         one = one.parent
     return None

@@ -17,6 +17,13 @@ class Offloading(Middleware):
         """Offload the result once there is one."""
         yield
         if call.result is not None and call.output is not None and not call.parent:
-            tokens = call.tool.large_result_tokens if call.tool is not None else None
-            whole, call.result = call.result, None  # if this is cancelled, the conversation does not get the whole one
-            call.result = await run.large.set_aside(whole, tokens=tokens, blocks=call.output.blocks)
+            tokens = None
+            if call.tool is not None:
+                tokens = call.tool.large_result_tokens
+            whole, call.result = (
+                call.result,
+                None,
+            )  # if this is cancelled, the conversation does not get the whole one
+            call.result = await run.large.set_aside(
+                whole, tokens=tokens, blocks=call.output.blocks
+            )

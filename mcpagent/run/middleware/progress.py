@@ -15,7 +15,11 @@ def results_of(run: AgentRun) -> list[tuple[ToolCall, ToolResult]]:
     made: list[tuple[ToolCall, ToolResult]] = []
     for message, following in pairwise(run.conversation.messages[run.begins_at :]):
         results = {result.call_id: result for result in following.tool_results}
-        made += [(call, results[call.id]) for call in message.tool_calls if call.id in results]
+        made += [
+            (call, results[call.id])
+            for call in message.tool_calls
+            if call.id in results
+        ]
     return made
 
 
@@ -24,14 +28,24 @@ def has_result(run: AgentRun) -> bool:
     return any(result.error is None for _, result in results_of(run))
 
 
-def missing_of(run: AgentRun, newest: list[tuple[ToolCall, ToolResult]] | None = None) -> tuple[str, ...]:
+def missing_of(
+    run: AgentRun, newest: list[tuple[ToolCall, ToolResult]] | None = None
+) -> tuple[str, ...]:
     """Return the parts of the question that no result is about; none if the question has one part only."""
     parts = parts_of(run.context.prompt)
-    return missing_parts(parts, [*results_of(run), *(newest or ())]) if len(parts) > 1 else ()
+    if len(parts) > 1:
+        return missing_parts(parts, [*results_of(run), *(newest or ())])
+    return ()
 
 
-def progress_of(run: AgentRun, newest: list[tuple[ToolCall, ToolResult]] | None = None) -> str:
+def progress_of(
+    run: AgentRun, newest: list[tuple[ToolCall, ToolResult]] | None = None
+) -> str:
     """Return the note; `newest` are results that are not in the history yet."""
     made = [*results_of(run), *(newest or ())]
-    told = [(call.name, call.arguments, result.text) for call, result in made if result.error is None]
+    told = [
+        (call.name, call.arguments, result.text)
+        for call, result in made
+        if result.error is None
+    ]
     return progress_note(run.context.prompt, told, missing_of(run, newest))

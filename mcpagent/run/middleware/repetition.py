@@ -25,7 +25,9 @@ class Repetition(Middleware):
         yield
 
     @asynccontextmanager
-    async def around_calls(self, run: AgentRun, batch: CallBatch) -> AsyncIterator[None]:
+    async def around_calls(
+        self, run: AgentRun, batch: CallBatch
+    ) -> AsyncIterator[None]:
         """Refuse calls that repeat what the model was told not to repeat; count all others."""
         repeats = run.tally.repeats
         if not batch.is_resumed and repeats.goes_on_with(batch.calls):

@@ -9,7 +9,12 @@ from mcpagent.history.conversation import INNER
 from mcpagent.run.agent_run import AgentRun, Middleware
 from mcpagent.run.run_parts import CallState
 from mcpagent.utilities.python.worker_threads import beside_loop, is_large
-from mcpagent.values.events import ToolCallFinished, ToolCallStarted, ToolsLoaded, ToolsRemoved
+from mcpagent.values.events import (
+    ToolCallFinished,
+    ToolCallStarted,
+    ToolsLoaded,
+    ToolsRemoved,
+)
 from mcpagent.values.messages import ToolsChanged, ToolsShown
 
 
@@ -30,7 +35,10 @@ class Reporting(Middleware):
         begun, ended = [
             await beside_loop(call.call.copied, is_much=is_much) for _ in range(2)
         ]  # listeners may keep them
-        server = call.tool.definition.server if call.tool is not None else None
+        if call.tool is not None:
+            server = call.tool.definition.server
+        else:
+            server = None
         if call.answer is None and not is_answered_inside(call.call.id, run):
             run.emit(ToolCallStarted(begun, server, call.parent))
         yield
@@ -44,7 +52,9 @@ class Reporting(Middleware):
             run.emit(state_change)
 
 
-def _report_changes(changes: Sequence[ToolsShown | ToolsChanged], run: AgentRun) -> None:
+def _report_changes(
+    changes: Sequence[ToolsShown | ToolsChanged], run: AgentRun
+) -> None:
     for change in changes:
         if not isinstance(change, ToolsChanged):
             continue
@@ -57,4 +67,6 @@ def _report_changes(changes: Sequence[ToolsShown | ToolsChanged], run: AgentRun)
 
 def is_answered_inside(call_id: str, run: AgentRun) -> bool:
     """Return whether this run has answers to calls that the program of this call waited for."""
-    return any(answered.startswith(f"{call_id}{INNER}") for answered in run.answers or ())
+    return any(
+        answered.startswith(f"{call_id}{INNER}") for answered in run.answers or ()
+    )

@@ -32,5 +32,10 @@ class Shortening(Middleware):
             if step.is_shortened:
                 return
             if run.conversation.take_back_prompt():
-                run.emit(Notice("what was asked is too long, and is taken back: ask for less", "warning"))
+                run.emit(
+                    Notice(
+                        "what was asked is too long, and is taken back: ask for less",
+                        "warning",
+                    )
+                )
             raise

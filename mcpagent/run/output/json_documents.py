@@ -33,7 +33,10 @@ def partial_document(text: str) -> Any:
 
     begun = text.lstrip()
     if begun.startswith("```"):
-        begun = begun.partition("\n")[2].rpartition("```")[0] if begun.count("```") > 1 else begun.partition("\n")[2]
+        if begun.count("```") > 1:
+            begun = begun.partition("\n")[2].rpartition("```")[0]
+        else:
+            begun = begun.partition("\n")[2]
     try:
         return from_json(begun, allow_partial="trailing-strings", allow_inf_nan=False)
     except ValueError:

@@ -33,15 +33,22 @@ class LastAnswer:
     reading: Reading | None = None
 
     @classmethod
-    def of_run(cls, spec: OutputSpec | None, messages: Sequence[Message], *, is_reminded: bool) -> LastAnswer:
+    def of_run(
+        cls, spec: OutputSpec | None, messages: Sequence[Message], *, is_reminded: bool
+    ) -> LastAnswer:
         """For a run whose messages so far are these."""
-        told = any(message.role == "user" and is_misfit_note(message.text) for message in messages)
+        told = any(
+            message.role == "user" and is_misfit_note(message.text)
+            for message in messages
+        )
         return cls(spec, told, is_reminded)
 
     @property
     def format(self) -> OutputFormat | None:
         """What requests carry."""
-        return self.spec.format if self.spec is not None else None
+        if self.spec is not None:
+            return self.spec.format
+        return None
 
     async def fits(self, response: ModelResponse) -> bool:
         """Reads the answer; whether it is what it was to be. One that is cut off, or refused, is none."""
@@ -50,7 +57,10 @@ class LastAnswer:
             return False
         text = response.message.text
         read = self.spec.read
-        self.reading = read(text) if len(text) < MUCH_TEXT else await asyncio.to_thread(read, text)
+        if len(text) < MUCH_TEXT:
+            self.reading = read(text)
+        else:
+            self.reading = await asyncio.to_thread(read, text)
         return not self.reading.problems
 
     def ask_again(self) -> str:
@@ -62,7 +72,10 @@ class LastAnswer:
 
     def told(self, answer: str, stop: StopReason) -> dict[str, Any]:
         """What there is to tell of the end: the answer as text, why it ended, the value or what is wrong with it."""
-        reading = self.reading if stop != "calls_pending" else None
+        if stop != "calls_pending":
+            reading = self.reading
+        else:
+            reading = None
         if reading is None:
             return {"answer": answer, "stop": stop}
         if reading.problems:
@@ -71,17 +84,32 @@ class LastAnswer:
                 "stop": "misfit" if stop == "answered" else stop,
                 "problems": reading.problems,
             }
-        return {"answer": json_text(reading.document), "stop": stop, "output": reading.value, "has_output": True}
+        return {
+            "answer": json_text(reading.document),
+            "stop": stop,
+            "output": reading.value,
+            "has_output": True,
+        }
 
 
 def typed_answer(finished: RunFinished, spec: OutputSpec | None) -> Any:
     """What the run came to, in the form that was asked for; without one, its text. Raises `OutputError`, and
     `LimitError` if a limit ended the run before there was anything of that form, or any text."""
     if finished.has_output:
-        return finished.output if spec is not None else finished.answer
-    if finished.limit is not None and not finished.pending and (spec is not None or not finished.answer.strip()):
-        what = "without an answer" if spec is None else "without an answer of output_type"
-        raise LimitError(finished.limit.said(what), stop=finished.stop, answer=finished.answer)
+        if spec is not None:
+            return finished.output
+        return finished.answer
+    if (
+        finished.limit is not None
+        and not finished.pending
+        and (spec is not None or not finished.answer.strip())
+    ):
+        what = "without an answer of output_type"
+        if spec is None:
+            what = "without an answer"
+        raise LimitError(
+            finished.limit.said(what), stop=finished.stop, answer=finished.answer
+        )
     if spec is None:
         return finished.answer
     raise no_output(finished.stop, finished.problems, finished.answer)
@@ -112,9 +140,13 @@ def told_to_caller(finished: RunFinished, label: str, *, has_type: bool) -> Tool
     limit, answer = finished.limit, finished.answer
     if limit is not None and not finished.has_output:
         if has_type or not answer.strip():
-            return ToolOutput.of_text(f"{label} was {limit.said('without an answer')}.", error="failed")
+            return ToolOutput.of_text(
+                f"{label} was {limit.said('without an answer')}.", error="failed"
+            )
         if limit.limit in FIRM:  # else it was made to answer, and did
             answer = f"{answer}\n\n[{label} was {limit.text}, before it was done.]"
     elif has_type and not finished.has_output:
-        return ToolOutput.of_text(str(no_output(finished.stop, finished.problems, "")), error="failed")
+        return ToolOutput.of_text(
+            str(no_output(finished.stop, finished.problems, "")), error="failed"
+        )
     return ToolOutput.of_text(answer)

@@ -64,30 +64,41 @@ class OutputSpec:
         try:
             document = document_in(text)
         except (ValueError, RecursionError) as error:
-            said = "the answer is empty" if not text.strip() else f"it is no JSON: {safe_line(str(error), 120)}"
+            if not text.strip():
+                said = "the answer is empty"
+            else:
+                said = f"it is no JSON: {safe_line(str(error), 120)}"
             return Reading(problems=(OutputProblem("", said),))
         return self.of_document(document)
 
     def of_document(self, document: Any) -> Reading:
         """The value of the JSON data, as it was asked for or as the value alone, whichever fits."""
         inner = document
-        if self.is_wrapped and isinstance(document, dict) and document.keys() == {RESULT}:
+        if (
+            self.is_wrapped
+            and isinstance(document, dict)
+            and document.keys() == {RESULT}
+        ):
             inner = document[RESULT]
         found = self.check(inner)
         if found.problems and (fewer := without_nulls(self.schema, inner)) != inner:
             # In a strict schema nothing can be left out: null stands for that.
             again = self.check(fewer)
-            found = again if not again.problems else found
+            if not again.problems:
+                found = again
         if found.problems and inner is not document:
             whole = self.check(document)
-            found = whole if not whole.problems else found
+            if not whole.problems:
+                found = whole
         return found
 
     def partial(self, text: str) -> Any:
         """As much of the value as a text says so far, as JSON data; None if it says nothing yet."""
         document = partial_document(text)
         if self.is_wrapped and isinstance(document, dict):
-            return document.get(RESULT) if document.keys() <= {RESULT} else document
+            if document.keys() <= {RESULT}:
+                return document.get(RESULT)
+            return document
         return document
 
 
@@ -96,26 +107,46 @@ def output_spec(output_type: Any) -> OutputSpec:
     if isinstance(output_type, Mapping):
         return _of_schema(dict(output_type))
     if isinstance(output_type, _NO_TYPES) or inspect.isroutine(output_type):
-        raise InputError(f"output_type: expected {_TAKEN}, got {safe_line(repr(output_type), 60)}")
+        raise InputError(
+            f"output_type: expected {_TAKEN}, got {safe_line(repr(output_type), 60)}"
+        )
     return _of_type(output_type)
 
 
 def spec_from_json(data: Mapping[str, Any]) -> OutputSpec:
     """The spec as it was kept: by its schema alone, whatever type it was made of."""
-    return _spec(dict(data["schema"]), str(data["name"]), str(data["description"]), _by_schema(dict(data["schema"])))
+    return _spec(
+        dict(data["schema"]),
+        str(data["name"]),
+        str(data["description"]),
+        _by_schema(dict(data["schema"])),
+    )
 
 
 def spec_to_json(spec: OutputSpec) -> dict[str, Any]:
     """What `spec_from_json` reads."""
-    return {"name": spec.format.name, "description": spec.format.description, "schema": spec.schema}
+    return {
+        "name": spec.format.name,
+        "description": spec.format.description,
+        "schema": spec.schema,
+    }
 
 
-def _spec(schema: dict[str, Any], name: str, description: str, check: Callable[[Any], Reading]) -> OutputSpec:
+def _spec(
+    schema: dict[str, Any], name: str, description: str, check: Callable[[Any], Reading]
+) -> OutputSpec:
     whole = _rooted(schema)
-    is_wrapped = whole.get("type") != "object" or any(key in whole for key in ("anyOf", "oneOf", "allOf", "enum"))
-    asked = _wrapped(schema) if is_wrapped else whole
+    is_wrapped = whole.get("type") != "object" or any(
+        key in whole for key in ("anyOf", "oneOf", "allOf", "enum")
+    )
+    if is_wrapped:
+        asked = _wrapped(schema)
+    else:
+        asked = whole
     legal = _NOT_IN_NAMES.sub("_", name).strip("_")[:64] or "answer"
-    return OutputSpec(OutputFormat(legal, asked, description), schema, is_wrapped, check)
+    return OutputSpec(
+        OutputFormat(legal, asked, description), schema, is_wrapped, check
+    )
 
 
 # -- A JSON Schema ----------------------------------------------------------------------------------------------------
@@ -124,11 +155,17 @@ def _spec(schema: dict[str, Any], name: str, description: str, check: Callable[[
 def _of_schema(schema: dict[str, Any]) -> OutputSpec:
     try:
         text = json.dumps(schema, allow_nan=False)
-        problems(schema, None)  # what no answer could be checked against is told before one is paid for
+        problems(
+            schema, None
+        )  # what no answer could be checked against is told before one is paid for
     except UncheckedError as error:
-        raise InputError(f"output_type: no JSON Schema that can be used: {error}") from None
+        raise InputError(
+            f"output_type: no JSON Schema that can be used: {error}"
+        ) from None
     except (TypeError, ValueError, RecursionError) as error:
-        raise InputError(f"output_type: no JSON Schema, which is JSON data: {safe_line(str(error), 120)}") from None
+        raise InputError(
+            f"output_type: no JSON Schema, which is JSON data: {safe_line(str(error), 120)}"
+        ) from None
     own: dict[str, Any] = json.loads(text)  # nobody changes it afterwards
     title, described = own.get("title"), own.get("description")
     return _spec(
@@ -144,8 +181,14 @@ def _by_schema(schema: dict[str, Any]) -> Callable[[Any], Reading]:
         try:
             found = problems(schema, document)
         except UncheckedError as error:
-            return Reading(problems=(OutputProblem("", f"it cannot be checked: {error}"),))
-        return Reading(document, document, tuple(OutputProblem(place, text) for place, text in found))
+            return Reading(
+                problems=(OutputProblem("", f"it cannot be checked: {error}"),)
+            )
+        return Reading(
+            document,
+            document,
+            tuple(OutputProblem(place, text) for place, text in found),
+        )
 
     return check
 
@@ -160,11 +203,24 @@ def _of_type(output_type: Any) -> OutputSpec:
     try:
         adapter: TypeAdapter[Any] = TypeAdapter(output_type)
         schema = untitled(adapter.json_schema())
-    except (PydanticUserError, NameError, TypeError, AttributeError, RecursionError) as error:
+    except (
+        PydanticUserError,
+        NameError,
+        TypeError,
+        AttributeError,
+        RecursionError,
+    ) as error:
         reason = safe_line(str(error).partition("\n")[0], 200)
-        raise InputError(f"output_type: {_shown(output_type)}: {reason}; give {_TAKEN}") from None
+        raise InputError(
+            f"output_type: {_shown(output_type)}: {reason}; give {_TAKEN}"
+        ) from None
     described = schema.get("description")
-    return _spec(schema, _shown(output_type), described if isinstance(described, str) else "", _by_type(adapter))
+    return _spec(
+        schema,
+        _shown(output_type),
+        described if isinstance(described, str) else "",
+        _by_type(adapter),
+    )
 
 
 def _shown(output_type: Any) -> str:
@@ -183,7 +239,9 @@ def _written(output_type: Any) -> str:
         return output_type.__name__
     if origin is Union or origin is UnionType:
         return " | ".join(map(_written, inner))
-    if isinstance(origin, type) and not any(isinstance(one, list) for one in inner):  # the arguments of a `Callable`
+    if isinstance(origin, type) and not any(
+        isinstance(one, list) for one in inner
+    ):  # the arguments of a `Callable`
         return f"{origin.__name__}[{', '.join('...' if one is ... else _written(one) for one in inner)}]"
     return str(output_type)
 
@@ -211,7 +269,10 @@ def _misfits(error: ValidationError) -> tuple[OutputProblem, ...]:
     told: dict[OutputProblem, None] = {}
     for item in found[:MOST_PROBLEMS]:
         place = ".".join(safe_line(str(step), 80) for step in item["loc"])
-        given = "" if item["type"] == "missing" else f", got {safe_line(repr(item.get('input')), 80)}"
+        if item["type"] == "missing":
+            given = ""
+        else:
+            given = f", got {safe_line(repr(item.get('input')), 80)}"
         told[OutputProblem(place, f"{safe_line(item['msg'], 200)}{given}")] = None
     return tuple(told)
 
@@ -234,7 +295,11 @@ def _rooted(schema: dict[str, Any]) -> dict[str, Any]:
 def _wrapped(schema: dict[str, Any]) -> dict[str, Any]:
     """An object with the schema as its `result`; definitions stand at the root, and all references lead where they
     led."""
-    hoisted = {name: schema[name] for name in ("$defs", "definitions") if isinstance(schema.get(name), dict)}
+    hoisted = {
+        name: schema[name]
+        for name in ("$defs", "definitions")
+        if isinstance(schema.get(name), dict)
+    }
     inner = {name: rule for name, rule in schema.items() if name not in hoisted}
     return {
         "type": "object",
@@ -249,6 +314,10 @@ def _moved(schema: Mapping[str, Any]) -> dict[str, Any]:
     """Return one schema with the reference that leads to the same place within the wrapper."""
     reference = schema.get("$ref")
     stays = ("#/$defs/", "#/definitions/")
-    if isinstance(reference, str) and (f"{reference}/").startswith("#/") and not reference.startswith(stays):
+    if (
+        isinstance(reference, str)
+        and (f"{reference}/").startswith("#/")
+        and not reference.startswith(stays)
+    ):
         return {**schema, "$ref": f"#/properties/{RESULT}{reference[1:]}"}
     return dict(schema)

@@ -24,7 +24,11 @@ ExportForm: TypeAlias = Literal["md", "json", "html"]
 
 FORMS: tuple[ExportForm, ...] = get_args(ExportForm)
 
-_WRITERS: Mapping[str, Callable[[Transcript], str]] = {"md": as_markdown, "json": as_json, "html": as_html}
+_WRITERS: Mapping[str, Callable[[Transcript], str]] = {
+    "md": as_markdown,
+    "json": as_json,
+    "html": as_html,
+}
 
 
 def exported(session: KeptSession, form: str, *, now: float | None = None) -> str:
@@ -35,7 +39,9 @@ def exported(session: KeptSession, form: str, *, now: float | None = None) -> st
     of mcpagent wrote.
     """
     if form not in _WRITERS:
-        raise InputError(f'export: no format "{safe_line(form, 20)}"; there are {", ".join(FORMS)}')
+        raise InputError(
+            f'export: no format "{safe_line(form, 20)}"; there are {", ".join(FORMS)}'
+        )
     return _WRITERS[form](transcript_of(session, now=now))
 
 

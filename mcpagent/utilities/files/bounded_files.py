@@ -29,7 +29,9 @@ def open_regular(path: Path | str) -> BinaryIO:
     """
     # Looked at before it is opened too: opening a device or a pipe may already do something.
     _check(os.stat(path).st_mode, path)
-    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    handle = os.open(
+        path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    )
     try:
         _check(os.fstat(handle).st_mode, path)
         return os.fdopen(handle, "rb")
@@ -56,7 +58,9 @@ def open_given(path: Path | str) -> BinaryIO:
 
     Raises `OSError` for files that would block, such as a pipe without a writer.
     """
-    return open(path, "rb") if str(path).startswith(_OPENED) else open_regular(path)
+    if str(path).startswith(_OPENED):
+        return open(path, "rb")
+    return open_regular(path)
 
 
 _PIECE = 1 << 20
@@ -83,7 +87,11 @@ def map_own(path: Path | str) -> memoryview:
         found = os.fstat(file.fileno())
         _check_owner(found, path)
         if not 0 < found.st_size <= MAX_OWN_BYTES:
-            raise LargerError(errno.EFBIG, f"empty, or larger than {MAX_OWN_BYTES // 1_000_000} MB", str(path))
+            raise LargerError(
+                errno.EFBIG,
+                f"empty, or larger than {MAX_OWN_BYTES // 1_000_000} MB",
+                str(path),
+            )
         return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
 
 
@@ -108,7 +116,11 @@ def is_nobody_elses(path: Path | str) -> bool:
 
 def _check_owner(found: os.stat_result, path: Path | str) -> None:
     if not _is_users(found, path):
-        raise PermissionError(errno.EPERM, "belongs to another user, or everybody may write into it", str(path))
+        raise PermissionError(
+            errno.EPERM,
+            "belongs to another user, or everybody may write into it",
+            str(path),
+        )
 
 
 def _is_users(found: os.stat_result, path: Path | str) -> bool:
@@ -116,14 +128,21 @@ def _is_users(found: os.stat_result, path: Path | str) -> bool:
         return True
     user = os.geteuid()
     # In a container root often has the folder of a user from outside: there that user's files are meant.
-    owners = {0, user} if user else {0, os.stat(Path(path).parent).st_uid}
+    if user:
+        owners = {0, user}
+    else:
+        owners = {0, os.stat(Path(path).parent).st_uid}
     return found.st_uid in owners and not found.st_mode & stat.S_IWOTH
 
 
 def _all_of(file: BinaryIO, path: Path | str, limit: int) -> bytes:
     data = bytearray()
-    while piece := file.read(_PIECE):  # a read of the whole limit would take that much memory at once
+    while piece := file.read(
+        _PIECE
+    ):  # a read of the whole limit would take that much memory at once
         data += piece
         if len(data) > limit:
-            raise LargerError(errno.EFBIG, f"larger than {limit // 1_000_000} MB", str(path))
+            raise LargerError(
+                errno.EFBIG, f"larger than {limit // 1_000_000} MB", str(path)
+            )
     return bytes(data)

@@ -41,7 +41,12 @@ def close_to_others(folder: Path) -> None:
     with contextlib.suppress(OSError):
         found = folder.lstat()
         open_to = found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-        if sys.platform != "win32" and stat.S_ISDIR(found.st_mode) and open_to and found.st_uid == os.geteuid():
+        if (
+            sys.platform != "win32"
+            and stat.S_ISDIR(found.st_mode)
+            and open_to
+            and found.st_uid == os.geteuid()
+        ):
             folder.chmod(0o700)
 
 
@@ -62,21 +67,31 @@ def write_beside(path: Path, text: str) -> Path:
     """
     make_private(path.parent)
     for number in count(1):
-        free = path if number == 1 else path.with_name(f"{path.stem}-{number}{path.suffix}")
+        if number == 1:
+            free = path
+        else:
+            free = path.with_name(f"{path.stem}-{number}{path.suffix}")
         with (
             contextlib.suppress(FileExistsError),
-            open(free, "x", encoding="utf-8", opener=partial(os.open, mode=0o600)) as file,
+            open(
+                free, "x", encoding="utf-8", opener=partial(os.open, mode=0o600)
+            ) as file,
         ):
             file.write(text)
             return free
     raise AssertionError("there is always a next number")
 
 
-def _replace(path: Path, content: str | bytes, mode: int, *, waits: bool = True) -> None:
+def _replace(
+    path: Path, content: str | bytes, mode: int, *, waits: bool = True
+) -> None:
     import tempfile  # slow to import, and most runs write nothing
 
     _sweep(path.parent)
-    data = content.encode() if isinstance(content, str) else content
+    if isinstance(content, str):
+        data = content.encode()
+    else:
+        data = content
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=_NEW)
     try:
         with os.fdopen(handle, "wb") as file:
@@ -111,7 +126,10 @@ def _sweep(folder: Path) -> None:
         for entry in entries:
             if entry.name.startswith(_NEW) and entry.is_file(follow_symlinks=False):
                 with contextlib.suppress(OSError):
-                    if entry.stat(follow_symlinks=False).st_mtime < time.time() - _ABANDONED_SECONDS:
+                    if (
+                        entry.stat(follow_symlinks=False).st_mtime
+                        < time.time() - _ABANDONED_SECONDS
+                    ):
                         os.unlink(entry.path)
 
 
@@ -135,15 +153,26 @@ def write_text(path: Path, text: str, *, new_mode: int = 0o600) -> None:
     """
     try:
         target = path.resolve()
-        if target.is_symlink():  # from Python 3.13 on, links in a circle resolve to one of themselves
+        if (
+            target.is_symlink()
+        ):  # from Python 3.13 on, links in a circle resolve to one of themselves
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
         exists = target.exists()
-        mode = target.stat().st_mode & 0o7777 if exists else new_mode
+        if exists:
+            mode = target.stat().st_mode & 0o7777
+        else:
+            mode = new_mode
         marked = exists and target.read_bytes().startswith(_BOM.encode())
         make_private(target.parent)
         _replace(target, _BOM * marked + text, mode)
-    except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: links in a circle, before Python 3.13
-        raise ConfigError(f"{safe_line(str(path))}: cannot be written: {safe_line(str(error))}") from None
+    except (
+        OSError,
+        ValueError,
+        RuntimeError,
+    ) as error:  # RuntimeError: links in a circle, before Python 3.13
+        raise ConfigError(
+            f"{safe_line(str(path))}: cannot be written: {safe_line(str(error))}"
+        ) from None
 
 
 @contextlib.contextmanager
@@ -164,7 +193,9 @@ def alone_with(path: Path, *, wait_seconds: float = 10.0) -> Iterator[None]:
             stack.callback(os.close, handle)  # which unlocks it
             if not _locked(handle, wait_seconds):
                 what = f"another program has been changing this folder for {wait_seconds:g} seconds"
-                raise ConfigError(f"{safe_line(str(path))}: {what}; end that one, and try again")
+                raise ConfigError(
+                    f"{safe_line(str(path))}: {what}; end that one, and try again"
+                )
         yield
 
 

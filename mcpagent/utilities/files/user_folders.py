@@ -57,10 +57,14 @@ def _folder(kind: str, environ: Mapping[str, str]) -> Path:
     if sys.platform in ("win32", "darwin"):
         import platformdirs
 
-        return Path(getattr(platformdirs, f"user_{kind}_path")("mcpagent", appauthor=False))
+        return Path(
+            getattr(platformdirs, f"user_{kind}_path")("mcpagent", appauthor=False)
+        )
     variable, default = _XDG[kind]
     base = environ.get(variable) or ""
-    if not base.startswith("/"):  # the XDG specification: relative paths are to be ignored
+    if not base.startswith(
+        "/"
+    ):  # the XDG specification: relative paths are to be ignored
         base = str(_home(environ) / default)
     return Path(base) / "mcpagent"
 
@@ -79,5 +83,7 @@ def project_folders(start: Path) -> list[Path]:
     """Return the project's folders from its top, the one with `.git`, to `start`; without a `.git` only `start`."""
     start = start.absolute()
     upward = [start, *start.parents]
-    top = next((index for index, folder in enumerate(upward) if (folder / ".git").exists()), 0)
+    top = next(
+        (index for index, folder in enumerate(upward) if (folder / ".git").exists()), 0
+    )
     return list(reversed(upward[: top + 1]))

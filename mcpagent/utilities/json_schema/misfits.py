@@ -36,9 +36,15 @@ class Misfit(NamedTuple):
 
     def text(self) -> str:
         """Return the words for the most telling part, without the place."""
-        last = len(self.shown) - 1 if self.words.endswith("{}") else None
-        rooms = [_LAST_ROOM if place == last else _ROOM for place in range(len(self.shown))]
-        return safe_line(self.words.format(*map(shown, self.shown, rooms)), _ROOM + _LAST_ROOM)
+        last = None
+        if self.words.endswith("{}"):
+            last = len(self.shown) - 1
+        rooms = [
+            _LAST_ROOM if place == last else _ROOM for place in range(len(self.shown))
+        ]
+        return safe_line(
+            self.words.format(*map(shown, self.shown, rooms)), _ROOM + _LAST_ROOM
+        )
 
 
 class LeftOver(NamedTuple):
@@ -63,7 +69,12 @@ def telling(misfit: Misfit) -> Misfit:
 
 
 def _relevance(misfit: Misfit) -> tuple[Any, ...]:
-    return (-len(misfit.path), [str(step) for step in misfit.path], misfit.keyword not in _WEAK, not misfit.right_type)
+    return (
+        -len(misfit.path),
+        [str(step) for step in misfit.path],
+        misfit.keyword not in _WEAK,
+        not misfit.right_type,
+    )
 
 
 def shown(value: Any, room: int) -> str:
@@ -74,7 +85,9 @@ def shown(value: Any, room: int) -> str:
 
 
 def _cut(text: str, room: int) -> str:
-    return text if len(text) <= room else f"{text[: room - 1]}…"
+    if len(text) <= room:
+        return text
+    return f"{text[: room - 1]}…"
 
 
 def _shown(value: Any, room: int) -> str:
@@ -89,7 +102,9 @@ def _shown(value: Any, room: int) -> str:
     return repr(value)
 
 
-def _joined(items: Iterable[Any], room: int, values: Mapping[Any, Any] | None = None) -> str:
+def _joined(
+    items: Iterable[Any], room: int, values: Mapping[Any, Any] | None = None
+) -> str:
     parts: list[str] = []
     for item in items:
         if room <= 0:

@@ -71,7 +71,12 @@ class TooLongError(UncheckedError):
 class Check:
     """The check of one value. Its methods raise `UncheckedError` if they cannot decide within the limits."""
 
-    def __init__(self, schema: Schema, keywords: Mapping[str, Judge], limits: CheckLimits = IN_ALL) -> None:
+    def __init__(
+        self,
+        schema: Schema,
+        keywords: Mapping[str, Judge],
+        limits: CheckLimits = IN_ALL,
+    ) -> None:
         self._schema = schema
         self._keywords = keywords
         self._limits = limits
@@ -91,7 +96,9 @@ class Check:
     def misfits(self, schema: Any, value: Any) -> tuple[Misfit, ...]:
         """Return the first few errors of the value against the schema; a known answer costs no steps."""
         if isinstance(schema, bool):
-            return () if schema else (Misfit("False schema does not allow {}", (value,)),)
+            if schema:
+                return ()
+            return (Misfit("False schema does not allow {}", (value,)),)
         key = (id(schema), id(value))
         if key in self._known:
             known = self._known[key]
@@ -120,7 +127,11 @@ class Check:
         found: list[Misfit] = []
         for keyword, rule in schema.items():
             judge = self._keywords.get(keyword)
-            if judge is None or (rule is None and keyword != "const") or (alone and keyword != "$ref"):
+            if (
+                judge is None
+                or (rule is None and keyword != "const")
+                or (alone and keyword != "$ref")
+            ):
                 continue
             for misfit in judge(self, rule, schema, value):
                 if not misfit.keyword:
@@ -145,13 +156,17 @@ class Check:
         except PatternError:
             pass
         if self._limits.ends_at_patterns and self._patience.over:
-            raise TooLongError(f"its patterns take more than {self._limits.pattern_seconds:g} s")
+            raise TooLongError(
+                f"its patterns take more than {self._limits.pattern_seconds:g} s"
+            )
         return None
 
     def is_one_of(self, value: Any, allowed: list[Any]) -> bool:
         """Return whether the list has the value, as JSON compares: 1 is 1.0 and not true."""
         if id(allowed) not in self._allowed:
-            self._allowed[id(allowed)] = frozenset(self.comparable(one) for one in allowed)
+            self._allowed[id(allowed)] = frozenset(
+                self.comparable(one) for one in allowed
+            )
         return self.comparable(value) in self._allowed[id(allowed)]
 
     def comparable(self, value: Any, depth: int = 0) -> Any:
@@ -169,7 +184,13 @@ class Check:
         if isinstance(value, list):
             return ("list", *(self.comparable(item, depth + 1) for item in value))
         if isinstance(value, dict):
-            return ("object", frozenset((key, self.comparable(item, depth + 1)) for key, item in value.items()))
+            return (
+                "object",
+                frozenset(
+                    (key, self.comparable(item, depth + 1))
+                    for key, item in value.items()
+                ),
+            )
         if isinstance(value, float) and value.is_integer():
             value = int(value)
         # In hexadecimal: to write a large number in decimal takes time with its square.

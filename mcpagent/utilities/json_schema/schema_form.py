@@ -82,7 +82,10 @@ def _is_names(rule: Any) -> bool:
 
 
 def _is_type(rule: Any) -> bool:
-    return all(isinstance(one, str) and one in TYPES for one in (rule if isinstance(rule, list) else [rule]))
+    return all(
+        isinstance(one, str) and one in TYPES
+        for one in (rule if isinstance(rule, list) else [rule])
+    )
 
 
 def _is_map(rule: Any) -> bool:
@@ -95,17 +98,39 @@ def _is_list(rule: Any) -> bool:
 
 FORMS: Mapping[str, Callable[[Any], bool]] = {
     **dict.fromkeys(
-        ("not", "if", "then", "else", "contains", "propertyNames", "additionalItems", "additionalProperties"),
+        (
+            "not",
+            "if",
+            "then",
+            "else",
+            "contains",
+            "propertyNames",
+            "additionalItems",
+            "additionalProperties",
+        ),
         _is_schema,
     ),
     **dict.fromkeys(("unevaluatedItems", "unevaluatedProperties"), _is_schema),
     **dict.fromkeys(("allOf", "anyOf", "oneOf", "prefixItems"), _is_list),
     **dict.fromkeys(("properties", "patternProperties", "dependentSchemas"), _is_map),
-    **dict.fromkeys(("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"), _is_count),
+    **dict.fromkeys(
+        (
+            "minLength",
+            "maxLength",
+            "minItems",
+            "maxItems",
+            "minProperties",
+            "maxProperties",
+        ),
+        _is_count,
+    ),
     **dict.fromkeys(("minContains", "maxContains"), _is_count),
     **dict.fromkeys(("minimum", "maximum"), _is_number),
     # In draft 4 they say whether `minimum` and `maximum` are meant without the number itself.
-    **dict.fromkeys(("exclusiveMinimum", "exclusiveMaximum"), lambda rule: isinstance(rule, int | float)),
+    **dict.fromkeys(
+        ("exclusiveMinimum", "exclusiveMaximum"),
+        lambda rule: isinstance(rule, int | float),
+    ),
     **dict.fromkeys(REFERENCES, lambda rule: isinstance(rule, str)),
     "multipleOf": lambda rule: _is_number(rule) and rule > 0,
     "type": _is_type,
@@ -115,9 +140,12 @@ FORMS: Mapping[str, Callable[[Any], bool]] = {
     "pattern": lambda rule: isinstance(rule, str),
     # Draft 3, and many a server of today, mark the property itself with true.
     "required": lambda rule: isinstance(rule, bool) or _is_names(rule),
-    "dependentRequired": lambda rule: isinstance(rule, dict) and all(map(_is_names, rule.values())),
+    "dependentRequired": lambda rule: (
+        isinstance(rule, dict) and all(map(_is_names, rule.values()))
+    ),
     "dependencies": lambda rule: (
-        isinstance(rule, dict) and all(_is_schema(one) or _is_names(one) for one in rule.values())
+        isinstance(rule, dict)
+        and all(_is_schema(one) or _is_names(one) for one in rule.values())
     ),
 }
 """What a keyword's value has to be; all others are notes."""
@@ -131,8 +159,12 @@ class _FormReader:
         self.left = MAX_PARTS
         self.targets: dict[str, Any] = {}
         self._anchors: dict[str, Any] | None = None
-        dialect = root.get("$schema") if isinstance(root, dict) else None
-        self.refers_alone = isinstance(dialect, str) and any(draft in dialect for draft in _OLD_DRAFTS)
+        dialect = None
+        if isinstance(root, dict):
+            dialect = root.get("$schema")
+        self.refers_alone = isinstance(dialect, str) and any(
+            draft in dialect for draft in _OLD_DRAFTS
+        )
 
     def read(self) -> Schema:
         if not _is_schema(self.root):
@@ -158,18 +190,38 @@ class _FormReader:
             form = FORMS.get(keyword)
             if form is None or rule is None:
                 continue
-            if isinstance(rule, dict | list) and form is not _is_schema and keyword != "enum":
+            if (
+                isinstance(rule, dict | list)
+                and form is not _is_schema
+                and keyword != "enum"
+            ):
                 self._spend(len(rule))
-                if keyword in ("dependencies", "dependentRequired") and isinstance(rule, dict):
-                    self._spend(sum(len(names) for names in rule.values() if isinstance(names, list)))
+                if keyword in ("dependencies", "dependentRequired") and isinstance(
+                    rule, dict
+                ):
+                    self._spend(
+                        sum(
+                            len(names)
+                            for names in rule.values()
+                            if isinstance(names, list)
+                        )
+                    )
             if not form(rule):
-                raise UncheckedError(f"{keyword}: {safe_line(repr(rule)[:80], 60)} is not what belongs there")
+                raise UncheckedError(
+                    f"{keyword}: {safe_line(repr(rule)[:80], 60)} is not what belongs there"
+                )
             if keyword in REFERENCES:
                 yield self._target(keyword, str(rule))
             elif form is _is_schema:
                 yield rule
-            elif form is _is_map or form is _is_list or keyword in ("items", "dependencies"):
-                yield from _schemas_in(rule, is_map=form is _is_map or keyword == "dependencies")
+            elif (
+                form is _is_map
+                or form is _is_list
+                or keyword in ("items", "dependencies")
+            ):
+                yield from _schemas_in(
+                    rule, is_map=form is _is_map or keyword == "dependencies"
+                )
 
     def _spend(self, parts: int) -> None:
         self.left -= parts
@@ -185,9 +237,15 @@ class _FormReader:
 
     def _resolved(self, keyword: str, reference: str) -> Any:
         anchors = self._all_anchors()
-        own = self.root.get("$id") or self.root.get("id") if isinstance(self.root, dict) else None
+        own = None
+        if isinstance(self.root, dict):
+            own = self.root.get("$id") or self.root.get("id")
         local = reference
-        if isinstance(own, str) and own.rstrip("#") and reference.startswith(own.rstrip("#")):
+        if (
+            isinstance(own, str)
+            and own.rstrip("#")
+            and reference.startswith(own.rstrip("#"))
+        ):
             local = reference[len(own.rstrip("#")) :] or "#"
         found: Any = None
         if local in anchors:
@@ -197,9 +255,13 @@ class _FormReader:
                 raise UncheckedError("parts of it have addresses of their own ($id)")
             found = referred(self.root, local)
         elif not local.startswith("#"):
-            raise UncheckedError(f"a reference leads out of it: {safe_line(reference, 80)}")
+            raise UncheckedError(
+                f"a reference leads out of it: {safe_line(reference, 80)}"
+            )
         if not _is_schema(found):
-            raise UncheckedError(f"{keyword} {safe_line(reference, 80)} leads to no schema")
+            raise UncheckedError(
+                f"{keyword} {safe_line(reference, 80)} leads to no schema"
+            )
         return found
 
     def _all_anchors(self) -> dict[str, Any]:
@@ -215,21 +277,37 @@ class _FormReader:
                 elif isinstance(node, list):
                     children = node
                 self._spend(1 + len(children) // 10)
-                waiting += [child for child in children if isinstance(child, dict | list)]
+                waiting += [
+                    child for child in children if isinstance(child, dict | list)
+                ]
                 if isinstance(node, dict) and node is not self.root:
                     self._name(node)
                 elif isinstance(node, dict):
-                    self._name({key: node[key] for key in ("$anchor", "$dynamicAnchor") if key in node}, node)
+                    self._name(
+                        {
+                            key: node[key]
+                            for key in ("$anchor", "$dynamicAnchor")
+                            if key in node
+                        },
+                        node,
+                    )
         return self._anchors
 
     def _name(self, node: dict[str, Any], named: Any = None) -> None:
         assert self._anchors is not None
         for keyword in _ANCHORS:
             name = node.get(keyword)
-            if not isinstance(name, str) or (keyword == "id" and not name.startswith("#")):
+            if not isinstance(name, str) or (
+                keyword == "id" and not name.startswith("#")
+            ):
                 continue
-            reference = name if keyword in ("$id", "id") else f"#{name}"
-            if self._anchors.setdefault(reference, named or node) is not (named or node):
+            if keyword in ("$id", "id"):
+                reference = name
+            else:
+                reference = f"#{name}"
+            if self._anchors.setdefault(reference, named or node) is not (
+                named or node
+            ):
                 raise UncheckedError(f"it has two parts called {safe_line(name, 60)}")
 
 

@@ -16,12 +16,16 @@ from mcpagent.utilities.json_schema.schema_evaluated import evaluated_beside
 def _type(check: Check, rule: Any, schema: dict[str, Any], value: Any) -> Found:
     if is_of_type(value, rule):
         return ()
-    names = ", ".join(repr(name) for name in (rule if isinstance(rule, list) else [rule]))
+    names = ", ".join(
+        repr(name) for name in (rule if isinstance(rule, list) else [rule])
+    )
     return [Misfit("{} is not of type " + names, (value,))]
 
 
 def _enum(check: Check, rule: list[Any], schema: dict[str, Any], value: Any) -> Found:
-    return () if check.is_one_of(value, rule) else [Misfit("{} is not one of {}", (value, rule))]
+    if check.is_one_of(value, rule):
+        return ()
+    return [Misfit("{} is not one of {}", (value, rule))]
 
 
 def _const(check: Check, rule: Any, schema: dict[str, Any], value: Any) -> Found:
@@ -45,15 +49,23 @@ def _any_of(check: Check, rule: list[Any], schema: dict[str, Any], value: Any) -
         if not misfits:
             return
         branches += misfits
-    yield Misfit("{} is not valid under any of the given schemas", (value,), branches=tuple(branches))
+    yield Misfit(
+        "{} is not valid under any of the given schemas",
+        (value,),
+        branches=tuple(branches),
+    )
 
 
 def _one_of(check: Check, rule: list[Any], schema: dict[str, Any], value: Any) -> Found:
     branches = [check.misfits(part, value) for part in rule]
-    fitting = [part for part, misfits in zip(rule, branches, strict=True) if not misfits]
+    fitting = [
+        part for part, misfits in zip(rule, branches, strict=True) if not misfits
+    ]
     if not fitting:
         every = tuple(misfit for misfits in branches for misfit in misfits)
-        yield Misfit("{} is not valid under any of the given schemas", (value,), branches=every)
+        yield Misfit(
+            "{} is not valid under any of the given schemas", (value,), branches=every
+        )
     elif len(fitting) > 1:
         yield Misfit("{} is valid under each of {}", (value, fitting))
 
@@ -65,7 +77,9 @@ def _not(check: Check, rule: Any, schema: dict[str, Any], value: Any) -> Found:
 
 def _if(check: Check, rule: Any, schema: dict[str, Any], value: Any) -> Found:
     branch = schema.get("then" if check.fits(rule, value) else "else")
-    return check.misfits(branch, value) if branch is not None else ()
+    if branch is not None:
+        return check.misfits(branch, value)
+    return ()
 
 
 # Numbers
@@ -81,7 +95,11 @@ def _number(breaks: Callable[[Any, Any], bool], words: str, other: str = "") -> 
     """
 
     def judge(check: Check, rule: Any, schema: dict[str, Any], value: Any) -> Found:
-        if isinstance(value, bool) or not isinstance(value, int | float) or isinstance(rule, bool):
+        if (
+            isinstance(value, bool)
+            or not isinstance(value, int | float)
+            or isinstance(rule, bool)
+        ):
             return ()
         if breaks(value, rule) or (value == rule and schema.get(other) is True):
             return [Misfit(words, (value, rule))]
@@ -105,7 +123,12 @@ def _is_no_multiple(value: float, rule: float) -> bool:
 # Texts
 
 
-def _sized(kind: type[Sized], breaks: Callable[[int, Any], bool], words: str, at_edge: tuple[int, str]) -> Judge:
+def _sized(
+    kind: type[Sized],
+    breaks: Callable[[int, Any], bool],
+    words: str,
+    at_edge: tuple[int, str],
+) -> Judge:
     edge, edge_words = at_edge
 
     def judge(check: Check, rule: Any, schema: dict[str, Any], value: Any) -> Found:
@@ -158,17 +181,28 @@ def _items(check: Check, rule: Any, schema: dict[str, Any], value: Any) -> Found
         return
     before = len(schema.get("prefixItems") or ())
     if rule is False and len(value) > before:
-        yield Misfit(f"Expected at most {before} items but found {len(value) - before} more")
+        yield Misfit(
+            f"Expected at most {before} items but found {len(value) - before} more"
+        )
     else:
         yield from _each(check, rule, value, before)
 
 
-def _additional_items(check: Check, rule: Any, schema: dict[str, Any], value: Any) -> Found:
+def _additional_items(
+    check: Check, rule: Any, schema: dict[str, Any], value: Any
+) -> Found:
     places = schema.get("items")
-    if not isinstance(value, list) or not isinstance(places, list) or len(value) <= len(places):
+    if (
+        not isinstance(value, list)
+        or not isinstance(places, list)
+        or len(value) <= len(places)
+    ):
         return
     if rule is False:
-        yield Misfit("Additional items are not allowed ({} unexpected)", (LeftOver(value[len(places) :]),))
+        yield Misfit(
+            "Additional items are not allowed ({} unexpected)",
+            (LeftOver(value[len(places) :]),),
+        )
     else:
         yield from _each(check, rule, value, len(places))
 
@@ -190,17 +224,28 @@ def _contains(check: Check, rule: Any, schema: dict[str, Any], value: Any) -> Fo
 
 
 def _unique(check: Check, rule: bool, schema: dict[str, Any], value: Any) -> Found:
-    if rule and isinstance(value, list) and len({check.comparable(item) for item in value}) < len(value):
+    if (
+        rule
+        and isinstance(value, list)
+        and len({check.comparable(item) for item in value}) < len(value)
+    ):
         yield Misfit("{} has non-unique elements", (value,))
 
 
-def _unevaluated_items(check: Check, rule: Any, schema: dict[str, Any], value: Any) -> Found:
+def _unevaluated_items(
+    check: Check, rule: Any, schema: dict[str, Any], value: Any
+) -> Found:
     if isinstance(value, list):
         known = evaluated_beside(check, schema, value)
-        extra = [place for place in range(len(value)) if place not in known and not check.fits(rule, value[place])]
+        extra = [
+            place
+            for place in range(len(value))
+            if place not in known and not check.fits(rule, value[place])
+        ]
         if extra:
             yield Misfit(
-                "Unevaluated items are not allowed ({} unexpected)", (LeftOver([value[place] for place in extra]),)
+                "Unevaluated items are not allowed ({} unexpected)",
+                (LeftOver([value[place] for place in extra]),),
             )
 
 
@@ -211,10 +256,16 @@ def _required(check: Check, rule: Any, schema: dict[str, Any], value: Any) -> Fo
     if not isinstance(value, dict) or not isinstance(rule, list):
         return ()
     check.spend(len(rule))
-    return [Misfit("{} is a required property", (name,)) for name in rule if name not in value]
+    return [
+        Misfit("{} is a required property", (name,))
+        for name in rule
+        if name not in value
+    ]
 
 
-def _properties(check: Check, rule: dict[str, Any], schema: dict[str, Any], value: Any) -> Found:
+def _properties(
+    check: Check, rule: dict[str, Any], schema: dict[str, Any], value: Any
+) -> Found:
     if not isinstance(value, dict):
         return ()
     check.spend(len(rule))
@@ -226,7 +277,9 @@ def _properties(check: Check, rule: dict[str, Any], schema: dict[str, Any], valu
     return found
 
 
-def _pattern_properties(check: Check, rule: dict[str, Any], schema: dict[str, Any], value: Any) -> Found:
+def _pattern_properties(
+    check: Check, rule: dict[str, Any], schema: dict[str, Any], value: Any
+) -> Found:
     if isinstance(value, dict):
         for pattern, part in rule.items():
             for name in value:
@@ -235,37 +288,50 @@ def _pattern_properties(check: Check, rule: dict[str, Any], schema: dict[str, An
                         yield misfit.below(name)
 
 
-def _additional(check: Check, schema: dict[str, Any], value: dict[str, Any]) -> Iterator[str]:
+def _additional(
+    check: Check, schema: dict[str, Any], value: dict[str, Any]
+) -> Iterator[str]:
     """Yield the names that neither `properties` nor `patternProperties` covers."""
     known = schema.get("properties") or {}
     patterns = schema.get("patternProperties") or {}
     check.spend(len(value))
     for name in value:
         # A pattern that cannot be run may well match.
-        if name not in known and all(check.matches(pattern, name) is False for pattern in patterns):
+        if name not in known and all(
+            check.matches(pattern, name) is False for pattern in patterns
+        ):
             yield name
 
 
-def _additional_properties(check: Check, rule: Any, schema: dict[str, Any], value: Any) -> Found:
+def _additional_properties(
+    check: Check, rule: Any, schema: dict[str, Any], value: Any
+) -> Found:
     if not isinstance(value, dict) or rule is True:
         return
     extra = _additional(check, schema, value)
     if rule is False:
         if names := list(extra):
-            yield Misfit("Additional properties are not allowed ({} unexpected)", (LeftOver(names),))
+            yield Misfit(
+                "Additional properties are not allowed ({} unexpected)",
+                (LeftOver(names),),
+            )
         return
     for name in extra:
         for misfit in check.misfits(rule, value[name]):
             yield misfit.below(name)
 
 
-def _property_names(check: Check, rule: Any, schema: dict[str, Any], value: Any) -> Found:
+def _property_names(
+    check: Check, rule: Any, schema: dict[str, Any], value: Any
+) -> Found:
     if isinstance(value, dict):
         for name in value:
             yield from check.misfits(rule, name)
 
 
-def _dependent(check: Check, rule: dict[str, Any], schema: dict[str, Any], value: Any) -> Found:
+def _dependent(
+    check: Check, rule: dict[str, Any], schema: dict[str, Any], value: Any
+) -> Found:
     """Check `dependentRequired`, `dependentSchemas` and `dependencies`, which combines both."""
     if not isinstance(value, dict):
         return
@@ -282,11 +348,20 @@ def _dependent(check: Check, rule: dict[str, Any], schema: dict[str, Any], value
             yield from check.misfits(needs, value)
 
 
-def _unevaluated_properties(check: Check, rule: Any, schema: dict[str, Any], value: Any) -> Found:
+def _unevaluated_properties(
+    check: Check, rule: Any, schema: dict[str, Any], value: Any
+) -> Found:
     if isinstance(value, dict):
         known = evaluated_beside(check, schema, value)
-        if names := [name for name in value if name not in known and not check.fits(rule, value[name])]:
-            yield Misfit("Unevaluated properties are not allowed ({} unexpected)", (LeftOver(names),))
+        if names := [
+            name
+            for name in value
+            if name not in known and not check.fits(rule, value[name])
+        ]:
+            yield Misfit(
+                "Unevaluated properties are not allowed ({} unexpected)",
+                (LeftOver(names),),
+            )
 
 
 KEYWORDS: Mapping[str, Judge] = {
@@ -301,10 +376,24 @@ KEYWORDS: Mapping[str, Judge] = {
     "oneOf": _one_of,
     "not": _not,
     "if": _if,
-    "minimum": _number(lambda value, rule: value < rule, "{} is less than the minimum of {}", "exclusiveMinimum"),
-    "maximum": _number(lambda value, rule: value > rule, "{} is greater than the maximum of {}", "exclusiveMaximum"),
-    "exclusiveMinimum": _number(lambda value, rule: value <= rule, "{} is less than or equal to the minimum of {}"),
-    "exclusiveMaximum": _number(lambda value, rule: value >= rule, "{} is greater than or equal to the maximum of {}"),
+    "minimum": _number(
+        lambda value, rule: value < rule,
+        "{} is less than the minimum of {}",
+        "exclusiveMinimum",
+    ),
+    "maximum": _number(
+        lambda value, rule: value > rule,
+        "{} is greater than the maximum of {}",
+        "exclusiveMaximum",
+    ),
+    "exclusiveMinimum": _number(
+        lambda value, rule: value <= rule,
+        "{} is less than or equal to the minimum of {}",
+    ),
+    "exclusiveMaximum": _number(
+        lambda value, rule: value >= rule,
+        "{} is greater than or equal to the maximum of {}",
+    ),
     "multipleOf": _number(_is_no_multiple, "{} is not a multiple of {}"),
     "minLength": _sized(str, _below, "is too short", _NOT_EMPTY),
     "maxLength": _sized(str, _above, "is too long", _EMPTY),
@@ -317,7 +406,9 @@ KEYWORDS: Mapping[str, Judge] = {
     "contains": _contains,
     "uniqueItems": _unique,
     "unevaluatedItems": _unevaluated_items,
-    "minProperties": _sized(dict, _below, "does not have enough properties", _NOT_EMPTY),
+    "minProperties": _sized(
+        dict, _below, "does not have enough properties", _NOT_EMPTY
+    ),
     "maxProperties": _sized(dict, _above, "has too many properties", _EMPTY),
     "required": _required,
     "properties": _properties,

@@ -14,7 +14,17 @@ from difflib import get_close_matches
 from functools import cache, wraps
 from inspect import signature
 from types import NoneType, UnionType
-from typing import Any, Literal, ParamSpec, TypeVar, Union, Unpack, cast, get_args, get_origin
+from typing import (
+    Any,
+    Literal,
+    ParamSpec,
+    TypeVar,
+    Union,
+    Unpack,
+    cast,
+    get_args,
+    get_origin,
+)
 
 from mcpagent.errors import ConfigError, McpAgentError
 
@@ -36,11 +46,20 @@ def expect(
 
     True and False are no numbers unless `bool` is named, and a class is not taken for what it would make.
     """
-    named = kinds if isinstance(kinds, tuple) else (kinds,)
-    fits = isinstance(value, named) and (bool in named or not isinstance(value, bool)) and not isinstance(value, type)
+    if isinstance(kinds, tuple):
+        named = kinds
+    else:
+        named = (kinds,)
+    fits = (
+        isinstance(value, named)
+        and (bool in named or not isinstance(value, bool))
+        and not isinstance(value, type)
+    )
     fits = fits and not (float in named and _is_beyond_floats(value))
     if not fits or not (holds is None or holds(value)):
-        raise error(f"{place}: expected {said}, got {_got(value, is_wrong_type=not fits)}{hint}")
+        raise error(
+            f"{place}: expected {said}, got {_got(value, is_wrong_type=not fits)}{hint}"
+        )
 
 
 def expect_function(place: str, value: object, *parameters: str) -> None:
@@ -50,7 +69,9 @@ def expect_function(place: str, value: object, *parameters: str) -> None:
     try:
         signature(cast("Callable[..., Any]", value)).bind(*parameters)
     except TypeError as error:
-        raise ConfigError(f"{place}: expected {said}, got one that cannot be called so: {error}") from None
+        raise ConfigError(
+            f"{place}: expected {said}, got one that cannot be called so: {error}"
+        ) from None
     except ValueError:  # one of those that are written in C
         pass
 
@@ -58,8 +79,16 @@ def expect_function(place: str, value: object, *parameters: str) -> None:
 def expect_names(place: str, value: object) -> None:
     """Raises `ConfigError` unless this is a list of texts."""
     if isinstance(value, str):
-        raise ConfigError(f"{place}: expected a list of names, got a string; write [{value[:60]!r}]")
-    expect(place, value, Sequence, "a list of names", holds=lambda names: all(isinstance(name, str) for name in names))
+        raise ConfigError(
+            f"{place}: expected a list of names, got a string; write [{value[:60]!r}]"
+        )
+    expect(
+        place,
+        value,
+        Sequence,
+        "a list of names",
+        holds=lambda names: all(isinstance(name, str) for name in names),
+    )
 
 
 def _is_beyond_floats(value: object) -> bool:
@@ -72,16 +101,22 @@ def _got(value: object, *, is_wrong_type: bool = True) -> str:
     if value is None or isinstance(value, bool):
         return repr(value)
     if _is_beyond_floats(value):
-        return "a number of more than 300 digits"  # which Python does not even write out
+        return (
+            "a number of more than 300 digits"  # which Python does not even write out
+        )
     if isinstance(value, int | float | str):
-        return f"{type(value).__name__} {value!r:.60}" if is_wrong_type else f"{value!r:.60}"
+        if is_wrong_type:
+            return f"{type(value).__name__} {value!r:.60}"
+        return f"{value!r:.60}"
     return type(value).__name__  # whatever else it is may hold secrets
 
 
 # -- checking it against the annotations, which say it already --------------------------------------------------------
 
 
-def checked(error: type[McpAgentError] = ConfigError) -> Callable[[Callable[_P, _T]], Callable[_P, _T]]:
+def checked(
+    error: type[McpAgentError] = ConfigError,
+) -> Callable[[Callable[_P, _T]], Callable[_P, _T]]:
     """The function, raising `error` for an argument that is not what its annotation says."""
 
     def decorate(function: Callable[_P, _T]) -> Callable[_P, _T]:
@@ -91,7 +126,12 @@ def checked(error: type[McpAgentError] = ConfigError) -> Callable[[Callable[_P, 
 
         @wraps(function)
         def call(*args: _P.args, **kwargs: _P.kwargs) -> _T:
-            expect_arguments(label, function, {**dict(zip(positional, args, strict=False)), **kwargs}, error)
+            expect_arguments(
+                label,
+                function,
+                {**dict(zip(positional, args, strict=False)), **kwargs},
+                error,
+            )
             return function(*args, **kwargs)
 
         return call
@@ -100,7 +140,10 @@ def checked(error: type[McpAgentError] = ConfigError) -> Callable[[Callable[_P, 
 
 
 def expect_arguments(
-    label: str, function: Any, given: Mapping[str, Any], error: type[McpAgentError] = ConfigError
+    label: str,
+    function: Any,
+    given: Mapping[str, Any],
+    error: type[McpAgentError] = ConfigError,
 ) -> None:
     """Raises `error` for an argument that is not what the function's annotation says; `label` stands before its name.
 
@@ -111,29 +154,43 @@ def expect_arguments(
         expect_kind(f"{label}: {name}", value, kinds.get(name, Any), error)
 
 
-def expect_options(label: str, function: Callable[..., Any], options: Collection[str]) -> None:
+def expect_options(
+    label: str, function: Callable[..., Any], options: Collection[str]
+) -> None:
     """Raises `ConfigError` for an option, to be handed on to the function or class, that this does not have."""
     parameters = signature(function).parameters
     known = list(parameters)
-    takes_all = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
+    takes_all = any(
+        parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()
+    )
     for name in options:
         if name not in known and not takes_all:
             near = get_close_matches(name, known, n=1)
-            meant = f'did you mean "{near[0]}"?' if near else f"there are {', '.join(known)}"
+            if near:
+                meant = f'did you mean "{near[0]}"?'
+            else:
+                meant = f"there are {', '.join(known)}"
             raise ConfigError(f'{label}: no option "{name:.60}"; {meant}')
 
 
-def expect_fields(value: Any, label: str = "", error: type[McpAgentError] = ConfigError) -> None:
+def expect_fields(
+    value: Any, label: str = "", error: type[McpAgentError] = ConfigError
+) -> None:
     """Raises `error` if a field of this dataclass is not what its annotation says; for `__post_init__`."""
     made: Any = type(value)
-    before = f"{label}: " if label else f"{made.__name__}."
+    if label:
+        before = f"{label}: "
+    else:
+        before = f"{made.__name__}."
     for name, default, kind in _fields(made):
         given = getattr(value, name)
         if given is not default and _misfit(given, kind) is not None:
             expect_kind(f"{before}{name}", given, kind, error)
 
 
-def expect_kind(place: str, value: object, kind: Any, error: type[McpAgentError] = ConfigError) -> None:
+def expect_kind(
+    place: str, value: object, kind: Any, error: type[McpAgentError] = ConfigError
+) -> None:
     """Raises `error` unless the value is what an annotation says, as far as it shows without calling anything.
 
     Lists and tuples stand for one another, and a text for neither of them.
@@ -148,13 +205,19 @@ def expect_kind(place: str, value: object, kind: Any, error: type[McpAgentError]
         got, hint = "a text", '; write ["..."]'
     elif isinstance(wrong, str) and any(map(_is_mapping, origins)):
         got = "a text"  # which may hold secrets
-    elif isinstance(wrong, int | float) and str in _options(wanted) and not _is_beyond_floats(wrong):
+    elif (
+        isinstance(wrong, int | float)
+        and str in _options(wanted)
+        and not _is_beyond_floats(wrong)
+    ):
         hint = f'; write "{str(wrong).lower()}"'
     raise error(f"{place}{path}: expected {_said(wanted)}, got {got}{hint}")
 
 
 def _options(kind: Any) -> tuple[Any, ...]:
-    return get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
+    if get_origin(kind) in (Union, UnionType):
+        return get_args(kind)
+    return (kind,)
 
 
 def _misfit(value: Any, kind: Any) -> tuple[str, Any, Any] | None:
@@ -163,21 +226,29 @@ def _misfit(value: Any, kind: Any) -> tuple[str, Any, Any] | None:
         return None
     shape, origin, options = _taken_apart(kind)
     if shape == "union":
-        if type(value) in options and type(value) is not float:  # as each of them would say
+        if (
+            type(value) in options and type(value) is not float
+        ):  # as each of them would say
             return None
         misfits = [_misfit(value, option) for option in options]
         # What is inside is told rather than that it is not the other kind.
         deeper = [misfit for misfit in misfits if misfit is not None and misfit[0]]
-        return None if None in misfits else (*deeper, ("", value, kind))[0]
+        if None in misfits:
+            return None
+        return (*deeper, ("", value, kind))[0]
     if shape == "literal":
-        fits = any(type(value) is type(option) and value == option for option in options)
+        fits = any(
+            type(value) is type(option) and value == option for option in options
+        )
     elif shape == "mapping":
         return _misfit_in_mapping(value, kind, *options)
     elif shape == "sequence":
         return _misfit_in_sequence(value, kind, origin, options)
     else:
         fits = _is_one(value, origin or kind)
-    return None if fits else ("", value, kind)
+    if fits:
+        return None
+    return "", value, kind
 
 
 @cache
@@ -210,7 +281,11 @@ def _is_one(value: Any, kind: Any) -> bool:
     if kind is Any or not isinstance(kind, type) or _cannot_tell(kind):
         return True
     if kind is float:
-        is_number = isinstance(value, int | float) and not isinstance(value, bool) and value == value  # NaN is none
+        is_number = (
+            isinstance(value, int | float)
+            and not isinstance(value, bool)
+            and value == value
+        )  # NaN is none
         return is_number and not _is_beyond_floats(value)
     if kind is int:
         return isinstance(value, int) and not isinstance(value, bool)
@@ -218,7 +293,9 @@ def _is_one(value: Any, kind: Any) -> bool:
 
 
 def _cannot_tell(kind: Any) -> bool:
-    return getattr(kind, "_is_protocol", False) and not getattr(kind, "_is_runtime_protocol", False)
+    return getattr(kind, "_is_protocol", False) and not getattr(
+        kind, "_is_runtime_protocol", False
+    )
 
 
 def _is_mapping(origin: Any) -> bool:
@@ -226,13 +303,21 @@ def _is_mapping(origin: Any) -> bool:
 
 
 def _is_sequence(origin: Any) -> bool:
-    return isinstance(origin, type) and issubclass(origin, Iterable) and not issubclass(origin, Mapping)
+    return (
+        isinstance(origin, type)
+        and issubclass(origin, Iterable)
+        and not issubclass(origin, Mapping)
+    )
 
 
-def _misfit_in_mapping(value: Any, kind: Any, of_key: Any = Any, of_item: Any = Any) -> tuple[str, Any, Any] | None:
+def _misfit_in_mapping(
+    value: Any, kind: Any, of_key: Any = Any, of_item: Any = Any
+) -> tuple[str, Any, Any] | None:
     if not isinstance(value, Mapping):
         return "", value, kind
-    if of_item is Any and (of_key is Any or (of_key is str and all(type(key) is str for key in value))):
+    if of_item is Any and (
+        of_key is Any or (of_key is str and all(type(key) is str for key in value))
+    ):
         return None
     for key, item in value.items():
         if _misfit(key, of_key) is not None:
@@ -242,10 +327,16 @@ def _misfit_in_mapping(value: Any, kind: Any, of_key: Any = Any, of_item: Any = 
     return None
 
 
-def _misfit_in_sequence(value: Any, kind: Any, origin: Any, options: Any) -> tuple[str, Any, Any] | None:
+def _misfit_in_sequence(
+    value: Any, kind: Any, origin: Any, options: Any
+) -> tuple[str, Any, Any] | None:
     is_plain = type(value) is tuple or type(value) is list
-    is_several = is_plain or isinstance(value, Sequence if issubclass(origin, Sequence) else Iterable)
-    if not is_several or (not is_plain and isinstance(value, str | bytes | Mapping | type)):
+    is_several = is_plain or isinstance(
+        value, Sequence if issubclass(origin, Sequence) else Iterable
+    )
+    if not is_several or (
+        not is_plain and isinstance(value, str | bytes | Mapping | type)
+    ):
         return "", value, kind
     if not isinstance(value, Collection):  # it could be gone through only once
         return None
@@ -263,7 +354,9 @@ def _said(kind: Any) -> str:
     """An annotation in words."""
     origin, options = get_origin(kind), get_args(kind)
     if origin in (Union, UnionType):
-        words = dict.fromkeys(_said(option) for option in options if option is not NoneType)
+        words = dict.fromkeys(
+            _said(option) for option in options if option is not NoneType
+        )
         if str in options:
             words.pop("Path(...)", None)  # a text is one
         return " or ".join([*words, *(["None"] if NoneType in options else [])])
@@ -275,7 +368,13 @@ def _said(kind: Any) -> str:
         return "a dict"
     if _is_sequence(origin):
         return "a list"
-    known = {str: "a text", int: "a whole number", float: "a number", bool: "True or False", NoneType: "None"}
+    known = {
+        str: "a text",
+        int: "a whole number",
+        float: "a number",
+        bool: "True or False",
+        NoneType: "None",
+    }
     name = getattr(origin or kind, "__name__", str(kind))
     if getattr(origin or kind, "_is_protocol", False):  # a protocol cannot be called
         return f"an object with the methods of {name}"
@@ -286,7 +385,9 @@ def _said(kind: Any) -> str:
 def _annotations(target: Any) -> dict[str, Any]:
     """The annotations of a function or a dataclass by name, as types."""
     names = _Names(vars(sys.modules[target.__module__]))
-    known = {name: _evaluated(text, names) for name, text in target.__annotations__.items()}
+    known = {
+        name: _evaluated(text, names) for name, text in target.__annotations__.items()
+    }
     for options in [kind for kind in known.values() if get_origin(kind) is Unpack]:
         known |= _annotations(get_args(options)[0])
     return known

@@ -36,7 +36,9 @@ def in_own_loop(method: _M) -> _M:
     """The method, always run in the event loop of the agent: `ask_sync` may have started it in one of its own."""
 
     @wraps(method)
-    def relayed(self: _HasLoop, /, *args: Any, **kwargs: Any) -> Coroutine[Any, Any, Any]:
+    def relayed(
+        self: _HasLoop, /, *args: Any, **kwargs: Any
+    ) -> Coroutine[Any, Any, Any]:
         return self._here(method(self, *args, **kwargs))
 
     return cast("_M", relayed)
@@ -45,7 +47,9 @@ def in_own_loop(method: _M) -> _M:
 class ElsewhereWork(Generic[_T]):
     """A coroutine that another thread's event loop does. Who is interrupted while waiting waits until it has ended."""
 
-    def __init__(self, work: Coroutine[Any, Any, _T], loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self, work: Coroutine[Any, Any, _T], loop: asyncio.AbstractEventLoop
+    ) -> None:
         self._work = work
         self._loop = loop
         self._outcome: Future[_T] = Future()
@@ -119,7 +123,9 @@ class BackgroundLoop:
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
         # A daemon: a script that forgets to close the agent still ends, and servers see their stdin close.
-        self._thread = threading.Thread(target=self.loop.run_forever, name="mcpagent", daemon=True)
+        self._thread = threading.Thread(
+            target=self.loop.run_forever, name="mcpagent", daemon=True
+        )
         self._thread.start()
 
     def run(self, work: Coroutine[Any, Any, _T]) -> _T:
@@ -142,7 +148,10 @@ class BackgroundLoop:
 
 
 def done_elsewhere(
-    work: Callable[[], Coroutine[Any, Any, _T]], loop: asyncio.AbstractEventLoop, *, is_in_thread: bool
+    work: Callable[[], Coroutine[Any, Any, _T]],
+    loop: asyncio.AbstractEventLoop,
+    *,
+    is_in_thread: bool,
 ) -> _T:
     """What the work gives, for code that cannot await, such as `ask_sync`. Raises `AgentStateError` if it never would.
 
@@ -150,7 +159,9 @@ def done_elsewhere(
     """
     running = running_loop()
     if running is loop or (running is not None and not is_in_thread):
-        raise AgentStateError("ask_sync() would block the running event loop; use `await agent.ask(...)`")
+        raise AgentStateError(
+            "ask_sync() would block the running event loop; use `await agent.ask(...)`"
+        )
     if not loop.is_running():
         raise AgentStateError(
             "the agent was started in an event loop that does not run now, so ask_sync() would wait for ever; "

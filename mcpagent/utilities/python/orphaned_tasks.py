@@ -13,7 +13,9 @@ _LEFT: set[asyncio.Future[Any]] = set()
 """An event loop does not keep its tasks by itself."""
 
 
-async def end_or_leave(working: asyncio.Future[Any], seconds: float | None, tell: Callable[[], None]) -> None:
+async def end_or_leave(
+    working: asyncio.Future[Any], seconds: float | None, tell: Callable[[], None]
+) -> None:
     """Ends work whose waiter was cancelled. Raises `CancelledError`, unless it gave or raised something all the same:
     then the waiter is no longer told that it was cancelled.
 
@@ -34,7 +36,9 @@ async def end_or_leave(working: asyncio.Future[Any], seconds: float | None, tell
 def times_cancelled() -> int:
     """How often this task was asked to end so far."""
     task = asyncio.current_task()
-    return task.cancelling() if task is not None else 0
+    if task is not None:
+        return task.cancelling()
+    return 0
 
 
 def _forget(working: asyncio.Future[Any]) -> None:

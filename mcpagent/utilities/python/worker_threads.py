@@ -34,7 +34,10 @@ def is_large(value: Any, most_parts: int = _MANY, most_characters: int = _LONG) 
                 waiting += item.values()
         elif isinstance(item, list):
             parts += len(item)
-            waiting += item if parts <= most_parts else ()
+            if parts <= most_parts:
+                waiting += item
+            else:
+                waiting += ()
         if parts > most_parts or length > most_characters:
             return True
     return False
@@ -43,7 +46,14 @@ def is_large(value: Any, most_parts: int = _MANY, most_characters: int = _LONG) 
 def json_in_steps(value: Any) -> str:
     """Return `json.dumps(value, ensure_ascii=False)`, of a large value in steps that let other threads run."""
     if isinstance(value, dict) and is_large(value):
-        return "{" + ", ".join(f"{json_in_steps(key)}: {json_in_steps(item)}" for key, item in value.items()) + "}"
+        return (
+            "{"
+            + ", ".join(
+                f"{json_in_steps(key)}: {json_in_steps(item)}"
+                for key, item in value.items()
+            )
+            + "}"
+        )
     if isinstance(value, list) and is_large(value):
         return "[" + ", ".join(map(_items_text, _steps(value))) + "]"
     return json.dumps(value, ensure_ascii=False)
@@ -61,7 +71,9 @@ def _items_text(items: list[Any]) -> str:
 
 async def beside_loop(work: Callable[[], T], *, is_much: bool) -> T:
     """Run `work`, in a worker thread if `is_much`."""
-    return await asyncio.to_thread(work) if is_much else work()
+    if is_much:
+        return await asyncio.to_thread(work)
+    return work()
 
 
 async def imported(module: str) -> None:

@@ -47,14 +47,19 @@ _EMOJIS = (
     "\xa9\xae\u203c\u2049\u2122\u2139\u2190-\u21ff\u2300-\u23ff\u2460-\u24ff\u25a0-\u27bf\u2900-\u297f\u2b00-\u2bff\u3030"
     "\u303d\u3297\u3299\U0001f000-\U0001faff"
 )
-_JOINING_SCRIPT, _EMOJI = re.compile(f"[{_JOINING_SCRIPTS}]"), re.compile(f"[{_EMOJIS}]")
+_JOINING_SCRIPT, _EMOJI = (
+    re.compile(f"[{_JOINING_SCRIPTS}]"),
+    re.compile(f"[{_EMOJIS}]"),
+)
 _VARIED = re.compile(
     "[\u1000-\u109f\u2018-\u201f\u2200-\u22ff\u2a00-\u2aff\u3000-\u303f\u3400-\u9fff\ua840-\ua87f\uf900-\ufaff\uff00-\uff9f"
     "\U00010ac0-\U00010aff\U00013000-\U0001345f\U00020000-\U0003ffff]"
 )
 _MONGOLIAN = re.compile("[\u1820-\u18aa]")
 
-_CONTROLS_OF_ASCII = bytes(code for code in range(128) if (code < 32 and code not in b"\t\n\r") or code == 127)
+_CONTROLS_OF_ASCII = bytes(
+    code for code in range(128) if (code < 32 and code not in b"\t\n\r") or code == 127
+)
 _KEYCAP, _BLACK_FLAG = "\u20e3", "\U0001f3f4"
 _REGIONS = ("gbeng", "gbsct", "gbwls")
 """The flags that emoji are made of by tag characters, as Unicode recommends them for interchange."""
@@ -101,8 +106,13 @@ def for_model(text: str) -> str:
         if not changed and clean == piece:
             same += len(piece)  # of what stays as it is no copy is made
         else:
-            changed += [clean] if changed else [text[:same], clean]
-    return "".join(changed) if changed else text
+            if changed:
+                changed += [clean]
+            else:
+                changed += [text[:same], clean]
+    if changed:
+        return "".join(changed)
+    return text
 
 
 def _steps(text: str) -> Iterator[str]:
@@ -113,18 +123,28 @@ def _steps(text: str) -> Iterator[str]:
     """
     has_sequences = _has_sequences(text)
     # Between two characters that stay, whatever goes between them.
-    start, between = 0, _pattern(f"[^\r{_SUSPICIOUS}](?=[{_NEVER}]{{0,100}}[^\r{_SUSPICIOUS}])")
+    start, between = (
+        0,
+        _pattern(f"[^\r{_SUSPICIOUS}](?=[{_NEVER}]{{0,100}}[^\r{_SUSPICIOUS}])"),
+    )
     while start < len(text):
-        end = text.find("\n", start + _STEP, start + 2 * _STEP) + 1 if has_sequences else 0
+        end = 0
+        if has_sequences:
+            end = text.find("\n", start + _STEP, start + 2 * _STEP) + 1
         if not end:
             found = between.search(text, start + _STEP, start + 2 * _STEP)
-            end = found.end() if found else start + 2 * _STEP
+            if found:
+                end = found.end()
+            else:
+                end = start + 2 * _STEP
         yield text[start:end]
         start = end
 
 
 def _has_sequences(text: str) -> bool:
-    return "\x1b" in text or (not text.isascii() and any(char in text for char in "\x90\x98\x9b\x9d\x9e\x9f"))
+    return "\x1b" in text or (
+        not text.isascii() and any(char in text for char in "\x90\x98\x9b\x9d\x9e\x9f")
+    )
 
 
 def _cleaned(text: str) -> str:
@@ -138,7 +158,9 @@ def _cleaned(text: str) -> str:
     clean = _pattern(f"[{_HALVES}]").sub("\ufffd", clean)
     clean = _pattern(_FLAG_OR_TAGS).sub(lambda found: found[1] or "", clean)
     clean = _pattern(_MISPLACED).sub(_kept_in_place, clean)
-    return text if clean == text else clean
+    if clean == text:
+        return text
+    return clean
 
 
 def _is_plain(text: str) -> bool:
@@ -153,17 +175,25 @@ def _is_plain(text: str) -> bool:
 def _kept_in_place(found: re.Match[str]) -> str:
     """Return the part of a run of joiners and selectors that is valid between its two neighbours, which both stay."""
     text, start, end = found.string, found.start(), found.end()
-    return _placed(text[start - 1 : start], text[start : min(start + 3, end)], text[end : end + 1])
+    return _placed(
+        text[start - 1 : start], text[start : min(start + 3, end)], text[end : end + 1]
+    )
 
 
 @lru_cache(maxsize=4_096)
 def _placed(before: str, run: str, after: str) -> str:
-    follows = after if len(run) == 1 else ""
-    kept = run[0] if _selects(run[0], before, follows) else ""
+    follows = ""
+    if len(run) == 1:
+        follows = after
+    kept = ""
+    if _selects(run[0], before, follows):
+        kept = run[0]
     rest = run[len(kept) :]
     if rest[:1] == "\u200d" and _EMOJI.match(before) and _EMOJI.match(after):
         return f"{kept}\u200d"
-    return kept + rest[0] if rest[:1] in ("\u200c", "\u200d") and _JOINING_SCRIPT.match(before) else kept
+    if rest[:1] in ("\u200c", "\u200d") and _JOINING_SCRIPT.match(before):
+        return kept + rest[0]
+    return kept
 
 
 def _selects(selector: str, before: str, after: str) -> bool:
@@ -181,14 +211,19 @@ def cut_for_model(text: str, limit: int = MAX_DESCRIPTION) -> str:
     clean = for_model(text[: limit * 8])
     if len(text) <= limit * 8 and len(clean) <= limit:
         return clean
-    note = CUT if limit == MAX_DESCRIPTION else f" [cut here: longer than {limit:,} characters]"
+    if limit == MAX_DESCRIPTION:
+        note = CUT
+    else:
+        note = f" [cut here: longer than {limit:,} characters]"
     return for_model(clean[: limit - len(note)]) + note
 
 
 def line_for_model(text: str, limit: int = 200) -> str:
     """Return `for_model` in one line of at most `limit` characters; runs of white space become one space."""
     line = " ".join(for_model(text[: limit * 8]).split())
-    return line if len(line) <= limit else for_model(line[: max(limit - 1, 0)]) + "…"
+    if len(line) <= limit:
+        return line
+    return for_model(line[: max(limit - 1, 0)]) + "…"
 
 
 def spelled(text: str) -> str:
@@ -198,7 +233,9 @@ def spelled(text: str) -> str:
     """
     if for_model(text) == text:
         return text
-    return _pattern(rf"\r(?!\n)|[{_SUSPICIOUS}]").sub(lambda found: json.dumps(found[0])[1:-1], text)
+    return _pattern(rf"\r(?!\n)|[{_SUSPICIOUS}]").sub(
+        lambda found: json.dumps(found[0])[1:-1], text
+    )
 
 
 def set_apart(text: str) -> str:
@@ -209,12 +246,18 @@ def set_apart(text: str) -> str:
     well.
     """
     opens = text.lstrip().startswith(_FENCES)
-    return fenced(text) if opens or _LINE_END.search(text) else text
+    if opens or _LINE_END.search(text):
+        return fenced(text)
+    return text
 
 
 def fenced(text: str, label: str = "", language: str = "") -> str:
     """Return a code block whose fence is longer than any run of backticks inside, so that the text cannot end it."""
-    longest = max(map(len, re.findall(r"`+", text)), default=0) if "`" in text else 0
+    longest = 0
+    if "`" in text:
+        longest = max(map(len, re.findall(r"`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
-    heading = f"{label}:\n" if label else ""
+    heading = ""
+    if label:
+        heading = f"{label}:\n"
     return f"{heading}{fence}{language}\n{text}\n{fence}"

@@ -87,7 +87,10 @@ def expanded(pattern: str) -> int:
     """
     if _ODD_COUNT.search(pattern):
         return MAX_EXPANDED + 1
-    plain = _PLAIN_CLASS.sub(lambda found: "a" * len(found[0]), re.sub(r"\\.", "aa", pattern, flags=re.DOTALL))
+    plain = _PLAIN_CLASS.sub(
+        lambda found: "a" * len(found[0]),
+        re.sub(r"\\.", "aa", pattern, flags=re.DOTALL),
+    )
     if "[" in plain or "(?#" in plain or re.search(r"\(\?[a-zA-Z0-9-]*x", plain):
         return _product(pattern)
     sizes = [0]
@@ -121,4 +124,6 @@ def _product(pattern: str) -> int:
 def _reason(error: Exception) -> str:
     """Return the engine's words, with the common one as users of other engines know it."""
     text = str(error)
-    return "missing closing )" if text.startswith("missing )") else text.split(" at position")[0]
+    if text.startswith("missing )"):
+        return "missing closing )"
+    return text.split(" at position")[0]

@@ -13,7 +13,10 @@ def with_texts(data: Any, change: Callable[[str], str]) -> Any:
     if isinstance(data, str):
         return change(data)
     if isinstance(data, Mapping):
-        return {with_texts(key, change): with_texts(value, change) for key, value in data.items()}
+        return {
+            with_texts(key, change): with_texts(value, change)
+            for key, value in data.items()
+        }
     if isinstance(data, list | tuple):
         return [with_texts(value, change) for value in data]
     return data

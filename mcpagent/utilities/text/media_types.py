@@ -19,7 +19,10 @@ def image_type(data: bytes) -> str | None:
     """Return the media type of PNG, JPEG, GIF and WebP, by their first bytes; None for all else."""
     if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
         return "image/webp"
-    return next((media_type for start, media_type in _STARTS.items() if data.startswith(start)), None)
+    return next(
+        (media_type for start, media_type in _STARTS.items() if data.startswith(start)),
+        None,
+    )
 
 
 def printable_text(data: bytes) -> str | None:
@@ -28,4 +31,6 @@ def printable_text(data: bytes) -> str | None:
         text = data.decode("utf-8")
     except UnicodeDecodeError:
         return None
-    return text if all(char.isprintable() or char in "\n\r\t" for char in text) else None
+    if all(char.isprintable() or char in "\n\r\t" for char in text):
+        return text
+    return None

@@ -12,7 +12,9 @@ _NUMBER = re.compile(r"[0-9]{1,15}(\.[0-9]{1,9})?")
 """More digits than these are more years than anybody waits: no number that was meant."""
 
 
-def retry_after_seconds(headers: Mapping[str, str], now: float | None = None) -> float | None:
+def retry_after_seconds(
+    headers: Mapping[str, str], now: float | None = None
+) -> float | None:
     """Seconds to wait: from `retry-after-ms`, else `retry-after` as seconds or as an HTTP date (RFC 9110, 10.2.3).
 
     The headers' names are in lower case, or in any with HTTP's own mapping; `now` is in seconds since 1970. Never

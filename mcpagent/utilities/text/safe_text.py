@@ -14,7 +14,9 @@ from collections.abc import Sequence
 MAX_LISTED_NAMES = 20
 
 _KEPT_CONTROLS = frozenset("\n\t")
-_HIDDEN = re.compile("[\u200b\u2060-\u2064\ufeff\u202a-\u202e\u2066-\u2069\U000e0000-\U000e007f]")
+_HIDDEN = re.compile(
+    "[\u200b\u2060-\u2064\ufeff\u202a-\u202e\u2066-\u2069\U000e0000-\U000e007f]"
+)
 
 
 def _is_safe(char: str) -> bool:
@@ -48,11 +50,18 @@ def visible(text: str, kept: str = "\n\t") -> str:
     """
     if text.isascii() and text.isprintable():
         return text
-    return "".join(char if char in kept or _is_plain(char) else json.dumps(char)[1:-1] for char in text)
+    return "".join(
+        char if char in kept or _is_plain(char) else json.dumps(char)[1:-1]
+        for char in text
+    )
 
 
 def _is_plain(char: str) -> bool:
-    return (char.isprintable() or char == "\u3000") and _is_safe(char) and not _IGNORABLE.match(char)
+    return (
+        (char.isprintable() or char == "\u3000")
+        and _is_safe(char)
+        and not _IGNORABLE.match(char)
+    )
 
 
 def hides_something(text: str) -> bool:
@@ -67,19 +76,25 @@ def hides_something(text: str) -> bool:
 def safe_line(text: str, limit: int = 200) -> str:
     """Return one printable line of at most `limit` characters; runs of white space become one space."""
     line = " ".join(safe_text(text[: limit * 8]).split())
-    return line if len(line) <= limit else line[: max(limit - 1, 0)] + "…"
+    if len(line) <= limit:
+        return line
+    return line[: max(limit - 1, 0)] + "…"
 
 
 def listed(names: Sequence[str]) -> str:
     """Names for an error line: the first ones and how many more."""
     shown = ", ".join(safe_line(name, 64) for name in names[:MAX_LISTED_NAMES])
-    more = f" and {len(names) - MAX_LISTED_NAMES} more" if len(names) > MAX_LISTED_NAMES else ""
+    more = ""
+    if len(names) > MAX_LISTED_NAMES:
+        more = f" and {len(names) - MAX_LISTED_NAMES} more"
     return f"{shown}{more}" or "none"
 
 
 def without_halves(text: str) -> str:
     """Return the text with lone surrogates replaced by question marks, for files, databases and encoders."""
-    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
+    if text.isascii():
+        return text
+    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def error_text(error: BaseException) -> str:

@@ -62,7 +62,9 @@ class Secret:
     def revealed(self) -> str:
         """Return the text. Raises `TypeError` for a secret that was pickled, which leaves the text out."""
         if self._text is None:
-            raise TypeError(f"{self}: pickling left the secret out; read the configuration again")
+            raise TypeError(
+                f"{self}: pickling left the secret out; read the configuration again"
+            )
         return self._text
 
 
@@ -74,12 +76,16 @@ def _pickled(origin: str) -> Secret:
 
 def revealed(text: str | Secret) -> str:
     """Return the text itself, for the process or request that needs it."""
-    return text.revealed() if isinstance(text, Secret) else text
+    if isinstance(text, Secret):
+        return text.revealed()
+    return text
 
 
 def as_written(text: str | Secret) -> str:
     """Return the text as its file has it: literals in full, references instead of values."""
-    return text if isinstance(text, str) else text.origin or text.revealed()
+    if isinstance(text, str):
+        return text
+    return text.origin or text.revealed()
 
 
 # -- which values are secret -------------------------------------------------------------------------------------------
@@ -93,23 +99,35 @@ _FOLDERS = frozenset({"PWD", "OLDPWD"})
 _PLACE = re.compile(r"(?:~|\.{1,2})?/|[A-Za-z]:[\\/]|https?://")
 _CHUNKS = re.compile(r"\d+|[A-Z]?[a-z]+|[A-Z]+|[^A-Za-z0-9]+")
 _OPTION = re.compile(r"--?[A-Za-z][\w-]+")
-_NAMED = re.compile(r"(?:--(?:env|header)=)?(-{0,2}[A-Za-z][\w-]*)(?:=|:(?!//) *)([^=].*)", re.DOTALL)
+_NAMED = re.compile(
+    r"(?:--(?:env|header)=)?(-{0,2}[A-Za-z][\w-]*)(?:=|:(?!//) *)([^=].*)", re.DOTALL
+)
 _SCHEME = re.compile(r"(?:Bearer|Basic|Token) +(?=\S)", re.IGNORECASE)
 
 
 def names_a_credential(name: str) -> bool:
     """Return whether the last word of a variable's, header's or option's name is one for credentials."""
     words = _WORDS.findall(name[:200])
-    return bool(words) and name not in _FOLDERS and _CREDENTIAL.fullmatch(words[-1].lower()) is not None
+    return (
+        bool(words)
+        and name not in _FOLDERS
+        and _CREDENTIAL.fullmatch(words[-1].lower()) is not None
+    )
 
 
 def is_random(value: str) -> bool:
     """Return whether letters and digits alternate as in generated keys, over at least 16 characters."""
     chunks = _CHUNKS.findall(value)
     changes = sum(
-        min(len(one), len(other)) <= 2 for one, other in pairwise(chunks) if one[0].isalnum() and other[0].isalnum()
+        min(len(one), len(other)) <= 2
+        for one, other in pairwise(chunks)
+        if one[0].isalnum() and other[0].isalnum()
     )
-    return len(value) >= _SHORTEST_RANDOM and changes >= 4 and not any(map(str.isspace, value))
+    return (
+        len(value) >= _SHORTEST_RANDOM
+        and changes >= 4
+        and not any(map(str.isspace, value))
+    )
 
 
 def is_secret(value: str) -> bool:
@@ -117,7 +135,9 @@ def is_secret(value: str) -> bool:
 
     Letters with underscores between them, such as `customer_id`, are words: columns and fields are named so.
     """
-    is_word = value.replace("_", "").isalpha() and (value.islower() or value.isupper() or value.istitle())
+    is_word = value.replace("_", "").isalpha() and (
+        value.islower() or value.isupper() or value.istitle()
+    )
     is_number = not value.strip("0123456789.,:+- ")
     return len(value) >= SHORTEST and not is_word and not is_number
 
@@ -126,17 +146,26 @@ def secrets_under(name: str, value: str) -> Iterator[str]:
     """Yield the secrets in a literal value of this name, and the password of an address."""
     if names_a_credential(name):
         whole = _SCHEME.sub("", value)
-        values = [whole, *_basic_password(whole)] if whole != value else [whole]
+        if whole != value:
+            values = [whole, *_basic_password(whole)]
+        else:
+            values = [whole]
         if name.lower().endswith("cookie"):
             values = [pair.partition("=")[2].strip() for pair in value.split(";")]
-        yield from (text for text in values if is_secret(text) and (is_random(text) or not _PLACE.match(text)))
+        yield from (
+            text
+            for text in values
+            if is_secret(text) and (is_random(text) or not _PLACE.match(text))
+        )
     yield from secrets_in_address(value)
 
 
 def secrets_in_address(address: str) -> Iterator[str]:
     """Yield the password in `scheme://user:password@host`, as written and decoded, and credentials of the query."""
     try:
-        parts = urlsplit(address) if "://" in address else None
+        parts = None
+        if "://" in address:
+            parts = urlsplit(address)
     except ValueError:
         parts = None
     if parts is None:
@@ -159,12 +188,18 @@ def named_words(words: Sequence[str | Secret]) -> Iterator[tuple[int, str, str]]
             yield place, named[1], named[2]
         elif option and (not word.startswith("-") or word.startswith("-----BEGIN")):
             yield place, option, word
-        option = word if _OPTION.fullmatch(word) else ""
+        option = ""
+        if _OPTION.fullmatch(word):
+            option = word
 
 
 def _basic_password(basic: str) -> Iterator[str]:
     try:
-        yield base64.b64decode(basic, validate=True).decode("utf-8", "replace").partition(":")[2]
+        yield (
+            base64.b64decode(basic, validate=True)
+            .decode("utf-8", "replace")
+            .partition(":")[2]
+        )
     except ValueError:
         return
 
@@ -188,7 +223,13 @@ def hide(*values: str | None) -> None:
 
 def hide_environment(environ: Mapping[str, str]) -> None:
     """Hide the values of an environment that have a credential's name."""
-    hide(*(secret for name, value in environ.items() for secret in secrets_under(name, value)))
+    hide(
+        *(
+            secret
+            for name, value in environ.items()
+            for secret in secrets_under(name, value)
+        )
+    )
 
 
 def known_values() -> frozenset[str]:
@@ -200,8 +241,13 @@ def _spellings() -> tuple[str, ...]:
     """Return each known value as text, JSON, address and base64 contain it, the longest first."""
     global _spelled
     if _spelled[0] is not (known := _values):
-        found = {spelling for value in known for spelling in _spellings_of(value)} - {""}
-        _spelled = known, tuple(sorted(found, key=lambda spelling: (-len(spelling), spelling)))
+        found = {spelling for value in known for spelling in _spellings_of(value)} - {
+            ""
+        }
+        _spelled = (
+            known,
+            tuple(sorted(found, key=lambda spelling: (-len(spelling), spelling))),
+        )
     return _spelled[1]
 
 
@@ -215,9 +261,19 @@ def _random_values() -> tuple[str, ...]:
 
 def _spellings_of(value: str) -> Iterator[str]:
     data = value.encode("utf-8", "surrogatepass")
-    yield from (value, json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1])
-    yield from (quote(data, safe=""), quote_plus(data), base64.b64encode(data).decode().rstrip("="))
-    yield from (line for line in value.splitlines() if len(line) >= _SHORTEST_RANDOM)  # of a key of several lines
+    yield from (
+        value,
+        json.dumps(value)[1:-1],
+        json.dumps(value, ensure_ascii=False)[1:-1],
+    )
+    yield from (
+        quote(data, safe=""),
+        quote_plus(data),
+        base64.b64encode(data).decode().rstrip("="),
+    )
+    yield from (
+        line for line in value.splitlines() if len(line) >= _SHORTEST_RANDOM
+    )  # of a key of several lines
 
 
 # -- replacement -------------------------------------------------------------------------------------------------------
@@ -225,7 +281,10 @@ def _spellings_of(value: str) -> Iterator[str]:
 _SHAPES: tuple[tuple[tuple[str, ...], re.Pattern[str]], ...] = tuple(
     (marks, re.compile(shape))
     for marks, shape in (
-        (("sk-",), r"\bsk-(?:[A-Za-z0-9]{32,}|(?:ant|proj|svcacct|admin|or)-[A-Za-z0-9_-]{20,})"),
+        (
+            ("sk-",),
+            r"\bsk-(?:[A-Za-z0-9]{32,}|(?:ant|proj|svcacct|admin|or)-[A-Za-z0-9_-]{20,})",
+        ),
         (("ghp_", "gho_", "ghu_", "ghs_", "ghr_"), r"\bgh[pousr]_[A-Za-z0-9]{20,}"),
         (("github_pat_",), r"\bgithub_pat_[A-Za-z0-9_]{20,}"),
         (("glpat-",), r"\bglpat-[A-Za-z0-9_-]{20,}"),
@@ -234,14 +293,23 @@ _SHAPES: tuple[tuple[tuple[str, ...], re.Pattern[str]], ...] = tuple(
         (("AKIA", "ASIA"), r"\bA[KS]IA[A-Z0-9]{16}\b"),
         (("AIza",), r"\bAIza[A-Za-z0-9_-]{35}"),
         (("ya29.",), r"\bya29\.[A-Za-z0-9_-]{20,}"),
-        (("hf_", "npm_", "gsk_", "r8_", "ntn_"), r"\b(?:hf|npm|gsk|r8|ntn)_[A-Za-z0-9]{24,}"),
+        (
+            ("hf_", "npm_", "gsk_", "r8_", "ntn_"),
+            r"\b(?:hf|npm|gsk|r8|ntn)_[A-Za-z0-9]{24,}",
+        ),
         (("dop_v1_", "lin_api_"), r"\b(?:dop_v1|lin_api)_[A-Za-z0-9]{32,}"),
-        (("pypi-", "nvapi-", "tvly-"), r"\b(?:pypi-AgE|nvapi-|tvly-)[A-Za-z0-9_-]{28,}"),
+        (
+            ("pypi-", "nvapi-", "tvly-"),
+            r"\b(?:pypi-AgE|nvapi-|tvly-)[A-Za-z0-9_-]{28,}",
+        ),
         (("k_live_", "k_test_"), r"\b[srp]k_(?:live|test)_[A-Za-z0-9]{16,}"),
         (("SG.",), r"\bSG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}"),
         (("eyJ",), r"\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*"),
         ((":AA",), r"\b\d{8,10}:AA[A-Za-z0-9_-]{33}\b"),
-        (("://",), r"""(?<=://)[^\s/:@"']{1,100}:[^\s/@"']{1,200}(?=@)"""),  # RFC 3986: user:password
+        (
+            ("://",),
+            r"""(?<=://)[^\s/:@"']{1,100}:[^\s/@"']{1,200}(?=@)""",
+        ),  # RFC 3986: user:password
         (("AccountKey=",), r"(?<=AccountKey=)[A-Za-z0-9+/]{86}=="),
         (("hooks.slack.com/",), r"(?<=hooks\.slack\.com/services/)T\w+/B\w+/\w{20,}"),
         (
@@ -268,7 +336,11 @@ def _without_beginning(text: str) -> str:
     """Return text that may have been cut, without the first eight or more characters of a known value at its end."""
     for value in _values:
         start = text.rfind(value[:SHORTEST])
-        if start >= 0 and len(value) >= _SHORTEST_RANDOM and value.startswith(text[start:]):
+        if (
+            start >= 0
+            and len(value) >= _SHORTEST_RANDOM
+            and value.startswith(text[start:])
+        ):
             text = text[:start] + REDACTED
     return text
 
@@ -284,7 +356,8 @@ def without_shapes(text: str) -> str:
     pieces, start, has_blocks = list[str](), 0, "-----BEGIN " in text
     while len(text) - start > 2 * _STEP:
         end = text.rfind('"', start + _STEP, start + 2 * _STEP)
-        end = end if end > 0 or has_blocks else text.rfind("\n", start + _STEP, start + 2 * _STEP)
+        if not (end > 0 or has_blocks):
+            end = text.rfind("\n", start + _STEP, start + 2 * _STEP)
         if end <= 0:
             break
         pieces.append(_shapes_replaced(text[start:end]))
@@ -301,7 +374,9 @@ def _shapes_replaced(text: str) -> str:
 
 def may_hold_secrets(text: str) -> bool:
     """Return whether text, or data as JSON, may hold a secret; fast, also for long texts."""
-    return any(mark in text for mark in _MARKS) or any(spelling in text for spelling in _spellings())
+    return any(mark in text for mark in _MARKS) or any(
+        spelling in text for spelling in _spellings()
+    )
 
 
 def without_random_secrets(text: str) -> str:
@@ -335,4 +410,6 @@ def without_credentials(url: str) -> str:
     """Return the address without the user and password that it may contain."""
     scheme, separator, rest = url.partition("://")
     host, slash, path = rest.partition("/")
-    return f"{scheme}{separator}{host.rpartition('@')[2]}{slash}{path}" if separator else url
+    if separator:
+        return f"{scheme}{separator}{host.rpartition('@')[2]}{slash}{path}"
+    return url

@@ -32,7 +32,10 @@ class ModelHints:
 
 NO_HINTS = ModelHints()
 SMALL_MODEL_HINTS = ModelHints(
-    REPEATS_TOLD_SMALL, loads_weak_matches=True, reminds_to_call=True, restates_progress=True
+    REPEATS_TOLD_SMALL,
+    loads_weak_matches=True,
+    reminds_to_call=True,
+    restates_progress=True,
 )
 
 
@@ -43,9 +46,13 @@ def tool_written_about(text: str, offered: Sequence[str]) -> str:
     """
     if not offered:
         return ""
-    names = {word.rstrip(".-") for word, call in _NAMES.findall(text) if "_" in word or call}
+    names = {
+        word.rstrip(".-") for word, call in _NAMES.findall(text) if "_" in word or call
+    }
     for name in offered:
         if name in names:
             return f'"{name}"'
     # An answer with code in it writes about the functions in that code.
-    return "a tool" if "```" not in text and _A_TOOL.search(text) else ""
+    if "```" not in text and _A_TOOL.search(text):
+        return "a tool"
+    return ""

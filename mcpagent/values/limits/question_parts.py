@@ -16,7 +16,10 @@ _STARTERS = (
     "compute|list|translate|send|add|look|check|count|create|write|read|search|multiply|divide|subtract|roll|flip|compare|"
     "use|say|return|fetch|open|book|set|turn|encode|decode|reverse|also|then|the"
 )
-_JOINED = re.compile(rf"(?:,\s*|\s+)(?:and\s+then|and\s+also|and|then)\s+(?=(?:{_STARTERS})\b)", re.IGNORECASE)
+_JOINED = re.compile(
+    rf"(?:,\s*|\s+)(?:and\s+then|and\s+also|and|then)\s+(?=(?:{_STARTERS})\b)",
+    re.IGNORECASE,
+)
 _WORD = re.compile(r"[^\W_]+(?:[.'][^\W_]+)*")
 _EMPTY = frozenset(
     "a an and are as at be by can could did do does for from give how i in is it me my of on or please show tell that "  # noqa: SIM905
@@ -36,15 +39,26 @@ def parts_of(question: str) -> tuple[str, ...]:
     return tuple(found[:MOST_PARTS])
 
 
-def missing_parts(parts: Sequence[str], made: Iterable[tuple[ToolCall, ToolResult]]) -> tuple[str, ...]:
+def missing_parts(
+    parts: Sequence[str], made: Iterable[tuple[ToolCall, ToolResult]]
+) -> tuple[str, ...]:
     """Return the parts that no call with a good result says anything about, by the words that they have in common.
 
     A part needs a word that no other part has: two questions about the weather differ in the town alone.
     """
-    told = [_words(f"{call.name} {call.arguments} {result.text[:500]}") for call, result in made if not result.error]
+    told = [
+        _words(f"{call.name} {call.arguments} {result.text[:500]}")
+        for call, result in made
+        if not result.error
+    ]
     missing: list[str] = []
     for place, part in enumerate(parts):
-        others = [word for other, text in enumerate(parts) if other != place for word in _words(text)]
+        others = [
+            word
+            for other, text in enumerate(parts)
+            if other != place
+            for word in _words(text)
+        ]
         own = _words(part) - set(others) or _words(part)
         if not any(own & words for words in told):
             missing.append(part)
@@ -54,7 +68,9 @@ def missing_parts(parts: Sequence[str], made: Iterable[tuple[ToolCall, ToolResul
 def _words(text: str) -> set[str]:
     """Return the words that say what a text is about; plurals count as their singular."""
     found = {word.lower() for word in _WORD.findall(text.replace("_", " "))}
-    return {word.removesuffix("s") if len(word) > 3 else word for word in found - _EMPTY}
+    return {
+        word.removesuffix("s") if len(word) > 3 else word for word in found - _EMPTY
+    }
 
 
 _APOLOGY = re.compile(

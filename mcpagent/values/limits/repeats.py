@@ -42,21 +42,32 @@ _NAMED = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`|\S*[/\\]\S*")
 
 def skeleton(text: str) -> str:
     """What is the same of a text at any time: without dates, times, numbers and ids."""
-    ends = text if len(text) <= 2 * _ENDS else f"{text[:_ENDS]} … {text[-_ENDS:]}"
+    if len(text) <= 2 * _ENDS:
+        ends = text
+    else:
+        ends = f"{text[:_ENDS]} … {text[-_ENDS:]}"
     return _PARTS_OF_ONE.sub("#", _WORD.sub(_if_it_stays, _UUID.sub("#", ends)))
 
 
 def _if_it_stays(word: re.Match[str]) -> str:
     """The word; "#" for one of time, and for what has a digit, as numbers, digests and ids do."""
     text = word[0]
-    return text if text.isalpha() and text.lower() not in _OF_TIME else "#"
+    if text.isalpha() and text.lower() not in _OF_TIME:
+        return text
+    return "#"
 
 
-def kind_of_failure(result: ToolResult, call: ToolCall | None = None) -> tuple[str, str]:
+def kind_of_failure(
+    result: ToolResult, call: ToolCall | None = None
+) -> tuple[str, str]:
     """In which way a call failed, whatever it was called with: its arguments, what its words quote, and paths, say
     nothing of that."""
     text = _NAMED.sub("#", result.text[:500])
-    for given in sorted(set(_words_of(call.arguments)) if call is not None else (), key=len, reverse=True):
+    for given in sorted(
+        set(_words_of(call.arguments)) if call is not None else (),
+        key=len,
+        reverse=True,
+    ):
         text = text.replace(given, "#")
     return result.error or "", skeleton(text)
 
@@ -68,7 +79,10 @@ def _words_of(value: Any, most: int = 50) -> list[str]:
     while waiting and len(found) < most:
         item = waiting.pop()
         if isinstance(item, str):
-            found += [item] if 2 < len(item) <= 500 else []
+            if 2 < len(item) <= 500:
+                found += [item]
+            else:
+                found += []
         elif isinstance(item, dict | list):
             waiting += islice(item.values() if isinstance(item, dict) else item, most)
     return found
@@ -85,12 +99,18 @@ class Made:
     @classmethod
     def of(cls, call: ToolCall, result: ToolResult) -> Made:
         """The call with its result."""
-        digest = hashlib.blake2b(skeleton(result.text).encode("utf-8", "replace"), digest_size=16)
+        digest = hashlib.blake2b(
+            skeleton(result.text).encode("utf-8", "replace"), digest_size=16
+        )
         seen = hashlib.blake2b(digest_size=16)
         for image in (part for part in result.content if isinstance(part, Image)):
-            seen.update(f"\0{image.media_type}\0{image.data}".encode("utf-8", "replace"))
+            seen.update(
+                f"\0{image.media_type}\0{image.data}".encode("utf-8", "replace")
+            )
         aside = result.set_aside
-        if aside is not None and aside.kind in _UNREAD:  # the handle is made of the bytes
+        if (
+            aside is not None and aside.kind in _UNREAD
+        ):  # the handle is made of the bytes
             seen.update(aside.handle.encode())
         digest.update(seen.digest())
         return cls(call, (result.error, result.text, seen.digest()), digest.digest())
@@ -101,7 +121,10 @@ class Made:
 
     def like(self, other: Made) -> bool:
         """Whether nothing is different but what changes with time."""
-        return same(self.call, other.call) and (self.outcome[0], self.alike) == (other.outcome[0], other.alike)
+        return same(self.call, other.call) and (self.outcome[0], self.alike) == (
+            other.outcome[0],
+            other.alike,
+        )
 
 
 def same(one: ToolCall, other: ToolCall) -> bool:
@@ -143,7 +166,10 @@ class Repeats:
 
     def count(self, calls: Sequence[ToolCall], results: Sequence[ToolResult]) -> str:
         """Takes one message's calls; gives what to tell the model when it has just repeated itself too often."""
-        row_words, knew = "", {name for name, failing in self.failing.items() if failing.is_told}
+        row_words, knew = (
+            "",
+            {name for name, failing in self.failing.items() if failing.is_told},
+        )
         for call, result in zip(calls, results, strict=True):
             self._made.append(Made.of(call, result))
             del self._made[: -self.told_after * PATIENCE * LONGEST_ROW]
@@ -151,7 +177,9 @@ class Repeats:
             if self.row and not before:
                 row_words = _words(self.row, self.told_after)
             self._note(call, result, is_told=call.name in knew)
-        words = [row_words] if row_words else []
+        words = []
+        if row_words:
+            words = [row_words]
         for name, failing in self.failing.items() if not self.row else ():
             if failing.times >= self.told_after and not failing.is_told:
                 failing.is_told = True
@@ -168,7 +196,9 @@ class Repeats:
     def goes_on_with(self, calls: Sequence[ToolCall]) -> bool:
         """Whether the model was told and goes on with the very same row, or with nothing but tools that fail."""
         if calls and all(map(self._keeps_failing, calls)):
-            self.reason = f'Your calls to "{calls[0].name}" keep failing in the same way.'
+            self.reason = (
+                f'Your calls to "{calls[0].name}" keep failing in the same way.'
+            )
             return True
         if not self.row:
             return False
@@ -177,7 +207,11 @@ class Repeats:
 
     def _keeps_failing(self, call: ToolCall) -> bool:
         failing = self.failing.get(call.name)
-        return failing is not None and failing.tried_again and failing.times >= self.told_after * PATIENCE
+        return (
+            failing is not None
+            and failing.tried_again
+            and failing.times >= self.told_after * PATIENCE
+        )
 
     def _note(self, call: ToolCall, result: ToolResult, *, is_told: bool) -> None:
         """`is_told`: that the tool fails was known when the call was made."""
@@ -194,15 +228,19 @@ class Repeats:
     def _repeated_row(self) -> tuple[ToolCall, ...]:
         """The shortest row that the last calls consist of, in the order in which it would go on."""
         for length in range(1, LONGEST_ROW + 1):
-            if self._consists_of(length, self.told_after, Made.same_as) or self._consists_of(
-                length, self.told_after * PATIENCE, Made.like
-            ):
+            if self._consists_of(
+                length, self.told_after, Made.same_as
+            ) or self._consists_of(length, self.told_after * PATIENCE, Made.like):
                 return tuple(made.call for made in self._made[-length:])
         return ()
 
-    def _consists_of(self, length: int, times: int, alike: Callable[[Made, Made], bool]) -> bool:
+    def _consists_of(
+        self, length: int, times: int, alike: Callable[[Made, Made], bool]
+    ) -> bool:
         last = self._made[-times * length :]
-        return len(last) == times * length and all(alike(one, last[place % length]) for place, one in enumerate(last))
+        return len(last) == times * length and all(
+            alike(one, last[place % length]) for place, one in enumerate(last)
+        )
 
 
 def _words(row: Sequence[ToolCall], times: int) -> str:

@@ -70,4 +70,6 @@ class RunClock:
         if self._limit is None or self._limit.expired():
             return
         now = asyncio.get_running_loop().time()
-        self._limit.reschedule(None if self._waits else now + max(self._left - self.seconds, 0.0))
+        self._limit.reschedule(
+            None if self._waits else now + max(self._left - self.seconds, 0.0)
+        )

@@ -54,19 +54,34 @@ class Limits:
         """Return the limits of a run, with default numbers of turns and calls."""
         if self.turns is not None and self.tool_calls is not None:
             return self
-        turns = MOST_TURNS if self.turns is None else self.turns
-        return replace(self, turns=turns, tool_calls=MOST_CALLS if self.tool_calls is None else self.tool_calls)
+        if self.turns is None:
+            turns = MOST_TURNS
+        else:
+            turns = self.turns
+        return replace(
+            self,
+            turns=turns,
+            tool_calls=MOST_CALLS if self.tool_calls is None else self.tool_calls,
+        )
 
     def filled_by(self, others: Limits) -> Limits:
         """With those of the others where these say nothing."""
         return Limits(
-            *(mine if mine is not None else theirs for mine, theirs in zip(astuple(self), astuple(others), strict=True))
+            *(
+                mine if mine is not None else theirs
+                for mine, theirs in zip(astuple(self), astuple(others), strict=True)
+            )
         )
 
     def within(self, others: Limits) -> Limits:
         """The lower of both, field by field."""
         pairs = zip(astuple(self), astuple(others), strict=True)
-        return Limits(*(min(said, default=None) for said in ([it for it in pair if it is not None] for pair in pairs)))
+        return Limits(
+            *(
+                min(said, default=None)
+                for said in ([it for it in pair if it is not None] for pair in pairs)
+            )
+        )
 
     def given(self) -> dict[str, float]:
         """What they say, by field."""
@@ -85,9 +100,21 @@ def _expect_limit(kind: LimitKind, limit: object) -> None:
     """Raise `ConfigError` unless this is a limit of this kind."""
     place = f"Limits.{kind}"
     if kind in ("dollars", "seconds"):
-        expect(place, limit, (int, float), "a number above 0 or None", holds=lambda it: it > 0 and math.isfinite(it))
+        expect(
+            place,
+            limit,
+            (int, float),
+            "a number above 0 or None",
+            holds=lambda it: it > 0 and math.isfinite(it),
+        )
     else:
-        expect(place, limit, int, "a whole number, 1 or more, or None", holds=lambda it: 0 < it <= sys.maxsize)
+        expect(
+            place,
+            limit,
+            int,
+            "a whole number, 1 or more, or None",
+            holds=lambda it: 0 < it <= sys.maxsize,
+        )
 
 
 class UsedUp(NamedTuple):
@@ -98,7 +125,9 @@ class UsedUp(NamedTuple):
     used: float | None
 
 
-def used_up(limits: Limits, amounts: Sequence[Spent], kinds: Sequence[LimitKind]) -> UsedUp | None:
+def used_up(
+    limits: Limits, amounts: Sequence[Spent], kinds: Sequence[LimitKind]
+) -> UsedUp | None:
     """Return the first limit of these kinds that the amounts together have reached, None if there is none.
 
     Dollars are used up as soon as the price of one request is unknown: the sum is then unknown, too.
@@ -124,13 +153,20 @@ _OF: dict[LimitScope, str] = {
 }
 
 
-def stopped_words(used: UsedUp, scope: LimitScope = "run", *, what: str = "", limit: str = "") -> str:
+def stopped_words(
+    used: UsedUp, scope: LimitScope = "run", *, what: str = "", limit: str = ""
+) -> str:
     """Why a run ended, in one line; `what` stands behind the amount, `limit` in place of how Python has it."""
     kind, most, amount = used
     limit = limit or f"Limits({kind}={most!r}) {_OF[scope]}"
-    what = f" {what}" if what else ""
+    if what:
+        what = f" {what}"
+    else:
+        what = ""
     if amount is None:
-        unknown = "the price of this model, or of a tool that its provider ran, is not known"
+        unknown = (
+            "the price of this model, or of a tool that its provider ran, is not known"
+        )
         return f"stopped{what}: {unknown}, so a limit of dollars cannot be kept ({limit}); set one of tokens"
     return f"stopped after {shown_amount(kind, amount)}{what} ({limit})"
 

@@ -14,12 +14,12 @@ import mcp_types as types
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mcp import MCPError
 from mcp.client.session import ClientSession
 from mcp.client.subscriptions import listen
 from mcp.shared.message import SessionMessage
 from mcp_types.version import LATEST_HANDSHAKE_VERSION, LATEST_MODERN_VERSION
 
+from mcp import MCPError
 from mcpagent.config import Era
 from mcpagent.mcp.attempts import Attempts, RawResult
 from mcpagent.mcp.protocol_version import agree_on_era

@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-
 from benchmarks.local_models import (
     GATEWAY_KEY,
     UnavailableError,
@@ -18,6 +17,7 @@ from benchmarks.local_models import (
     running,
     server_program,
 )
+
 from mcpagent import Agent, Limits, ModelSettings, RunOptions
 from mcpagent.demo.server import THEMES, tools_of
 from mcpagent.models import AnthropicModel, ModelRequest, OpenAIChatModel, OpenAIResponsesModel

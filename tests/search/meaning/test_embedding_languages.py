@@ -8,8 +8,8 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-
 from benchmarks.search_everyday import DATA, ask, figures_of, load_requests, load_tools
+
 from mcpagent import ToolSearch
 from mcpagent.errors import ConfigError
 from mcpagent.search import ToolIndex

@@ -83,4 +83,9 @@ class Desk:
 def is_command(line: str) -> bool:
     """Return whether the line is a `/word`; a path such as /etc/hosts is part of a question."""
     word = line.strip().partition(" ")[0]
-    return word.startswith("/") and "/" not in word[1:] and "\n" not in word and len(word) > 1
+    return (
+        word.startswith("/")
+        and "/" not in word[1:]
+        and "\n" not in word
+        and len(word) > 1
+    )

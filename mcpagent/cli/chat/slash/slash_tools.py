@@ -41,11 +41,18 @@ async def tools(desk: Desk, argument: str) -> None:
     """the tools, with what each costs; + is offered now"""
     found = tools_with_words(desk.agent.known_tools, argument)
     offered = [tool.name for tool in desk.agent.offered_tools()]
-    desk.say(*list_lines(found, width=desk.width, loaded=offered, limit=MAX_TOOLS_LISTED))
+    desk.say(
+        *list_lines(found, width=desk.width, loaded=offered, limit=MAX_TOOLS_LISTED)
+    )
     if not found:
         words = safe_line(argument, 60)
-        said = f'no tool has "{words}" in its name or description' if words else "there are no tools"
-        desk.say(f"{said}; /find searches as the model does" if words else said, *not_connected_lines(desk.agent))
+        said = "there are no tools"
+        if words:
+            said = f'no tool has "{words}" in its name or description'
+        desk.say(
+            f"{said}; /find searches as the model does" if words else said,
+            *not_connected_lines(desk.agent),
+        )
     elif len(found) > MAX_TOOLS_LISTED:
         desk.note(f"{len(found) - MAX_TOOLS_LISTED:,} more; narrow with /tools WORDS")
 
@@ -63,7 +70,11 @@ async def find(desk: Desk, argument: str) -> None:
     """what the model finds with these words, and why"""
     result = await desk.agent.search(argument, FOUND_LIMIT)
     known = len(desk.agent.known_tools)
-    desk.say(*search_report(result, known, width=desk.width, glyphs=desk.terminal.glyphs, explain=True))
+    desk.say(
+        *search_report(
+            result, known, width=desk.width, glyphs=desk.terminal.glyphs, explain=True
+        )
+    )
     desk.say(*not_connected_lines(desk.agent))
 
 
@@ -91,30 +102,52 @@ async def deny(desk: Desk, argument: str) -> None:
     await _add_rule(desk, desk.rules.deny, argument, forbids)
 
 
-async def _add_rule(desk: Desk, rules: list[str], rule: str, names: Callable[[str, ToolDefinition], bool]) -> None:
+async def _add_rule(
+    desk: Desk,
+    rules: list[str],
+    rule: str,
+    names: Callable[[str, ToolDefinition], bool],
+) -> None:
     if rule and rule not in rules:
         rules.append(rule)
     if rule:
         asked = askable(desk.agent)
         covered = Counter(tool.kind for tool in asked if names(rule, tool))
-        others = [counted(covered[kind], kind) for kind in ("prompt", "resource") if covered[kind]]
+        others = [
+            counted(covered[kind], kind)
+            for kind in ("prompt", "resource")
+            if covered[kind]
+        ]
         what = ", ".join([counted(covered["tool"], "tool"), *others])
-        if not covered and resource_servers(rule) & {tool.server for tool in asked if tool.kind == "resource"}:
+        if not covered and resource_servers(rule) & {
+            tool.server for tool in asked if tool.kind == "resource"
+        }:
             desk.say(Text("covers what is read there, listed or not", "dim"))
         else:
             hint = did_you_mean(near_rules(rule, asked) if not covered else ())
-            desk.say(Text(f"covers {what}{f'; {hint}' if hint else ''}", "dim" if covered else "warning"))
+            desk.say(
+                Text(
+                    f"covers {what}{f'; {hint}' if hint else ''}",
+                    "dim" if covered else "warning",
+                )
+            )
     desk.say(f"mode   {desk.rules.mode}")
     for title, globs in (("allow", desk.rules.allow), ("deny", desk.rules.deny)):
         if globs:
             desk.say(f"{title:<6} {safe_line(' '.join(globs), 300)}")
     if rule:
         return
-    kept = [yes for yes in KeptApprovals.of_user(desk.environ).all() if yes.name in desk.configuration.names]
+    kept = [
+        yes
+        for yes in KeptApprovals.of_user(desk.environ).all()
+        if yes.name in desk.configuration.names
+    ]
     for line in approval_lines(kept):
         desk.say(Text.assemble("always ", line))
     if kept:
-        desk.note("mcpagent approvals forget NAME takes an always back; /deny NAME denies it in this chat")
+        desk.note(
+            "mcpagent approvals forget NAME takes an always back; /deny NAME denies it in this chat"
+        )
 
 
 # -- /why: what the searches of this conversation came to --------------------------------------------------------------
@@ -125,25 +158,53 @@ RANKED = 50
 MAX_SEARCHES = 8
 
 
-async def why_lines(agent: Agent, trace: Trace, name: str, rules: Rules | None = None) -> list[Text]:
+async def why_lines(
+    agent: Agent, trace: Trace, name: str, rules: Rules | None = None
+) -> list[Text]:
     """Return one known tool's history: whether and since when it is offered, its rank in each search, its calls."""
     catalog = agent._runtime.tools
     offered = name in {tool.name for tool in agent.offered_tools()}
-    lines = [Text.assemble((name, "tool"), f" {_standing(agent, trace, name, offered=offered)}")]
-    for number, (request, search) in list(enumerate(trace.searches, start=1))[-MAX_SEARCHES:]:
+    lines = [
+        Text.assemble(
+            (name, "tool"), f" {_standing(agent, trace, name, offered=offered)}"
+        )
+    ]
+    for number, (request, search) in list(enumerate(trace.searches, start=1))[
+        -MAX_SEARCHES:
+    ]:
         place = await _place(agent, search, name)
-        lines.append(Text(f'  search {number} (request {request}) "{safe_line(search.query, 80)}": {place}'))
+        lines.append(
+            Text(
+                f'  search {number} (request {request}) "{safe_line(search.query, 80)}": {place}'
+            )
+        )
     if calls := trace.called.get(name):
-        lines.append(Text(f"  called in request {', '.join(str(request) for request in calls)}"))
+        lines.append(
+            Text(f"  called in request {', '.join(str(request) for request in calls)}")
+        )
     elif offered:
         lines.append(Text("  never called"))
-    denied = rules.denied_by(agent.known_tools[name]) if rules is not None else None
+    denied = None
+    if rules is not None:
+        denied = rules.denied_by(agent.known_tools[name])
     if denied is not None:
-        lines.append(Text(f"  every call of it is denied, by the rule {safe_line(denied, 80)}", "warning"))
+        lines.append(
+            Text(
+                f"  every call of it is denied, by the rule {safe_line(denied, 80)}",
+                "warning",
+            )
+        )
     if not offered and not trace.searches and catalog.searching:
-        lines.append(Text("  the model has not searched yet; /find WORDS shows what it would find", "dim"))
+        lines.append(
+            Text(
+                "  the model has not searched yet; /find WORDS shows what it would find",
+                "dim",
+            )
+        )
     if not offered:
-        lines.append(Text(f"  --always-load {name} offers it from the first request on", "dim"))
+        lines.append(
+            Text(f"  --always-load {name} offers it from the first request on", "dim")
+        )
     return lines
 
 
@@ -170,32 +231,73 @@ async def _place(agent: Agent, search: ToolsSearched, name: str) -> str:
     if result.how == "ranked" and matches:
         # What counts as found has at least half of the best score, if words alone decide.
         by_words = all(reason.field != "meaning" for reason in matches[0].reasons)
-        cut_off = f"; cut-off {matches[0].score / 2:.1f}" if by_words else f"; best {matches[0].score:.1f}"
-    place = next((place for place, match in enumerate(matches, start=1) if match.tool.name == name), None)
+        if by_words:
+            cut_off = f"; cut-off {matches[0].score / 2:.1f}"
+        else:
+            cut_off = f"; best {matches[0].score:.1f}"
+    place = next(
+        (
+            place
+            for place, match in enumerate(matches, start=1)
+            if match.tool.name == name
+        ),
+        None,
+    )
     found = max(search.found, len(search.matches))
-    if place is None or place > found:  # a longer ranking may go on with what is only similar
-        best = f"; the best was {safe_line(search.matches[0], 64)}" if search.matches else ""
-        own = f" ({matches[place - 1].score:.1f}{cut_off})" if place is not None else ""
+    if (
+        place is None or place > found
+    ):  # a longer ranking may go on with what is only similar
+        best = ""
+        if search.matches:
+            best = f"; the best was {safe_line(search.matches[0], 64)}"
+        own = ""
+        if place is not None:
+            own = f" ({matches[place - 1].score:.1f}{cut_off})"
         return f"not among the {counted(found, 'tool')} found{own}{best}"
     match = matches[place - 1]
-    shown = "" if name in search.matches else f", below the {len(search.matches)} shown"
-    reasons = f": {safe_line(because(match), 80)}" if because(match) else ""
+    if name in search.matches:
+        shown = ""
+    else:
+        shown = f", below the {len(search.matches)} shown"
+    reasons = ""
+    if because(match):
+        reasons = f": {safe_line(because(match), 80)}"
     return f"place {place} of {found} ({match.score:.1f}{cut_off}){shown}{reasons}"
 
 
-def unknown_lines(agent: Agent, configuration: Configuration, rules: Rules, name: str) -> list[Text]:
+def unknown_lines(
+    agent: Agent, configuration: Configuration, rules: Rules, name: str
+) -> list[Text]:
     """Why nothing of that name is known: misspelt, hidden by its server's configuration, or its server is not there."""
     lines = [Text(unknown_tool(agent, name, LISTED), "warning")]
     for server in configuration.enabled:
         own = name.removeprefix(f"{server.name}.").removeprefix(f"{server.name}__")
-        where = f" ({safe_line(server.source, 100)})" if server.source else ""
+        where = ""
+        if server.source:
+            where = f" ({safe_line(server.source, 100)})"
         if any(fits(own, glob) for glob in server.disabled_tools):
-            lines.append(Text(f"  {safe_line(server.name, 64)} may have it, but disabledTools hides it{where}"))
-        elif own != name and server.enabled_tools and not any(fits(own, glob) for glob in server.enabled_tools):
-            lines.append(Text(f"  {safe_line(server.name, 64)} has enabledTools, and it is not among them{where}"))
+            lines.append(
+                Text(
+                    f"  {safe_line(server.name, 64)} may have it, but disabledTools hides it{where}"
+                )
+            )
+        elif (
+            own != name
+            and server.enabled_tools
+            and not any(fits(own, glob) for glob in server.enabled_tools)
+        ):
+            lines.append(
+                Text(
+                    f"  {safe_line(server.name, 64)} has enabledTools, and it is not among them{where}"
+                )
+            )
     if rules.denied_by(ToolDefinition(name, "", {})) is not None:
         lines.append(Text("  a rule denies it anyway; /deny shows them"))
-    disabled = [safe_line(server.name, 64) for server in configuration.servers.servers if server.disabled]
+    disabled = [
+        safe_line(server.name, 64)
+        for server in configuration.servers.servers
+        if server.disabled
+    ]
     if disabled:
         lines.append(Text(f"  not asked, since disabled: {', '.join(disabled)}", "dim"))
     return [*lines, *not_connected_lines(agent)]
