@@ -162,10 +162,10 @@ def readers(size: str, output: LargeOutput) -> list[Figure]:
     return [
         Figure(
             f"{size}: {name}",
-            cpu_ms(lambda r=reader, a=arguments: r(output, a)),
+            cpu_ms(lambda r=reader, a=arguments: r(output, a)),  # type: ignore[misc]
             "ms",
             READER_MS,
-        )  # type: ignore[misc]
+        )
         for name, reader, arguments in calls
     ]
 

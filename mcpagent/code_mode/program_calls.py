@@ -55,7 +55,10 @@ _MANY_CHARACTERS = 20_000
 MAX_BLOCKS = 64_000_000
 """Characters of base64 of all files that one program gets."""
 
-UNKNOWN_OUTCOME = "The process that made this call ended before it had an answer: it may have run. It was not sent again."
+UNKNOWN_OUTCOME = (
+    "The process that made this call ended before it had an answer: it may have run. "
+    "It was not sent again."
+)
 
 
 _CUT_OFF = (

@@ -253,8 +253,12 @@ class DurableRuns:
         raise AssertionError
 
     async def run(
-        self, id: str, *, session: str | None = None, user: str | None = None
-    ) -> DurableRun:  # noqa: A002
+        self,
+        id: str,  # noqa: A002
+        *,
+        session: str | None = None,
+        user: str | None = None,
+    ) -> DurableRun:
         """Return the run of this ID, begun in whichever process.
 
         Raises `InputError` if there is none, and for a run of another session or user, where these are named.
@@ -272,8 +276,12 @@ class DurableRuns:
         return DurableRun(self, id, found)
 
     async def cancel(
-        self, id: str, *, session: str | None = None, user: str | None = None
-    ) -> None:  # noqa: A002
+        self,
+        id: str,  # noqa: A002
+        *,
+        session: str | None = None,
+        user: str | None = None,
+    ) -> None:
         """Ends a run before its next step, in whichever process; a request or call that was sent is not taken back.
 
         Raises as `run` does.
@@ -407,9 +415,8 @@ class DurableRuns:
             try:
                 DBOS(config=self._config(me))
                 if DBOS.__dict__.get("_mcpagent_workflow") is None:
-                    DBOS._mcpagent_workflow = DBOS.workflow(name=WORKFLOW_NAME)(
-                        _workflow
-                    )  # type: ignore[attr-defined]
+                    workflow = DBOS.workflow(name=WORKFLOW_NAME)(_workflow)
+                    DBOS._mcpagent_workflow = workflow  # type: ignore[attr-defined]
                 DBOS.listen_queues([queue.name, queue.waiting] if works else [])
                 DBOS.launch()
                 await queue.register(self._limits, works=works)

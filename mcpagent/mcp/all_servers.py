@@ -157,8 +157,8 @@ class McpServers:
                 self._start(link, first_tries[name]), name=f"mcp-start-{name}"
             )
             self._starts[name].add_done_callback(
-                lambda _, name=name: first_tries[name].set()
-            )  # type: ignore[misc]
+                lambda _, name=name: first_tries[name].set()  # type: ignore[misc]
+            )
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(startup_seconds):
                 for first_try in first_tries.values():

@@ -66,11 +66,17 @@ KEEPING = Capabilities(
 )
 """For a format, or a model, that has no other way to say that a tool was found than the beginning of the request."""
 
-_REFERENCES = "Anthropic docs, tool search, 'model support' (Nov 2026); recorded: sonnet-4-5, -4-6, -5, opus-4-8, haiku-4-5"
+_REFERENCES = (
+    "Anthropic docs, tool search, 'model support' (Nov 2026); "
+    "recorded: sonnet-4-5, -4-6, -5, opus-4-8, haiku-4-5"
+)
 _CHANGES = (
     "Anthropic docs, mid-conversation tool changes (Nov 2026); recorded: opus-4-8"
 )
-_ADDITIONAL = "SDK type AdditionalTools; recorded: gpt-5, gpt-5.6; reported by pydantic-ai for 13 models, 4o-mini to 5.6"
+_ADDITIONAL = (
+    "SDK type AdditionalTools; recorded: gpt-5, gpt-5.6; "
+    "reported by pydantic-ai for 13 models, 4o-mini to 5.6"
+)
 
 _Row: TypeAlias = tuple[str, Version, Version, Capabilities]
 

@@ -150,8 +150,10 @@ class ApiFormat(ABC):
         return False
 
     def continued(
-        self, body: Mapping[str, Any], answers: Sequence[Mapping[str, Any]]
-    ) -> dict[str, Any] | None:  # noqa: ARG002
+        self,
+        body: Mapping[str, Any],  # noqa: ARG002
+        answers: Sequence[Mapping[str, Any]],  # noqa: ARG002
+    ) -> dict[str, Any] | None:
         """Return the body that continues an answer that the provider paused; None if the answer is complete."""
         return None
 

@@ -51,7 +51,10 @@ class Profile:
 UNKNOWN = Profile("nothing is known of this model")
 
 _OVERVIEW = "Anthropic docs, models overview and effort (Nov 2026)"
-_MIGRATION = "Anthropic docs, migration guides: 4.7 and later refuse sampling and budgets; 4.1 and later both of sampling"
+_MIGRATION = (
+    "Anthropic docs, migration guides: 4.7 and later refuse sampling and budgets; "
+    "4.1 and later both of sampling"
+)
 
 _K = 1000
 _TO_MAX: tuple[Effort, ...] = ("low", "medium", "high", "xhigh", "max")

@@ -160,7 +160,8 @@ async def held_to_promise(tool: Tool, output: ToolOutput) -> ToolOutput:
         return output
     if not (problem := await output_problem(tool.output_schema, output.structured)):
         return output
-    words = f"This result breaks the output schema that its own server gives for the tool: {line_for_model(problem, 500)}"
+    shown = line_for_model(problem, 500)
+    words = f"This result breaks the output schema that its own server gives for the tool: {shown}"
     return replace(output, content=(*output.content, Text(f"[{words}]")))
 
 

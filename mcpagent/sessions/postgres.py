@@ -523,7 +523,10 @@ def advice(code: str | None, text: str) -> str:
 
 def _grant(user: str) -> str:
     shown = safe_line(user, 60)
-    return f"user {shown} may not use its schema mcpagent; its owner has to say: GRANT ALL ON SCHEMA mcpagent TO {shown}"
+    grant = f"GRANT ALL ON SCHEMA mcpagent TO {shown}"
+    return (
+        f"user {shown} may not use its schema mcpagent; its owner has to say: {grant}"
+    )
 
 
 def _named(address: Mapping[str, Any]) -> str:

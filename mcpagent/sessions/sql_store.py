@@ -43,7 +43,10 @@ _REPLACING = (
 _LAST = chr(0x10FFFF)
 """Behind every character of a key, so `prefix + _LAST` is behind every key that begins with the prefix."""
 
-_HOLDER = "SELECT h.pid, h.host, h.since, h.token FROM leases l JOIN holders h ON h.token = l.holder WHERE l.session = ?"
+_HOLDER = (
+    "SELECT h.pid, h.host, h.since, h.token FROM leases l "
+    "JOIN holders h ON h.token = l.holder WHERE l.session = ?"
+)
 
 
 class SqlStore(ABC):
@@ -318,8 +321,9 @@ class SqlStore(ABC):
         alive: dict[str, bool] = {}
         with self.transaction(writes=False):
             # An index covers just these keys ("0" follows "/"), so they are written out.
+            covered = "key >= 'info/' AND key < 'info0'"
             rows = self.execute(
-                f"SELECT session, {_FIELDS} FROM entries WHERE key >= 'info/' AND key < 'info0'"
+                f"SELECT session, {_FIELDS} FROM entries WHERE {covered}"
             )  # noqa: S608 - ours
             for session, *row in rows:
                 found.setdefault(session, []).append(_entry(row))

@@ -214,8 +214,10 @@ class RunTrace(RunObserver):
             )
 
     def around_question(
-        self, run: AgentRun, call: CallState
-    ) -> AbstractAsyncContextManager[None]:  # noqa: ARG002
+        self,
+        run: AgentRun,  # noqa: ARG002
+        call: CallState,
+    ) -> AbstractAsyncContextManager[None]:
         """Trace the wait for an approval, which is not in the time of the call."""
         return _Harmless(lambda: self._deciding(call.call))
 
@@ -234,8 +236,10 @@ class RunTrace(RunObserver):
             self._spans.finish(span)
 
     def around_execution(
-        self, run: AgentRun, call: CallState
-    ) -> AbstractAsyncContextManager[None]:  # noqa: ARG002
+        self,
+        run: AgentRun,  # noqa: ARG002
+        call: CallState,
+    ) -> AbstractAsyncContextManager[None]:
         """Trace the work of a call; the event of its result ends the span."""
         assert call.tool is not None
         tool = call.tool

@@ -50,8 +50,10 @@ class ChatCompleter(Completer):
         self._words = words
 
     def get_completions(
-        self, document: Document, complete_event: CompleteEvent
-    ) -> Iterable[Completion]:  # noqa: ARG002 - the interface's own
+        self,
+        document: Document,
+        complete_event: CompleteEvent,  # noqa: ARG002 - the interface's own
+    ) -> Iterable[Completion]:
         """Yield completions; prompt_toolkit calls this during typing."""
         line = document.current_line_before_cursor
         if (mark := _AT.search(line[-4_096:])) is not None:

@@ -180,9 +180,9 @@ def _read(path: Path | None) -> set[Yes]:
     try:
         entries = json.loads(read_own(path))["allow"]
         found = [
-            Yes(**{key: str(value) for key, value in entry.items()})
+            Yes(**{key: str(value) for key, value in entry.items()})  # type: ignore[arg-type]
             for entry in entries
-        ]  # type: ignore[arg-type]
+        ]
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return set()
     return {

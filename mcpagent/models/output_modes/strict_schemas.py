@@ -38,8 +38,18 @@ class Subset:
 
 
 _FORMATS = frozenset(
-    "date-time time date duration email hostname ipv4 ipv6 uuid".split()
-)  # noqa: SIM905
+    {
+        "date-time",
+        "time",
+        "date",
+        "duration",
+        "email",
+        "hostname",
+        "ipv4",
+        "ipv6",
+        "uuid",
+    }
+)
 
 OPENAI = Subset(
     {

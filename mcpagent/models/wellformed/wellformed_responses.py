@@ -48,7 +48,7 @@ def wellformed_responses(body: Mapping[str, Any], *, parses_arguments: bool) -> 
     return made
 
 
-def _keeps_rules(items: Sequence[Any], parses_arguments: bool) -> bool:  # noqa: C901 - a call for each message costs more than it explains
+def _keeps_rules(items: Sequence[Any], parses_arguments: bool) -> bool:
     """Return whether nothing has to be written otherwise: one loop without calls, since histories are long."""
     waiting: set[Any] = set()
     seen: set[Any] = set()

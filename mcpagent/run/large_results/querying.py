@@ -124,5 +124,6 @@ def _as_line(value: Any) -> str:
         pieces.append(piece)
         length += len(piece)
         if length > MAX_VALUE:
-            return f"{''.join(pieces)[: MAX_VALUE // 4]} ... (cut: {shape_in_words(Data('JSON', value)) or 'a long text'})"
+            shape = shape_in_words(Data("JSON", value)) or "a long text"
+            return f"{''.join(pieces)[: MAX_VALUE // 4]} ... (cut: {shape})"
     return "".join(pieces)
