@@ -322,9 +322,8 @@ class SqlStore(ABC):
         with self.transaction(writes=False):
             # An index covers just these keys ("0" follows "/"), so they are written out.
             covered = "key >= 'info/' AND key < 'info0'"
-            rows = self.execute(
-                f"SELECT session, {_FIELDS} FROM entries WHERE {covered}"
-            )  # noqa: S608 - ours
+            query = f"SELECT session, {_FIELDS} FROM entries WHERE {covered}"  # noqa: S608 - ours
+            rows = self.execute(query)
             for session, *row in rows:
                 found.setdefault(session, []).append(_entry(row))
             held = self.execute(
