@@ -31,7 +31,8 @@ from typing import Any
 
 from mcpagent import Agent, Message, ScriptedModel, Sessions, Text, ToolCall
 from mcpagent.models.base import ModelRequest
-from mcpagent.sessions.kept import SessionChange
+from mcpagent.sessions.entries import MessageAppended
+from mcpagent.sessions.kept import SessionInfo
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,17 +152,22 @@ async def turns(where: str, sessions: int, each: int) -> list[Figure]:
 # -- many processes at one store ---------------------------------------------------------------------------------------
 
 
+def _entries(place: int, text: str) -> list[MessageAppended | SessionInfo]:
+    now = time.time()
+    return [
+        MessageAppended(place, Message("user", (Text(text),))),
+        SessionInfo("", "", now, now, messages=place + 1),
+    ]
+
+
 def _append(where: str, number: int, appends: int, told: Any) -> None:
     store = Sessions(where)
     took: list[float] = []
     failed = ""
     try:
         for place in range(appends + 1):
-            change = SessionChange(
-                place, (Message("user", (Text(f"word {place} " * 20),)),)
-            )
             begun = time.monotonic()
-            store.write(f"w{number}", change, lambda: None).result()
+            store.write(f"w{number}", _entries(place, f"word {place} " * 20)).result()
             took.append(time.monotonic() - begun)
     except Exception as error:  # noqa: BLE001 - counted
         failed = f"{type(error).__name__}: {error}"
@@ -174,11 +180,7 @@ def _first(where: str, number: int, ready: Any, told: Any) -> None:
     failed = ""
     try:
         store = Sessions(where)
-        store.write(
-            f"f{number}",
-            SessionChange(0, (Message("user", (Text("x"),)),)),
-            lambda: None,
-        ).result()
+        store.write(f"f{number}", _entries(0, "x")).result()
         store.close()
     except Exception as error:  # noqa: BLE001 - counted
         failed = f"{type(error).__name__}: {error}"

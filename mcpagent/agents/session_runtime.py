@@ -443,6 +443,8 @@ class SessionRuntime(WaysToAsk[Deps]):
             large=self._large,
             asking=parent.asking if parent is not None else asyncio.Lock(),
         )
+        if self._keeper is not None:
+            self._keeper.run = seen.run_id
         run = self._observed(run, is_continued=given is not None)
         self._run, self._task, self._ended, self._is_closed = (
             run,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -17,6 +17,7 @@ from mcpagent.agents.session_runtime import SessionRuntime
 from mcpagent.durable.queues import VERSION, WORKFLOW_NAME, RunQueue, RunTurn, outside
 from mcpagent.errors import McpAgentError, SessionBusyError
 from mcpagent.history.conversation import usable_prompt
+from mcpagent.sessions.entries import clean_json
 from mcpagent.sessions.run_ended import RunEnded, ended_from_json, ended_to_json
 from mcpagent.sessions.store import Sessions, written
 from mcpagent.utilities.text.safe_text import safe_line
@@ -84,8 +85,8 @@ class Runner:
         self._active: set[asyncio.Task[Any]] = set()
         self._waiting: set[asyncio.Task[Any]] = set()
         self._open: OrderedDict[str, SessionRuntime[Any]] = OrderedDict()
-        self.freed = asyncio.Event()
-        """Set when a run of this process has ended."""
+        self._freed: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
+        """By the ID of a run that has ended in this process; "" for any run."""
 
     async def end(self, seconds: float) -> None:
         """Waits for the runs under way; those that are left are unfinished, and another worker resumes them."""
@@ -134,7 +135,9 @@ class Runner:
             raise self._without_secrets(RunEnded.failed(run, error)) from None
         finally:
             self._active.discard(task)
-            self.freed.set()
+            for key in ("", run):
+                if (freed := self._freed.pop(key, None)) is not None:
+                    freed.set()
 
     async def _work(
         self, request: RunRequest, run: str, task: asyncio.Task[Any]
@@ -258,15 +261,18 @@ class Runner:
         )  # until the engine knows that it has ended, too
         return FIRST_LOOK_SECONDS
 
-    async def is_freed_within(self, seconds: float) -> bool:
-        """Waits so long; True as soon as a run of this process has ended."""
-        self.freed.clear()
+    async def is_freed_within(self, seconds: float, run: str = "") -> bool:
+        """Wait so long; return True as soon as this run, or any run, has ended in this process."""
         try:
             async with asyncio.timeout(seconds):
-                await self.freed.wait()
+                await self._freed[run].wait()
         except TimeoutError:
             return False
         return True
+
+    def forget(self, run: str) -> None:
+        """Wait for this run no more."""
+        self._freed.pop(run, None)
 
     def _holder_of(self, name: str) -> str:
         holder = self.store.read(name).info.holder
@@ -323,7 +329,7 @@ class Runner:
     def _without_secrets(self, ended: RunEnded) -> McpAgentError:
         """Return the error that ended a run, as the engine may store it."""
         error = ended_from_json(
-            ended.run, json.loads(self.store.as_json(ended_to_json(ended)))
+            ended.run, json.loads(clean_json(ended_to_json(ended)))
         ).error
         assert error is not None
         return error

@@ -31,6 +31,7 @@ from mcpagent.durable.queues import (
 from mcpagent.durable.runner import Runner, RunRequest
 from mcpagent.errors import AgentStateError, ConfigError, InputError, RunCancelledError
 from mcpagent.history.conversation import usable_prompt
+from mcpagent.sessions.entries import clean_json
 from mcpagent.sessions.run_ended import DurableResult, RunEnded, RunRecord
 from mcpagent.sessions.standing import written_json
 from mcpagent.sessions.store import Sessions, usable_id, written
@@ -298,7 +299,7 @@ class DurableRuns:
         runner = self._require_serving()
         options: Any = runner.queue.options(request.session, user, run)
         await DBOS.enqueue_workflow_with_options_async(
-            options, runner.store.as_json(request.to_json())
+            options, clean_json(request.to_json())
         )
         if not self._works and (
             words := await unserved_words(runner.store, runner.queue.name, VERSION)
@@ -318,15 +319,18 @@ class DurableRuns:
         """Waits for the end of a run. Raises the error of a run that ended before it began in its session."""
         loop, runner = asyncio.get_running_loop(), self._require_serving()
         ask_engine_at = loop.time() + ASK_ENGINE_SECONDS
-        while True:
-            record = await self.record_of(run)
-            if record.ended is not None:
-                return record.ended
-            if loop.time() > ask_engine_at:
-                ask_engine_at = loop.time() + ASK_ENGINE_SECONDS
-                if (end := await self._end_without_session(run)) is not None:
-                    return end
-            await runner.is_freed_within(POLL_SECONDS)
+        try:
+            while True:
+                record = await self.record_of(run)
+                if record.ended is not None:
+                    return record.ended
+                if loop.time() > ask_engine_at:
+                    ask_engine_at = loop.time() + ASK_ENGINE_SECONDS
+                    if (end := await self._end_without_session(run)) is not None:
+                        return end
+                await runner.is_freed_within(POLL_SECONDS, run.id)
+        finally:
+            runner.forget(run.id)
 
     async def _end_without_session(self, run: DurableRun) -> RunEnded | None:
         """Return the end of a run that its session will never have; None while a worker may still bring it to one."""

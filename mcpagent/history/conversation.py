@@ -6,6 +6,7 @@ offers the same tools in the same order.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -118,8 +119,8 @@ class CallProgress:
     """What is known of a call under way: it was sent, or has come to these parts (its result and what that brought).
 
     `is_repeatable`: it does no harm to send it again. `blocks` are those of the result of a program's call. A call that
-    was sent `times_sent` times and has no result lost its process as often. A call of a program has a `cause`, the
-    digest of its tool and arguments, and `shown`, which names it for the model.
+    was sent `times_sent` times and has no result lost its process as often. `cause` is the digest of its tool and
+    arguments, by which the outcome belongs to it; `shown` names a call of a program for the model.
     """
 
     is_repeatable: bool = False
@@ -133,6 +134,12 @@ class CallProgress:
     def is_unknown(self) -> bool:
         """Whether nobody can tell if it has run, and it must not run twice."""
         return not self.parts and not self.is_repeatable
+
+
+def call_digest(key: ToolKey | None, arguments: Any) -> str:
+    """Return a digest of a call's tool and arguments: an outcome belongs to a call with the same one."""
+    text = json.dumps([key, arguments], sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def closed(messages: Sequence[Message], why: str = CANCELLED) -> list[Message]:
@@ -484,10 +491,12 @@ class Conversation:
         steps: Sequence[Step] = (),
         *,
         unanswered_prompt: bool,
+        offered: Mapping[str, ToolKey],
     ) -> None:
         """Goes on where another process ended: calls that have results get them, others that were sent are unknown.
 
-        What was not sent is made later, unless it is not known any more what with.
+        A result belongs to a call of the same tool with the same arguments. `offered` has the keys of the tools that
+        were offered from the start, by name. A call that was not sent is made later, unless its arguments are lost.
         """
         self._announced, self._steps = [*announced], [*steps]
         self._unanswered_prompt = unanswered_prompt and not self.open_calls
@@ -496,12 +505,14 @@ class Conversation:
             if call_id in calls or call_id.rpartition(INNER)[0] in calls:
                 self.note_progress(call_id, known)
         results: list[Part] = []
+        keys = {**offered, **self.discovery.keys}
         for call_id, known in progress.items():
             if (call := calls.get(call_id)) is None:
                 continue
-            if known.parts:
+            is_same = _is_same(call, known, keys)
+            if known.parts and is_same:
                 results += known.parts
-            elif known.is_unknown:
+            elif known.is_unknown or not is_same:
                 results.append(not_run(call, UNKNOWN))
         known_results = {
             part.call_id for part in results if isinstance(part, ToolResult)
@@ -673,6 +684,14 @@ class Conversation:
             if compacted_in(self._messages[place]):
                 self._compactions.append(place)
             self._folded = fold_discovery((self._messages[place],), self._folded)
+
+
+def _is_same(call: ToolCall, known: CallProgress, keys: Mapping[str, ToolKey]) -> bool:
+    """Return whether the progress is that of this call, as far as the history says which tool its name means."""
+    return call.name not in keys or known.cause in (
+        "",
+        call_digest(keys[call.name], call.arguments),
+    )
 
 
 def is_cut(call: ToolCall) -> bool:

@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from mcpagent.errors import SessionStoreError
 from mcpagent.sessions.protocol import Hit
 from mcpagent.sessions.sealed import new_sealed_key, opened_key
-from mcpagent.sessions.sql_store import BUSY_SECONDS, Migrations, SqlStore
+from mcpagent.sessions.sql_store import BUSY_SECONDS, SqlStore
+from mcpagent.sessions.sql_tables import Migrations, tables
 from mcpagent.utilities.text.safe_text import safe_line
 from mcpagent.utilities.text.secrets import REDACTED, hide
 
@@ -56,102 +57,41 @@ _SETTINGS = (
     "SET search_path = mcpagent, pg_catalog",
 )
 
-_TABLES = (
-    """CREATE TABLE sessions(
-        number BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY, id TEXT NOT NULL UNIQUE,
-        title TEXT NOT NULL DEFAULT '', is_named INTEGER NOT NULL DEFAULT 0, created DOUBLE PRECISION NOT NULL,
-        updated DOUBLE PRECISION NOT NULL, folder TEXT NOT NULL DEFAULT '', model TEXT NOT NULL DEFAULT '',
-        tokens BIGINT NOT NULL DEFAULT 0, dollars DOUBLE PRECISION NOT NULL DEFAULT 0,
-        cost_known INTEGER NOT NULL DEFAULT 1, holder TEXT)""",
-    "CREATE INDEX sessions_by_time ON sessions(updated)",
+_DIALECT = {
+    "real": "DOUBLE PRECISION",
+    "big": "BIGINT",
+    "number": "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
+    "rowless": "",
+    "bytes": 'COLLATE "C"',
+    "object": "json_build_object",
+    "quoted": "to_json",
+    "text": "::text",
+    "message": "'s/message/' || lpad(m.place::text, 6, '0')",
+    "searched": ", searched",
+    "told": ", m.searched",
+}
+
+_MESSAGES = (
     """CREATE TABLE messages(
         session BIGINT NOT NULL, place INTEGER NOT NULL, is_answer INTEGER NOT NULL, words TEXT NOT NULL,
         searched TSVECTOR NOT NULL, message TEXT NOT NULL, PRIMARY KEY(session, place))""",
     "CREATE INDEX messages_searched ON messages USING GIN(searched)",
-    "CREATE TABLE steps(session BIGINT, place INTEGER, step TEXT NOT NULL, PRIMARY KEY(session, place))",
-    "CREATE TABLE calls(session BIGINT, id TEXT, progress TEXT NOT NULL, PRIMARY KEY(session, id))",
-    "CREATE TABLE kept_values(session BIGINT, name TEXT, value TEXT NOT NULL, PRIMARY KEY(session, name))",
-    "CREATE TABLE holders(token TEXT PRIMARY KEY, pid INTEGER, host TEXT, since DOUBLE PRECISION)",
 )
 
-_OUTPUTS = (
-    """CREATE TABLE outputs(
-        session BIGINT NOT NULL, handle TEXT NOT NULL, kept DOUBLE PRECISION NOT NULL, tool TEXT NOT NULL,
-        output TEXT NOT NULL, images TEXT NOT NULL, PRIMARY KEY(session, handle))""",
-    "CREATE INDEX outputs_by_time ON outputs(kept)",
-)
-"""Results that were set aside (`mcpagent.run.large_results`)."""
-
-_RUNS = (
-    """CREATE TABLE runs(
-        session TEXT, id TEXT, is_cancelled INTEGER NOT NULL DEFAULT 0, ended TEXT, PRIMARY KEY(session, id))""",
-)
-"""Durable runs, by the IDs of session and run: a run can be cancelled before its session exists."""
-
-_HOLDERS = "CREATE TABLE holders(token TEXT PRIMARY KEY, pid INTEGER, host TEXT, since DOUBLE PRECISION)"
-
-_ENTRIES = (
-    """CREATE TABLE entries(
-        session TEXT NOT NULL, key TEXT COLLATE "C" NOT NULL, kind TEXT NOT NULL, data TEXT NOT NULL,
-        size INTEGER NOT NULL, time DOUBLE PRECISION NOT NULL, run TEXT NOT NULL DEFAULT '',
-        call TEXT NOT NULL DEFAULT '', expires DOUBLE PRECISION NOT NULL DEFAULT 0, PRIMARY KEY(session, key))""",
-    "CREATE INDEX entries_listed ON entries(key) WHERE key >= 'info/' AND key < 'info0'",
-    "CREATE INDEX entries_that_expire ON entries(expires) WHERE expires > 0",
-    "CREATE TABLE leases(session TEXT PRIMARY KEY, holder TEXT)",
-    "CREATE INDEX leases_by_holder ON leases(holder)",
+_SEARCHED = (
     """CREATE TABLE words(
         session TEXT NOT NULL, key TEXT COLLATE "C" NOT NULL, words TEXT NOT NULL, searched TSVECTOR NOT NULL,
         PRIMARY KEY(session, key))""",
     "CREATE INDEX words_searched ON words USING GIN(searched)",
     "CREATE TABLE keys(name TEXT PRIMARY KEY, value TEXT NOT NULL)",
 )
-"""Sessions as entries; `words` is the text that a search finds, `keys` are the store's own."""
+"""`words` is the text that a search finds, `keys` are the store's own."""
 
-_FROM_TABLES = (
-    """INSERT INTO entries(session, key, kind, data, size, time)
-        SELECT s.id, 's/message/' || lpad(m.place::text, 6, '0'), 'message',
-            '{"message":' || m.message || ',"step":' || coalesce(t.step, 'null') || '}', length(m.message), s.updated
-        FROM messages m JOIN sessions s ON s.number = m.session
-        LEFT JOIN steps t ON t.session = m.session AND t.place = m.place""",
-    """INSERT INTO words(session, key, words, searched)
-        SELECT s.id, 's/message/' || lpad(m.place::text, 6, '0'), m.words, m.searched
-        FROM messages m JOIN sessions s ON s.number = m.session WHERE m.words <> ''""",
-    """INSERT INTO entries(session, key, kind, data, size, time, call)
-        SELECT s.id, 's/call/' || c.id, 'call', c.progress, length(c.progress), s.updated, c.id
-        FROM calls c JOIN sessions s ON s.number = c.session""",
-    """INSERT INTO entries(session, key, kind, data, size, time)
-        SELECT s.id, 's/value/' || v.name, 'value', v.value, length(v.value), s.updated
-        FROM kept_values v JOIN sessions s ON s.number = v.session""",
-    "INSERT INTO keys(name, value) SELECT name, value FROM kept_values WHERE session = 0",
-    """INSERT INTO entries(session, key, kind, data, size, time)
-        SELECT s.id, 'info/summary', 'summary', json_build_object(
-            'title', CASE s.is_named WHEN 0 THEN s.title ELSE '' END, 'created', s.created, 'updated', s.updated,
-            'folder', s.folder, 'model', s.model, 'turns',
-            (SELECT count(*) FROM messages m WHERE m.session = s.number AND m.is_answer = 1), 'messages',
-            (SELECT count(*) FROM messages m WHERE m.session = s.number), 'tokens', s.tokens, 'dollars', s.dollars,
-            'cost_known', s.cost_known)::text, 0, s.updated FROM sessions s""",
-    """INSERT INTO entries(session, key, kind, data, size, time)
-        SELECT s.id, 'info/title', 'title', to_json(s.title)::text, 0, s.updated FROM sessions s
-        WHERE s.is_named = 1""",
-    """INSERT INTO entries(session, key, kind, data, size, time, expires)
-        SELECT s.id, 'output/' || o.handle, 'output',
-            json_build_object('tool', o.tool, 'output', o.output, 'images', o.images)::text,
-            length(o.output) + length(o.images), o.kept, o.kept + 604800
-        FROM outputs o JOIN sessions s ON s.number = o.session""",
-    """INSERT INTO entries(session, key, kind, data, size, time, run)
-        SELECT session, 'run/' || id || '/cancelled', 'run_cancelled', 'true', 4, 0, id FROM runs
-        WHERE is_cancelled = 1""",
-    """INSERT INTO entries(session, key, kind, data, size, time, run)
-        SELECT session, 'run/' || id || '/ended', 'run_ended', ended, length(ended), 0, id FROM runs
-        WHERE ended IS NOT NULL""",
-    "DROP TABLE messages, steps, calls, kept_values, outputs, runs, sessions",
+_KEYS = "INSERT INTO keys(name, value) SELECT name, value FROM kept_values WHERE session = 0"
+
+MIGRATIONS, NEW = tables(
+    _DIALECT, messages=_MESSAGES, words=_SEARCHED, converting=(_KEYS,)
 )
-"""The tables of earlier versions as entries."""
-
-MIGRATIONS: Migrations = (_TABLES, _OUTPUTS, _RUNS, (*_ENTRIES, *_FROM_TABLES))
-
-NEW = (_HOLDERS, *_ENTRIES)
-"""The statements that make the tables of version 4, which a new database begins with."""
 
 _MIGRATING = 0x6D637061
 """The advisory lock of whoever makes the tables: the number by which SQLite's files are known."""

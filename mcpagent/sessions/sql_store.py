@@ -10,11 +10,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from itertools import chain
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 from mcpagent.errors import SessionStoreError
 from mcpagent.sessions.kept import Holder
 from mcpagent.sessions.protocol import Entry, Hit, StoredSession
+from mcpagent.sessions.sql_tables import Migrations
 
 MAX_EXPIRING = 1_000_000_000
 """Characters of entries that expire, over all sessions; beyond this the oldest are dropped before their time."""
@@ -26,9 +27,6 @@ TIDY_SECONDS = 600.0
 """Time between two looks at entries that have expired, in a process that uses the store."""
 
 _T = TypeVar("_T")
-
-Migrations: TypeAlias = Sequence[Sequence[str]]
-"""The statements that make each version of the tables of the one before it; the first ones make them."""
 
 NEW_VERSION = 4
 """The version of the tables that a new database begins with."""

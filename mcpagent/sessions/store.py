@@ -27,29 +27,28 @@ from mcpagent.errors import (
 )
 from mcpagent.sessions.entries import (
     CALL,
+    DURABLE,
     INFO,
+    MAX_TITLE,
     MESSAGE,
     OUTPUT,
     SESSION,
     SUMMARY,
     TITLE,
     VALUE,
+    JournalEntry,
     by_key,
     cancelled_key,
+    clean_json,
     ended_key,
     kept_session,
     loaded,
-    message_key,
     message_place,
+    row_of,
+    searched_words,
     session_info,
 )
-from mcpagent.sessions.kept import (
-    Found,
-    Holder,
-    KeptSession,
-    SessionChange,
-    SessionInfo,
-)
+from mcpagent.sessions.kept import Found, Holder, KeptSession, SessionInfo
 from mcpagent.sessions.places import file_meant, is_address
 from mcpagent.sessions.protocol import Entry, SessionStore
 from mcpagent.sessions.run_ended import (
@@ -59,18 +58,12 @@ from mcpagent.sessions.run_ended import (
     ended_to_json,
 )
 from mcpagent.sessions.sql_store import BUSY_SECONDS, TIDY_SECONDS, SqlStore
-from mcpagent.sessions.standing import progress_to_json, written_json
+from mcpagent.sessions.standing import written_json
 from mcpagent.sessions.worker import Worker
 from mcpagent.utilities.python.argument_checks import checked, expect, expect_kind
-from mcpagent.utilities.text.json_texts import with_texts
-from mcpagent.utilities.text.safe_text import safe_line, without_halves
-from mcpagent.utilities.text.secrets import (
-    hide,
-    hide_environment,
-    may_hold_secrets,
-    without_secrets,
-)
-from mcpagent.values.messages import Message, dump_messages
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.utilities.text.secrets import hide, hide_environment, without_secrets
+from mcpagent.values.messages import Message
 
 WAIT_SECONDS = 40.0
 """Time after which a store that does not answer at all is an error; one that is locked is earlier (`BUSY_SECONDS`)."""
@@ -84,15 +77,10 @@ OUTPUTS_KEPT_SECONDS = 7 * 24 * 3600.0
 MARKS_KEPT_SECONDS = 30 * 24 * 3600.0
 """Time for which a cancelled run is marked: its session may never exist."""
 
-DURABLE = f"{VALUE}durable"
-"""The key of the durable run that has not ended."""
-
 MAX_FOUND = 100
-MAX_TITLE = 80
 MAX_ID = 200
 
 _T = TypeVar("_T")
-
 
 _UNREADABLE = (
     TypeError,
@@ -102,6 +90,10 @@ _UNREADABLE = (
     OverflowError,
     RecursionError,
 )
+
+
+def _nothing() -> None:
+    """Check nothing."""
 
 
 class Sessions:
@@ -272,20 +264,27 @@ class Sessions:
         self.release(session)
 
     def write(
-        self, session: str, change: SessionChange, check: Callable[[], None]
+        self,
+        session: str,
+        entries: Sequence[JournalEntry],
+        check: Callable[[], None] = _nothing,
+        *,
+        run: str = "",
+        is_durable: bool = False,
     ) -> Future[bool]:
-        """Write a change, if `check` raises nothing then; what is asked for later is written later.
+        """Write entries of this run, all or none, if `check` raises nothing then; calls are done in their order.
 
-        The future gives whether its owner has cancelled the durable run that goes on.
+        The future returns True if the run `is_durable` and its owner has cancelled it.
         """
 
         def work() -> bool:
             check()
-            self._append(session, self._entries(change))
-            return (
-                change.run != ""
-                and self._entry(session, cancelled_key(change.run)) is not None
+            now = next(
+                (entry.updated for entry in entries if isinstance(entry, SessionInfo)),
+                time.time(),
             )
+            self._append(session, [row_of(entry, now, run) for entry in entries])
+            return is_durable and self._entry(session, cancelled_key(run)) is not None
 
         return self._do(work)
 
@@ -330,7 +329,7 @@ class Sessions:
             ended = entries.get(ended_key(run))
             under_way = entries.get(DURABLE)
             return RunRecord(
-                under_way is not None and under_way.data == self.as_json(run),
+                under_way is not None and under_way.data == clean_json(run),
                 cancelled_key(run) in entries,
                 ended_from_json(run, loaded(ended)) if ended is not None else None,
                 info.updated if info is not None else 0.0,
@@ -367,7 +366,7 @@ class Sessions:
                 if self._entry(session, DURABLE) == run:
                     over = Entry(DURABLE, "value", None, now, run=run)
                     end = Entry(
-                        ended_key(run), "run_ended", self.as_json(ended), now, run=run
+                        ended_key(run), "run_ended", clean_json(ended), now, run=run
                     )
                     self._store.append(session, [over, end], self._me)
             finally:
@@ -544,7 +543,7 @@ class Sessions:
         words = safe_line(without_secrets(title), MAX_TITLE)
         if not words.strip():
             raise InputError("rename: the title is empty")
-        named = Entry(TITLE, "title", self.as_json(words), time.time())
+        named = Entry(TITLE, "title", clean_json(words), time.time())
 
         def work() -> bool:
             return self._info(session) is not None and self._store.append(
@@ -574,19 +573,14 @@ class Sessions:
 
     def _fork(self, session: str, copy: str, length: int | None) -> bool:
         stored = self._store.read(session, SESSION, INFO, OUTPUT)
-        kept = None
-        if stored is not None:
-            kept = kept_session(stored, self.where)
+        kept = kept_session(stored, self.where) if stored is not None else None
         if stored is None or kept is None:
             return False
         if self._store.read(copy, INFO, SESSION) is not None:
             raise InputError(
                 f'fork: there is a session "{safe_line(copy, 60)}" already'
             )
-        if length is None:
-            size = len(kept.messages)
-        else:
-            size = min(length, len(kept.messages))
+        size = len(kept.messages) if length is None else min(length, len(kept.messages))
         while 0 < size < len(kept.messages) and kept.messages[size].role == "tool":
             size -= 1
         left_out = {f"{VALUE}spent", DURABLE}
@@ -603,19 +597,25 @@ class Sessions:
             if key.startswith(MESSAGE):
                 entry = replace(
                     entry,
-                    words=without_secrets(_words(kept.messages[message_place(key)])),
+                    words=without_secrets(
+                        searched_words(kept.messages[message_place(key)])
+                    ),
                 )
             entries.append(entry)
-        first = kept.messages[:size]
-        info = kept.info
-        summary = SessionChange(
-            title=info.title if not info.is_named else "",
-            folder=info.folder,
-            model=info.model,
-            turns=sum(map(is_answer, first)),
-            length=size,
+        now, turns = time.time(), sum(map(is_answer, kept.messages[:size]))
+        title = kept.info.title if not kept.info.is_named else ""
+        info = replace(
+            kept.info,
+            id=copy,
+            title=title,
+            created=now,
+            updated=now,
+            tokens=0,
+            dollars=0.0,
+            cost_known=True,
         )
-        entries.append(self._summary(summary, size))
+        info = replace(info, turns=turns, messages=size)
+        entries.append(row_of(info, now, ""))
         self._lease(copy)
         try:
             if self._store.read(copy, INFO, SESSION) is not None:
@@ -774,97 +774,6 @@ class Sessions:
             f'{self.where}: there is no session "{safe_line(session, 60)}"; see `mcpagent sessions list`'
         )
 
-    def _name(self, text: str) -> str:
-        return _sendable(without_secrets(text))
-
-    def as_json(self, data: Any) -> str:
-        """As JSON; keys are found in each text by itself, since `\\n` before one would hide its beginning."""
-        text = written_json(data)
-        if may_hold_secrets(text):
-            return written_json(with_texts(data, without_secrets))
-        return text
-
-    def message_as_json(self, message: Message) -> str:
-        """As JSON. What a provider sent for itself alone looks like anything, and must come back as it was."""
-        return self._message(message)[0]
-
-    def _message(self, message: Message) -> tuple[str, str]:
-        """Return a message as JSON, and the words that a search finds it by, without secrets."""
-        (data,) = dump_messages([message])
-        text, words = written_json(data), _words(message)
-        if not may_hold_secrets(text):  # nor do the words
-            return text, words
-        return self._redacted_message(data), without_secrets(words)
-
-    def _redacted_message(self, data: dict[str, Any]) -> str:
-        parts = data["parts"]
-        for place, part in enumerate(parts):
-            own = {key: part[key] for key in ("provider_data", "data") if key in part}
-            parts[place] = {
-                **with_texts({**part, **dict.fromkeys(own, "")}, without_secrets),
-                **own,
-            }
-            if part["type"] == "thinking" and own != with_texts(own, without_secrets):
-                parts[place][
-                    "provider_data"
-                ] = {}  # signed, so worth nothing with another text
-        return written_json(data)
-
-    def _entries(self, change: SessionChange) -> list[Entry]:
-        """Return the entries of a change, as they are written."""
-        now, run = change.updated, change.run
-        entries: list[Entry] = []
-        for place, message in enumerate(change.messages, change.keep):
-            text, words = self._message(message)
-            step = change.steps.get(place)
-            told = "null"
-            if step is not None:
-                told = self.as_json(step)
-            data = f'{{"message":{text},"step":{told}}}'
-            entries.append(
-                Entry(message_key(place), "message", data, now, run=run, words=words)
-            )
-        length = change.keep + len(change.messages)
-        for place in range(length, change.length):
-            entries.append(Entry(message_key(place), "message", None, now, run=run))
-        for call_id, known in change.calls.items():
-            call = self._name(call_id)
-            progress = None
-            if known is not None:
-                progress = self.as_json(progress_to_json(known))
-            entries.append(
-                Entry(f"{CALL}{call}", "call", progress, now, run=run, call=call)
-            )
-        for name, value in change.values.items():
-            text_or_none = None
-            if value is not None:
-                text_or_none = self.as_json(value)
-            entries.append(Entry(f"{VALUE}{name}", "value", text_or_none, now, run=run))
-        if change.ended is not None:
-            end, over = change.ended, self.as_json(ended_to_json(change.ended))
-            entries.append(
-                Entry(ended_key(end.run), "run_ended", over, now, run=end.run)
-            )
-        entries.append(self._summary(change, length))
-        return entries
-
-    def _summary(self, change: SessionChange, length: int) -> Entry:
-        data = {
-            "title": self._name(title_of(change.title)),
-            "created": change.created,
-            "updated": change.updated,
-            "folder": self._name(change.folder),
-            "model": self._name(change.model),
-            "turns": change.turns,
-            "messages": length,
-            "tokens": change.tokens,
-            "dollars": change.dollars,
-            "cost_known": change.cost_known,
-        }
-        return Entry(
-            SUMMARY, "summary", written_json(data), change.updated, run=change.run
-        )
-
 
 _stores: weakref.WeakSet[Sessions] = weakref.WeakSet()
 
@@ -887,23 +796,6 @@ def usable_id(session: object) -> str:
             f"session id: expected 1 to {MAX_ID} printable characters, got {safe_line(repr(session), 60)}"
         )
     return session
-
-
-def title_of(prompt: str) -> str:
-    """A title for what was asked first: its first words, in one line."""
-    line = safe_line(" ".join(prompt[:2_000].split()), MAX_TITLE)
-    return line.strip()
-
-
-def _words(message: Message) -> str:
-    if message.role != "tool":
-        return _sendable(message.text)
-    return ""
-
-
-def _sendable(text: str) -> str:
-    """Without what no database takes: NUL, and halves of characters."""
-    return without_halves(text.replace("\0", " "))
 
 
 def is_answer(message: Message) -> bool:
@@ -972,4 +864,4 @@ async def written(future: Future[_T]) -> _T:
     return answer.result()
 
 
-__all__ = ["Holder", "SessionChange", "Sessions", "title_of", "usable_id", "written"]
+__all__ = ["Holder", "Sessions", "usable_id", "written"]

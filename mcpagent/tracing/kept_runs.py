@@ -8,15 +8,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from mcpagent.errors import CredentialsError
 from mcpagent.history.conversation import INNER
-from mcpagent.recording.recorded_lines import (
-    CallLine,
-    FailureLine,
-    ModelLine,
-    QuestionLine,
-    RequestLine,
-    ResponseLine,
-    StartLine,
+from mcpagent.recording.recorded_entries import (
+    AgentStarted,
+    CallEnded,
+    ModelAsked,
+    ModelReported,
+    ModelResponded,
+    RunOver,
+    RunStarted,
     read_recording,
 )
 from mcpagent.sessions.export.transcript import (
@@ -29,6 +30,7 @@ from mcpagent.sessions.export.transcript import (
     calls_run_there,
     compacted_words,
 )
+from mcpagent.sessions.run_ended import RunEnded
 from mcpagent.tracing.tree import DEEPEST, TraceStep
 from mcpagent.values.events import ToolsSearched
 from mcpagent.values.messages import (
@@ -41,6 +43,7 @@ from mcpagent.values.messages import (
 )
 
 NO_ANSWER = "no answer"
+CUT_OFF = "cut off"
 _PURPOSES = {"summary": "a summary, to save room", "sampling": "asked by a server"}
 
 
@@ -202,7 +205,8 @@ class _RecordedRuns:
     model: str = ""
     prompts: dict[int, str] = field(default_factory=dict[int, str])
     steps: dict[int, list[TraceStep]] = field(default_factory=lambda: defaultdict(list))
-    requests: dict[int, RequestLine] = field(default_factory=dict[int, RequestLine])
+    requests: dict[int, ModelAsked] = field(default_factory=dict[int, ModelAsked])
+    ends: dict[int, RunEnded] = field(default_factory=dict[int, RunEnded])
     calls: dict[int, dict[str, ToolCall]] = field(
         default_factory=lambda: defaultdict(dict)
     )
@@ -213,41 +217,54 @@ class _RecordedRuns:
     def take(self, line: Any) -> None:
         """Add a line."""
         match line:
-            case StartLine(model=model) | ModelLine(name=model) if model:
+            case AgentStarted(model=model) | ModelReported(name=model) if model:
                 self.model = model
-            case QuestionLine():
-                self.prompts[line.run] = line.text
-            case RequestLine():
+            case RunStarted():
+                self.prompts[line.run] = line.prompt
+            case RunOver(end=end):
+                self.ends[line.run] = end
+            case ModelAsked():
                 self._take_results(line)
                 self.requests[line.number] = line
-            case ResponseLine(response=response) if (
+            case ModelResponded() if (
                 request := self.requests.pop(line.number, None)
             ) is not None:
-                known = response.dollars is not None
-                spent = Spent(
-                    response.usage,
-                    response.dollars or 0.0,
-                    known,
-                    saved_tokens=request.saved_tokens,
-                )
-                there = [_called(ran, {}) for ran in calls_run_there(response.message)]
-                self._take_answer(
-                    request, seconds=line.seconds, spent=spent, steps=tuple(there)
-                )
-                self.calls[request.run] = {
-                    call.id: call for call in response.message.tool_calls
-                }
-            case FailureLine() if (
-                request := self.requests.pop(line.number, None)
-            ) is not None:
-                error = str(line.status or line.kind)
-                self._take_answer(
-                    request, seconds=line.seconds, error=error, note=line.message
-                )
-            case CallLine():
+                self._take_response(request, line)
+            case CallEnded():
                 self._take_call(line)
 
-    def _take_answer(self, request: RequestLine, **about: Any) -> None:
+    def _take_response(self, request: ModelAsked, line: ModelResponded) -> None:
+        response, error = line.response, line.error
+        if error is not None:
+            kind = "model"
+            if isinstance(error, CredentialsError):
+                kind = "credentials"
+            status = getattr(error, "status", None)
+            self._take_answer(
+                request,
+                seconds=line.seconds,
+                error=str(status or kind),
+                note=str(error),
+            )
+        elif response is None:
+            self._take_answer(request, seconds=line.seconds, error=CUT_OFF)
+        else:
+            known = response.dollars is not None
+            spent = Spent(
+                response.usage,
+                response.dollars or 0.0,
+                known,
+                saved_tokens=request.saved_tokens,
+            )
+            there = [_called(ran, {}) for ran in calls_run_there(response.message)]
+            self._take_answer(
+                request, seconds=line.seconds, spent=spent, steps=tuple(there)
+            )
+            self.calls[request.run] = {
+                call.id: call for call in response.message.tool_calls
+            }
+
+    def _take_answer(self, request: ModelAsked, **about: Any) -> None:
         if request.purpose == "answer":
             about |= {"offered": request.tools, "known_tools": request.known_tools}
         else:
@@ -256,7 +273,7 @@ class _RecordedRuns:
             _request(self.model, begun=request.time, **about)
         )
 
-    def _take_call(self, line: CallLine) -> None:
+    def _take_call(self, line: CallEnded) -> None:
         result, call_id = line.result, line.result.call_id
         self.calls[line.run].pop(call_id, None)
         searches = [event for event in line.events if isinstance(event, ToolsSearched)]
@@ -275,7 +292,7 @@ class _RecordedRuns:
         else:
             self.steps[line.run].append(step)
 
-    def _take_results(self, request: RequestLine) -> None:
+    def _take_results(self, request: ModelAsked) -> None:
         """Add the calls that did not run, as those that were denied: only their results were recorded."""
         for result in (
             result for message in request.messages for result in message.tool_results
@@ -294,10 +311,22 @@ class _RecordedRuns:
             self._take_answer(request, error=NO_ANSWER)
         for (run, _), steps in self.inner.items():
             self.steps[run] += steps
-        return [
-            _run(self.prompts.get(run, "(resumed)"), [*_ranked(steps)])
-            for run, steps in sorted(self.steps.items())
-        ]
+        trees: list[TraceStep] = []
+        for number, below in sorted(self.steps.items()):
+            tree = _run(self.prompts.get(number, "(resumed)"), [*_ranked(below)])
+            trees.append(replace(tree, note=_ending(self.ends.get(number))))
+        return trees
+
+
+def _ending(end: RunEnded | None) -> str:
+    """Return how a run ended, unless the model answered."""
+    if end is None or end.result is None:
+        if end is not None and end.state == "cancelled":
+            return "cancelled"
+        return ""
+    if end.result.stop == "answered":
+        return ""
+    return f"ended: {end.result.stop}"
 
 
 def _search(event: ToolsSearched) -> TraceStep:

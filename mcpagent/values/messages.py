@@ -9,17 +9,17 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
 from operator import index
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar, get_args
 
 from mcpagent.errors import InputError
 from mcpagent.utilities.python.argument_checks import expect_kind
+from mcpagent.utilities.python.plain_data import adapter
 from mcpagent.utilities.text.for_model import for_model
 from mcpagent.utilities.text.safe_text import safe_line
 
 if TYPE_CHECKING:
-    from pydantic import TypeAdapter
+    pass
 
 Role: TypeAlias = Literal["user", "assistant", "tool"]
 
@@ -595,17 +595,10 @@ class Step:
     saved_tokens: int = 0
 
 
-@cache
-def _adapter(kind: Any) -> TypeAdapter[Any]:
-    from pydantic import TypeAdapter
-
-    return TypeAdapter(kind)
-
-
 def dump_messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
     """The history as plain JSON data. Raises `InputError` for what is no list of messages."""
     expect_kind("dump_messages: messages", messages, Iterable[Message], InputError)
-    data: list[dict[str, Any]] = _adapter(list[Message]).dump_python(
+    data: list[dict[str, Any]] = adapter(list[Message]).dump_python(
         list(messages), mode="json"
     )
     for part in (part for message in data for part in message["parts"]):
@@ -619,7 +612,7 @@ def dump_messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
 
 def dump_message(message: Message) -> str:
     """One message as a text of JSON, which `load_message` reads when it is parsed."""
-    text: bytes = _adapter(Message).dump_json(message)
+    text: bytes = adapter(Message).dump_json(message)
     return text.decode()
 
 
@@ -681,7 +674,7 @@ def _loaded(kind: Any, item: Mapping[Any, Any], path: str) -> Any:
     from pydantic import ValidationError
 
     try:
-        return _adapter(kind).validate_python(dict(item))
+        return adapter(kind).validate_python(dict(item))
     except ValidationError as error:
         told = error.errors(include_url=False, include_input=False)
         first = next(

@@ -93,7 +93,7 @@ async def test_code_that_writes_into_the_arguments_does_not_rewrite_the_history(
     if runs_as_said:
         assert ran == [SAID]
     lines = [json.loads(line) for line in path.read_text().splitlines()]
-    assert [line["arguments"] for line in lines if line["type"] == "call" and "arguments" in line] == [SAID]
+    assert [line["arguments"] for line in lines if line["type"] == "call_ended" and "arguments" in line] == [SAID]
 
 
 async def test_a_call_that_waits_keeps_its_arguments_whatever_runs_after_it_was_asked_for() -> None:

@@ -7,9 +7,14 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 
 from mcpagent.errors import RunCancelledError, SessionStoreError
-from mcpagent.history.conversation import CallProgress
-from mcpagent.run.agent_run import AgentRun, Middleware
+from mcpagent.history.conversation import call_digest
+from mcpagent.run.agent_run import AgentRun, Middleware, nothing_to_keep
 from mcpagent.run.run_parts import CallBatch, CallState, StepState
+from mcpagent.utilities.python.worker_threads import beside_loop, is_large
+from mcpagent.utilities.text.json_texts import with_texts
+from mcpagent.utilities.text.secrets import without_secrets
+from mcpagent.values.messages import ToolCall
+from mcpagent.values.tools import Tool
 
 _NOT_WRITTEN = "This call was not run: the run was cancelled, or the call could not be written down before."
 
@@ -46,9 +51,10 @@ class Journal(Middleware):
         yield
         if call.result is not None and call.batch.unfinished > 1:
             is_repeatable = call.tool is not None and call.tool.safe_to_repeat
-            run.conversation.note_progress(
-                call.call.id, CallProgress(is_repeatable, call.parts)
+            progress = replace(
+                call.progress, is_repeatable=is_repeatable, parts=call.parts
             )
+            run.conversation.note_progress(call.call.id, progress)
             await is_written(run)
 
     @asynccontextmanager
@@ -67,14 +73,27 @@ class Journal(Middleware):
         """Write that the call is sent. The runtime's own tools change nothing outside, so they are only planned."""
         assert call.tool is not None
         if not run.tools.is_own(call.tool):
+            if run.keep is not nothing_to_keep and not call.progress.cause:
+                call.progress = replace(
+                    call.progress, cause=await _cause(call.tool, call.call)
+                )
             is_repeatable, times_sent = call.tool.safe_to_repeat, call.times_sent + 1
-            progress = replace(
+            call.progress = replace(
                 call.progress, is_repeatable=is_repeatable, times_sent=times_sent
             )
-            run.conversation.note_progress(call.call.id, progress)
+            run.conversation.note_progress(call.call.id, call.progress)
         if not await is_written(run):
             call.refuse(_NOT_WRITTEN, "cancelled")
         yield
+
+
+async def _cause(tool: Tool, call: ToolCall) -> str:
+    """Return the digest of a call as the history has it, without secrets."""
+    key, is_much = tool.definition.key, is_large(call.arguments)
+    return await beside_loop(
+        lambda: call_digest(key, with_texts(call.arguments, without_secrets)),
+        is_much=is_much,
+    )
 
 
 async def is_written(run: AgentRun) -> bool:

@@ -92,11 +92,13 @@ class Limiting(Middleware):
     async def around_execution(
         self, run: AgentRun, call: CallState
     ) -> AsyncIterator[None]:
-        """Count a call that runs, in the order in which calls begin."""
+        """Count a call that runs, in the order in which calls begin; one that the journal refuses is not counted."""
         _refuse_over_limit(run, call)
-        if not call.is_settled and _is_counted(run, call):
-            run.count(Spent(tool_calls=1))
+        counted = int(not call.is_settled and _is_counted(run, call))
+        run.count(Spent(tool_calls=counted))
         yield
+        if not call.has_begun:
+            run.count(Spent(tool_calls=-counted))
 
 
 def _require_within_limits(run: AgentRun) -> None:

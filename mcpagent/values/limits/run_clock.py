@@ -24,6 +24,11 @@ class RunClock:
         return self._before + (0.0 if self._waits else time.monotonic() - self._since)
 
     @property
+    def is_limited(self) -> bool:
+        """True while something is `limited` by it."""
+        return self._limit is not None
+
+    @property
     def is_up(self) -> bool:
         """Whether what is `limited` by it is being ended, or was."""
         return self._limit is not None and self._limit.expired()
@@ -64,6 +69,11 @@ class RunClock:
         finally:
             if not limit.expired():
                 self._limit = None
+
+    def end(self) -> None:
+        """End now what is `limited` by it."""
+        self._left = 0.0
+        self._set()
 
     def _set(self) -> None:
         """The end, as far ahead as there are seconds left; none while it stands."""

@@ -456,5 +456,5 @@ def test_what_cannot_be_exported_is_told_in_a_line() -> None:
     with pytest.raises(InputError, match='no format "pdf"; there are md, json, html'):
         exported(everything(), "pdf")
     damaged = replace(everything(), values={"spent": {"usage": 1}})
-    with pytest.raises(InputError, match='export: session "s-1" cannot be read: TypeError'):
+    with pytest.raises(InputError, match='export: session "s-1" cannot be read: ValueError usage: '):
         exported(damaged, "md")

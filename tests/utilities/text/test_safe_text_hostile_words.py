@@ -46,13 +46,14 @@ def poisoned(value: Any, keys: tuple[str, ...] = SHOWN, *, key: str = "") -> Any
 
 def failed(line: dict[str, Any]) -> dict[str, Any]:
     """A failure in the place of a model's answer, told in hostile words."""
-    if line["type"] != "response":
+    if line["type"] != "model_responded":
         return line
-    error = {"kind": "model", "message": f"no{HOSTILE}", "provider": f"p{HOSTILE}"}
-    return {"type": "response", "number": line["number"], "error": error}
+    fields = {"provider": f"p{HOSTILE}", "status": None, "retryable": False}
+    failure = {"kind": "ModelError", "text": f"no{HOSTILE}", "fields": fields}
+    return {"type": "model_responded", "number": line["number"], "failure": failure}
 
 
-SAID = ("response", "call")
+SAID = ("model_responded", "call_ended")
 CHANGES: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "what was said": lambda line: poisoned(line) if line["type"] in SAID else line,
     "everything": poisoned,

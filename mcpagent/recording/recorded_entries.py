@@ -1,7 +1,7 @@
-"""The lines of a recording as values, which pydantic reads and writes by `LINES`.
+"""The entries of a recording: what a run sends, receives and gives back, as values and as lines of JSON.
 
 A recording is JSON lines, each with a `type` and a `time` in seconds since 1970. Readers pass over types and fields
-that they do not know, which a later version adds.
+that they do not know, which a later version adds. The end of a run is written as in a session (`RunEnded`).
 """
 
 from __future__ import annotations
@@ -10,36 +10,32 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from functools import cache
 from io import BytesIO
+from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import Any, Literal
 
 from mcpagent.code_mode.code_options import CodeMode
-from mcpagent.errors import (
-    ConfigError,
-    ContextOverflowError,
-    CredentialsError,
-    McpAgentError,
-    ModelError,
-)
+from mcpagent.errors import ConfigError, McpAgentError
 from mcpagent.history.compaction_options import Compaction
 from mcpagent.mcp.server_options import ServerOptions
 from mcpagent.mcp.server_status import ServerStatus
 from mcpagent.models.base import ModelRequest, ModelResponse, RequestPurpose, ToolLimits
 from mcpagent.models.provider_run.provider_tools import as_data, provider_tools_of
 from mcpagent.run.large_results.setting_aside import LARGE_RESULT_TOKENS
+from mcpagent.sessions.run_ended import RunEnded, ended_from_json, error_from_json
 from mcpagent.tool_search.catalog import Listing
 from mcpagent.tool_search.search_options import ToolSearch
 from mcpagent.toolsets.approval_policy import ApprovalPolicy
 from mcpagent.toolsets.definition import Definition, RunOptions
 from mcpagent.toolsets.sources import ToolSources
 from mcpagent.utilities.files.bounded_files import LargerError, read_bounded
+from mcpagent.utilities.python.plain_data import dump_value, load_value
 from mcpagent.utilities.text.for_model import for_model
 from mcpagent.utilities.text.json_texts import with_texts
 from mcpagent.utilities.text.safe_text import safe_line
-from mcpagent.utilities.text.secrets import Redact, without_shapes
-from mcpagent.values.approval import PendingCall, PendingKind
+from mcpagent.utilities.text.secrets import Redact
+from mcpagent.values.approval import PendingCall
 from mcpagent.values.events import (
     CustomEvent,
     TextDelta,
@@ -60,10 +56,7 @@ from mcpagent.values.messages import (
 )
 from mcpagent.values.tools import Tool, ToolOutput
 
-if TYPE_CHECKING:
-    from pydantic import TypeAdapter
-
-SCHEMA = "mcpagent.recording/2"
+SCHEMA = "mcpagent.recording/3"
 MAX_BYTES = 500_000_000
 
 Document = dict[str, Any]
@@ -78,7 +71,7 @@ _OF_ONE_PLACE = ("renderer", "cache_folder", "history", "examples")
 
 
 @dataclass(frozen=True, slots=True)
-class StartLine:
+class AgentStarted:
     """The options of the agent that its requests depend on, except instructions that a function computes.
 
     `limits` are those of a run, and `session_limits` of a session, both without seconds: a replay takes none.
@@ -101,9 +94,9 @@ class StartLine:
     mcpagent: str = ""
 
 
-def start_line(
+def agent_started(
     definition: Definition, model: str, search_cost: float | None, limits: ToolLimits
-) -> StartLine:
+) -> AgentStarted:
     """Return the first line of a recording of that agent, which uses this model."""
     from importlib.metadata import version
 
@@ -114,7 +107,7 @@ def start_line(
     )
     if search is not None and callable(search.strategy):
         search = replace(search, strategy="auto")
-    return StartLine(
+    return AgentStarted(
         instructions if isinstance(instructions, str) else "",
         definition.pinned,
         replace(options.limits.of_run(), seconds=None),
@@ -144,7 +137,7 @@ def _fields_of(value: Any, but: Sequence[str]) -> Document:
     }
 
 
-def as_recorded(definition: Definition, line: StartLine) -> Definition:
+def as_recorded(definition: Definition, line: AgentStarted) -> Definition:
     """Apply the recorded options that the definition lacks. Raises `ConfigError`."""
     if line.search is not None:
         search = ToolSearch(**line.search)
@@ -197,7 +190,7 @@ async def _run_nothing(_arguments: dict[str, Any]) -> ToolOutput:
 
 
 @dataclass(frozen=True, slots=True)
-class ToolsLine:
+class ToolsListed:
     """A `Listing` without the code of its tools, and the servers. Requests name it by its number."""
 
     number: int
@@ -221,15 +214,15 @@ class ToolsLine:
         return Listing(tools, *told)
 
 
-def tools_line(
+def tools_listed(
     number: int, listing: Listing, servers: Mapping[str, ServerStatus]
-) -> ToolsLine:
+) -> ToolsListed:
     """Return the listing as a line with this number."""
     tools = [
         RecordedTool(it.definition, it.deferred, it.checks_arguments, it.external)
         for it in listing.tools
     ]
-    return ToolsLine(
+    return ToolsListed(
         number, tuple(tools), **_fields_of(listing, but=("tools",)), servers=servers
     )
 
@@ -238,21 +231,34 @@ def tools_line(
 
 
 @dataclass(frozen=True, slots=True)
-class QuestionLine:
+class RunStarted:
     """The prompt of a run. Runs are numbered from 1."""
 
-    text: str
+    prompt: str
     run: int = 0
     time: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
-class RequestLine:
+class RunOver:
+    """The end of a run, as `ended_to_json` writes it."""
+
+    run: int
+    ended: Document
+
+    @property
+    def end(self) -> RunEnded:
+        """The result, or the error that ended the run."""
+        return ended_from_json(str(self.run), self.ended)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelAsked:
     """A request to the model: `messages` follow the first `kept` of the request before; tools are given by name.
 
-    `definitions` is one digest of their definitions, `output` the schema of a structured answer. `listing` is the
-    number of the line with all tools that the session could have. `known_tools` and `saved_tokens` are those of
-    `RequestSent`.
+    `digest` is that of the request without its system prompt: a response belongs to it. `definitions` is the digest of
+    the tools' definitions, `output` the schema of a structured answer. `listing` is the number of the line with all
+    tools that the session could have. `known_tools` and `saved_tokens` are those of `RequestSent`.
     """
 
     system: str
@@ -261,6 +267,7 @@ class RequestLine:
     deferred_tools: tuple[str, ...]
     definitions: str
     tool_choice: str
+    digest: str = ""
     number: int = 0
     kept: int = 0
     output: Document | None = None
@@ -271,40 +278,78 @@ class RequestLine:
     saved_tokens: int = 0
     time: float = 0.0
 
-    def digest(self) -> str:
-        """Return a digest of everything but the system prompt and the messages."""
-        tools = [self.tools, self.deferred_tools, self.definitions, self.tool_choice]
-        return digest_of([self.purpose, tools, self.output])
 
+class RequestEntries:
+    """Makes the entries of requests. The digest of messages that the request before had is not computed again."""
 
-def request_line(request: ModelRequest, number: int = 0, kept: int = 0) -> RequestLine:
-    """Return the request with the messages behind the first `kept`."""
-    shown = [
-        (tool.name, tool.description, tool.parameters)
-        for tool in (*request.tools, *request.deferred_tools)
-    ]
-    return RequestLine(
-        request.system,
-        tuple(request.messages[kept:]),
-        tuple(tool.name for tool in request.tools),
-        tuple(tool.name for tool in request.deferred_tools),
-        digest_of(shown),
-        request.tool_choice,
-        number=number,
-        kept=kept,
-        output=json_copy(request.output.schema) if request.output is not None else None,
-        purpose=request.purpose,
-    )
+    def __init__(self, redact: Redact) -> None:
+        self._redact = redact
+        self.messages: Sequence[Message] = ()
+        """The messages of the last request."""
+        self._digests = [""]
+
+    def entry(self, request: ModelRequest) -> ModelAsked:
+        """Return the request with the messages that differ from those of the request before."""
+        same = (
+            one is other or one == other
+            for one, other in zip(self.messages, request.messages, strict=False)
+        )
+        kept = sum(takewhile(bool, same))
+        self.messages = request.messages
+        del self._digests[kept + 1 :]
+        for message in request.messages[kept:]:
+            self._digests.append(
+                digest_of([self._digests[-1], message_digest(message, self._redact)])
+            )
+        shown = [
+            (tool.name, tool.description, tool.parameters)
+            for tool in (*request.tools, *request.deferred_tools)
+        ]
+        asked = ModelAsked(
+            request.system,
+            tuple(request.messages[kept:]),
+            tuple(tool.name for tool in request.tools),
+            tuple(tool.name for tool in request.deferred_tools),
+            digest_of(line_data(shown, self._redact)),
+            request.tool_choice,
+            kept=kept,
+            output=json_copy(request.output.schema)
+            if request.output is not None
+            else None,
+            purpose=request.purpose,
+        )
+        told = [
+            asked.purpose,
+            asked.tools,
+            asked.deferred_tools,
+            asked.definitions,
+            asked.tool_choice,
+            asked.output,
+        ]
+        return replace(
+            asked, digest=digest_of([line_data(told, self._redact), self._digests[-1]])
+        )
 
 
 @dataclass(frozen=True, slots=True)
-class ResponseLine:
-    """The answer to the request of that number. `deltas` are the pieces of its stream: "text" or "thinking", words."""
+class ModelResponded:
+    """The answer to the request of that number, or the error; neither if the run ended before.
+
+    `deltas` are the pieces of the stream: "text" or "thinking", words.
+    """
 
     number: int
-    response: ModelResponse
+    response: ModelResponse | None = None
+    failure: Document | None = None
     deltas: tuple[Piece, ...] = ()
     seconds: float = 0.0
+
+    @property
+    def error(self) -> McpAgentError | None:
+        """The error that the model raised."""
+        if self.failure is not None:
+            return error_from_json(self.failure)
+        return None
 
     @property
     def pieces(self) -> Iterator[TextDelta | ThinkingDelta]:
@@ -314,54 +359,11 @@ class ResponseLine:
 
 
 @dataclass(frozen=True, slots=True)
-class FailureLine:
-    """The error with which the model failed that request; `kind` is "credentials" or "model"."""
+class CallEnded:
+    """The result of a call. `digest` is that of its tool and arguments, as the model or a program gave them.
 
-    number: int
-    kind: str
-    message: str
-    overflow: bool = False
-    provider: str = ""
-    status: int | None = None
-    retryable: bool = False
-    seconds: float = 0.0
-
-    @property
-    def error(self) -> McpAgentError:
-        """The error that was raised."""
-        if self.kind == "credentials":
-            return CredentialsError(self.message)
-        kind = ContextOverflowError if self.overflow else ModelError
-        return kind(
-            self.message,
-            provider=self.provider,
-            status=self.status,
-            retryable=self.retryable,
-        )
-
-
-def failure_line(
-    number: int, error: ModelError | CredentialsError, seconds: float
-) -> FailureLine:
-    """Return the failure of the request of that number."""
-    if isinstance(error, CredentialsError):
-        return FailureLine(number, "credentials", str(error), seconds=seconds)
-    about = {name: getattr(error, name) for name in ("provider", "status", "retryable")}
-    is_overflow = isinstance(error, ContextOverflowError)
-    return FailureLine(
-        number, "model", str(error), overflow=is_overflow, **about, seconds=seconds
-    )
-
-
-# -- calls ------------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class CallLine:
-    """The result of a call. `digest` is that of the arguments that the model gave, `arguments` are those it ran with.
-
-    `key` is the tool's `ToolKey`. `waits` are the calls of its program that wait for an answer. `agents` are the
-    amounts that agents and programs used inside of it.
+    `key` is the tool's `ToolKey`; `arguments` are those it ran with. `waits` are the calls of its program that wait for
+    an answer. `agents` are the amounts that agents and programs used inside of it.
     """
 
     result: ToolResult
@@ -393,16 +395,7 @@ class CallLine:
 
 
 @dataclass(frozen=True, slots=True)
-class WaitingLine:
-    """A call that waits for an answer, with which its run ended."""
-
-    id: str
-    name: str
-    pending: PendingKind
-
-
-@dataclass(frozen=True, slots=True)
-class ModelLine:
+class ModelReported:
     """A report of the model about itself, in one field: another name, why its provider cannot search, its size."""
 
     name: str = ""
@@ -410,35 +403,27 @@ class ModelLine:
     is_small: bool | None = None
 
 
-LINES: Mapping[str, type] = {
-    "start": StartLine,
-    "question": QuestionLine,
-    "tools": ToolsLine,
-    "request": RequestLine,
-    "response": ResponseLine,
-    "failure": FailureLine,
-    "call": CallLine,
-    "waiting": WaitingLine,
-    "model": ModelLine,
+ENTRIES: Mapping[str, type] = {
+    "start": AgentStarted,
+    "run_started": RunStarted,
+    "tools_listed": ToolsListed,
+    "model_asked": ModelAsked,
+    "model_responded": ModelResponded,
+    "call_ended": CallEnded,
+    "model_reported": ModelReported,
+    "run_ended": RunOver,
 }
+
+
+TYPES: Mapping[type, str] = {kind: name for name, kind in ENTRIES.items()}
 
 
 # -- reading and writing ----------------------------------------------------------------------------------------------
 
 
-@cache
-def _adapter(kind: Any) -> TypeAdapter[Any]:
-    from pydantic import TypeAdapter
-
-    return TypeAdapter(kind)
-
-
-def line_data(value: object, redact: Redact) -> Any:
+def line_data(value: Any, redact: Redact) -> Any:
     """Return the value as JSON data, with every text in it redacted."""
-    adapter = _adapter(cast("Any", type(value)))
-    return with_texts(
-        adapter.dump_python(value, mode="json", fallback=str, warnings=False), redact
-    )
+    return with_texts(dump_value(value), redact)
 
 
 def digest_of(data: Any) -> str:
@@ -448,28 +433,16 @@ def digest_of(data: Any) -> str:
     ).hexdigest()
 
 
-def arguments_digest(arguments: Document, redact: Redact) -> str:
-    """Return a digest of the arguments of a call as the model, or a program, gave them."""
-    return digest_of(with_texts(arguments, redact))
-
-
-def message_digest(message: Message) -> str:
-    """Return a digest of a message, without run times and what looks like a key: a recording lacks these."""
+def message_digest(message: Message, redact: Redact) -> str:
+    """Return a digest of a message, without run times and secrets: a recording lacks these."""
     parts = (
         replace(part, seconds=0.0) if isinstance(part, ToolResult) else part
         for part in message.parts
     )
-    return digest_of(line_data(replace(message, parts=tuple(parts)), without_shapes))
+    return digest_of(line_data(replace(message, parts=tuple(parts)), redact))
 
 
-def extend_chain(digests: list[str], messages: Sequence[Message]) -> list[str]:
-    """Append for each message a digest of all messages up to it, and return the list."""
-    for message in messages:
-        digests.append(digest_of([digests[-1], message_digest(message)]))
-    return digests
-
-
-def read_recording(path: Path, take: Callable[[Any], None]) -> StartLine:
+def read_recording(path: Path, take: Callable[[Any], None]) -> AgentStarted:
     """Pass each line to `take`, and return the first.
 
     Raises `ConfigError` for a file that is no recording, and, with the number of the line, for an error of `take`.
@@ -486,12 +459,12 @@ def read_recording(path: Path, take: Callable[[Any], None]) -> StartLine:
             f'recording {shown}: written as "{schema}"; this version of mcpagent reads "{SCHEMA}"; record it again'
         )
     try:
-        start: StartLine = _read(StartLine, first)
+        start = load_value(AgentStarted, first)
         as_recorded(_NOTHING, start)
         take(start)
         for number, line in lines:  # noqa: B007 - named in the error
-            if (kind := LINES.get(line["type"])) is not None:
-                take(_read(kind, line))
+            if (kind := ENTRIES.get(line["type"])) is not None:
+                take(load_value(kind, line))
     except (KeyError, TypeError, ValueError, AttributeError, McpAgentError) as error:
         what = safe_line(f"{type(error).__name__}: {error}", 120)
         raise ConfigError(
@@ -507,19 +480,6 @@ _NOTHING = Definition(
     RunOptions(),
     ToolSources((), (), None, ServerOptions(), ApprovalPolicy()),
 )
-
-
-def _read(kind: type, data: object) -> Any:
-    """Read a line. Raises `ValueError` with the place of the first mistake."""
-    from pydantic import ValidationError
-
-    try:
-        return _adapter(cast("Any", kind)).validate_python(data)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        raise ValueError(
-            f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
-        ) from None
 
 
 def _documents(path: Path, shown: str) -> Iterator[tuple[int, Any]]:
