@@ -18,52 +18,35 @@ import argparse
 import asyncio
 import importlib.metadata
 import importlib.util
-import json
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import asdict, dataclass
 from typing import Any
 
+from benchmarks.code_measured import Measured, tokens
 from benchmarks.code_tasks import Task, servers, tasks
-
-
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """Of all tasks together: requests, tokens sent and written, seconds beside the model, and how many were right."""
-
-    requests: int = 0
-    tokens_in: int = 0
-    tokens_out: int = 0
-    seconds: float = 0.0
-    right: int = 0
-
-    def plus(self, other: Measured) -> Measured:
-        """Both together."""
-        return Measured(*(getattr(self, name) + getattr(other, name) for name in asdict(self)))
-
-
-def tokens(value: Any) -> int:
-    """Estimated tokens of JSON data or a text."""
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-    return -(-len(text) // 4)
 
 
 async def ours(task: Task, replies: Sequence[Any], **options: Any) -> Measured:
     """One task in mcpagent."""
     from mcpagent import Agent, ScriptedModel
-    from mcpagent.messages import ToolCall, ToolResult, ToolsChanged, ToolsShown
+    from mcpagent.values.messages import ToolCall, ToolResult, ToolsChanged, ToolsShown
 
     model = ScriptedModel([*replies, "done"])
     async with Agent(model, mcp_config={"mcpServers": servers()}, **options) as agent:
         started = time.perf_counter()
         await agent.ask(task.question)
         seconds = time.perf_counter() - started
-        results = [result.text for message in agent.messages for result in message.tool_results]
+        results = [
+            result.text for message in agent.messages for result in message.tool_results
+        ]
         written = [message for message in agent.messages if message.role == "assistant"]
     sent = 0
     for request in model.requests:
         sent += tokens(request.system)
-        sent += sum(tokens({"n": t.name, "d": t.description, "p": t.parameters}) for t in request.tools)
+        sent += sum(
+            tokens({"n": t.name, "d": t.description, "p": t.parameters})
+            for t in request.tools
+        )
         for message in request.messages:
             for part in message.parts:
                 match part:
@@ -75,7 +58,11 @@ async def ours(task: Task, replies: Sequence[Any], **options: Any) -> Measured:
                         pass
                     case _:
                         sent += tokens(getattr(part, "text", ""))
-    out = sum(tokens(call.arguments) + tokens(call.name) for message in written for call in message.tool_calls)
+    out = sum(
+        tokens(call.arguments) + tokens(call.name)
+        for message in written
+        for call in message.tool_calls
+    )
     is_right = any(task.answer in result for result in results)
     return Measured(len(model.requests), sent, out, seconds, int(is_right))
 
@@ -103,7 +90,9 @@ async def one_by_one(task: Task) -> Measured:
     return await ours(task, replies, with_tool_search_mode=True)
 
 
-async def all_tasks(system: Callable[[Task], Awaitable[Measured]], made: Sequence[Task]) -> Measured:
+async def all_tasks(
+    system: Callable[[Task], Awaitable[Measured]], made: Sequence[Task]
+) -> Measured:
     """The sum over all."""
     total = Measured()
     for task in made:
@@ -132,12 +121,17 @@ async def longest_holds() -> list[tuple[float, str]]:
     await asyncio.sleep(0.01)
     longest = 0.0
     await asyncio.sleep(20.0)
-    found: list[tuple[float, str]] = [(1_000 * longest, "(20 seconds of nothing, on this machine)")]
+    found: list[tuple[float, str]] = [
+        (1_000 * longest, "(20 seconds of nothing, on this machine)")
+    ]
     for program in (*ESCAPES, *FLOODS):
         await asyncio.sleep(0.01)
         longest = 0.0
         try:
-            await outcome(program.replace("{{", "{").replace("}}", "}"), CodeMode(seconds=0.3, memory_mb=64))
+            await outcome(
+                program.replace("{{", "{").replace("}}", "}"),
+                CodeMode(seconds=0.3, memory_mb=64),
+            )
         except ProgramError:
             continue
         found.append((1_000 * longest, program.splitlines()[-1][:60]))
@@ -148,10 +142,16 @@ async def longest_holds() -> list[tuple[float, str]]:
 def main() -> None:
     """Prints the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--sandbox", action="store_true", help="how long hostile programs hold the event loop")
+    parser.add_argument(
+        "--sandbox",
+        action="store_true",
+        help="how long hostile programs hold the event loop",
+    )
     if parser.parse_args().sandbox:
         holds = asyncio.run(longest_holds())
-        print(f"{len(holds) - 1} hostile programs; the longest holds of the event loop, ms")
+        print(
+            f"{len(holds) - 1} hostile programs; the longest holds of the event loop, ms"
+        )
         nothing = [one for one in holds if one[1].startswith("(")]
         for milliseconds, program in [*nothing, *holds[:5]]:
             print(f"{milliseconds:8.1f}  {program}")
@@ -165,13 +165,19 @@ def main() -> None:
     if importlib.util.find_spec("fastmcp") is not None:
         systems[f"fastmcp {importlib.metadata.version('fastmcp')}"] = fastmcp_mode
     if importlib.util.find_spec("pydantic_ai_harness") is not None:
-        systems[f"pydantic-ai-harness {importlib.metadata.version('pydantic-ai-harness')}"] = harness_mode
+        systems[
+            f"pydantic-ai-harness {importlib.metadata.version('pydantic-ai-harness')}"
+        ] = harness_mode
     made = asyncio.run(tasks())
-    print(f"{f'{len(made)} tasks':28}{'right':>6}{'requests':>10}{'tokens in':>11}{'out':>7}{'seconds':>9}")
+    print(
+        f"{f'{len(made)} tasks':28}{'right':>6}{'requests':>10}{'tokens in':>11}{'out':>7}{'seconds':>9}"
+    )
     rows: dict[str, Measured] = {}
     for name, system in systems.items():
         found = rows[name] = asyncio.run(all_tasks(system, made))
-        right = "-" if system is one_by_one else found.right  # its answer would be the model's own
+        right = (
+            "-" if system is one_by_one else found.right
+        )  # its answer would be the model's own
         line = f"{right:>6}{found.requests:>10}{found.tokens_in:>11,}{found.tokens_out:>7,}{found.seconds:>9.2f}"
         print(f"{name:28}{line}")
     ours_, single = rows["mcpagent, code mode"], rows["mcpagent, one by one"]

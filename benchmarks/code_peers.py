@@ -8,10 +8,12 @@ import re
 import time
 from typing import Any
 
-from benchmarks.code import Measured, tokens
+from benchmarks.code_measured import Measured, tokens
 from benchmarks.code_tasks import GIVE_JSON, Task, servers
 
-SYSTEM = "You are a helpful assistant that completes the user's task with the tools at hand."
+SYSTEM = (
+    "You are a helpful assistant that completes the user's task with the tools at hand."
+)
 
 
 async def fastmcp_mode(task: Task) -> Measured:
@@ -21,7 +23,9 @@ async def fastmcp_mode(task: Task) -> Measured:
     from fastmcp.server import create_proxy
 
     # Its proxy lists all tools again at each call, so it gets that server alone which the task needs.
-    server = create_proxy({"mcpServers": {task.server: servers()[task.server]}}, name="all")
+    server = create_proxy(
+        {"mcpServers": {task.server: servers()[task.server]}}, name="all"
+    )
     server.add_transform(CodeMode())
     body = _with_call_tool(task)
     replies: list[tuple[str, dict[str, Any]]] = [
@@ -33,7 +37,10 @@ async def fastmcp_mode(task: Task) -> Measured:
         listed = await client.list_tools()
         started = time.perf_counter()
         fixed = tokens(SYSTEM) + tokens(task.question)
-        fixed += sum(tokens({"n": t.name, "d": t.description, "p": t.input_schema}) for t in listed)
+        fixed += sum(
+            tokens({"n": t.name, "d": t.description, "p": t.input_schema})
+            for t in listed
+        )
         history, sent, out, last = 0, 0, 0, ""
         for name, arguments in replies:
             sent += fixed + history
@@ -55,9 +62,13 @@ def _with_call_tool(task: Task) -> str:
             call = node.value
             assert isinstance(call, ast.Call)
             assert isinstance(call.func, ast.Name)
-            keys: list[ast.expr | None] = [ast.Constant(keyword.arg) for keyword in call.keywords]
+            keys: list[ast.expr | None] = [
+                ast.Constant(keyword.arg) for keyword in call.keywords
+            ]
             given = ast.Dict(keys, [keyword.value for keyword in call.keywords])
-            made = ast.Await(ast.Call(ast.Name("call_tool"), [ast.Constant(call.func.id), given], []))
+            made = ast.Await(
+                ast.Call(ast.Name("call_tool"), [ast.Constant(call.func.id), given], [])
+            )
             loads = ast.Attribute(ast.Name("json"), "loads")
             return ast.Call(loads, [made], []) if call.func.id in GIVE_JSON else made
 
@@ -89,26 +100,48 @@ async def harness_mode(task: Task) -> Measured:
 
     def answer(messages: list[Any], info: AgentInfo) -> ModelResponse:
         fixed = sum(
-            tokens({"n": t.name, "d": t.description, "p": t.parameters_json_schema}) for t in info.function_tools
+            tokens({"n": t.name, "d": t.description, "p": t.parameters_json_schema})
+            for t in info.function_tools
         )
         fixed += tokens(info.instructions or "")
         parts = [part for message in messages for part in message.parts]
         seen.append(fixed + sum(tokens(_of_part(part)) for part in parts))
-        said.extend(str(part.content) for part in parts if part.part_kind in ("tool-return", "retry-prompt"))
+        said.extend(
+            str(part.content)
+            for part in parts
+            if part.part_kind in ("tool-return", "retry-prompt")
+        )
         if len(seen) > 1:
             return ModelResponse(parts=[TextPart("done")])
         return ModelResponse(parts=[ToolCallPart("run_code", {"code": task.body})])
 
-    toolsets = [MCPToolset({"mcpServers": {name: server}}) for name, server in servers().items()]
-    agent = Agent(FunctionModel(answer), instructions=SYSTEM, toolsets=toolsets, capabilities=[CodeMode()])
+    toolsets = [
+        MCPToolset({"mcpServers": {name: server}}) for name, server in servers().items()
+    ]
+    agent = Agent(
+        FunctionModel(answer),
+        instructions=SYSTEM,
+        toolsets=toolsets,
+        capabilities=[CodeMode()],
+    )
     async with agent:
         started = time.perf_counter()
         await agent.run(task.question)
         seconds = time.perf_counter() - started
     out = tokens({"code": task.body}) + tokens("run_code")
-    return Measured(len(seen), sum(seen), out, seconds, max((_is_right(task, one) for one in said), default=0))
+    return Measured(
+        len(seen),
+        sum(seen),
+        out,
+        seconds,
+        max((_is_right(task, one) for one in said), default=0),
+    )
 
 
 def _of_part(part: Any) -> Any:
     """What of a message's part is sent."""
-    return {"args": part.args, "name": part.tool_name} if part.part_kind == "tool-call" else str(part.content)
+    return (
+        {"args": part.args, "name": part.tool_name}
+        if part.part_kind == "tool-call"
+        else str(part.content)
+    )

@@ -14,7 +14,12 @@ from typing import Any
 
 from mcpagent.demo import demo_server_config
 
-CATALOGUE = Path(__file__).resolve().parents[1] / "examples" / "tool_search" / "aws_catalogue_server.py"
+CATALOGUE = (
+    Path(__file__).resolve().parents[1]
+    / "examples"
+    / "tool_search"
+    / "aws_catalogue_server.py"
+)
 SERVICES = ("dynamodb", "s3", "sqs")
 GIVE_JSON = frozenset({"country_facts", "search_notes"})
 """Tools whose text is JSON, which some systems read and others leave to the program."""
@@ -25,7 +30,10 @@ def servers() -> dict[str, Any]:
     found: dict[str, Any] = dict(demo_server_config()["mcpServers"])
     if importlib.util.find_spec("botocore") is not None:
         found["aws"] = {"command": sys.executable, "args": [str(CATALOGUE), *SERVICES]}
-    return {name: {key: server[key] for key in ("command", "args")} for name, server in found.items()}
+    return {
+        name: {key: server[key] for key in ("command", "args")}
+        for name, server in found.items()
+    }
 
 
 @dataclass
@@ -36,19 +44,31 @@ class Task:
     server: str
     body: str
     answer: str = ""
-    calls: list[tuple[str, dict[str, Any]]] = field(default_factory=list[tuple[str, dict[str, Any]]])
+    calls: list[tuple[str, dict[str, Any]]] = field(
+        default_factory=list[tuple[str, dict[str, Any]]]
+    )
 
     @cached_property
     def functions(self) -> tuple[str, ...]:
         """The tools that it calls, by name."""
-        waits = (node.value for node in ast.walk(ast.parse(self.body)) if isinstance(node, ast.Await))
-        called = {call.func.id for call in waits if isinstance(call, ast.Call) and isinstance(call.func, ast.Name)}
+        waits = (
+            node.value
+            for node in ast.walk(ast.parse(self.body))
+            if isinstance(node, ast.Await)
+        )
+        called = {
+            call.func.id
+            for call in waits
+            if isinstance(call, ast.Call) and isinstance(call.func, ast.Name)
+        }
         return tuple(sorted(called))
 
     @cached_property
     def program(self) -> str:
         """As mcpagent runs it."""
-        return f"from tools.{self.server} import {', '.join(self.functions)}\n{self.body}"
+        return (
+            f"from tools.{self.server} import {', '.join(self.functions)}\n{self.body}"
+        )
 
     async def run_here(self, tools: Mapping[str, Any]) -> None:
         """Runs it by Python itself, with the tools of a started agent, and keeps what it came to."""
@@ -66,7 +86,9 @@ class Task:
         last = tree.body[-1]
         assert isinstance(last, ast.Expr)
         tree.body[-1] = ast.Return(last.value)
-        main = ast.AsyncFunctionDef("main", ast.arguments([], [], None, [], [], None, []), tree.body, [], None)
+        main = ast.AsyncFunctionDef(
+            "main", ast.arguments([], [], None, [], [], None, []), tree.body, [], None
+        )
         module = ast.fix_missing_locations(ast.Module([main], []))
         names: dict[str, Any] = {name: recorded(name) for name in self.functions}
         exec(compile(module, "task", "exec"), names)

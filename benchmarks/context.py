@@ -29,14 +29,14 @@ from typing import Any
 
 from benchmarks.context_beside import main as beside
 from mcpagent import Agent, RunOptions, ScriptedModel, Sessions, ToolCall, dump_messages
-from mcpagent.large_results.large_output import LargeOutput
-from mcpagent.large_results.querying import query
-from mcpagent.large_results.reading_ranges import read_range
-from mcpagent.large_results.searching import search
-from mcpagent.large_results.setting_aside import LARGE_RESULT_TOKENS, LargeResults
-from mcpagent.messages import Text, ToolResult
 from mcpagent.models.base import ModelRequest
+from mcpagent.run.large_results.large_output import LargeOutput
+from mcpagent.run.large_results.querying import query
+from mcpagent.run.large_results.reading_ranges import read_range
+from mcpagent.run.large_results.searching import search
+from mcpagent.run.large_results.setting_aside import LARGE_RESULT_TOKENS, LargeResults
 from mcpagent.sessions.kept_outputs import KeptOutputs
+from mcpagent.values.messages import Text, ToolResult
 
 ROUNDS = 5
 READER_MS = 200.0
@@ -56,11 +56,21 @@ class Figure:
     @property
     def is_held(self) -> bool:
         """Whether it is within its limits."""
-        return (self.most is None or self.value <= self.most) and (self.least is None or self.value >= self.least)
+        return (self.most is None or self.value <= self.most) and (
+            self.least is None or self.value >= self.least
+        )
 
     def __str__(self) -> str:
-        limits = [f"{word} {it:g}" for word, it in (("at most", self.most), ("at least", self.least)) if it is not None]
-        said = f"  ({', '.join(limits)}{'' if self.is_held else ': NOT HELD'})" if limits else ""
+        limits = [
+            f"{word} {it:g}"
+            for word, it in (("at most", self.most), ("at least", self.least))
+            if it is not None
+        ]
+        said = (
+            f"  ({', '.join(limits)}{'' if self.is_held else ': NOT HELD'})"
+            if limits
+            else ""
+        )
         return f"{self.name:<66} {self.value:>13,.1f} {self.unit}{said}"
 
 
@@ -91,8 +101,15 @@ def texts(megabytes: float) -> Mapping[str, str]:
         }
         for number in range(count)
     ]
-    lines = [f"2026-01-01T00:00:00 worker {number % 17} did step {number} of the plan" for number in range(count * 5)]
-    return {"JSON": json.dumps(rows), "NDJSON": "\n".join(map(json.dumps, rows)), "log": "\n".join(lines)}
+    lines = [
+        f"2026-01-01T00:00:00 worker {number % 17} did step {number} of the plan"
+        for number in range(count * 5)
+    ]
+    return {
+        "JSON": json.dumps(rows),
+        "NDJSON": "\n".join(map(json.dumps, rows)),
+        "log": "\n".join(lines),
+    }
 
 
 async def large(*, small: bool) -> list[Figure]:
@@ -107,7 +124,9 @@ async def large(*, small: bool) -> list[Figure]:
             taken = 1_000 * (time.process_time() - before)
             store.close()
         size = f"{name}, {len(text) / 1e6:.0f} MB"
-        figures.append(Figure(f"{size}: the model gets", len(short.text) / 4, "tokens", 1_000))
+        figures.append(
+            Figure(f"{size}: the model gets", len(short.text) / 4, "tokens", 1_000)
+        )
         figures.append(Figure(f"{size}: set aside, kept in SQLite, once", taken, "ms"))
         figures += readers(size, LargeOutput(text))
     return figures
@@ -118,7 +137,11 @@ def readers(size: str, output: LargeOutput) -> list[Figure]:
     middle = output.lines // 2
     calls: list[tuple[str, Callable[..., object], dict[str, Any]]] = [
         ("read, lines in the middle", read_range, {"start_line": max(middle, 1)}),
-        ("read, characters in the middle", read_range, {"start_char": len(output.text) // 2}),
+        (
+            "read, characters in the middle",
+            read_range,
+            {"start_char": len(output.text) // 2},
+        ),
         ("search, a word that is not there", search, {"words": "nowhere"}),
         ("search, two words", search, {"words": "plan 5594"}),
         ("search, a pattern that is not there", search, {"pattern": r"nowhere \d+"}),
@@ -128,12 +151,21 @@ def readers(size: str, output: LargeOutput) -> list[Figure]:
         count = len(output.data.value)
         calls += [
             ("query, one row", query, {"path": f"$[{count // 2}]"}),
-            ("query, a filter over all rows", query, {"path": f"$[?@.id == {count - 1} && @.paid == true]"}),
+            (
+                "query, a filter over all rows",
+                query,
+                {"path": f"$[?@.id == {count - 1} && @.paid == true]"},
+            ),
             ("query, a name at any depth", query, {"path": "$..customer"}),
         ]
         query(output, {"path": "$[0]"})  # loads the library, 0.1 s once in a process
     return [
-        Figure(f"{size}: {name}", cpu_ms(lambda r=reader, a=arguments: r(output, a)), "ms", READER_MS)  # type: ignore[misc]
+        Figure(
+            f"{size}: {name}",
+            cpu_ms(lambda r=reader, a=arguments: r(output, a)),  # type: ignore[misc]
+            "ms",
+            READER_MS,
+        )
         for name, reader, arguments in calls
     ]
 
@@ -143,7 +175,9 @@ def readers(size: str, output: LargeOutput) -> list[Figure]:
 
 def get_log(number: int) -> str:
     """Gives the log of one machine."""
-    return "\n".join(f"machine {number} step {step}: nothing to tell of" for step in range(6_000))
+    return "\n".join(
+        f"machine {number} step {step}: nothing to tell of" for step in range(6_000)
+    )
 
 
 def look_up(word: str) -> str:
@@ -162,7 +196,9 @@ def common_beginning(one: str, other: str) -> int:
     least, most = 0, min(len(one), len(other))
     while least < most:
         middle = (least + most + 1) // 2
-        least, most = (middle, most) if one[:middle] == other[:middle] else (least, middle - 1)
+        least, most = (
+            (middle, most) if one[:middle] == other[:middle] else (least, middle - 1)
+        )
     return least
 
 
@@ -170,7 +206,10 @@ async def task(*, small: bool) -> list[Figure]:
     """The same questions with and without setting aside."""
     figures: list[Figure] = []
     turns = 20 if small else TURNS
-    for name, limit in (("without setting aside", 0), ("with setting aside", LARGE_RESULT_TOKENS)):
+    for name, limit in (
+        ("without setting aside", 0),
+        ("with setting aside", LARGE_RESULT_TOKENS),
+    ):
         sent, same, last = 0, 0, ""
 
         def note(request: ModelRequest) -> None:
@@ -188,29 +227,53 @@ async def task(*, small: bool) -> list[Figure]:
             return said
 
         def found(request: ModelRequest) -> ToolCall | str:
-            results = [result for message in request.messages for result in message.tool_results]
+            results = [
+                result
+                for message in request.messages
+                for result in message.tool_results
+            ]
             if results[-1].set_aside is None:
                 return "nothing is wrong"
             handle = results[-1].set_aside.handle
-            return ToolCall("", "search_large_output", {"handle": handle, "words": "step 3210:"})
+            return ToolCall(
+                "", "search_large_output", {"handle": handle, "words": "step 3210:"}
+            )
 
         replies: list[Any] = []
         for turn in range(turns):
             is_large = turn in LARGE_TURNS
             replies.append(
-                reply(ToolCall("", *(("get_log", {"number": turn}) if is_large else ("look_up", {"word": str(turn)}))))
+                reply(
+                    ToolCall(
+                        "",
+                        *(
+                            ("get_log", {"number": turn})
+                            if is_large
+                            else ("look_up", {"word": str(turn)})
+                        ),
+                    )
+                )
             )
             if is_large and limit:
                 replies.append(reply(found))
             replies.append(reply("That is all there is to say about it."))
         async with Agent(
-            ScriptedModel(replies), tools=[get_log, look_up], options=RunOptions(large_result_tokens=limit)
+            ScriptedModel(replies),
+            tools=[get_log, look_up],
+            options=RunOptions(large_result_tokens=limit),
         ) as agent:
             for turn in range(turns):
                 await agent.ask(f"Question {turn}: what is there to know?")
-        figures.append(Figure(f"{turns} turns {name}: all requests", sent / 4, "tokens"))
         figures.append(
-            Figure(f"{turns} turns {name}: as the request before", 100 * same / sent, "%", least=85 if limit else None)
+            Figure(f"{turns} turns {name}: all requests", sent / 4, "tokens")
+        )
+        figures.append(
+            Figure(
+                f"{turns} turns {name}: as the request before",
+                100 * same / sent,
+                "%",
+                least=85 if limit else None,
+            )
         )
     return figures
 
@@ -222,8 +285,15 @@ def main() -> int:
     """Prints a line for each figure; gives 1 if a limit is not held."""
     if "--beside" in sys.argv:
         return beside()
-    parser = argparse.ArgumentParser(description="What large results cost a conversation.")
-    parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)}; all if none is named")
+    parser = argparse.ArgumentParser(
+        description="What large results cost a conversation."
+    )
+    parser.add_argument(
+        "parts",
+        nargs="*",
+        metavar="PART",
+        help=f"of {', '.join(PARTS)}; all if none is named",
+    )
     parser.add_argument("--small", action="store_true", help="a small part of it")
     parser.add_argument("--json", action="store_true", help="as one line of JSON")
     options = parser.parse_args()

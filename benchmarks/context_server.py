@@ -18,8 +18,13 @@ import sys
 from hashlib import sha256
 from typing import Any
 
-NOTE = "The document was read and what matters of it was noted down for the report. " * 4
-SUMMARY = "The user has sixty documents read, one in each step, and a report written at the end. " * 18
+NOTE = (
+    "The document was read and what matters of it was noted down for the report. " * 4
+)
+SUMMARY = (
+    "The user has sixty documents read, one in each step, and a report written at the end. "
+    * 18
+)
 _STEP = re.compile(r"Step (\d+):")
 
 
@@ -29,19 +34,37 @@ class Provider:
     def __init__(self, window: int) -> None:
         self._window = window
         self._seen: set[str] = set()
-        self.figures = {"requests": 0, "sent": 0, "cached": 0, "largest": 0, "refused": 0, "summaries": 0, "output": 0}
+        self.figures = {
+            "requests": 0,
+            "sent": 0,
+            "cached": 0,
+            "largest": 0,
+            "refused": 0,
+            "summaries": 0,
+            "output": 0,
+        }
 
     def answer(self, body: dict[str, Any]) -> tuple[int, bytes, str]:
         """Status, content and its type."""
-        pieces = [json.dumps(one, sort_keys=True) for one in (body.get("tools") or [], *body["messages"])]
+        pieces = [
+            json.dumps(one, sort_keys=True)
+            for one in (body.get("tools") or [], *body["messages"])
+        ]
         total = sum(len(piece) // 4 for piece in pieces)
         if total > self._window:
             self.figures["refused"] += 1
             words = f"This model's maximum context length is {self._window} tokens. However, you requested {total}."
-            error = {"message": words, "type": "invalid_request_error", "code": "context_length_exceeded"}
+            error = {
+                "message": words,
+                "type": "invalid_request_error",
+                "code": "context_length_exceeded",
+            }
             return 400, json.dumps({"error": error}).encode(), "application/json"
         cached = self._cached(pieces)
-        message = self._said(body["messages"], may_call=body.get("tool_choice") != "none" and bool(body.get("tools")))
+        message = self._said(
+            body["messages"],
+            may_call=body.get("tool_choice") != "none" and bool(body.get("tools")),
+        )
         output = len(json.dumps(message)) // 4
         self._count(total, cached, output)
         usage = {
@@ -50,21 +73,45 @@ class Provider:
             "total_tokens": total + output,
             "prompt_tokens_details": {"cached_tokens": cached},
         }
-        about = {"id": f"chatcmpl-{self.figures['requests']}", "created": 1_750_000_000, "model": "m"}
+        about = {
+            "id": f"chatcmpl-{self.figures['requests']}",
+            "created": 1_750_000_000,
+            "model": "m",
+        }
         reason = "tool_calls" if "tool_calls" in message else "stop"
         if not body.get("stream"):
-            choice = {"index": 0, "message": message, "finish_reason": reason, "logprobs": None}
-            whole = {**about, "object": "chat.completion", "choices": [choice], "usage": usage}
+            choice = {
+                "index": 0,
+                "message": message,
+                "finish_reason": reason,
+                "logprobs": None,
+            }
+            whole = {
+                **about,
+                "object": "chat.completion",
+                "choices": [choice],
+                "usage": usage,
+            }
             return 200, json.dumps(whole).encode(), "application/json"
         if "tool_calls" in message:
-            message = {**message, "tool_calls": [{"index": 0, **message["tool_calls"][0]}]}
+            message = {
+                **message,
+                "tool_calls": [{"index": 0, **message["tool_calls"][0]}],
+            }
         chunks: list[dict[str, Any]] = [
             {"choices": [{"index": 0, "delta": message, "finish_reason": None}]},
             {"choices": [{"index": 0, "delta": {}, "finish_reason": reason}]},
             {"choices": [], "usage": usage},
         ]
-        written = [json.dumps({**about, "object": "chat.completion.chunk", **chunk}) for chunk in chunks]
-        return 200, "".join(f"data: {text}\n\n" for text in (*written, "[DONE]")).encode(), "text/event-stream"
+        written = [
+            json.dumps({**about, "object": "chat.completion.chunk", **chunk})
+            for chunk in chunks
+        ]
+        return (
+            200,
+            "".join(f"data: {text}\n\n" for text in (*written, "[DONE]")).encode(),
+            "text/event-stream",
+        )
 
     def _cached(self, pieces: list[str]) -> int:
         hashed, size, cached = "", 0, 0
@@ -83,16 +130,29 @@ class Provider:
         figures["output"] += output
         figures["largest"] = max(figures["largest"], total)
 
-    def _said(self, messages: list[dict[str, Any]], *, may_call: bool) -> dict[str, Any]:
+    def _said(
+        self, messages: list[dict[str, Any]], *, may_call: bool
+    ) -> dict[str, Any]:
         last = messages[-1]
-        if last["role"] == "tool" or _text(last["content"]).startswith("What was set aside"):
+        if last["role"] == "tool" or _text(last["content"]).startswith(
+            "What was set aside"
+        ):
             return {"role": "assistant", "content": NOTE}
-        asked = _STEP.match(_text(last["content"]).rpartition("\n\n")[2]) or _STEP.match(_text(last["content"]))
+        asked = _STEP.match(
+            _text(last["content"]).rpartition("\n\n")[2]
+        ) or _STEP.match(_text(last["content"]))
         if asked is None or not may_call:
             self.figures["summaries"] += 1
             return {"role": "assistant", "content": SUMMARY}
-        function = {"name": "read_document", "arguments": json.dumps({"number": int(asked[1])})}
-        call = {"id": f"call_{self.figures['requests']}", "type": "function", "function": function}
+        function = {
+            "name": "read_document",
+            "arguments": json.dumps({"number": int(asked[1])}),
+        }
+        call = {
+            "id": f"call_{self.figures['requests']}",
+            "type": "function",
+            "function": function,
+        }
         return {"role": "assistant", "content": None, "tool_calls": [call]}
 
 
@@ -110,9 +170,15 @@ async def main() -> None:
             while True:
                 head = await reader.readuntil(b"\r\n\r\n")
                 length = re.search(rb"content-length: (\d+)", head.lower())
-                content = await reader.readexactly(int(length.group(1)) if length else 0)
+                content = await reader.readexactly(
+                    int(length.group(1)) if length else 0
+                )
                 if head.startswith(b"GET"):
-                    status, given, kind = 200, json.dumps(provider.figures).encode(), "application/json"
+                    status, given, kind = (
+                        200,
+                        json.dumps(provider.figures).encode(),
+                        "application/json",
+                    )
                 else:
                     status, given, kind = provider.answer(json.loads(content))
                 lines = f"HTTP/1.1 {status} X\r\ncontent-type: {kind}\r\ncontent-length: {len(given)}\r\n\r\n"

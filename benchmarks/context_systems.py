@@ -35,10 +35,14 @@ async def mcpagent_system(address: str, way: str, window: int) -> AsyncIterator[
 
     options = RunOptions(
         large_result_tokens=10_000 if way in ("large", "both") else 0,
-        compaction=Compaction(window_tokens=window) if way in ("compacted", "both") else None,
+        compaction=Compaction(window_tokens=window)
+        if way in ("compacted", "both")
+        else None,
     )
     model = OpenAIChatModel("m", provider="local", base_url=address)
-    async with Agent(model, instructions=INSTRUCTIONS, tools=[read_document], options=options) as agent:
+    async with Agent(
+        model, instructions=INSTRUCTIONS, tools=[read_document], options=options
+    ) as agent:
         yield agent.session().ask
     await model.aclose()
 
@@ -50,13 +54,29 @@ async def pydantic_ai_system(address: str, way: str, window: int) -> AsyncIterat
     from pydantic_ai.providers.openai import OpenAIProvider
 
     capabilities: list[Any] = []
-    if way in ("compacted", "both"):  # as the README of pydantic-ai-harness has it, cheap tier first
-        from pydantic_ai_harness.compaction import ClearToolResults, SummarizingCompaction, TieredCompaction
+    if way in (
+        "compacted",
+        "both",
+    ):  # as the README of pydantic-ai-harness has it, cheap tier first
+        from pydantic_ai_harness.compaction import (
+            ClearToolResults,
+            SummarizingCompaction,
+            TieredCompaction,
+        )
 
         tiers = [ClearToolResults(max_tokens=1), SummarizingCompaction(max_messages=1)]
-        capabilities.append(TieredCompaction(tiers=tiers, target_fraction=0.8, context_window=window))
-    model = OpenAIChatModel("m", provider=OpenAIProvider(base_url=address, api_key="none"))
-    agent = Agent(model, instructions=INSTRUCTIONS, tools=[read_document], capabilities=capabilities)
+        capabilities.append(
+            TieredCompaction(tiers=tiers, target_fraction=0.8, context_window=window)
+        )
+    model = OpenAIChatModel(
+        "m", provider=OpenAIProvider(base_url=address, api_key="none")
+    )
+    agent = Agent(
+        model,
+        instructions=INSTRUCTIONS,
+        tools=[read_document],
+        capabilities=capabilities,
+    )
     messages: list[Any] = []
 
     async def ask(prompt: str) -> str:
@@ -77,16 +97,33 @@ async def fast_agent_system(address: str, way: str, window: int) -> AsyncIterato
     from fast_agent.core.direct_factory import _apply_auto_compaction_hook
     from fast_agent.llm.provider.openai.llm_generic import GenericLLM
 
-    quiet = LoggerSettings(type="none", progress_display=False, show_chat=False, show_tools=False, streaming="none")
+    quiet = LoggerSettings(
+        type="none",
+        progress_display=False,
+        show_chat=False,
+        show_tools=False,
+        streaming="none",
+    )
     is_compacted = way in ("compacted", "both")
     compaction = CompactionSettings(auto=is_compacted, threshold=0.8)
-    core = Core(settings=Settings(logger=quiet, compaction=compaction, session_history=False))
+    core = Core(
+        settings=Settings(logger=quiet, compaction=compaction, session_history=False)
+    )
     await core.initialize()
 
     def made(agent: Any, **options: Any) -> Any:
-        return GenericLLM(agent=agent, name=agent.name, api_key="none", base_url=address, model="m", **options)
+        return GenericLLM(
+            agent=agent,
+            name=agent.name,
+            api_key="none",
+            base_url=address,
+            model="m",
+            **options,
+        )
 
-    agent = ToolAgent(AgentConfig("reader", INSTRUCTIONS), [read_document], core.context)
+    agent = ToolAgent(
+        AgentConfig("reader", INSTRUCTIONS), [read_document], core.context
+    )
     await agent.attach_llm(made)
     agent.usage_accumulator.set_context_window_size(window)
     if is_compacted:  # as its own factory does it for agents that it makes

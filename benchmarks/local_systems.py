@@ -20,18 +20,29 @@ INSTRUCTIONS = "You are a helpful assistant. Use the tools to answer."
 LIMIT_SECONDS = 420.0
 
 Ask: TypeAlias = Callable[[str], Awaitable[str]]
-System: TypeAlias = Callable[[str, str, Sequence[str]], AbstractAsyncContextManager[Ask]]
+System: TypeAlias = Callable[
+    [str, str, Sequence[str]], AbstractAsyncContextManager[Ask]
+]
 
 
 @asynccontextmanager
 async def mcpagent_system(
-    address: str, model: str, command: Sequence[str], *, mode: Any = "auto", profile: str = ""
+    address: str,
+    model: str,
+    command: Sequence[str],
+    *,
+    mode: Any = "auto",
+    profile: str = "",
 ) -> AsyncIterator[Ask]:
     from mcpagent import Agent
 
     servers = {"demo": {"command": command[0], "args": list(command[1:])}}
-    spec = f"llamacpp:{model}?base_url={address}" + (f"&profile={profile}" if profile else "")
-    async with Agent(spec, mcp_config={"mcpServers": servers}, with_tool_search_mode=mode) as agent:
+    spec = f"llamacpp:{model}?base_url={address}" + (
+        f"&profile={profile}" if profile else ""
+    )
+    async with Agent(
+        spec, mcp_config={"mcpServers": servers}, with_tool_search_mode=mode
+    ) as agent:
 
         async def ask(prompt: str) -> str:
             return await agent.session().ask(prompt)
@@ -40,7 +51,9 @@ async def mcpagent_system(
 
 
 @asynccontextmanager
-async def pydantic_ai_system(address: str, model: str, command: Sequence[str]) -> AsyncIterator[Ask]:
+async def pydantic_ai_system(
+    address: str, model: str, command: Sequence[str]
+) -> AsyncIterator[Ask]:
     from fastmcp.client.transports import StdioTransport
     from pydantic_ai import Agent
     from pydantic_ai.mcp import MCPToolset
@@ -49,7 +62,11 @@ async def pydantic_ai_system(address: str, model: str, command: Sequence[str]) -
 
     tools = MCPToolset(StdioTransport(command[0], list(command[1:])))
     provider = OpenAIProvider(base_url=address, api_key="none")
-    agent = Agent(OpenAIChatModel(model, provider=provider), instructions=INSTRUCTIONS, toolsets=[tools])
+    agent = Agent(
+        OpenAIChatModel(model, provider=provider),
+        instructions=INSTRUCTIONS,
+        toolsets=[tools],
+    )
     async with agent:
 
         async def ask(prompt: str) -> str:
@@ -59,7 +76,9 @@ async def pydantic_ai_system(address: str, model: str, command: Sequence[str]) -
 
 
 @asynccontextmanager
-async def openai_agents_system(address: str, model: str, command: Sequence[str]) -> AsyncIterator[Ask]:
+async def openai_agents_system(
+    address: str, model: str, command: Sequence[str]
+) -> AsyncIterator[Ask]:
     from agents import Agent, OpenAIChatCompletionsModel, Runner, set_tracing_disabled
     from agents.mcp import MCPServerStdio
     from openai import AsyncOpenAI
@@ -67,9 +86,13 @@ async def openai_agents_system(address: str, model: str, command: Sequence[str])
     set_tracing_disabled(True)
     client = AsyncOpenAI(base_url=address, api_key="none")
     params = {"command": command[0], "args": list(command[1:])}
-    async with MCPServerStdio(params=params, client_session_timeout_seconds=60) as server:
+    async with MCPServerStdio(
+        params=params, client_session_timeout_seconds=60
+    ) as server:
         chat = OpenAIChatCompletionsModel(model, openai_client=client)
-        agent = Agent(name="local", instructions=INSTRUCTIONS, model=chat, mcp_servers=[server])
+        agent = Agent(
+            name="local", instructions=INSTRUCTIONS, model=chat, mcp_servers=[server]
+        )
 
         async def ask(prompt: str) -> str:
             return str((await Runner.run(agent, prompt)).final_output)
@@ -78,20 +101,36 @@ async def openai_agents_system(address: str, model: str, command: Sequence[str])
 
 
 @asynccontextmanager
-async def fast_agent_system(address: str, model: str, command: Sequence[str]) -> AsyncIterator[Ask]:
+async def fast_agent_system(
+    address: str, model: str, command: Sequence[str]
+) -> AsyncIterator[Ask]:
     from fast_agent import FastAgent
-    from fast_agent.config import GenericSettings, LoggerSettings, MCPServerSettings, MCPSettings, Settings
+    from fast_agent.config import (
+        GenericSettings,
+        LoggerSettings,
+        MCPServerSettings,
+        MCPSettings,
+        Settings,
+    )
 
     server = MCPServerSettings(name="demo", command=command[0], args=list(command[1:]))
     settings = Settings(
-        logger=LoggerSettings(type="none", progress_display=False, show_chat=False, show_tools=False),
+        logger=LoggerSettings(
+            type="none", progress_display=False, show_chat=False, show_tools=False
+        ),
         mcp=MCPSettings(servers={"demo": server}),
         generic=GenericSettings(api_key="none", base_url=address),
     )
     fast = FastAgent("local", parse_cli_args=False, quiet=True, config_path=None)
     fast.app._config_or_path = settings
 
-    @fast.agent(name="local", instruction=INSTRUCTIONS, servers=["demo"], model=f"generic.{model}", use_history=False)
+    @fast.agent(
+        name="local",
+        instruction=INSTRUCTIONS,
+        servers=["demo"],
+        model=f"generic.{model}",
+        use_history=False,
+    )
     async def _local() -> None:
         """Only declared."""
 
@@ -107,7 +146,9 @@ SYSTEMS: Mapping[str, System] = {
     "mcpagent": mcpagent_system,
     "mcpagent, search on": partial(mcpagent_system, mode=True),
     "mcpagent, search off": partial(mcpagent_system, mode=False),
-    "mcpagent, as with large models": partial(mcpagent_system, mode=True, profile="large"),
+    "mcpagent, as with large models": partial(
+        mcpagent_system, mode=True, profile="large"
+    ),
     "pydantic-ai": pydantic_ai_system,
     "openai-agents": openai_agents_system,
     "fast-agent": fast_agent_system,

@@ -25,15 +25,35 @@ def answer(body: bytes) -> tuple[str, bytes]:
     last = list(WANTED.finditer(body, max(0, body.rfind(b"[calls="))))[-1]
     done = body.count(b'"tool_call_id"', last.end())
     number, wanted = next(_NUMBERS), int(last.group(1))
-    message: dict[str, Any] = {"role": "assistant", "content": f"Done after {wanted} calls."}
+    message: dict[str, Any] = {
+        "role": "assistant",
+        "content": f"Done after {wanted} calls.",
+    }
     if done < wanted:
-        function = {"name": "look_up", "arguments": json.dumps({"query": f"what number {number} is about"})}
-        message = {"role": "assistant", "content": None, "tool_calls": [_call(f"call_new_{number}", function)]}
+        function = {
+            "name": "look_up",
+            "arguments": json.dumps({"query": f"what number {number} is about"}),
+        }
+        message = {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [_call(f"call_new_{number}", function)],
+        }
     about = {"id": f"chatcmpl-{number}", "created": 1_750_000_000, "model": "m"}
     reason = "tool_calls" if done < wanted else "stop"
     if not STREAMED.search(body):
-        choice = {"index": 0, "message": message, "finish_reason": reason, "logprobs": None}
-        whole = {**about, "object": "chat.completion", "choices": [choice], "usage": USAGE}
+        choice = {
+            "index": 0,
+            "message": message,
+            "finish_reason": reason,
+            "logprobs": None,
+        }
+        whole = {
+            **about,
+            "object": "chat.completion",
+            "choices": [choice],
+            "usage": USAGE,
+        }
         return "application/json", json.dumps(whole).encode()
     if "tool_calls" in message:
         message["tool_calls"] = [{"index": 0, **message["tool_calls"][0]}]
@@ -42,8 +62,13 @@ def answer(body: bytes) -> tuple[str, bytes]:
         {"choices": [{"index": 0, "delta": {}, "finish_reason": reason}]},
         {"choices": [], "usage": USAGE},
     ]
-    written = [json.dumps({**about, "object": "chat.completion.chunk", **chunk}) for chunk in chunks]
-    return "text/event-stream", "".join(f"data: {text}\n\n" for text in (*written, "[DONE]")).encode()
+    written = [
+        json.dumps({**about, "object": "chat.completion.chunk", **chunk})
+        for chunk in chunks
+    ]
+    return "text/event-stream", "".join(
+        f"data: {text}\n\n" for text in (*written, "[DONE]")
+    ).encode()
 
 
 def _call(call_id: str, function: dict[str, str]) -> dict[str, Any]:
@@ -55,7 +80,9 @@ async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
         while True:
             head = (await reader.readuntil(b"\r\n\r\n")).lower()
             length = re.search(rb"content-length: (\d+)", head)
-            kind, content = answer(await reader.readexactly(int(length.group(1)) if length else 0))
+            kind, content = answer(
+                await reader.readexactly(int(length.group(1)) if length else 0)
+            )
             lines = f"HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ncontent-length: {len(content)}\r\n\r\n"
             writer.write(lines.encode() + content)
             await writer.drain()

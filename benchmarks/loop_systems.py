@@ -10,18 +10,34 @@ from __future__ import annotations
 import json
 import random
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-INSTRUCTIONS = "You answer questions about a large archive. Look things up before you answer."
-RESULT = "What the archive says about it: " + "one of its many thousand entries, in full. " * 7
+INSTRUCTIONS = (
+    "You answer questions about a large archive. Look things up before you answer."
+)
+RESULT = (
+    "What the archive says about it: "
+    + "one of its many thousand entries, in full. " * 7
+)
 
 _WORDS = random.Random(7)
-_TEXT = " ".join(_WORDS.choice(("archive", "entry", "of", "the", "year", "found", "was", "a")) for _ in range(2_000))
+_TEXT = " ".join(
+    _WORDS.choice(("archive", "entry", "of", "the", "year", "found", "was", "a"))
+    for _ in range(2_000)
+)
 _NUMBERS = count(1)
 
 
@@ -117,22 +133,29 @@ async def kept_mcpagent_system(address: str) -> AsyncIterator[Ready]:
 @asynccontextmanager
 async def mcpagent_system(address: str, **options: Any) -> AsyncIterator[Ready]:
     from mcpagent import Agent
-    from mcpagent.messages import Message, ToolCall
     from mcpagent.models import OpenAIChatModel
     from mcpagent.models.base import ModelRequest
     from mcpagent.models.scripted import Answer, ScriptedModel
+    from mcpagent.values.messages import Message, ToolCall
 
     def say(request: ModelRequest) -> Answer:
         scripted.requests.clear()  # so each is the first one, and none is kept
         backwards = (
-            (said.role == "tool", said.text if said.role == "user" else "") for said in reversed(request.messages)
+            (said.role == "tool", said.text if said.role == "user" else "")
+            for said in reversed(request.messages)
         )
         call_id, text = _reply(backwards)
         return ToolCall(call_id, "look_up", {"query": text}) if call_id else text
 
     scripted = ScriptedModel([say])
-    model = OpenAIChatModel("m", provider="local", base_url=address) if address else scripted
-    async with Agent(model, instructions=INSTRUCTIONS, tools=[look_up], **options) as agent:
+    model = (
+        OpenAIChatModel("m", provider="local", base_url=address)
+        if address
+        else scripted
+    )
+    async with Agent(
+        model, instructions=INSTRUCTIONS, tools=[look_up], **options
+    ) as agent:
 
         async def begin(messages: list[Message]) -> Ask:
             return agent.session(messages=messages).ask
@@ -142,17 +165,23 @@ async def mcpagent_system(address: str, **options: Any) -> AsyncIterator[Ready]:
 
 
 def _mcpagent_history(lines: Sequence[Line]) -> list[Any]:
-    from mcpagent.messages import Message, Origin, Text, ToolCall, ToolResult
+    from mcpagent.values.messages import Message, Origin, Text, ToolCall, ToolResult
 
     def called(line: Line) -> ToolCall:
-        as_sent = {"function": {"name": "look_up", "arguments": json.dumps(line.arguments)}}
+        as_sent = {
+            "function": {"name": "look_up", "arguments": json.dumps(line.arguments)}
+        }
         return ToolCall(line.call_id, "look_up", line.arguments, provider_data=as_sent)
 
     forms: Mapping[str, Callable[[Line], Message]] = {
         "question": lambda line: Message("user", (Text(line.text),)),
         "call": lambda line: Message("assistant", (called(line),), Origin("local")),
-        "result": lambda line: Message("tool", (ToolResult(line.call_id, "look_up", (Text(line.text),)),)),
-        "answer": lambda line: Message("assistant", (Text(line.text),), Origin("local")),
+        "result": lambda line: Message(
+            "tool", (ToolResult(line.call_id, "look_up", (Text(line.text),)),)
+        ),
+        "answer": lambda line: Message(
+            "assistant", (Text(line.text),), Origin("local")
+        ),
     }
     return [forms[line.kind](line) for line in lines]
 
@@ -164,7 +193,9 @@ def _mcpagent_history(lines: Sequence[Line]) -> list[Any]:
 async def pydantic_ai_system(address: str) -> AsyncIterator[Ready]:
     from pydantic_ai import Agent
 
-    agent = Agent(_pydantic_ai_model(address), instructions=INSTRUCTIONS, tools=[look_up])
+    agent = Agent(
+        _pydantic_ai_model(address), instructions=INSTRUCTIONS, tools=[look_up]
+    )
 
     async def begin(messages: list[Any]) -> Ask:
         async def ask(prompt: str) -> str:
@@ -179,7 +210,13 @@ async def pydantic_ai_system(address: str) -> AsyncIterator[Ready]:
 
 
 def _pydantic_ai_model(address: str) -> Any:
-    from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart, ToolReturnPart, UserPromptPart
+    from pydantic_ai.messages import (
+        ModelResponse,
+        TextPart,
+        ToolCallPart,
+        ToolReturnPart,
+        UserPromptPart,
+    )
     from pydantic_ai.models.function import FunctionModel
     from pydantic_ai.usage import RequestUsage
 
@@ -187,17 +224,28 @@ def _pydantic_ai_model(address: str) -> Any:
         from pydantic_ai.models.openai import OpenAIChatModel
         from pydantic_ai.providers.openai import OpenAIProvider
 
-        return OpenAIChatModel("m", provider=OpenAIProvider(base_url=address, api_key="none"))
+        return OpenAIChatModel(
+            "m", provider=OpenAIProvider(base_url=address, api_key="none")
+        )
 
     async def say(messages: list[Any], _info: Any) -> ModelResponse:
         firsts = (message.parts[0] for message in reversed(messages))
         call_id, text = _reply(
-            (isinstance(part, ToolReturnPart), part.content if isinstance(part, UserPromptPart) else "")
+            (
+                isinstance(part, ToolReturnPart),
+                part.content if isinstance(part, UserPromptPart) else "",
+            )
             for part in firsts
         )
-        part = ToolCallPart("look_up", {"query": text}, call_id) if call_id else TextPart(text)
+        part = (
+            ToolCallPart("look_up", {"query": text}, call_id)
+            if call_id
+            else TextPart(text)
+        )
         # Given, since otherwise it counts the words of the whole history.
-        return ModelResponse(parts=[part], usage=RequestUsage(input_tokens=10, output_tokens=5))
+        return ModelResponse(
+            parts=[part], usage=RequestUsage(input_tokens=10, output_tokens=5)
+        )
 
     return FunctionModel(say)
 
@@ -213,14 +261,20 @@ def _pydantic_ai_history(lines: Sequence[Line]) -> list[Any]:
     )
 
     forms: Mapping[str, Callable[[Line], Any]] = {
-        "question": lambda line: ModelRequest(parts=[UserPromptPart(line.text)], instructions=INSTRUCTIONS),
+        "question": lambda line: ModelRequest(
+            parts=[UserPromptPart(line.text)], instructions=INSTRUCTIONS
+        ),
         "call": lambda line: ModelResponse(
-            parts=[ToolCallPart("look_up", json.dumps(line.arguments), line.call_id)], model_name="m"
+            parts=[ToolCallPart("look_up", json.dumps(line.arguments), line.call_id)],
+            model_name="m",
         ),
         "result": lambda line: ModelRequest(
-            parts=[ToolReturnPart("look_up", line.text, line.call_id)], instructions=INSTRUCTIONS
+            parts=[ToolReturnPart("look_up", line.text, line.call_id)],
+            instructions=INSTRUCTIONS,
         ),
-        "answer": lambda line: ModelResponse(parts=[TextPart(line.text)], model_name="m"),
+        "answer": lambda line: ModelResponse(
+            parts=[TextPart(line.text)], model_name="m"
+        ),
     }
     return [forms[line.kind](line) for line in lines]
 
@@ -237,7 +291,9 @@ async def openai_agents_system(address: str) -> AsyncIterator[Ready]:
     async def begin(items: list[Any]) -> Ask:
         async def ask(prompt: str) -> str:
             nonlocal items
-            result = await Runner.run(agent, [*items, {"role": "user", "content": prompt}])
+            result = await Runner.run(
+                agent, [*items, {"role": "user", "content": prompt}]
+            )
             items = result.to_input_list()
             return result.final_output
 
@@ -255,7 +311,9 @@ async def kept_openai_agents_system(address: str) -> AsyncIterator[Ready]:
         agent = _openai_agents_agent(address)
 
         async def begin(items: list[Any]) -> Ask:
-            session = SQLiteSession(f"conversation {next(_NUMBERS)}", Path(folder, "sessions.db"))
+            session = SQLiteSession(
+                f"conversation {next(_NUMBERS)}", Path(folder, "sessions.db")
+            )
             await session.add_items(items)
 
             async def ask(prompt: str) -> str:
@@ -271,7 +329,12 @@ def _openai_agents_agent(address: str) -> Any:
 
     set_tracing_disabled(True)
     tools = [function_tool(look_up)]
-    return Agent(name="archive", instructions=INSTRUCTIONS, tools=tools, model=_openai_agents_model(address))
+    return Agent(
+        name="archive",
+        instructions=INSTRUCTIONS,
+        tools=tools,
+        model=_openai_agents_model(address),
+    )
 
 
 def _openai_agents_model(address: str) -> Any:
@@ -280,18 +343,25 @@ def _openai_agents_model(address: str) -> Any:
     from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessage
 
     if address:
-        return OpenAIChatCompletionsModel("m", AsyncOpenAI(base_url=address, api_key="none"))
+        return OpenAIChatCompletionsModel(
+            "m", AsyncOpenAI(base_url=address, api_key="none")
+        )
 
     class Scripted(Model):
         async def get_response(self, *_: Any, **given: Any) -> ModelResponse:
             call_id, text = _reply(
-                (item.get("type") == "function_call_output", item["content"] if item.get("role") == "user" else "")
+                (
+                    item.get("type") == "function_call_output",
+                    item["content"] if item.get("role") == "user" else "",
+                )
                 for item in reversed(given["input"])
             )
             line = Line("call" if call_id else "answer", text, call_id)
             kind = ResponseFunctionToolCall if call_id else ResponseOutputMessage
             said = kind.model_validate(_openai_agents_item(line))
-            return ModelResponse(output=[said], usage=Usage(requests=1), response_id=None)
+            return ModelResponse(
+                output=[said], usage=Usage(requests=1), response_id=None
+            )
 
         def stream_response(self, *_: Any, **__: Any) -> Any:
             raise NotImplementedError
@@ -305,10 +375,18 @@ def _openai_agents_item(line: Line) -> dict[str, Any]:
         case "question":
             return {"content": line.text, "role": "user"}
         case "call":
-            about = {"call_id": line.call_id, "name": "look_up", "type": "function_call"}
+            about = {
+                "call_id": line.call_id,
+                "name": "look_up",
+                "type": "function_call",
+            }
             return {"arguments": json.dumps(line.arguments), **about}
         case "result":
-            return {"call_id": line.call_id, "output": line.text, "type": "function_call_output"}
+            return {
+                "call_id": line.call_id,
+                "output": line.text,
+                "type": "function_call_output",
+            }
         case "answer":
             content = [{"annotations": [], "text": line.text, "type": "output_text"}]
             about = {"role": "assistant", "status": "completed", "type": "message"}
@@ -329,7 +407,13 @@ async def fast_agent_system(address: str) -> AsyncIterator[Ready]:
     from fast_agent.config import LoggerSettings, Settings
     from fast_agent.core import Core
 
-    quiet = LoggerSettings(type="none", progress_display=False, show_chat=False, show_tools=False, streaming="none")
+    quiet = LoggerSettings(
+        type="none",
+        progress_display=False,
+        show_chat=False,
+        show_tools=False,
+        streaming="none",
+    )
     core = Core(settings=Settings(logger=quiet))
     model = _fast_agent_model(address)
     await core.initialize()
@@ -350,24 +434,45 @@ def _fast_agent_model(address: str) -> Callable[..., Any]:
     from fast_agent.llm.provider.openai.llm_generic import GenericLLM
 
     class Scripted(PassthroughLLM):
-        async def _apply_prompt_provider_specific(self, multipart_messages: list[Any], *_: Any, **__: Any) -> Any:
+        async def _apply_prompt_provider_specific(
+            self, multipart_messages: list[Any], *_: Any, **__: Any
+        ) -> Any:
             call_id, text = _reply(
-                (bool(said.tool_results), "" if said.tool_results or said.role != "user" else said.first_text())
+                (
+                    bool(said.tool_results),
+                    ""
+                    if said.tool_results or said.role != "user"
+                    else said.first_text(),
+                )
                 for said in reversed(multipart_messages)
             )
-            return _fast_agent_message(Line("call" if call_id else "answer", text, call_id))
+            return _fast_agent_message(
+                Line("call" if call_id else "answer", text, call_id)
+            )
 
     def made(agent: Any, **options: Any) -> Any:
         if not address:
             return Scripted(agent=agent, **options)
-        return GenericLLM(agent=agent, name=agent.name, api_key="none", base_url=address, model="m", **options)
+        return GenericLLM(
+            agent=agent,
+            name=agent.name,
+            api_key="none",
+            base_url=address,
+            model="m",
+            **options,
+        )
 
     return made
 
 
 def _fast_agent_message(line: Line) -> Any:
     from fast_agent.types import LlmStopReason, PromptMessageExtended
-    from mcp_types import CallToolRequest, CallToolRequestParams, CallToolResult, TextContent
+    from mcp_types import (
+        CallToolRequest,
+        CallToolRequestParams,
+        CallToolResult,
+        TextContent,
+    )
 
     text: list[Any] = [TextContent(type="text", text=line.text)]
     match line.kind:
@@ -377,14 +482,21 @@ def _fast_agent_message(line: Line) -> Any:
             params = CallToolRequestParams(name="look_up", arguments=line.arguments)
             calls = {line.call_id: CallToolRequest(method="tools/call", params=params)}
             return PromptMessageExtended(
-                role="assistant", content=[], tool_calls=calls, stop_reason=LlmStopReason.TOOL_USE
+                role="assistant",
+                content=[],
+                tool_calls=calls,
+                stop_reason=LlmStopReason.TOOL_USE,
             )
         case "result":
             return PromptMessageExtended(
-                role="user", content=[], tool_results={line.call_id: CallToolResult(content=text)}
+                role="user",
+                content=[],
+                tool_results={line.call_id: CallToolResult(content=text)},
             )
         case "answer":
-            return PromptMessageExtended(role="assistant", content=text, stop_reason=LlmStopReason.END_TURN)
+            return PromptMessageExtended(
+                role="assistant", content=text, stop_reason=LlmStopReason.END_TURN
+            )
 
 
 def _fast_agent_history(lines: Sequence[Line]) -> list[Any]:

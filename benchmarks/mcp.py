@@ -40,7 +40,9 @@ async def mcpagent_client(mode: str) -> AsyncIterator[Call]:
     from mcpagent.config import ServerConfig
     from mcpagent.mcp.link import ServerLink
 
-    config = ServerConfig(name="bench", command=sys.executable, args=(str(SERVER), *mode.split()))
+    config = ServerConfig(
+        name="bench", command=sys.executable, args=(str(SERVER), *mode.split())
+    )
     async with ServerLink(config) as toolset:
         tools = {tool.name: tool for tool in await toolset.tools()}
 
@@ -55,7 +57,9 @@ async def sdk_client(mode: str) -> AsyncIterator[Call]:
     from mcp import Client
     from mcp.client.stdio import StdioServerParameters
 
-    async with Client(StdioServerParameters(command=sys.executable, args=[str(SERVER), *mode.split()])) as client:
+    async with Client(
+        StdioServerParameters(command=sys.executable, args=[str(SERVER), *mode.split()])
+    ) as client:
         await client.list_tools()
 
         async def call(tool: str, text: str) -> Any:
@@ -69,7 +73,9 @@ async def fastmcp_client(mode: str) -> AsyncIterator[Call]:
     from fastmcp import Client  # type: ignore[import-not-found,unused-ignore]
     from fastmcp.client.transports import StdioTransport  # type: ignore[import-not-found,unused-ignore]
 
-    async with Client(StdioTransport(sys.executable, [str(SERVER), *mode.split()], keep_alive=False)) as client:
+    async with Client(
+        StdioTransport(sys.executable, [str(SERVER), *mode.split()], keep_alive=False)
+    ) as client:
         await client.list_tools()
 
         async def call(tool: str, text: str) -> Any:
@@ -94,14 +100,21 @@ def children() -> int:
     found = 0
     for folder in Path("/proc").iterdir() if Path("/proc").is_dir() else ():
         try:
-            found += int((folder / "stat").read_text().rpartition(")")[2].split()[1]) == os.getpid()
+            found += (
+                int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+                == os.getpid()
+            )
         except (OSError, ValueError, IndexError):
             continue
     return found
 
 
 def open_files() -> int:
-    return len(list(Path("/proc/self/fd").iterdir())) if Path("/proc/self/fd").is_dir() else 0
+    return (
+        len(list(Path("/proc/self/fd").iterdir()))
+        if Path("/proc/self/fd").is_dir()
+        else 0
+    )
 
 
 async def connect(system: str) -> str:
@@ -128,7 +141,9 @@ async def cycles(system: str) -> str:
     await asyncio.gather(*(some() for _ in range(9)))
     seconds = time.perf_counter() - started
     left = f"{children()} processes, {open_files() - files} files, {len(asyncio.all_tasks()) - tasks} tasks left"
-    return f"{seconds:.0f} s; {left}; memory +{max(0.0, resident_mib() - memory):.0f} MiB"
+    return (
+        f"{seconds:.0f} s; {left}; memory +{max(0.0, resident_mib() - memory):.0f} MiB"
+    )
 
 
 async def sequential(system: str) -> str:
@@ -150,9 +165,14 @@ async def concurrent(system: str) -> str:
         times, right = [], 0
         for _ in range(11):
             started = time.perf_counter()
-            results = await asyncio.gather(*(call("echo", str(number)) for number in range(200)))
+            results = await asyncio.gather(
+                *(call("echo", str(number)) for number in range(200))
+            )
             times.append((time.perf_counter() - started) * 1000)
-            right += sum(result.content[0].text == str(number) for number, result in enumerate(results))
+            right += sum(
+                result.content[0].text == str(number)
+                for number, result in enumerate(results)
+            )
     median = statistics.median(times[1:])
     return f"{median:.0f} ms ({times[0]:.0f} ms the first time), {right} of 2,200 answers with their callers"
 
@@ -195,7 +215,10 @@ async def large(system: str) -> str:
 
 async def notifications(system: str) -> str:
     """100,000 log messages before one answer, which takes the server alone about half a second to write."""
-    async with CLIENTS[system]("flood-notifications --count 100000") as call, watched() as held:
+    async with (
+        CLIENTS[system]("flood-notifications --count 100000") as call,
+        watched() as held,
+    ):
         used, started = time.process_time(), time.perf_counter()
         ended = await outcome(call("trouble", "x"), 120)
         seconds, used = time.perf_counter() - started, time.process_time() - used
@@ -220,9 +243,15 @@ def first(option: str) -> Callable[[str], Awaitable[str]]:
         found: list[tuple[float, ...]] = []
         for _ in range(STARTS):
             command = [sys.executable, "-m", "benchmarks.mcp", option, system]
-            run = await asyncio.create_subprocess_exec(*command, cwd=ROOT, stdout=subprocess.PIPE)
-            found.append(tuple(json.loads((await run.communicate())[0].splitlines()[-1])))
-        loading, connecting, cpu, held = (statistics.median(column) for column in zip(*found, strict=True))
+            run = await asyncio.create_subprocess_exec(
+                *command, cwd=ROOT, stdout=subprocess.PIPE
+            )
+            found.append(
+                tuple(json.loads((await run.communicate())[0].splitlines()[-1]))
+            )
+        loading, connecting, cpu, held = (
+            statistics.median(column) for column in zip(*found, strict=True)
+        )
         return (
             f"packages in {loading:.2f} s, connected {connecting:.2f} s after that, {cpu:.2f} s of CPU in all; "
             f"loop held for {held * 1000:.0f} ms at most"
@@ -307,11 +336,23 @@ MEASURES: dict[str, Callable[[str], Awaitable[str]]] = {
 
 def installed(home: Path, system: str) -> Path:
     """The Python of an environment that has the system's newest release."""
-    python = home / system / ("Scripts" if sys.platform == "win32" else "bin") / "python"
+    python = (
+        home / system / ("Scripts" if sys.platform == "win32" else "bin") / "python"
+    )
     if not python.exists():
         print(f"installing {system}", file=sys.stderr)
-        subprocess.run([sys.executable, "-m", "venv", home / system], check=True, timeout=120)
-        install = [str(python), "-m", "pip", "install", "-qq", "--disable-pip-version-check", *PACKAGES[system]]
+        subprocess.run(
+            [sys.executable, "-m", "venv", home / system], check=True, timeout=120
+        )
+        install = [
+            str(python),
+            "-m",
+            "pip",
+            "install",
+            "-qq",
+            "--disable-pip-version-check",
+            *PACKAGES[system],
+        ]
         subprocess.run(install, check=True, timeout=600)
     return python
 
@@ -319,7 +360,14 @@ def installed(home: Path, system: str) -> Path:
 def measured(python: Path, system: str, measure: str) -> str:
     command = [str(python), "-m", "benchmarks.mcp", "--one", system, measure]
     try:
-        run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=LIMIT_SECONDS, check=False)
+        run = subprocess.run(
+            command,
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=LIMIT_SECONDS,
+            check=False,
+        )
     except subprocess.TimeoutExpired:
         return f"still running after {LIMIT_SECONDS:.0f} s"
     if run.returncode == 0:
@@ -336,18 +384,32 @@ def main() -> None:
         modules = IMPORTED if sys.argv[1] == "--first" else LOADED
         print(json.dumps(started_first(sys.argv[2], modules[sys.argv[2]])))
         return
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--home", type=Path, help="where the environments are kept; default: a folder that is removed")
-    parser.add_argument("--only", default="", help="only what is measured with these words in its name")
-    parser.add_argument("systems", nargs="*", choices=[*PACKAGES, []], help="default: all")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--home",
+        type=Path,
+        help="where the environments are kept; default: a folder that is removed",
+    )
+    parser.add_argument(
+        "--only", default="", help="only what is measured with these words in its name"
+    )
+    parser.add_argument(
+        "systems", nargs="*", choices=[*PACKAGES, []], help="default: all"
+    )
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         home = options.home or Path(folder)
-        pythons = {system: installed(home, system) for system in options.systems or PACKAGES}
+        pythons = {
+            system: installed(home, system) for system in options.systems or PACKAGES
+        }
         for measure in (name for name in MEASURES if options.only in name):
             print(measure)
             for system, python in pythons.items():
-                print(f"    {system:10} {measured(python, system, measure)}", flush=True)
+                print(
+                    f"    {system:10} {measured(python, system, measure)}", flush=True
+                )
 
 
 if __name__ == "__main__":

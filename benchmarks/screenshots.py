@@ -89,26 +89,40 @@ CHANGING = "CHANGING"
 
 CHAT = ("chat", "-m", "offline", "--tool-search", "on")
 SHOTS: Mapping[str, Shot] = {
-    "turn": Shot(CHAT, asked("convert 42 kilometres to miles"), "> convert", title="mcpagent"),
+    "turn": Shot(
+        CHAT, asked("convert 42 kilometres to miles"), "> convert", title="mcpagent"
+    ),
     "context": Shot(
-        CHAT, asked_then("convert 42 kilometres to miles", "/context", r"largest"), "> /context", title="/context"
+        CHAT,
+        asked_then("convert 42 kilometres to miles", "/context", r"largest"),
+        "> /context",
+        title="/context",
     ),
     "why": Shot(
         CHAT,
-        asked_then("convert 42 kilometres to miles", "/why convert_units", r"called|loaded"),
+        asked_then(
+            "convert 42 kilometres to miles", "/why convert_units", r"called|loaded"
+        ),
         "> /why",
         title="/why",
     ),
     "demo": Shot(("demo",), to_its_end, "> convert 42", title="mcpagent demo"),
     "approval": Shot(
-        ("chat", "-m", CHANGING, "--config", "git.json", "--trust-project"), approval, "wants to run", title="approval"
+        ("chat", "-m", CHANGING, "--config", "git.json", "--trust-project"),
+        approval,
+        "wants to run",
+        title="approval",
     ),
     "search": Shot(
         ("tools", "search", "how far is it from one capital to another", "--explain"),
         to_its_end,
         title='mcpagent tools search "..." --explain',
     ),
-    "test": Shot(("mcp", "test", "--config", "both.json", "--trust-project"), to_its_end, title="mcpagent mcp test"),
+    "test": Shot(
+        ("mcp", "test", "--config", "both.json", "--trust-project"),
+        to_its_end,
+        title="mcpagent mcp test",
+    ),
     "failure": Shot(
         ("chat", "-m", "offline", "--config", "crm.json", "--trust-project"),
         until(r"did not start 3 times"),
@@ -133,20 +147,31 @@ def configurations(folder: Path) -> None:
         "both.json": {"weather": server("good"), "crm": server("dies")},
         "crm.json": {"crm": server("dies")},
     }.items():
-        (folder / name).write_text(json.dumps({"mcpServers": servers}, indent=2), "utf-8")
+        (folder / name).write_text(
+            json.dumps({"mcpServers": servers}, indent=2), "utf-8"
+        )
 
 
 def take(shot: Shot) -> str:
     """The shot as SVG."""
     with tempfile.TemporaryDirectory() as path, small_model() as changing:
         folder = Path(path)
-        arguments = [changing if argument == CHANGING else argument for argument in shot.arguments]
+        arguments = [
+            changing if argument == CHANGING else argument
+            for argument in shot.arguments
+        ]
         configurations(folder)
         # By words: the same whether word vectors are installed or not.
-        env = {"TERM": "xterm-256color", "COLUMNS": str(COLUMNS), "MCPAGENT_SEARCH_STRATEGY": "bm25"}
+        env = {
+            "TERM": "xterm-256color",
+            "COLUMNS": str(COLUMNS),
+            "MCPAGENT_SEARCH_STRATEGY": "bm25",
+        }
         # The first run fills the cache of lists, so that the second does not depend on who connects when.
         for _ in range(2):
-            with on_a_terminal(arguments, folder, columns=COLUMNS, rows=100, env=env) as screen:
+            with on_a_terminal(
+                arguments, folder, columns=COLUMNS, rows=100, env=env
+            ) as screen:
                 shot.act(screen)
                 raw, text = screen.raw, screen.text
     if "internal error" in text:
@@ -162,7 +187,10 @@ def rows_of(raw: str) -> list[Any]:
     screen: Any = pyte.HistoryScreen(COLUMNS, 100, history=5_000, ratio=0.5)
     pyte.Stream(screen).feed(raw)
     rows = []
-    for row in (*screen.history.top, *(screen.buffer[line] for line in range(screen.lines))):
+    for row in (
+        *screen.history.top,
+        *(screen.buffer[line] for line in range(screen.lines)),
+    ):
         text = Text()
         for column in range(COLUMNS):
             cell = row[column]
@@ -175,7 +203,9 @@ def rows_of(raw: str) -> list[Any]:
 def _style(cell: Any) -> str:
     words = [word for word in ("bold", "reverse") if getattr(cell, word)]
     if cell.fg != "default":
-        words.append({"brown": "yellow"}.get(cell.fg, cell.fg.replace("bright", "bright_")))
+        words.append(
+            {"brown": "yellow"}.get(cell.fg, cell.fg.replace("bright", "bright_"))
+        )
     return " ".join(words)
 
 
@@ -184,10 +214,22 @@ def as_svg(rows: list[Any], shot: Shot) -> str:
     from rich.text import Text
 
     plain = [row.plain for row in rows]
-    first = next((place for place, line in enumerate(plain) if shot.start and shot.start in line), 0)
+    first = next(
+        (
+            place
+            for place, line in enumerate(plain)
+            if shot.start and shot.start in line
+        ),
+        0,
+    )
     shown = rows[first:]
     if shot.end:
-        shown = shown[: next((at for at, row in enumerate(shown) if re.search(shot.end, row.plain)), len(shown))]
+        shown = shown[
+            : next(
+                (at for at, row in enumerate(shown) if re.search(shot.end, row.plain)),
+                len(shown),
+            )
+        ]
     while shown and not shown[-1].plain.strip():
         shown.pop()
     console = Console(
@@ -202,7 +244,11 @@ def as_svg(rows: list[Any], shot: Shot) -> str:
     for row in shown:
         empty = 0 if row.plain.strip() else empty + 1
         if empty < 2:
-            console.print(steady(row) if isinstance(row, Text) else row, soft_wrap=True, highlight=False)
+            console.print(
+                steady(row) if isinstance(row, Text) else row,
+                soft_wrap=True,
+                highlight=False,
+            )
     return console.export_svg(title=shot.title) + "\n"
 
 
@@ -214,8 +260,16 @@ def steady(row: Any) -> Any:
     reaches_edge = len(row.plain) >= COLUMNS - 1
     for match in reversed(list(VARYING.finditer(row.plain))):
         word = "/usr/bin/python3" if match["path"] else "…"
-        row = row[: match.start()] + _like(row[match.end() - 1], word) + row[match.end() :]
-    gap = max(re.finditer(r"(?<=\S) {4,}", row.plain), key=lambda found: len(found[0]), default=None)
+        row = (
+            row[: match.start()]
+            + _like(row[match.end() - 1], word)
+            + row[match.end() :]
+        )
+    gap = max(
+        re.finditer(r"(?<=\S) {4,}", row.plain),
+        key=lambda found: len(found[0]),
+        default=None,
+    )
     if reaches_edge and gap is not None:
         spaces = max(len(gap[0]) + COLUMNS - len(row.plain), 2)
         row = row[: gap.start()] + " " * spaces + row[gap.end() :]
@@ -231,12 +285,22 @@ def _like(character: Any, word: str) -> Any:
 
 def words_of(svg: str) -> list[str]:
     """What stands in a picture, a line for each piece of text."""
-    return [f"{html.unescape(text)}\n" for text in re.findall(r"<text [^>]*>([^<]+)</text>", svg)]
+    return [
+        f"{html.unescape(text)}\n"
+        for text in re.findall(r"<text [^>]*>([^<]+)</text>", svg)
+    ]
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"which: {', '.join(SHOTS)}; without one all")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "names",
+        nargs="*",
+        metavar="NAME",
+        help=f"which: {', '.join(SHOTS)}; without one all",
+    )
     parser.add_argument("--check", action="store_true", help="write nothing, compare")
     options = parser.parse_args()
     FOLDER.mkdir(exist_ok=True)
@@ -252,11 +316,18 @@ def main() -> int:
             svg = take(SHOTS[name])
             if svg == kept:
                 break
-            sys.stderr.writelines(difflib.unified_diff(words_of(kept), words_of(svg), "kept", "shown", n=0))
+            sys.stderr.writelines(
+                difflib.unified_diff(
+                    words_of(kept), words_of(svg), "kept", "shown", n=0
+                )
+            )
         else:
             old.append(name)
     if old:
-        print(f"old: {', '.join(old)}; python benchmarks/screenshots.py {' '.join(old)}", file=sys.stderr)
+        print(
+            f"old: {', '.join(old)}; python benchmarks/screenshots.py {' '.join(old)}",
+            file=sys.stderr,
+        )
     return 1 if old else 0
 
 

@@ -52,20 +52,35 @@ def measure(factory: Factory, folder: Path, cap: int) -> dict[str, Any]:
         times.append((time.process_time() - start) * 1e3)
         scores[query["source"]].append(_score(found, query))
     sources = {
-        source: {key: statistics.fmean(row[key] for row in rows) for key in rows[0]} for source, rows in scores.items()
+        source: {key: statistics.fmean(row[key] for row in rows) for key in rows[0]}
+        for source, rows in scores.items()
     }
-    result = {"tools": len(catalog), "build_s": build, "bytes_per_tool": memory / len(catalog), "sources": sources}
+    result = {
+        "tools": len(catalog),
+        "build_s": build,
+        "bytes_per_tool": memory / len(catalog),
+        "sources": sources,
+    }
     if times:
         times.sort()
-        result |= {"p50_ms": times[len(times) // 2], "p95_ms": times[int(len(times) * 0.95)]}
+        result |= {
+            "p50_ms": times[len(times) // 2],
+            "p95_ms": times[int(len(times) * 0.95)],
+        }
     return result
 
 
 def _score(found: Sequence[str], query: Row) -> dict[str, float]:
     needs = query.get("groups") or [[name] for name in query["relevant"]]
     rank = {name: place for place, name in reversed(list(enumerate(found)))}
-    best = [min((rank[name] for name in need if name in rank), default=10**9) for need in needs]
-    scores = {f"recall@{depth}": sum(place < depth for place in best) / len(best) for depth in DEPTHS}
+    best = [
+        min((rank[name] for name in need if name in rank), default=10**9)
+        for need in needs
+    ]
+    scores = {
+        f"recall@{depth}": sum(place < depth for place in best) / len(best)
+        for depth in DEPTHS
+    }
     return scores | {"mrr": 1 / (min(best) + 1) if min(best) < DEPTHS[-1] else 0.0}
 
 

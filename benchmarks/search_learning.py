@@ -47,27 +47,64 @@ class Split:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("folders", type=Path, nargs="*")
-    parser.add_argument("--cache", type=Path, help="where the catalogues from packages are kept")
-    parser.add_argument("--uses", type=int, default=4, help="recorded queries a tool (4)")
+    parser.add_argument(
+        "--cache", type=Path, help="where the catalogues from packages are kept"
+    )
+    parser.add_argument(
+        "--uses", type=int, default=4, help="recorded queries a tool (4)"
+    )
     parser.add_argument("--strategy", choices=("bm25", "hybrid"), action="append")
-    parser.add_argument("--most", type=int, default=100_000, help="recorded queries of each folder (all)")
-    parser.add_argument("--hit", action="store_true", help="print hit@1 in place of recall@5")
+    parser.add_argument(
+        "--most",
+        type=int,
+        default=100_000,
+        help="recorded queries of each folder (all)",
+    )
+    parser.add_argument(
+        "--hit", action="store_true", help="print hit@1 in place of recall@5"
+    )
     options = parser.parse_args()
-    folders = options.folders or build(options.cache or Path(tempfile.gettempdir()) / "mcpagent-benchmarks")
-    strategies = options.strategy or ["bm25", *(["hybrid"] if find_spec("wordllama") else [])]
-    print("| | recorded | used: before | after | never used: before | after |\n| --- | --- | --- | --- | --- | --- |")
+    folders = options.folders or build(
+        options.cache or Path(tempfile.gettempdir()) / "mcpagent-benchmarks"
+    )
+    strategies = options.strategy or [
+        "bm25",
+        *(["hybrid"] if find_spec("wordllama") else []),
+    ]
+    print(
+        "| | recorded | used: before | after | never used: before | after |\n| --- | --- | --- | --- | --- | --- |"
+    )
     for strategy in strategies:
         rows = [
             row
             for folder in folders
-            if (row := measured(folder, strategy, options.uses, options.most, 1 if options.hit else DEPTH))
+            if (
+                row := measured(
+                    folder,
+                    strategy,
+                    options.uses,
+                    options.most,
+                    1 if options.hit else DEPTH,
+                )
+            )
         ]
         for name, recorded, *shares in rows:
-            print(f"| {strategy}, {name} | {recorded} |", " | ".join(f"{share:.3f}" for share in shares), "|")
-        means = [statistics.fmean(shares) for shares in zip(*(row[2:] for row in rows), strict=True)]
-        print(f"| {strategy}, mean | |", " | ".join(f"{mean:.3f}" for mean in means), "|")
+            print(
+                f"| {strategy}, {name} | {recorded} |",
+                " | ".join(f"{share:.3f}" for share in shares),
+                "|",
+            )
+        means = [
+            statistics.fmean(shares)
+            for shares in zip(*(row[2:] for row in rows), strict=True)
+        ]
+        print(
+            f"| {strategy}, mean | |", " | ".join(f"{mean:.3f}" for mean in means), "|"
+        )
 
 
 def measured(
@@ -87,14 +124,19 @@ def measured(
         for known in (None, history):
             index = ToolIndex(strategy, history=known)  # type: ignore[arg-type]  # one of the two choices
             index.replace("all", tools)
-            shares.append([recall(index, rows, depth) for rows in (split.used, split.never_used)])
+            shares.append(
+                [recall(index, rows, depth) for rows in (split.used, split.never_used)]
+            )
     (used, never), (used_after, never_after) = shares
     return folder.name, len(split.recorded), used, used_after, never, never_after
 
 
 def split_of(queries: Sequence[Row], uses: int, most: int = 100_000) -> Split:
     """Always the same split of the same queries."""
-    rows = sorted((row for row in queries if row["source"] != "title+service"), key=lambda row: _hash(row["query"]))
+    rows = sorted(
+        (row for row in queries if row["source"] != "title+service"),
+        key=lambda row: _hash(row["query"]),
+    )
     tools = sorted({tool for row in rows for tool in row["relevant"]}, key=_hash)
     may_be_used = set(tools[: len(tools) * 2 // 3])
     used: Counter[str] = Counter()
@@ -112,17 +154,28 @@ def split_of(queries: Sequence[Row], uses: int, most: int = 100_000) -> Split:
             others.append(row)
     return Split(
         recorded,
-        [row for row in others if not used.keys().isdisjoint(row["relevant"])][:_MOST_USED],
-        [row for row in others if may_be_used.isdisjoint(row["relevant"])][:_MOST_NEVER_USED],
+        [row for row in others if not used.keys().isdisjoint(row["relevant"])][
+            :_MOST_USED
+        ],
+        [row for row in others if may_be_used.isdisjoint(row["relevant"])][
+            :_MOST_NEVER_USED
+        ],
     )
 
 
 def recall(index: ToolIndex, rows: Sequence[Row], depth: int) -> float:
     """The mean share of the right tools among the first ones; of the first alone, whether it is right."""
-    found = [(set(index.search(row["query"], DEPTH).names[:depth]), row["relevant"]) for row in rows]
+    found = [
+        (set(index.search(row["query"], DEPTH).names[:depth]), row["relevant"])
+        for row in rows
+    ]
     if depth == 1:
-        return statistics.fmean(float(any(tool in names for tool in right)) for names, right in found)
-    return statistics.fmean(sum(tool in names for tool in right) / len(right) for names, right in found)
+        return statistics.fmean(
+            float(any(tool in names for tool in right)) for names, right in found
+        )
+    return statistics.fmean(
+        sum(tool in names for tool in right) / len(right) for names, right in found
+    )
 
 
 def _hash(text: str) -> bytes:

@@ -21,9 +21,9 @@ if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.search_probes import index_of, load_tools
-from mcpagent.messages import ToolDefinition
 from mcpagent.search.fields import local_name
 from mcpagent.search.pattern import searched_text
+from mcpagent.values.messages import ToolDefinition
 
 LIMIT = 5
 
@@ -39,9 +39,13 @@ class Figures:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("folders", type=Path, nargs="+")
-    parser.add_argument("--strategy", choices=("bm25", "hybrid", "regex"), action="append")
+    parser.add_argument(
+        "--strategy", choices=("bm25", "hybrid", "regex"), action="append"
+    )
     options = parser.parse_args()
     tools = [tool for folder in options.folders for tool in load_tools(folder)]
     for strategy in options.strategy or ["bm25", "hybrid", "regex"]:
@@ -69,7 +73,9 @@ def figures_of(tools: Sequence[ToolDefinition], strategy: str) -> Figures:
     asked = patterns_of(tools)
     for pattern in asked:
         expression = re.compile(pattern, re.IGNORECASE | re.MULTILINE)
-        matching = {tool.name for tool in tools if expression.search(searched_text(tool))}
+        matching = {
+            tool.name for tool in tools if expression.search(searched_text(tool))
+        }
         result = index.search(pattern, LIMIT)
         shown = {match.tool.name for match in result.matches if match.odds != "weak"}
         not_run += result.how not in (("regex",) if matching else ("closest", "none"))

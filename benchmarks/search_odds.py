@@ -52,10 +52,14 @@ class Shown:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("catalogues", type=Path, nargs="+")
     parser.add_argument("--queries", type=Path, nargs="*", default=[])
-    parser.add_argument("--cap", type=int, default=80, help="queries of each source (80)")
+    parser.add_argument(
+        "--cap", type=int, default=80, help="queries of each source (80)"
+    )
     parser.add_argument("--fit", action="store_true", help="print the weights too")
     options = parser.parse_args()
     fitted: list[Shown] = []
@@ -67,12 +71,21 @@ def main() -> None:
             rows = queries_of(folder, options.cap)
             sources = Counter(row["source"] for row in rows)
             for row in rows:
-                right = {name for need in row.get("groups") or [row["relevant"]] for name in need}
-                found = _shown(index.search(row["query"], DEPTH), right, 1 / sources[row["source"]])
+                right = {
+                    name
+                    for need in row.get("groups") or [row["relevant"]]
+                    for name in need
+                }
+                found = _shown(
+                    index.search(row["query"], DEPTH), right, 1 / sources[row["source"]]
+                )
                 (tested[strategy] if is_held_out(row) else fitted).extend(found)
         for folder in options.catalogues:
             index = index_of(load_tools(folder), strategy)
-            for requests, kept in ((CALIBRATION, fitted), ([*HELD_OUT, *FRESH], tested[strategy])):
+            for requests, kept in (
+                (CALIBRATION, fitted),
+                ([*HELD_OUT, *FRESH], tested[strategy]),
+            ):
                 weight = _UNSERVED_WEIGHT / len(requests) / len(options.catalogues)
                 for request in requests:
                     kept.extend(_shown(index.search(request, DEPTH), set(), weight))
@@ -89,7 +102,14 @@ def _shown(result: SearchResult, right: set[str], weight: float) -> Iterator[Sho
         other = scores[0] if place else max([*scores[1:2], _LEAST_RATIO * scores[0]])
         lead = math.log(max(match.score, 1e-9) / other)
         evidence = (1.0, sure, max(lead, -2.0), float(place == 0))
-        yield Shown(evidence, match.odds, match.tool.name in right, weight, place == 0, bool(right))
+        yield Shown(
+            evidence,
+            match.odds,
+            match.tool.name in right,
+            weight,
+            place == 0,
+            bool(right),
+        )
 
 
 def fit(shown: Sequence[Shown]) -> Chance:
@@ -101,14 +121,19 @@ def fit(shown: Sequence[Shown]) -> Chance:
     for _ in range(60):
         chance = 1 / (1 + np.exp(-values @ weights))
         slope = values.T @ (share * (chance - right)) + _RIDGE * weights
-        curve = (values * (share * chance * (1 - chance))[:, None]).T @ values + _RIDGE * np.eye(len(weights))
+        curve = (
+            values * (share * chance * (1 - chance))[:, None]
+        ).T @ values + _RIDGE * np.eye(len(weights))
         weights = weights - np.linalg.solve(curve, slope)
     return Chance(*(round(float(weight), 2) for weight in weights))
 
 
 def table(strategy: str, shown: Sequence[Shown]) -> str:
     """Return how many matches of each kind were right, and how many unserved requests have one."""
-    lines = [f"| {strategy} | of served requests | right | of unserved requests, first match |", "| --- " * 4 + "|"]
+    lines = [
+        f"| {strategy} | of served requests | right | of unserved requests, first match |",
+        "| --- " * 4 + "|",
+    ]
     unserved = [one for one in shown if not one.is_served and one.is_first]
     all_right = sum(one.weight for one in shown if one.is_right)
     for odds in ("likely", "possible", "weak"):

@@ -35,36 +35,64 @@ _TEXTS = Path(__file__).parent / "data" / "pasted_texts.json"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("folders", type=Path, nargs="+")
     parser.add_argument("--strategy", choices=("bm25", "hybrid"), default="bm25")
-    parser.add_argument("--cap", type=int, default=60, help="queries of each source (60)")
-    parser.add_argument("--kept-apart", action="store_true", help="only the texts that were not looked at")
-    parser.add_argument("--fit", action="store_true", help="print the weights of what tells a request")
+    parser.add_argument(
+        "--cap", type=int, default=60, help="queries of each source (60)"
+    )
+    parser.add_argument(
+        "--kept-apart",
+        action="store_true",
+        help="only the texts that were not looked at",
+    )
+    parser.add_argument(
+        "--fit", action="store_true", help="print the weights of what tells a request"
+    )
     options = parser.parse_args()
     if options.fit:
         print(fit(options.folders, options.cap))
         return
     held = json.loads(_TEXTS.read_text("utf-8"))
     apart = set(held["kept_apart"])
-    texts = {name: text for name, text in held["texts"].items() if (name in apart) == options.kept_apart}
+    texts = {
+        name: text
+        for name, text in held["texts"].items()
+        if (name in apart) == options.kept_apart
+    }
     ways = places(list(texts.values()))
-    found: dict[tuple[str, str], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    found: dict[tuple[str, str], dict[str, list[float]]] = defaultdict(
+        lambda: defaultdict(list)
+    )
     for folder in options.folders:
         index = index_of(load_tools(folder), options.strategy)
         for number, row in enumerate(queries_of(folder, options.cap)):
             name = list(texts)[number % len(texts)]
             for way, placed in ways.items():
                 names = index.search(placed(row["query"], number), DEPTH).names
-                found[way, name][f"{folder.name} {row['source']}"].append(recall(names, row))
+                found[way, name][f"{folder.name} {row['source']}"].append(
+                    recall(names, row)
+                )
     print(f"| {options.strategy} | {' | '.join([*texts, 'all'])} |")
     print("|" + " --- |" * (len(texts) + 2))
     for way in ways:
         by_text = [found[way, name] for name in texts]
         sources = sorted({source for one in by_text for source in one})
-        means = [statistics.fmean(value for values in one.values() for value in values) for one in by_text]
-        whole = [statistics.fmean([value for one in by_text for value in one.get(source, [])]) for source in sources]
-        print(f"| {way} | {' | '.join(f'{mean:.3f}' for mean in [*means, statistics.fmean(whole)])} |")
+        means = [
+            statistics.fmean(value for values in one.values() for value in values)
+            for one in by_text
+        ]
+        whole = [
+            statistics.fmean(
+                [value for one in by_text for value in one.get(source, [])]
+            )
+            for source in sources
+        ]
+        print(
+            f"| {way} | {' | '.join(f'{mean:.3f}' for mean in [*means, statistics.fmean(whole)])} |"
+        )
 
 
 def places(texts: Sequence[str]) -> dict[str, Callable[[str, int], str]]:
@@ -77,7 +105,9 @@ def places(texts: Sequence[str]) -> dict[str, Callable[[str, int], str]]:
         "alone": lambda query, _: query,
         "text before": lambda query, number: f"{text_of(number)}\n\n{query}",
         "text behind": lambda query, number: f"{query}\n\n{text_of(number)}",
-        "texts around": lambda query, number: f"{text_of(number)}\n\n{query}\n\n{text_of(number + 1)}",
+        "texts around": lambda query, number: (
+            f"{text_of(number)}\n\n{query}\n\n{text_of(number + 1)}"
+        ),
         "before, one line break": lambda query, number: f"{text_of(number)}\n{query}",
         "behind, one line break": lambda query, number: f"{query}\n{text_of(number)}",
         "fenced, behind": lambda query, number: f"{query}\n```\n{text_of(number)}\n```",
@@ -89,7 +119,9 @@ def fit(folders: Sequence[Path], cap: int) -> RequestForm:
     import numpy as np
 
     held = json.loads(_TEXTS.read_text("utf-8"))
-    texts = [text for name, text in held["texts"].items() if name not in held["kept_apart"]]
+    texts = [
+        text for name, text in held["texts"].items() if name not in held["kept_apart"]
+    ]
     choices: list[tuple[Any, int]] = []
     for folder in folders:
         index = index_of(load_tools(folder), "bm25")
@@ -97,9 +129,16 @@ def fit(folders: Sequence[Path], cap: int) -> RequestForm:
         for number, row in enumerate(queries_of(folder, cap)):
             for placed in places(texts).values():
                 candidates = candidates_in(placed(row["query"], number))
-                right = [at for at, one in enumerate(candidates) if one.text.strip() == row["query"].strip()]
+                right = [
+                    at
+                    for at, one in enumerate(candidates)
+                    if one.text.strip() == row["query"].strip()
+                ]
                 if len(candidates) > 1 and right:
-                    forms = [index._held.ranker.covering(one.text, one.form) for one in candidates]
+                    forms = [
+                        index._held.ranker.covering(one.text, one.form)
+                        for one in candidates
+                    ]
                     choices.append((np.array(forms), right[0]))
     weights = np.zeros(len(RequestForm._fields))
     for _ in range(_STEPS):

@@ -16,8 +16,8 @@ from pathlib import Path
 sys.path.pop(0)  # this folder: its file names would hide packages
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from mcpagent.messages import ToolDefinition
 from mcpagent.search import ToolIndex
+from mcpagent.values.messages import ToolDefinition
 from tests.hostile_patterns import HOSTILE_PATTERNS
 
 TOOLS = 1_000
@@ -25,21 +25,30 @@ _BEAT_SECONDS = 0.001
 
 
 def main() -> None:
-    print("| pattern | answered in ms | loop held ms | answer |\n| --- | --- | --- | --- |")
+    print(
+        "| pattern | answered in ms | loop held ms | answer |\n| --- | --- | --- | --- |"
+    )
     slowest = longest = 0.0
     for pattern, text in HOSTILE_PATTERNS:
         took, held, answer = asyncio.run(measure(pattern, text))
         slowest, longest = max(slowest, took), max(longest, held)
-        shown = (pattern if len(pattern) <= 40 else pattern[:37] + "...").replace("|", "\\|")
+        shown = (pattern if len(pattern) <= 40 else pattern[:37] + "...").replace(
+            "|", "\\|"
+        )
         print(f"| `{shown}` | {took:.0f} | {held:.0f} | {answer} |", flush=True)
-    print(f"\nslowest answer {slowest:.0f} ms (promise 150), loop held {longest:.0f} ms at most (promise 50)")
+    print(
+        f"\nslowest answer {slowest:.0f} ms (promise 150), loop held {longest:.0f} ms at most (promise 50)"
+    )
     sys.exit(slowest > 150 or longest > 50)
 
 
 async def measure(pattern: str, text: str) -> tuple[float, float, str]:
     """Milliseconds to the answer, milliseconds the loop was held at most, and what the answer was."""
     index = ToolIndex("bm25")
-    index.replace("main", [ToolDefinition(f"tool_{number}", text, {}, "main") for number in range(TOOLS)])
+    index.replace(
+        "main",
+        [ToolDefinition(f"tool_{number}", text, {}, "main") for number in range(TOOLS)],
+    )
     index.search("warm up .* the engine")
     held = 0.0
 

@@ -26,11 +26,11 @@ if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.search_data import read_rows
-from mcpagent.messages import ToolDefinition
 from mcpagent.search import ToolIndex
 from mcpagent.search.asked import synonyms
 from mcpagent.search.fields import field_texts, local_name
 from mcpagent.search.words import spoken, terms, written_words
+from mcpagent.values.messages import ToolDefinition
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 _SAMPLE = 200
@@ -57,12 +57,20 @@ def load_tools(folder: Path) -> list[ToolDefinition]:
     for row in read_rows(folder / "catalog.jsonl"):
         local = row["name"].removeprefix(f"{row['server']}__")
         tools.append(
-            ToolDefinition(row["name"], row["description"] or "", row["input_schema"] or {}, row["server"], local)
+            ToolDefinition(
+                row["name"],
+                row["description"] or "",
+                row["input_schema"] or {},
+                row["server"],
+                local,
+            )
         )
     return tools
 
 
-def index_of(tools: Sequence[ToolDefinition], strategy: str, min_strength: float | None = None) -> ToolIndex:
+def index_of(
+    tools: Sequence[ToolDefinition], strategy: str, min_strength: float | None = None
+) -> ToolIndex:
     index = ToolIndex(strategy, min_strength=min_strength)  # type: ignore[arg-type]
     servers: dict[str | None, list[ToolDefinition]] = {}
     for tool in tools:
@@ -93,11 +101,15 @@ def with_typos(text: str, random_: random.Random, shortest: int = 4) -> str:
 
 def with_synonyms(text: str) -> str:
     """Every word for which somebody may ask with another one, in that one."""
-    others = {meant: word for word, used in sorted(synonyms().items()) for meant in used}
+    others = {
+        meant: word for word, used in sorted(synonyms().items()) for meant in used
+    }
     return " ".join(others.get(word.lower(), word) for word in text.split())
 
 
-def only_words(tools: Sequence[ToolDefinition], field: str) -> Iterator[tuple[str, str]]:
+def only_words(
+    tools: Sequence[ToolDefinition], field: str
+) -> Iterator[tuple[str, str]]:
     """(word, tool) for words that stand in that field of one tool and nowhere else."""
     holders: Counter[str] = Counter()
     places: dict[str, tuple[str, str, str]] = {}
@@ -118,12 +130,22 @@ def probes(tools: Sequence[ToolDefinition]) -> dict[str, list[tuple[str, list[st
     """(query, tools wanted among the first) by kind of probe."""
     random_ = random.Random(7)
     described = [tool for tool in tools if len(tool.description.split()) >= 4]
-    texts = [(" ".join(tool.description.split()[:_DESCRIPTION_WORDS]), [tool.name]) for tool in described]
+    texts = [
+        (" ".join(tool.description.split()[:_DESCRIPTION_WORDS]), [tool.name])
+        for tool in described
+    ]
     camel = [(word, [name]) for word, name in only_words(tools, "name")]
     styled = [
-        (style(local_name(tool)), [other.name for other in tools if local_name(other) == local_name(tool)])
+        (
+            style(local_name(tool)),
+            [other.name for other in tools if local_name(other) == local_name(tool)],
+        )
         for tool in tools
-        for style in (str.upper, lambda name: spoken(name).title().replace(" ", ""), lambda name: spoken(name))
+        for style in (
+            str.upper,
+            lambda name: spoken(name).title().replace(" ", ""),
+            lambda name: spoken(name),
+        )
     ]
     six = [random_.sample(tools, 6) for _ in range(_SAMPLE)]
     kinds = {
@@ -132,22 +154,40 @@ def probes(tools: Sequence[ToolDefinition]) -> dict[str, list[tuple[str, list[st
         ],
         "word only in a name": camel,
         "description": texts,
-        "description, a typo in each word": [(with_typos(text, random_), names) for text, names in texts],
-        "description, two typos in long words": [
-            (with_typos(with_typos(text, random_, 6), random_, 6), names) for text, names in texts
+        "description, a typo in each word": [
+            (with_typos(text, random_), names) for text, names in texts
         ],
-        "description, with synonyms": [(said, names) for text, names in texts if (said := with_synonyms(text)) != text],
+        "description, two typos in long words": [
+            (with_typos(with_typos(text, random_, 6), random_, 6), names)
+            for text, names in texts
+        ],
+        "description, with synonyms": [
+            (said, names)
+            for text, names in texts
+            if (said := with_synonyms(text)) != text
+        ],
         **{
             f"two descriptions, joined by {joint!r}": [
-                (joint.join(" ".join(text.split()[:_JOINED_WORDS]) for text, _ in two), [two[0][1][0], two[1][1][0]])
+                (
+                    joint.join(
+                        " ".join(text.split()[:_JOINED_WORDS]) for text, _ in two
+                    ),
+                    [two[0][1][0], two[1][1][0]],
+                )
                 for two in (random_.sample(texts, 2) for _ in range(_SAMPLE))
             ]
             for joint in (_JOINTS if len(texts) > 1 else ())
         },
         "name in another style": styled,
-        "six names at once": [(", ".join(tool.name for tool in some), [tool.name for tool in some]) for some in six],
+        "six names at once": [
+            (", ".join(tool.name for tool in some), [tool.name for tool in some])
+            for some in six
+        ],
     }
-    return {kind: random_.sample(found, min(_SAMPLE, len(found))) for kind, found in kinds.items()}
+    return {
+        kind: random_.sample(found, min(_SAMPLE, len(found)))
+        for kind, found in kinds.items()
+    }
 
 
 def hit(found: Sequence[str], wanted: Sequence[str], kind: str) -> bool:
@@ -159,7 +199,9 @@ def hit(found: Sequence[str], wanted: Sequence[str], kind: str) -> bool:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("folders", type=Path, nargs="+")
     parser.add_argument("--strategy", default="bm25")
     options = parser.parse_args()
@@ -169,7 +211,10 @@ def main() -> None:
         print(f"{folder.name}: {len(tools)} tools, {options.strategy}")
         for kind, queries in probes(tools).items():
             if queries:
-                hits = sum(hit(index.search(query, 10).names, wanted, kind) for query, wanted in queries)
+                hits = sum(
+                    hit(index.search(query, 10).names, wanted, kind)
+                    for query, wanted in queries
+                )
                 print(f"  {kind:40} {hits / len(queries):.3f} of {len(queries)}")
 
 

@@ -33,36 +33,69 @@ FIGURES = {"build_s": "build", "p50_ms": "p50", "p95_ms": "p95"}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("folders", type=Path, nargs="+")
     parser.add_argument("--tools", type=int, default=10_000)
-    parser.add_argument("--cap", type=int, default=100, help="queries of each source (100)")
+    parser.add_argument(
+        "--cap", type=int, default=100, help="queries of each source (100)"
+    )
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--worker", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.worker:
-        print(json.dumps(measure(options.folders, options.worker, options.tools, options.cap)))
+        print(
+            json.dumps(
+                measure(options.folders, options.worker, options.tools, options.cap)
+            )
+        )
         return
     rounds: list[dict[str, dict[str, float]]] = []
     for _ in range(options.rounds):
-        command = [sys.executable, __file__, *map(str, options.folders), "--tools", str(options.tools)]
+        command = [
+            sys.executable,
+            __file__,
+            *map(str, options.folders),
+            "--tools",
+            str(options.tools),
+        ]
         command += ["--cap", str(options.cap), "--worker"]
         rounds.append(
             {
-                name: json.loads(subprocess.run([*command, name], stdout=subprocess.PIPE, check=True).stdout)
+                name: json.loads(
+                    subprocess.run(
+                        [*command, name], stdout=subprocess.PIPE, check=True
+                    ).stdout
+                )
                 for name in SYSTEMS
             }
         )
-    print(f"| {options.tools:,} tools | {' | '.join(FIGURES.values())} |\n" + "| --- " * (len(FIGURES) + 1) + "|")
+    print(
+        f"| {options.tools:,} tools | {' | '.join(FIGURES.values())} |\n"
+        + "| --- " * (len(FIGURES) + 1)
+        + "|"
+    )
     for name in SYSTEMS[1:]:
-        ratios = [statistics.median(one[name][key] / one[PEER][key] for one in rounds) for key in FIGURES]
-        print(f"| {name}, times bm25s | {' | '.join(f'{ratio:.1f}' for ratio in ratios)} |")
+        ratios = [
+            statistics.median(one[name][key] / one[PEER][key] for one in rounds)
+            for key in FIGURES
+        ]
+        print(
+            f"| {name}, times bm25s | {' | '.join(f'{ratio:.1f}' for ratio in ratios)} |"
+        )
 
 
 def measure(folders: list[Path], system: str, size: int, cap: int) -> dict[str, float]:
     """CPU seconds of the build and milliseconds of a query over the first tools in the order of their names' hashes."""
-    rows = {row["name"]: row for folder in folders for row in read_rows(folder / "catalog.jsonl")}
-    names = sorted(rows, key=lambda name: hashlib.sha256(name.encode("utf-8", "replace")).digest())[:size]
+    rows = {
+        row["name"]: row
+        for folder in folders
+        for row in read_rows(folder / "catalog.jsonl")
+    }
+    names = sorted(
+        rows, key=lambda name: hashlib.sha256(name.encode("utf-8", "replace")).digest()
+    )[:size]
     catalog = [rows[name] for name in names]
     queries = [row["query"] for folder in folders for row in queries_of(folder, cap)]
     factory = (OURS | PEERS)[system]
@@ -77,7 +110,11 @@ def measure(folders: list[Path], system: str, size: int, cap: int) -> dict[str, 
         search(query, DEPTHS[-1])
         times.append((time.process_time() - start) * 1e3)
     times.sort()
-    return {"build_s": build, "p50_ms": times[len(times) // 2], "p95_ms": times[int(len(times) * 0.95)]}
+    return {
+        "build_s": build,
+        "p50_ms": times[len(times) // 2],
+        "p95_ms": times[int(len(times) * 0.95)],
+    }
 
 
 if __name__ == "__main__":

@@ -26,10 +26,10 @@ from benchmarks.search_eval import queries_of
 from benchmarks.search_everyday import load_requests
 from benchmarks.search_everyday import load_tools as everyday_tools
 from benchmarks.search_probes import index_of, load_tools
-from mcpagent.messages import ToolDefinition
 from mcpagent.search import ToolIndex
 from mcpagent.search.fields import local_name
 from mcpagent.search.words import STOP_WORDS, name_words, written_words
+from mcpagent.values.messages import ToolDefinition
 
 DEPTH = 5
 STUFFED = "ultra__do_it_all"
@@ -41,10 +41,14 @@ class Asked(NamedTuple):
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("folders", type=Path, nargs="*")
     parser.add_argument("--strategy", choices=("bm25", "hybrid"), action="append")
-    parser.add_argument("--cap", type=int, default=60, help="queries of each source (60)")
+    parser.add_argument(
+        "--cap", type=int, default=60, help="queries of each source (60)"
+    )
     options = parser.parse_args()
     sets = [(everyday_tools(), everyday())]
     for folder in options.folders:
@@ -53,10 +57,15 @@ def main() -> None:
             for row in queries_of(folder, options.cap)
         ]
         sets.append((load_tools(folder), rows))
-    print("| | requests | among the first five | loaded unasked | recall@5 without | with |\n|" + " --- |" * 6)
+    print(
+        "| | requests | among the first five | loaded unasked | recall@5 without | with |\n|"
+        + " --- |" * 6
+    )
     for strategy in options.strategy or ["bm25", "hybrid"]:
         whole = [(index_of(tools, strategy), tools, asked) for tools, asked in sets]
-        before = statistics.fmean(recall(index, one) for index, _, asked in whole for one in asked)
+        before = statistics.fmean(
+            recall(index, one) for index, _, asked in whole for one in asked
+        )
         for way in ways([]):
             among = loaded = count = 0
             recalls: list[float] = []
@@ -66,7 +75,11 @@ def main() -> None:
                     result = index.search(one.request, DEPTH)
                     first = result.matches[0] if result.matches else None
                     among += STUFFED in result.names
-                    loaded += first is not None and first.tool.name == STUFFED and result.is_likely
+                    loaded += (
+                        first is not None
+                        and first.tool.name == STUFFED
+                        and result.is_likely
+                    )
                     recalls.append(recall(index, one))
                     count += 1
                 index.replace("ultra", [])
@@ -76,7 +89,13 @@ def main() -> None:
 
 def everyday() -> list[Asked]:
     requests = [request for request in load_requests() if request.needs]
-    return [Asked(one.text, [[name.replace(".", "__", 1) for name in need] for need in one.needs]) for one in requests]
+    return [
+        Asked(
+            one.text,
+            [[name.replace(".", "__", 1) for name in need] for need in one.needs],
+        )
+        for one in requests
+    ]
 
 
 def ways(tools: Sequence[ToolDefinition]) -> dict[str, ToolDefinition]:
@@ -84,23 +103,37 @@ def ways(tools: Sequence[ToolDefinition]) -> dict[str, ToolDefinition]:
     words = Counter(
         word
         for tool in tools
-        for word in {*name_words(local_name(tool)), *map(str.lower, written_words(tool.description))}
+        for word in {
+            *name_words(local_name(tool)),
+            *map(str.lower, written_words(tool.description)),
+        }
         if len(word) > 2 and word not in STOP_WORDS
     )
-    usual = [word for word, _ in sorted(words.items(), key=lambda one: (-one[1], one[0]))]
+    usual = [
+        word for word, _ in sorted(words.items(), key=lambda one: (-one[1], one[0]))
+    ]
     pairs = [f"{verb} {noun}" for verb in usual[:12] for noun in usual[12:36]]
     parameters = {
         "type": "object",
-        "properties": {word: {"type": "string", "description": " ".join(usual[:150])} for word in usual[:200]},
+        "properties": {
+            word: {"type": "string", "description": " ".join(usual[:150])}
+            for word in usual[:200]
+        },
     }
     plain = {"type": "object", "properties": {}}
     return {
         "words in the description": _tool(" ".join(usual[:300]), plain),
-        "words in all fields": _tool(" ".join(usual[:300]), parameters, title=" ".join(usual[:40])),
-        "words repeated": _tool(" ".join(word for word in usual[:40] for _ in range(8)), plain),
+        "words in all fields": _tool(
+            " ".join(usual[:300]), parameters, title=" ".join(usual[:40])
+        ),
+        "words repeated": _tool(
+            " ".join(word for word in usual[:40] for _ in range(8)), plain
+        ),
         "pairs of words": _tool("Use it to " + ", ".join(pairs), plain),
         "the whole vocabulary": _with_all(usual),
-        "a name of forty words": _tool(" ".join(usual[:60]), plain, name="_".join(usual[:40])),
+        "a name of forty words": _tool(
+            " ".join(usual[:60]), plain, name="_".join(usual[:40])
+        ),
     }
 
 
@@ -116,10 +149,21 @@ def _with_all(words: Sequence[str]) -> ToolDefinition:
         for at, name in enumerate(described)
     }
     schema = {"type": "object", "properties": properties}
-    return _tool(" ".join(words[:350]), schema, title=" ".join(words[:40]), name="_".join(words[:35]))
+    return _tool(
+        " ".join(words[:350]),
+        schema,
+        title=" ".join(words[:40]),
+        name="_".join(words[:35]),
+    )
 
 
-def _tool(description: str, parameters: dict[str, Any], *, title: str = "", name: str = "do_it_all") -> ToolDefinition:
+def _tool(
+    description: str,
+    parameters: dict[str, Any],
+    *,
+    title: str = "",
+    name: str = "do_it_all",
+) -> ToolDefinition:
     return ToolDefinition(STUFFED, description, parameters, "ultra", name, title=title)
 
 

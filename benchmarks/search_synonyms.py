@@ -79,16 +79,29 @@ class Meaning(NamedTuple):
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("wordnet", type=Path, help="the folder with data.noun, data.verb and index.sense")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "wordnet",
+        type=Path,
+        help="the folder with data.noun, data.verb and index.sense",
+    )
     parser.add_argument("folders", type=Path, nargs="+")
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
-    pairs = sorted({*usual(), *near(set(synonyms(options.wordnet, used_words(options.folders))))})
+    pairs = sorted(
+        {*usual(), *near(set(synonyms(options.wordnet, used_words(options.folders))))}
+    )
     table = by_stem(pairs)
-    lines = [f"{json.dumps(word)}: {json.dumps(sorted(others))}" for word, others in sorted(table.items())]
+    lines = [
+        f"{json.dumps(word)}: {json.dumps(sorted(others))}"
+        for word, others in sorted(table.items())
+    ]
     held = ",\n".join(lines)
-    options.out.write_text(f'{{"source": {json.dumps(_NOTICE)}, "synonyms": {{\n{held}\n}}}}\n')
+    options.out.write_text(
+        f'{{"source": {json.dumps(_NOTICE)}, "synonyms": {{\n{held}\n}}}}\n'
+    )
     print(f"{len(pairs)} pairs, {len(table)} words")
 
 
@@ -115,8 +128,17 @@ def used_words(folders: Iterable[Path]) -> set[str]:
     for folder in folders:
         for tool in load_tools(folder):
             texts = (text for field, text in field_texts(tool) if field in _SAID_IN)
-            counts.update({part for text in texts for word in written_words(text) for part in pieces(word)})
-    return {word for word, count in counts.items() if count >= FEWEST_USES and len(word) > 2} - STOP_WORDS
+            counts.update(
+                {
+                    part
+                    for text in texts
+                    for word in written_words(text)
+                    for part in pieces(word)
+                }
+            )
+    return {
+        word for word, count in counts.items() if count >= FEWEST_USES and len(word) > 2
+    } - STOP_WORDS
 
 
 def synonyms(wordnet: Path, used: set[str]) -> Iterator[tuple[str, str]]:
@@ -126,8 +148,14 @@ def synonyms(wordnet: Path, used: set[str]) -> Iterator[tuple[str, str]]:
         key, synset, rank, uses = line.split()
         word, sense = key.split("%")
         if sense[0] in _KINDS:
-            meanings[word, _KINDS[sense[0]]].append(Meaning(synset, int(rank), int(uses)))
-    known = {word for (word, _), theirs in meanings.items() if any(one.uses for one in theirs)}
+            meanings[word, _KINDS[sense[0]]].append(
+                Meaning(synset, int(rank), int(uses))
+            )
+    known = {
+        word
+        for (word, _), theirs in meanings.items()
+        if any(one.uses for one in theirs)
+    }
     for kind in _KINDS.values():
         common = {
             (word, one.synset)
@@ -139,11 +167,19 @@ def synonyms(wordnet: Path, used: set[str]) -> Iterator[tuple[str, str]]:
             if line.startswith("  "):
                 continue  # the licence
             fields = line.split("|")[0].split()
-            words = [word.lower() for word in fields[4 : 4 + 2 * int(fields[3], 16) : 2]]
-            usual = [word for word in words if word.isalpha() and (word, fields[0]) in common]
+            words = [
+                word.lower() for word in fields[4 : 4 + 2 * int(fields[3], 16) : 2]
+            ]
+            usual = [
+                word for word in words if word.isalpha() and (word, fields[0]) in common
+            ]
             for word in used.intersection(usual):
                 for other in usual:
-                    if other in known and other not in STOP_WORDS and stem(other) != stem(word):
+                    if (
+                        other in known
+                        and other not in STOP_WORDS
+                        and stem(other) != stem(word)
+                    ):
                         yield other, word
 
 
@@ -151,9 +187,16 @@ def near(pairs: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
     """Those whose vectors are near."""
     listed = sorted(pairs)
     embed = StaticEmbedder()
-    left, right = embed([pair[0] for pair in listed]), embed([pair[1] for pair in listed])
+    left, right = (
+        embed([pair[0] for pair in listed]),
+        embed([pair[1] for pair in listed]),
+    )
     cosines = (left * right).sum(axis=1).tolist()
-    return (pair for pair, cosine in zip(listed, cosines, strict=True) if cosine >= LEAST_COSINE)
+    return (
+        pair
+        for pair, cosine in zip(listed, cosines, strict=True)
+        if cosine >= LEAST_COSINE
+    )
 
 
 if __name__ == "__main__":

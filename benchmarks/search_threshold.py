@@ -31,9 +31,9 @@ from benchmarks.search_data import Row
 from benchmarks.search_eval import queries_of
 from benchmarks.search_probes import index_of, load_tools, with_typos
 from benchmarks.search_unserved import CALIBRATION, FRESH, HELD_OUT
-from mcpagent.messages import ToolDefinition
 from mcpagent.search import ToolIndex
 from mcpagent.search.strength import Evidence
+from mcpagent.values.messages import ToolDefinition
 
 THRESHOLDS = (0.0, 0.1, 0.15, 0.2, 0.25, 0.3, 0.5, 1.0)
 _PARTS = ((12, 20), (40, 10), (120, 5))
@@ -59,14 +59,23 @@ class Sample:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("catalogues", type=Path, nargs="+")
     parser.add_argument("--queries", type=Path, nargs="*", default=[])
-    parser.add_argument("--strategy", choices=("bm25", "hybrid", "multilingual"), default="bm25")
-    parser.add_argument("--cap", type=int, default=200, help="queries of each source (200)")
+    parser.add_argument(
+        "--strategy", choices=("bm25", "hybrid", "multilingual"), default="bm25"
+    )
+    parser.add_argument(
+        "--cap", type=int, default=200, help="queries of each source (200)"
+    )
     options = parser.parse_args()
     catalogues = {folder.name: load_tools(folder) for folder in options.catalogues}
-    served = {folder: index_of(load_tools(folder), options.strategy, 0.0) for folder in options.queries}
+    served = {
+        folder: index_of(load_tools(folder), options.strategy, 0.0)
+        for folder in options.queries
+    }
     queries = {folder: queries_of(folder, options.cap) for folder in options.queries}
     samples = list(_unserved_samples(catalogues.values(), options.strategy))
     random_ = random.Random(3)
@@ -78,10 +87,15 @@ def main() -> None:
                 part = _part(index.tools, size, random_)
                 names = {tool.name for tool in part}
                 theirs = [row for row in rows if names.issuperset(row["relevant"])]
-                samples += _served_samples(index_of(part, options.strategy, 0.0), theirs, _PART_WEIGHT / count)
+                samples += _served_samples(
+                    index_of(part, options.strategy, 0.0), theirs, _PART_WEIGHT / count
+                )
     if any(sample.is_served for sample in samples):
         weights = fit(samples)
-        told = ", ".join(f"{name}={weight:.2f}" for name, weight in zip(Evidence._fields, weights[1:], strict=True))
+        told = ", ".join(
+            f"{name}={weight:.2f}"
+            for name, weight in zip(Evidence._fields, weights[1:], strict=True)
+        )
         print(f"intercept {weights[0]:.2f}, Evidence({told})\n")
     _tell_thresholds(catalogues, served, queries, options.strategy)
 
@@ -90,10 +104,14 @@ def is_held_out(row: Row) -> bool:
     return bool(hashlib.sha256(b"threshold" + row["query"].encode()).digest()[0] & 1)
 
 
-def _unserved_samples(catalogues: Iterable[Sequence[ToolDefinition]], strategy: str) -> Iterator[Sample]:
+def _unserved_samples(
+    catalogues: Iterable[Sequence[ToolDefinition]], strategy: str
+) -> Iterator[Sample]:
     random_ = random.Random(5)
     for tools in catalogues:
-        yield from _samples(index_of(tools, strategy, 0.0), CALIBRATION, is_served=False, weight=1.0)
+        yield from _samples(
+            index_of(tools, strategy, 0.0), CALIBRATION, is_served=False, weight=1.0
+        )
         for size, count in _PARTS:
             for _ in range(count):
                 index = index_of(_part(tools, size, random_), strategy, 0.0)
@@ -102,7 +120,9 @@ def _unserved_samples(catalogues: Iterable[Sequence[ToolDefinition]], strategy: 
                 yield from _samples(index, some, is_served=False, weight=weight)
 
 
-def _part(tools: Sequence[ToolDefinition], size: int, random_: random.Random) -> list[ToolDefinition]:
+def _part(
+    tools: Sequence[ToolDefinition], size: int, random_: random.Random
+) -> list[ToolDefinition]:
     """Whole servers of about so many tools together."""
     servers: dict[str | None, list[ToolDefinition]] = defaultdict(list)
     for tool in tools:
@@ -114,7 +134,9 @@ def _part(tools: Sequence[ToolDefinition], size: int, random_: random.Random) ->
     return chosen
 
 
-def _served_samples(index: ToolIndex, rows: Sequence[Row], weight: float) -> Iterator[Sample]:
+def _served_samples(
+    index: ToolIndex, rows: Sequence[Row], weight: float
+) -> Iterator[Sample]:
     """Those of the queries whose tools are found at all; each source of queries counts as much as each other."""
     random_ = random.Random(7)
     sources: dict[str, list[str]] = defaultdict(list)
@@ -124,10 +146,14 @@ def _served_samples(index: ToolIndex, rows: Sequence[Row], weight: float) -> Ite
     for texts in sources.values():
         yield from _samples(index, texts, is_served=True, weight=weight / len(texts))
         mistyped = [with_typos(text, random_) for text in texts]
-        yield from _samples(index, mistyped, is_served=True, weight=weight * _MISTYPED / len(texts))
+        yield from _samples(
+            index, mistyped, is_served=True, weight=weight * _MISTYPED / len(texts)
+        )
 
 
-def _samples(index: ToolIndex, texts: Iterable[str], *, is_served: bool, weight: float) -> Iterator[Sample]:
+def _samples(
+    index: ToolIndex, texts: Iterable[str], *, is_served: bool, weight: float
+) -> Iterator[Sample]:
     assert len(index)  # and so all is indexed now
     for text in texts:
         evidence = index._held.ranker.rank(text, 5).assessed.evidence
@@ -142,13 +168,18 @@ def fit(samples: Sequence[Sample]) -> list[float]:
     share = np.array([sample.weight for sample in samples])
     for kind in (0.0, 1.0):
         share[wanted == kind] /= share[wanted == kind].sum()
-    mean, spread = values.mean(axis=0), np.where(values.std(axis=0) > 0, values.std(axis=0), 1.0)
+    mean, spread = (
+        values.mean(axis=0),
+        np.where(values.std(axis=0) > 0, values.std(axis=0), 1.0),
+    )
     table = np.hstack([np.ones((len(values), 1)), (values - mean) / spread])
     weights = np.zeros(table.shape[1])
     for _ in range(60):
         chance = 1 / (1 + np.exp(-table @ weights))
         slope = table.T @ (share * (chance - wanted)) + _RIDGE * weights
-        curve = (table * (share * chance * (1 - chance))[:, None]).T @ table + _RIDGE * np.eye(len(weights))
+        curve = (
+            table * (share * chance * (1 - chance))[:, None]
+        ).T @ table + _RIDGE * np.eye(len(weights))
         weights = weights - np.linalg.solve(curve, slope)
     own = weights[1:] / spread
     return [float(weights[0] - own @ mean), *map(float, own)]
@@ -172,14 +203,24 @@ def _tell_thresholds(
     for folder, index in served.items():
         for row in filter(is_held_out, queries[folder]):
             result = index.search(row["query"])
-            recalls[f"{folder.name} {row['source']}"].append((_recall(result.names, row), result.strength))
-    whole = {source: statistics.fmean(recall for recall, _ in found) for source, found in recalls.items()}
+            recalls[f"{folder.name} {row['source']}"].append(
+                (_recall(result.names, row), result.strength)
+            )
+    whole = {
+        source: statistics.fmean(recall for recall, _ in found)
+        for source, found in recalls.items()
+    }
     print(f"| `{strategy}` | {' | '.join(answered)} | recall@5 | most lost by |")
     print("|" + " --- |" * (len(answered) + 3))
     for threshold in THRESHOLDS:
-        counts = [f"{sum(one >= threshold for one in found)} of {len(found)}" for found in answered.values()]
+        counts = [
+            f"{sum(one >= threshold for one in found)} of {len(found)}"
+            for found in answered.values()
+        ]
         kept = {
-            source: statistics.fmean(recall * (strength >= threshold) for recall, strength in found)
+            source: statistics.fmean(
+                recall * (strength >= threshold) for recall, strength in found
+            )
             for source, found in recalls.items()
         }
         worst = max(kept, key=lambda source: whole[source] - kept[source], default="")

@@ -28,10 +28,10 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.search_data import Row, read_rows
 from benchmarks.search_probes import load_tools
-from mcpagent.messages import ToolDefinition
 from mcpagent.search import ToolIndex
 from mcpagent.search.meaning.embedding import StaticEmbedder
 from mcpagent.search.meaning.vectors import tool_parts
+from mcpagent.values.messages import ToolDefinition
 
 Vectors = NDArray[np.float32]
 Tokens = list[list[int]]
@@ -69,24 +69,39 @@ class Trained(StaticEmbedder):
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("folders", type=Path, nargs="+")
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--rate", type=float, default=0.3)
-    parser.add_argument("--cap", type=int, default=150, help="queries of each source that are asked in the end (150)")
+    parser.add_argument(
+        "--cap",
+        type=int,
+        default=150,
+        help="queries of each source that are asked in the end (150)",
+    )
     parser.add_argument("--out", type=Path, help="where the trained table goes (NumPy)")
     options = parser.parse_args()
     embedder = Trained()
     before = embedder.table.copy()
     catalogues = {folder: load_tools(folder) for folder in options.folders}
-    after = train(before.copy(), material(catalogues, embedder), options.steps, options.rate)
+    after = train(
+        before.copy(), material(catalogues, embedder), options.steps, options.rate
+    )
     if options.out:
         np.save(options.out, after)
-    print("| recall@5 of what was left out | as they come | trained |\n| --- | --- | --- |")
-    found = [asked(catalogues, embedder, table, options.cap) for table in (before, after)]
+    print(
+        "| recall@5 of what was left out | as they come | trained |\n| --- | --- | --- |"
+    )
+    found = [
+        asked(catalogues, embedder, table, options.cap) for table in (before, after)
+    ]
     for source in found[0]:
         print(f"| {source} | {found[0][source]:.3f} | {found[1][source]:.3f} |")
-    print(f"| mean | {statistics.fmean(found[0].values()):.4f} | {statistics.fmean(found[1].values()):.4f} |")
+    print(
+        f"| mean | {statistics.fmean(found[0].values()):.4f} | {statistics.fmean(found[1].values()):.4f} |"
+    )
 
 
 def is_left_out(folder: Path, tool: ToolDefinition, servers: int) -> bool:
@@ -100,7 +115,9 @@ def _left_out(folder: Path, tools: Sequence[ToolDefinition]) -> set[str]:
     return {tool.name for tool in tools if is_left_out(folder, tool, servers)}
 
 
-def material(catalogues: dict[Path, list[ToolDefinition]], embedder: Trained) -> Material:
+def material(
+    catalogues: dict[Path, list[ToolDefinition]], embedder: Trained
+) -> Material:
     tools: list[ToolDefinition] = []
     queries: list[list[tuple[list[int], int]]] = []
     for folder, catalogue in catalogues.items():
@@ -114,12 +131,23 @@ def material(catalogues: dict[Path, list[ToolDefinition]], embedder: Trained) ->
         for row in read_rows(folder / "queries.jsonl"):
             if all(name in places for name in row["relevant"]):
                 needs = row.get("groups") or [[name] for name in row["relevant"]]
-                sources[row["source"]] += [(row["query"], places[need[0]]) for need in needs]
+                sources[row["source"]] += [
+                    (row["query"], places[need[0]]) for need in needs
+                ]
         for pairs in sources.values():
             tokens = embedder.tokens([text for text, _ in pairs])
-            queries.append([(found, place) for found, (_, place) in zip(tokens, pairs, strict=True) if found])
+            queries.append(
+                [
+                    (found, place)
+                    for found, (_, place) in zip(tokens, pairs, strict=True)
+                    if found
+                ]
+            )
     parts = [tool_parts(tool) for tool in tools]
-    return Material({name: embedder.tokens([part[name] for part in parts]) for name in PARTS}, queries)
+    return Material(
+        {name: embedder.tokens([part[name] for part in parts]) for name in PARTS},
+        queries,
+    )
 
 
 def train(table: Vectors, material: Material, steps: int, rate: float) -> Vectors:
@@ -129,9 +157,19 @@ def train(table: Vectors, material: Material, steps: int, rate: float) -> Vector
     scale = float(np.abs(table).mean())
     for step in range(steps):
         size = rate * scale * (1 - step / steps)
-        chosen = [random_.choice(random_.choice(material.queries)) for _ in range(BATCH)]
+        chosen = [
+            random_.choice(random_.choice(material.queries)) for _ in range(BATCH)
+        ]
         none: list[str] = [""] * BATCH
-        loss = _step(table, squares, material, [text for text, _ in chosen], [at for _, at in chosen], none, size)
+        loss = _step(
+            table,
+            squares,
+            material,
+            [text for text, _ in chosen],
+            [at for _, at in chosen],
+            none,
+            size,
+        )
         if step % _CATALOGUE_EVERY == 0:
             _step(table, squares, material, *_catalogue_batch(material, random_), size)
         if step % 50 == 0:
@@ -139,14 +177,27 @@ def train(table: Vectors, material: Material, steps: int, rate: float) -> Vector
     return table
 
 
-def _catalogue_batch(material: Material, random_: random.Random) -> tuple[Tokens, list[int], list[str]]:
+def _catalogue_batch(
+    material: Material, random_: random.Random
+) -> tuple[Tokens, list[int], list[str]]:
     """A part of each tool as the text, and which part its tool goes without."""
-    whole = [at for at, name in enumerate(material.parts["name"]) if name and material.parts["description"][at]]
+    whole = [
+        at
+        for at, name in enumerate(material.parts["name"])
+        if name and material.parts["description"][at]
+    ]
     places = random_.sample(whole, BATCH)
-    hidden = [random_.choices(("description", "name", "parameters"), (5, 3, 2))[0] for _ in places]
-    hidden = [part if material.parts[part][at] else "name" for at, part in zip(places, hidden, strict=True)]
+    hidden = [
+        random_.choices(("description", "name", "parameters"), (5, 3, 2))[0]
+        for _ in places
+    ]
+    hidden = [
+        part if material.parts[part][at] else "name"
+        for at, part in zip(places, hidden, strict=True)
+    ]
     texts = [
-        material.parts[part][at][: random_.randint(4, MAX_TOKENS)] for at, part in zip(places, hidden, strict=True)
+        material.parts[part][at][: random_.randint(4, MAX_TOKENS)]
+        for at, part in zip(places, hidden, strict=True)
     ]
     return texts, places, hidden
 
@@ -162,22 +213,35 @@ def _step(
 ) -> float:
     text_ids, text_rows, text_shares = _flat(texts, 1.0)
     shown = [
-        _flat([parts[at] if hidden[row] != name else [] for row, at in enumerate(places)], PARTS[name])
+        _flat(
+            [parts[at] if hidden[row] != name else [] for row, at in enumerate(places)],
+            PARTS[name],
+        )
         for name, parts in material.parts.items()
     ]
-    tool_ids, tool_rows, tool_shares = (np.concatenate(arrays) for arrays in zip(*shown, strict=True))
-    text_unit, text_length = _unit(_summed(table, text_ids, text_rows, text_shares, len(texts)))
-    tool_unit, tool_length = _unit(_summed(table, tool_ids, tool_rows, tool_shares, len(texts)))
+    tool_ids, tool_rows, tool_shares = (
+        np.concatenate(arrays) for arrays in zip(*shown, strict=True)
+    )
+    text_unit, text_length = _unit(
+        _summed(table, text_ids, text_rows, text_shares, len(texts))
+    )
+    tool_unit, tool_length = _unit(
+        _summed(table, tool_ids, tool_rows, tool_shares, len(texts))
+    )
     likeness = text_unit @ tool_unit.T / TEMPERATURE
     same = np.equal.outer(places, places) & ~np.eye(len(places), dtype=bool)
     likeness[same] = -1e9
     by_text, by_tool = _shares(likeness), _shares(likeness.T)
     right = np.eye(len(texts), dtype=np.float32)
-    slope: Vectors = (((by_text + by_tool.T) / 2 - right) / (len(texts) * TEMPERATURE)).astype(np.float32)
+    slope: Vectors = (
+        ((by_text + by_tool.T) / 2 - right) / (len(texts) * TEMPERATURE)
+    ).astype(np.float32)
     text_slope = _through_unit(slope @ tool_unit, text_unit, text_length)
     tool_slope = _through_unit(slope.T @ text_unit, tool_unit, tool_length)
     ids = np.concatenate([text_ids, tool_ids])
-    slopes = np.concatenate([text_slope[text_rows] * text_shares, tool_slope[tool_rows] * tool_shares])
+    slopes = np.concatenate(
+        [text_slope[text_rows] * text_shares, tool_slope[tool_rows] * tool_shares]
+    )
     order = np.argsort(ids, kind="stable")
     distinct, starts = np.unique(ids[order], return_index=True)
     total = np.add.reduceat(slopes[order], starts, axis=0)
@@ -186,7 +250,9 @@ def _step(
     return float(-np.log(np.diag(by_text) + 1e-9).mean())
 
 
-def _flat(tokens: Tokens, weight: float) -> tuple[NDArray[np.int64], NDArray[np.int64], Vectors]:
+def _flat(
+    tokens: Tokens, weight: float
+) -> tuple[NDArray[np.int64], NDArray[np.int64], Vectors]:
     """Token numbers, the row each is of, and its share of that row's mean as a column."""
     lengths = np.array([len(one) for one in tokens])
     ids = np.array([token for one in tokens for token in one], dtype=np.int64)
@@ -194,7 +260,13 @@ def _flat(tokens: Tokens, weight: float) -> tuple[NDArray[np.int64], NDArray[np.
     return ids, np.repeat(np.arange(len(tokens)), lengths), shares[:, None]
 
 
-def _summed(table: Vectors, ids: NDArray[np.int64], rows: NDArray[np.int64], shares: Vectors, count: int) -> Vectors:
+def _summed(
+    table: Vectors,
+    ids: NDArray[np.int64],
+    rows: NDArray[np.int64],
+    shares: Vectors,
+    count: int,
+) -> Vectors:
     order = np.argsort(rows, kind="stable")
     distinct, starts = np.unique(rows[order], return_index=True)
     sums = np.zeros((count, table.shape[1]), np.float32)
@@ -208,7 +280,9 @@ def _unit(rows: Vectors) -> tuple[Vectors, Vectors]:
 
 
 def _through_unit(slope: Vectors, unit: Vectors, length: Vectors) -> Vectors:
-    through: Vectors = (slope - unit * (slope * unit).sum(axis=1, keepdims=True)) / length
+    through: Vectors = (
+        slope - unit * (slope * unit).sum(axis=1, keepdims=True)
+    ) / length
     return through
 
 
@@ -219,14 +293,21 @@ def _shares(likeness: Vectors) -> Vectors:
 
 
 def asked(
-    catalogues: dict[Path, list[ToolDefinition]], embedder: Trained, table: Vectors, cap: int
+    catalogues: dict[Path, list[ToolDefinition]],
+    embedder: Trained,
+    table: Vectors,
+    cap: int,
 ) -> dict[str, float]:
     """Mean recall@5 by source of the queries whose tools were left out, over whole catalogues."""
     embedder.use(table)
     recalls: dict[str, list[float]] = defaultdict(list)
     for folder, tools in catalogues.items():
         left_out = _left_out(folder, tools)
-        rows = [row for row in read_rows(folder / "queries.jsonl") if left_out.issuperset(row["relevant"])]
+        rows = [
+            row
+            for row in read_rows(folder / "queries.jsonl")
+            if left_out.issuperset(row["relevant"])
+        ]
         if not rows:
             continue
         rows.sort(key=lambda row: hashlib.sha256(row["query"].encode()).digest())

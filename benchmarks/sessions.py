@@ -31,7 +31,8 @@ from typing import Any
 
 from mcpagent import Agent, Message, ScriptedModel, Sessions, Text, ToolCall
 from mcpagent.models.base import ModelRequest
-from mcpagent.sessions.kept import SessionChange
+from mcpagent.sessions.entries import MessageAppended
+from mcpagent.sessions.kept import SessionInfo
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,11 @@ class Figure:
         return self.limit is None or self.value <= self.limit
 
     def __str__(self) -> str:
-        limit = "" if self.limit is None else f"  (at most {self.limit:g}{'' if self.is_held else ': NOT HELD'})"
+        limit = (
+            ""
+            if self.limit is None
+            else f"  (at most {self.limit:g}{'' if self.is_held else ': NOT HELD'})"
+        )
         return f"{self.name:<58} {self.value:>10.2f} {self.unit}{limit}"
 
 
@@ -71,7 +76,10 @@ def _reply(request: ModelRequest) -> list[ToolCall] | str:
         since += message.tool_results
     if not since:
         place = len(request.messages)
-        return [ToolCall(f"{place}-{name}", name, {"word": canary}) for name in ("one", "two", "three")]
+        return [
+            ToolCall(f"{place}-{name}", name, {"word": canary})
+            for name in ("one", "two", "three")
+        ]
     return " ".join(result.text for result in since)
 
 
@@ -128,7 +136,12 @@ async def turns(where: str, sessions: int, each: int) -> list[Figure]:
     store.close()
     gc.collect()
     return [
-        Figure(f"{sessions} sessions x {each} turns x 3 tools: a turn, p99", share(took, 0.99), "s", 2.0),
+        Figure(
+            f"{sessions} sessions x {each} turns x 3 tools: a turn, p99",
+            share(took, 0.99),
+            "s",
+            2.0,
+        ),
         Figure("  a turn, half of them", share(took, 0.5), "s"),
         Figure("  turns in a second", len(took) / seconds, "/s"),
         Figure("  answers or histories with something of another", wrong, "", 0),
@@ -139,15 +152,22 @@ async def turns(where: str, sessions: int, each: int) -> list[Figure]:
 # -- many processes at one store ---------------------------------------------------------------------------------------
 
 
+def _entries(place: int, text: str) -> list[MessageAppended | SessionInfo]:
+    now = time.time()
+    return [
+        MessageAppended(place, Message("user", (Text(text),))),
+        SessionInfo("", "", now, now, messages=place + 1),
+    ]
+
+
 def _append(where: str, number: int, appends: int, told: Any) -> None:
     store = Sessions(where)
     took: list[float] = []
     failed = ""
     try:
         for place in range(appends + 1):
-            change = SessionChange(place, (Message("user", (Text(f"word {place} " * 20),)),))
             begun = time.monotonic()
-            store.write(f"w{number}", change, lambda: None).result()
+            store.write(f"w{number}", _entries(place, f"word {place} " * 20)).result()
             took.append(time.monotonic() - begun)
     except Exception as error:  # noqa: BLE001 - counted
         failed = f"{type(error).__name__}: {error}"
@@ -160,17 +180,22 @@ def _first(where: str, number: int, ready: Any, told: Any) -> None:
     failed = ""
     try:
         store = Sessions(where)
-        store.write(f"f{number}", SessionChange(0, (Message("user", (Text("x"),)),)), lambda: None).result()
+        store.write(f"f{number}", _entries(0, "x")).result()
         store.close()
     except Exception as error:  # noqa: BLE001 - counted
         failed = f"{type(error).__name__}: {error}"
     told.put(([], failed))
 
 
-def _together(work: Callable[..., None], count: int, arguments: Callable[[int], tuple[Any, ...]]) -> list[Any]:
+def _together(
+    work: Callable[..., None], count: int, arguments: Callable[[int], tuple[Any, ...]]
+) -> list[Any]:
     forking = multiprocessing.get_context("fork")
     told = forking.Queue()
-    processes = [forking.Process(target=work, args=(*arguments(number), told)) for number in range(count)]
+    processes = [
+        forking.Process(target=work, args=(*arguments(number), told))
+        for number in range(count)
+    ]
     for process in processes:
         process.start()
     results = [told.get(timeout=600) for _ in processes]
@@ -186,13 +211,22 @@ def writers(where: str, processes: int, appends: int) -> list[Figure]:
     for failed in {failed for _, failed in results if failed}:
         print(failed, file=sys.stderr)
     store = Sessions(where)
-    lost = processes * appends - sum(info.messages for info in store.sessions() if info.id.startswith("w"))
+    lost = processes * appends - sum(
+        info.messages for info in store.sessions() if info.id.startswith("w")
+    )
     store.close()
     lost += processes
     return [
-        Figure(f"{processes} processes x {appends} appends: one, p99", share(took, 0.99) * 1000, "ms", 50.0),
+        Figure(
+            f"{processes} processes x {appends} appends: one, p99",
+            share(took, 0.99) * 1000,
+            "ms",
+            50.0,
+        ),
         Figure("  one, half of them", share(took, 0.5) * 1000, "ms"),
-        Figure("  processes that failed", sum(bool(failed) for _, failed in results), "", 0),
+        Figure(
+            "  processes that failed", sum(bool(failed) for _, failed in results), "", 0
+        ),
         Figure("  appends that are not there", lost, "", 0),
     ]
 
@@ -206,14 +240,25 @@ def first(places: Sequence[str], processes: int) -> list[Figure]:
         failures += [failed for _, failed in results if failed]
     for failed in set(failures):
         print(failed, file=sys.stderr)
-    return [Figure(f"{processes} processes at {len(places)} new stores: failed", len(failures), "", 0)]
+    return [
+        Figure(
+            f"{processes} processes at {len(places)} new stores: failed",
+            len(failures),
+            "",
+            0,
+        )
+    ]
 
 
 # -- many that are idle ------------------------------------------------------------------------------------------------
 
 
 async def _idle(store: Sessions | None, sessions: int) -> int:
-    async with Agent(ScriptedModel(["fine"] * (sessions + 1)), tools=[one, two, three], sessions=store) as agent:
+    async with Agent(
+        ScriptedModel(["fine"] * (sessions + 1)),
+        tools=[one, two, three],
+        sessions=store,
+    ) as agent:
         await agent.session("warm").ask("hello")
         gc.collect()
         tracemalloc.start()
@@ -235,7 +280,9 @@ async def idle(where: str, sessions: int) -> list[Figure]:
     kept = await _idle(store, sessions)
     store.close()
     return [
-        Figure(f"{sessions} idle sessions in a store: each", kept / sessions / 1000, "kB"),
+        Figure(
+            f"{sessions} idle sessions in a store: each", kept / sessions / 1000, "kB"
+        ),
         Figure("  beside those that are in memory alone", kept / without, "x", 1.5),
     ]
 
@@ -243,7 +290,9 @@ async def idle(where: str, sessions: int) -> list[Figure]:
 def measured(places: Callable[[str], str], *, small: bool) -> list[Figure]:
     """All of it; `places` gives a store that nobody has used by a name."""
     few = 20 if small else 1
-    figures = first([places(f"first{number}") for number in range(50 // min(few, 10))], 8)
+    figures = first(
+        [places(f"first{number}") for number in range(50 // min(few, 10))], 8
+    )
     figures += writers(places("writers"), 8, 1_000 // min(few, 5))
     figures += asyncio.run(turns(places("turns"), 200 // few, 20 // min(few, 4)))
     figures += asyncio.run(idle(places("idle"), 1_000 // few))
@@ -254,7 +303,11 @@ def main() -> int:
     """Prints a line for each figure; gives 1 if a limit is not held."""
     parser = argparse.ArgumentParser(description="What conversations that last cost.")
     parser.add_argument("--small", action="store_true", help="a small part of it")
-    parser.add_argument("--postgres", metavar="ADDRESS", help="of a server; databases are made in it, and dropped")
+    parser.add_argument(
+        "--postgres",
+        metavar="ADDRESS",
+        help="of a server; databases are made in it, and dropped",
+    )
     parser.add_argument("--json", action="store_true", help="as one line of JSON")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:

@@ -60,12 +60,45 @@ CONTENDERS = (
     Contender(
         "mcpagent",
         ("mcpagent", "--help"),
-        ("mcpagent", "chat", "-m", "offline", "--config", "one.json", "--trust-project"),
-        r"tools \d+/10 .* mcp 1 ok",
-        ("mcpagent", "tools", "search", "items", "--config", "one.json", "--trust-project"),
-        ("mcpagent", "-p", "what is 2 plus 2?", "-m", "offline", "--config", "one.json", "--trust-project"),
         (
-            ("mcpagent", "chat", "-m", "offline", "--config", "many.json", "--trust-project"),
+            "mcpagent",
+            "chat",
+            "-m",
+            "offline",
+            "--config",
+            "one.json",
+            "--trust-project",
+        ),
+        r"tools \d+/10 .* mcp 1 ok",
+        (
+            "mcpagent",
+            "tools",
+            "search",
+            "items",
+            "--config",
+            "one.json",
+            "--trust-project",
+        ),
+        (
+            "mcpagent",
+            "-p",
+            "what is 2 plus 2?",
+            "-m",
+            "offline",
+            "--config",
+            "one.json",
+            "--trust-project",
+        ),
+        (
+            (
+                "mcpagent",
+                "chat",
+                "-m",
+                "offline",
+                "--config",
+                "many.json",
+                "--trust-project",
+            ),
             r"tools \d+/500 .* mcp 50 ok",
         ),
     ),
@@ -74,14 +107,33 @@ CONTENDERS = (
         ("fast-agent", "--help"),
         ("fast-agent", "go", "--model", "passthrough"),
         r"^default >$",
-        answer=("fast-agent", "go", "--model", "passthrough", "-m", "what is 2 plus 2?"),
+        answer=(
+            "fast-agent",
+            "go",
+            "--model",
+            "passthrough",
+            "-m",
+            "what is 2 plus 2?",
+        ),
         beside=("pydantic<2.12", "a2a-sdk<0.3"),
     ),
     Contender(
-        "clai", ("clai", "--help"), ("clai", "-m", "test"), r"➤", answer=("clai", "-m", "test", "what is 2 plus 2?")
+        "clai",
+        ("clai", "--help"),
+        ("clai", "-m", "test"),
+        r"➤",
+        answer=("clai", "-m", "test", "what is 2 plus 2?"),
     ),
-    Contender("llm", ("llm", "--help"), ("llm", "chat", "-m", "gpt-4o-mini"), r"^>$", ("llm", "tools", "list")),
-    Contender("fastmcp", ("fastmcp", "--help"), search=("fastmcp", "list", "server.py")),
+    Contender(
+        "llm",
+        ("llm", "--help"),
+        ("llm", "chat", "-m", "gpt-4o-mini"),
+        r"^>$",
+        ("llm", "tools", "list"),
+    ),
+    Contender(
+        "fastmcp", ("fastmcp", "--help"), search=("fastmcp", "list", "server.py")
+    ),
 )
 
 TOOL_SERVER = """from fastmcp import FastMCP
@@ -132,11 +184,18 @@ class NotMeasuredError(Exception):
 # -- measuring --------------------------------------------------------------------------------------------------------
 
 
-def cpu_of_command(command: Sequence[str], environment: Mapping[str, str], folder: Path) -> float:
+def cpu_of_command(
+    command: Sequence[str], environment: Mapping[str, str], folder: Path
+) -> float:
     """CPU seconds until the command ends, its children included."""
     with tempfile.TemporaryFile() as output:
         process = subprocess.Popen(
-            command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output
+            command,
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
         )
         deadline = time.monotonic() + SECONDS
         while True:
@@ -145,18 +204,24 @@ def cpu_of_command(command: Sequence[str], environment: Mapping[str, str], folde
                 break
             if time.monotonic() > deadline:
                 process.kill()
-                raise NotMeasuredError(f"{' '.join(command[1:])}: not done within {SECONDS:.0f} s")
+                raise NotMeasuredError(
+                    f"{' '.join(command[1:])}: not done within {SECONDS:.0f} s"
+                )
             time.sleep(0.01)
         process.returncode = os.waitstatus_to_exitcode(status)
         if process.returncode:
             output.seek(0)
             lines = output.read().decode("utf-8", "replace").split("\n")
-            reason = next((line.strip() for line in reversed(lines) if line.strip()), "")
+            reason = next(
+                (line.strip() for line in reversed(lines) if line.strip()), ""
+            )
             raise NotMeasuredError(f"exit code {process.returncode}: {reason[:100]}")
     return used.ru_utime + used.ru_stime
 
 
-def cpu_of_prompt(command: Sequence[str], prompt: str, environment: Mapping[str, str], folder: Path) -> float:
+def cpu_of_prompt(
+    command: Sequence[str], prompt: str, environment: Mapping[str, str], folder: Path
+) -> float:
     """CPU seconds of the process and its descendants up to the moment when its prompt is on the terminal."""
     pid, terminal = pty.fork()
     if pid == 0:
@@ -182,9 +247,15 @@ def _await_prompt(terminal: int, prompt: str) -> None:
         except OSError:
             break
         if b"\x1b[6n" in chunk:
-            os.write(terminal, b"\x1b[1;1R")  # prompt_toolkit asks where the cursor is and waits for it
+            os.write(
+                terminal, b"\x1b[1;1R"
+            )  # prompt_toolkit asks where the cursor is and waits for it
         screen += chunk
-        shown = re.sub(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07]*\x07", "", screen.decode("utf-8", "replace"))
+        shown = re.sub(
+            r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07]*\x07",
+            "",
+            screen.decode("utf-8", "replace"),
+        )
         if any(re.search(prompt, line.strip()) for line in re.split(r"[\r\n]+", shown)):
             return
     text = " ".join(screen.decode("utf-8", "replace").split())[-100:]
@@ -198,7 +269,10 @@ def _processes() -> dict[int, tuple[int, float]]:
         if entry.name.isdigit():
             with contextlib.suppress(OSError):
                 fields = (entry / "stat").read_text().rpartition(")")[2].split()
-                found[int(entry.name)] = (int(fields[1]), sum(map(int, fields[11:15])) / TICKS)
+                found[int(entry.name)] = (
+                    int(fields[1]),
+                    sum(map(int, fields[11:15])) / TICKS,
+                )
     return found
 
 
@@ -235,8 +309,19 @@ def install(contender: Contender, home: Path) -> Path:
         print(f"installing {contender.package} ...", file=sys.stderr, flush=True)
         shutil.rmtree(folder, ignore_errors=True)
         subprocess.run([sys.executable, "-m", "venv", folder], check=True, timeout=120)
-        what = ["-e", str(ROOT)] if contender.package == "mcpagent" else [contender.package, *contender.beside]
-        pip = [str(bin_folder / "python"), "-m", "pip", "install", "-qq", "--disable-pip-version-check"]
+        what = (
+            ["-e", str(ROOT)]
+            if contender.package == "mcpagent"
+            else [contender.package, *contender.beside]
+        )
+        pip = [
+            str(bin_folder / "python"),
+            "-m",
+            "pip",
+            "install",
+            "-qq",
+            "--disable-pip-version-check",
+        ]
         subprocess.run([*pip, *what], check=True, timeout=600)
         (folder / "ready").touch()
     return bin_folder
@@ -244,7 +329,13 @@ def install(contender: Contender, home: Path) -> Path:
 
 def version(contender: Contender, bin_folder: Path) -> str:
     code = f"import importlib.metadata; print(importlib.metadata.version({contender.package!r}))"
-    done = subprocess.run([bin_folder / "python", "-c", code], capture_output=True, text=True, timeout=30, check=True)
+    done = subprocess.run(
+        [bin_folder / "python", "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=True,
+    )
     return done.stdout.strip()
 
 
@@ -268,7 +359,9 @@ Measured = dict[tuple[str, str], list[float]]
 COLUMNS = ("--help", "prompt", "50 servers", "search", "answer")
 
 
-def measure(bins: Mapping[str, Path], home: Path, runs: int) -> tuple[Measured, list[str]]:
+def measure(
+    bins: Mapping[str, Path], home: Path, runs: int
+) -> tuple[Measured, list[str]]:
     """CPU seconds by package and column; what could not be measured, with the reason."""
     found: Measured = {}
     failed: dict[tuple[str, str], str] = {}
@@ -296,7 +389,9 @@ def measure(bins: Mapping[str, Path], home: Path, runs: int) -> tuple[Measured, 
                     "prompt": contender.chat,
                     "search": contender.search,
                     "answer": contender.answer,
-                    "50 servers": contender.many[0] if contender.many is not None else None,
+                    "50 servers": contender.many[0]
+                    if contender.many is not None
+                    else None,
                 }
                 for column, command in commands.items():
                     key = (contender.package, column)
@@ -305,9 +400,13 @@ def measure(bins: Mapping[str, Path], home: Path, runs: int) -> tuple[Measured, 
                     whole = (str(bin_folder / command[0]), *command[1:])
                     try:
                         if column == "prompt":
-                            seconds = cpu_of_prompt(whole, contender.prompt, variables, work)
+                            seconds = cpu_of_prompt(
+                                whole, contender.prompt, variables, work
+                            )
                         elif column == "50 servers" and contender.many is not None:
-                            seconds = cpu_of_prompt(whole, contender.many[1], variables, work)
+                            seconds = cpu_of_prompt(
+                                whole, contender.many[1], variables, work
+                            )
                         else:
                             seconds = cpu_of_command(whole, variables, work)
                     except NotMeasuredError as problem:
@@ -315,49 +414,107 @@ def measure(bins: Mapping[str, Path], home: Path, runs: int) -> tuple[Measured, 
                         continue
                     if run:  # the first one fills caches and writes bytecode
                         found.setdefault(key, []).append(seconds)
-    return found, [f"{package}, {column}: {reason}" for (package, column), reason in failed.items()]
+    return found, [
+        f"{package}, {column}: {reason}" for (package, column), reason in failed.items()
+    ]
 
 
-def know_servers(bin_folder: Path, home: Path, folder: Path, file: str, count: int) -> None:
+def know_servers(
+    bin_folder: Path, home: Path, folder: Path, file: str, count: int
+) -> None:
     """Has mcpagent ask each of the file's servers once, so that it knows their tools: each of them answers."""
-    command = [str(bin_folder / "mcpagent"), "tools", "list", "--config", file, "--trust-project"]
-    done = subprocess.run(command, cwd=folder, env=environment(home, bin_folder), capture_output=True, timeout=300)
+    command = [
+        str(bin_folder / "mcpagent"),
+        "tools",
+        "list",
+        "--config",
+        file,
+        "--trust-project",
+    ]
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        env=environment(home, bin_folder),
+        capture_output=True,
+        timeout=300,
+    )
     if f"{count * TOOLS_EACH} tools".encode() not in done.stdout:
-        raise NotMeasuredError(f"the servers of {file} are not known: {done.stderr[-200:]!r}")
+        raise NotMeasuredError(
+            f"the servers of {file} are not known: {done.stderr[-200:]!r}"
+        )
 
 
 def table(found: Measured, versions: Mapping[str, str]) -> str:
     medians = {key: statistics.median(values) for key, values in found.items()}
-    lines = [f"{'CPU seconds, median (times mcpagent)':<36}" + "".join(f"{column:>16}" for column in COLUMNS)]
+    lines = [
+        f"{'CPU seconds, median (times mcpagent)':<36}"
+        + "".join(f"{column:>16}" for column in COLUMNS)
+    ]
     for contender in CONTENDERS:
         cells = []
         for column in COLUMNS:
-            value, ours = medians.get((contender.package, column)), medians.get(("mcpagent", column))
+            value, ours = (
+                medians.get((contender.package, column)),
+                medians.get(("mcpagent", column)),
+            )
             ratio = f" ({value / ours:.1f}x)" if value is not None and ours else ""
             cells.append(f"{'-' if value is None else f'{value:.2f}{ratio}':>16}")
-        lines.append(f"{contender.package + ' ' + versions[contender.package]:<36}" + "".join(cells))
+        lines.append(
+            f"{contender.package + ' ' + versions[contender.package]:<36}"
+            + "".join(cells)
+        )
     return "\n".join(lines)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=int, default=5, help="counted runs of each command (default: 5)")
-    parser.add_argument("--home", type=Path, default=ROOT / ".demo" / "startup", help="where to install")
-    parser.add_argument("--json", action="store_true", help="print all values as JSON too")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--runs", type=int, default=5, help="counted runs of each command (default: 5)"
+    )
+    parser.add_argument(
+        "--home", type=Path, default=ROOT / ".demo" / "startup", help="where to install"
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="print all values as JSON too"
+    )
     options = parser.parse_args()
     home: Path = options.home.resolve()
     home.mkdir(parents=True, exist_ok=True)
     bins = {contender.package: install(contender, home) for contender in CONTENDERS}
-    versions = {contender.package: version(contender, bins[contender.package]) for contender in CONTENDERS}
+    versions = {
+        contender.package: version(contender, bins[contender.package])
+        for contender in CONTENDERS
+    }
     found, failed = measure(bins, home, options.runs)
-    print(f"Python {sys.version.split()[0]}, {os.cpu_count()} cores, {options.runs} runs each, interleaved")
+    print(
+        f"Python {sys.version.split()[0]}, {os.cpu_count()} cores, {options.runs} runs each, interleaved"
+    )
     print(table(found, versions))
-    print("search: " + "; ".join(" ".join(item.search) for item in CONTENDERS if item.search is not None))
-    print("answer: " + "; ".join(" ".join(item.answer) for item in CONTENDERS if item.answer is not None))
+    print(
+        "search: "
+        + "; ".join(
+            " ".join(item.search) for item in CONTENDERS if item.search is not None
+        )
+    )
+    print(
+        "answer: "
+        + "; ".join(
+            " ".join(item.answer) for item in CONTENDERS if item.answer is not None
+        )
+    )
     for line in failed:
         print(f"not measured: {line}")
     if options.json:
-        print(json.dumps({f"{package} {column}": values for (package, column), values in found.items()}))
+        print(
+            json.dumps(
+                {
+                    f"{package} {column}": values
+                    for (package, column), values in found.items()
+                }
+            )
+        )
 
 
 if __name__ == "__main__":

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mcpagent.python import late_names
+from mcpagent.utilities.python import late_names
 
 if TYPE_CHECKING:
-    from mcpagent import events
-    from mcpagent.agent import Agent
-    from mcpagent.cards.card import AgentCard, CardError
+    from mcpagent.agents.agent import Agent
+    from mcpagent.agents.cards.card import AgentCard, CardError
+    from mcpagent.agents.event_stream import EventStream
+    from mcpagent.agents.session import Session
     from mcpagent.code_mode.code_options import CodeMode
     from mcpagent.config import McpServer
-    from mcpagent.definition import Definition, RunOptions, Wrapper
     from mcpagent.errors import (
         AgentStateError,
         ConfigError,
@@ -27,9 +27,42 @@ if TYPE_CHECKING:
         SessionBusyError,
         SessionStoreError,
     )
-    from mcpagent.limits.run_limits import Limits
+    from mcpagent.history.compaction_options import Compaction
     from mcpagent.mcp.server_options import ServerOptions
-    from mcpagent.messages import (
+    from mcpagent.models.base import Model, ModelRequest, ModelResponse, ModelSettings
+    from mcpagent.models.provider_run.provider_tools import (
+        CodeExecution,
+        FileSearch,
+        Location,
+        ProviderMcp,
+        WebFetch,
+        WebSearch,
+    )
+    from mcpagent.models.scripted import ScriptedModel
+    from mcpagent.permissions.policy import ApprovalPolicy
+    from mcpagent.recording import Recorder, RecordingError, Replay
+    from mcpagent.run.agent_run import RunContext, RunResult
+    from mcpagent.sessions import Sessions, SessionStore
+    from mcpagent.tool_search.search_options import ToolSearch
+    from mcpagent.toolsets.composition import (
+        approval_required,
+        combined,
+        deferred,
+        dynamic,
+        external,
+        filtered,
+        prefixed,
+        prepared,
+        renamed,
+        wrapped,
+    )
+    from mcpagent.toolsets.definition import Definition, RunOptions, Wrapper
+    from mcpagent.toolsets.functions import FunctionToolset, function_tool
+    from mcpagent.tracing import Tracing
+    from mcpagent.values import events
+    from mcpagent.values.approval import CallAnswer, CallsPendingError, PendingCall
+    from mcpagent.values.limits.run_limits import Limits
+    from mcpagent.values.messages import (
         Citation,
         Image,
         Message,
@@ -43,41 +76,12 @@ if TYPE_CHECKING:
         dump_messages,
         load_messages,
     )
-    from mcpagent.models.base import Model, ModelRequest, ModelResponse, ModelSettings
-    from mcpagent.models.provider_run.provider_tools import (
-        CodeExecution,
-        FileSearch,
-        Location,
-        ProviderMcp,
-        WebFetch,
-        WebSearch,
+    from mcpagent.values.tool_context import (
+        ToolContext,
+        ToolContextCache,
+        prepare_context,
     )
-    from mcpagent.models.scripted import ScriptedModel
-    from mcpagent.permissions.pending_calls import CallAnswer, CallsPendingError, PendingCall
-    from mcpagent.permissions.policy import ApprovalPolicy
-    from mcpagent.questions.event_stream import EventStream
-    from mcpagent.recording import Recorder, RecordingError, Replay
-    from mcpagent.run import RunContext, RunResult
-    from mcpagent.session import Session
-    from mcpagent.sessions import Sessions, SessionStore
-    from mcpagent.tool_context import ToolContext, ToolContextCache, prepare_context
-    from mcpagent.tool_search.search_options import ToolSearch
-    from mcpagent.tools import Tool, ToolOutput, ToolReturn, Toolset
-    from mcpagent.toolsets.composition import (
-        approval_required,
-        combined,
-        deferred,
-        dynamic,
-        external,
-        filtered,
-        prefixed,
-        prepared,
-        renamed,
-        wrapped,
-    )
-    from mcpagent.toolsets.functions import FunctionToolset, function_tool
-    from mcpagent.tracing import Tracing
-    from mcpagent.window.how_far import Compaction
+    from mcpagent.values.tools import Tool, ToolOutput, ToolReturn, Toolset
 
 __all__ = [
     "Agent",
@@ -169,8 +173,8 @@ __version__ = "0.1.0"
 __getattr__, __dir__ = late_names(
     __name__,
     {
-        "agent": ("Agent",),
-        "cards.card": (
+        "agents.agent": ("Agent",),
+        "agents.cards.card": (
             "AgentCard",
             "CardError",
         ),
@@ -189,10 +193,10 @@ __getattr__, __dir__ = late_names(
             "SessionBusyError",
             "SessionStoreError",
         ),
-        "events": ("events",),
-        "limits.run_limits": ("Limits",),
+        "values.events": ("events",),
+        "values.limits.run_limits": ("Limits",),
         "mcp.server_options": ("ServerOptions",),
-        "messages": (
+        "values.messages": (
             "Citation",
             "Image",
             "Message",
@@ -221,7 +225,7 @@ __getattr__, __dir__ = late_names(
             "WebSearch",
         ),
         "models.scripted": ("ScriptedModel",),
-        "permissions.pending_calls": (
+        "values.approval": (
             "CallAnswer",
             "CallsPendingError",
             "PendingCall",
@@ -231,27 +235,27 @@ __getattr__, __dir__ = late_names(
             "RecordingError",
             "Replay",
         ),
-        "run": (
+        "run.agent_run": (
             "RunContext",
             "RunResult",
         ),
-        "definition": (
+        "toolsets.definition": (
             "Definition",
             "RunOptions",
             "Wrapper",
         ),
-        "questions.event_stream": ("EventStream",),
-        "session": ("Session",),
+        "agents.event_stream": ("EventStream",),
+        "agents.session": ("Session",),
         "sessions.protocol": ("SessionStore",),
         "sessions.store": ("Sessions",),
-        "tool_context": (
+        "values.tool_context": (
             "ToolContext",
             "ToolContextCache",
             "prepare_context",
         ),
         "code_mode.code_options": ("CodeMode",),
         "tool_search.search_options": ("ToolSearch",),
-        "tools": (
+        "values.tools": (
             "Tool",
             "ToolOutput",
             "ToolReturn",
@@ -275,6 +279,6 @@ __getattr__, __dir__ = late_names(
             "function_tool",
         ),
         "tracing": ("Tracing",),
-        "window.how_far": ("Compaction",),
+        "history.compaction_options": ("Compaction",),
     },
 )

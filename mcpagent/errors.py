@@ -3,7 +3,7 @@
     McpAgentError
      +- ConfigError          whoever set it up can fix it: where, what, how
      |   +- CredentialsError a key is missing or was refused
-     |   +- CardError        an agent card cannot be used (cards/card.py)
+     |   +- CardError        an agent card cannot be used (agents/cards/card.py)
      +- InputError           a prompt or an argument that cannot be used
      +- AgentStateError      used before it was started, after it was closed, or twice at once
      |   +- RunCancelledError a durable run was cancelled
@@ -35,10 +35,14 @@ class McpAgentError(Exception):
 
 def _shown(name: str) -> str:
     """Return an ID for the text of an error: printable, at most 60 characters."""
-    return name if name.isprintable() and len(name) <= 60 else f"{name[:60]!r}"
+    if name.isprintable() and len(name) <= 60:
+        return name
+    return f"{name[:60]!r}"
 
 
-def _made_again(kind: type[McpAgentError], args: tuple[object, ...], fields: dict[str, Any]) -> McpAgentError:
+def _made_again(
+    kind: type[McpAgentError], args: tuple[object, ...], fields: dict[str, Any]
+) -> McpAgentError:
     error = kind.__new__(kind, *args)
     error.__dict__.update(fields)
     return error
@@ -97,7 +101,12 @@ class OutputError(McpAgentError):
     """
 
     def __init__(
-        self, message: str, *, problems: tuple[OutputProblem, ...] = (), answer: str = "", stop: str = "misfit"
+        self,
+        message: str,
+        *,
+        problems: tuple[OutputProblem, ...] = (),
+        answer: str = "",
+        stop: str = "misfit",
     ) -> None:
         super().__init__(message)
         self.problems = problems

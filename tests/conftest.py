@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
-from mcpagent.text import secrets
+from mcpagent.utilities.text import secrets
 from tests import tables
 from tests.terminal.small_model import small_model
 

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from mcpagent import Agent, Message, Tool, ToolDefinition, ToolOutput, ToolSearch
-from mcpagent.conversation import Conversation
-from mcpagent.events import Event
-from mcpagent.messages import ToolCall, ToolResult
+from mcpagent.history.conversation import Conversation
 from mcpagent.models.base import ModelRequest
 from mcpagent.models.scripted import ScriptedModel
 from mcpagent.tool_search.catalog import Catalog, Listing
 from mcpagent.tool_search.session_tools import SessionTools
+from mcpagent.values.events import Event
+from mcpagent.values.messages import ToolCall, ToolResult
 
 STRING = {"type": "string"}
 

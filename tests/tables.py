@@ -22,7 +22,7 @@ from typing import Any
 
 import pytest
 
-from mcpagent.text import secrets
+from mcpagent.utilities.text import secrets
 
 FIRST_ROWS_ONLY = False
 """Set by `pytest --first-rows`: each table is tried with its first row, for a quick look with another Python."""

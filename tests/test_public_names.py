@@ -25,9 +25,9 @@ FILLERS = frozenset("a an and as at be by for from in is it of on one or that th
 
 FILES = frozenset({"fish", "log", "toml"})
 DOTTED = sorted(
-    {name for name in re.findall(r"\bmcpagent(?:\.[A-Za-z_]\w*)+", GUIDES) if name.split(".")[1] not in FILES},
+    {name for name in re.findall(r"\bmcpagent(?:\.[A-Za-z_]\w*)+\b(?!/\d)", GUIDES) if name.split(".")[1] not in FILES},
 )
-"""Modules, and names in them, that the guides speak of; `mcpagent.toml` and the like are files."""
+"""Modules, and names in them, in the guides. `mcpagent.toml` and the like are files, `mcpagent.session/1` a format."""
 
 
 def kind_and_name(name: str) -> tuple[bool, str]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from mcpagent.text import secrets
+from mcpagent.utilities.text import secrets
 from tests import tables
 from tests.tables import each_row
 

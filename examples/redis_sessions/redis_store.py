@@ -41,27 +41,42 @@ class RedisStore:
         self._redis: Any = redis.Redis.from_url(url, decode_responses=True)
         self._append = self._redis.register_script(APPEND)
         address = self._redis.connection_pool.connection_kwargs
-        self.where = f"redis://{address.get('host', 'localhost')}:{address.get('port', 6379)}"
+        self.where = (
+            f"redis://{address.get('host', 'localhost')}:{address.get('port', 6379)}"
+        )
 
-    def append(self, session: str, entries: Sequence[Entry], owner: Holder | None) -> bool:
+    def append(
+        self, session: str, entries: Sequence[Entry], owner: Holder | None
+    ) -> bool:
         """Write the entries in one script, which Redis runs alone."""
         values = [json.dumps(asdict(owner)) if owner is not None else ""]
         for entry in entries:
-            values += [entry.key, json.dumps(asdict(entry)) if entry.data is not None else ""]
+            values += [
+                entry.key,
+                json.dumps(asdict(entry)) if entry.data is not None else "",
+            ]
         return bool(self._append([ENTRIES + session, LEASE + session], values))
 
     def read(self, session: str, *prefixes: str) -> StoredSession | None:
         """Return the entries whose key begins with one of the prefixes."""
         documents = self._redis.hgetall(ENTRIES + session)
-        found = [Entry(**json.loads(text)) for key, text in documents.items() if key.startswith(prefixes)]
+        found = [
+            Entry(**json.loads(text))
+            for key, text in documents.items()
+            if key.startswith(prefixes)
+        ]
         now = self._redis.time()[0]
         living = [entry for entry in found if not 0 < entry.expires <= now]
         return StoredSession(session, living, self._holder(session)) if living else None
 
     def list(self) -> Sequence[StoredSession]:
         """Return all sessions with what a list shows of them."""
-        names = [key.removeprefix(ENTRIES) for key in self._redis.scan_iter(f"{ENTRIES}*")]
-        return [stored for name in names if (stored := self.read(name, "info/")) is not None]
+        names = [
+            key.removeprefix(ENTRIES) for key in self._redis.scan_iter(f"{ENTRIES}*")
+        ]
+        return [
+            stored for name in names if (stored := self.read(name, "info/")) is not None
+        ]
 
     def search(self, words: Sequence[str], limit: int) -> Sequence[Hit]:
         """Return messages that have all the words."""

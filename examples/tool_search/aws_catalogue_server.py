@@ -56,7 +56,15 @@ REGION = "eu-central-1"
 PAGE = 500
 """Tools per page of `tools/list`."""
 
-UNSHOWN = frozenset({"authorization", "user-agent", "x-amz-date", "amz-sdk-invocation-id", "amz-sdk-request"})
+UNSHOWN = frozenset(
+    {
+        "authorization",
+        "user-agent",
+        "x-amz-date",
+        "amz-sdk-invocation-id",
+        "amz-sdk-request",
+    }
+)
 """Headers about the sender and the moment, not about the call."""
 
 MAX_DESCRIPTION_CHARACTERS = 600
@@ -115,7 +123,9 @@ class _InputSchema:
             if self.uses[shape.name] == 1:
                 return self._structure(shape)
             if shape.name not in self.definitions:
-                self.definitions[shape.name] = {}  # stands in while the structure is within itself
+                self.definitions[
+                    shape.name
+                ] = {}  # stands in while the structure is within itself
                 self.definitions[shape.name] = self._structure(shape)
             return {"$ref": f"#/$defs/{shape.name}"}
         if shape.type_name == "list":
@@ -185,7 +195,9 @@ def build(services: Sequence[str], session: Session) -> list[dict[str, Any]]:
             tools.append(
                 {
                     "name": f"{service.replace('-', '_')}_{xform_name(name)}",
-                    "description": plain(operation.documentation, MAX_DESCRIPTION_CHARACTERS),
+                    "description": plain(
+                        operation.documentation, MAX_DESCRIPTION_CHARACTERS
+                    ),
                     "inputSchema": input_schema(operation),
                     "_meta": {"aws/service": service, "aws/operation": name},
                 }
@@ -195,8 +207,13 @@ def build(services: Sequence[str], session: Session) -> list[dict[str, Any]]:
 
 def catalogue(services: Sequence[str]) -> list[dict[str, Any]]:
     """The tools, from the kept list where it fits these services and this botocore."""
-    made_of = json.dumps([Path(__file__).read_text("utf-8"), version("botocore"), list(services)])
-    kept = Path(sys.prefix) / f"aws-catalogue-{hashlib.sha256(made_of.encode()).hexdigest()[:16]}.json"
+    made_of = json.dumps(
+        [Path(__file__).read_text("utf-8"), version("botocore"), list(services)]
+    )
+    kept = (
+        Path(sys.prefix)
+        / f"aws-catalogue-{hashlib.sha256(made_of.encode()).hexdigest()[:16]}.json"
+    )
     with contextlib.suppress(OSError, ValueError):
         tools: list[dict[str, Any]] = json.loads(kept.read_text("utf-8"))
         return tools
@@ -208,7 +225,9 @@ def catalogue(services: Sequence[str]) -> list[dict[str, Any]]:
 
 def _write_whole(path: Path, text: str) -> None:
     """Never leaves half a file, also when two of these start at once."""
-    with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False, encoding="utf-8") as file:
+    with tempfile.NamedTemporaryFile(
+        "w", dir=path.parent, delete=False, encoding="utf-8"
+    ) as file:
         file.write(text)
     os.replace(file.name, path)
 
@@ -237,7 +256,9 @@ def _client(service: str) -> Any:
         region_name=REGION,
         aws_access_key_id="DRYRUN",
         aws_secret_access_key="dry-run",
-        config=Config(retries={"total_max_attempts": 1}, endpoint_discovery_enabled=False),
+        config=Config(
+            retries={"total_max_attempts": 1}, endpoint_discovery_enabled=False
+        ),
     )
     client.meta.events.register("before-send", _keep_from_sending)
     return client
@@ -254,7 +275,11 @@ def dry_run(operation: Operation, arguments: Mapping[str, Any]) -> str:
         request = held.request
     except BotoCoreError as problem:
         raise ValueError(str(problem)) from problem
-    headers = [f"{name}: {_text(value)}" for name, value in request.headers.items() if name.lower() not in UNSHOWN]
+    headers = [
+        f"{name}: {_text(value)}"
+        for name, value in request.headers.items()
+        if name.lower() not in UNSHOWN
+    ]
     body = _text(request.body)
     return "\n".join(
         [
@@ -270,7 +295,11 @@ def dry_run(operation: Operation, arguments: Mapping[str, Any]) -> str:
 def _text(value: Any) -> str:
     if hasattr(value, "read"):
         value = value.read()
-    return value.decode("utf-8", "replace") if isinstance(value, bytes | bytearray) else str(value or "")
+    return (
+        value.decode("utf-8", "replace")
+        if isinstance(value, bytes | bytearray)
+        else str(value or "")
+    )
 
 
 # -- the server -------------------------------------------------------------------------------------------------------
@@ -278,7 +307,10 @@ def _text(value: Any) -> str:
 
 def build_server(tools: Sequence[Mapping[str, Any]]) -> Server[Any]:
     operations = {
-        tool["name"]: Operation(tool["_meta"]["aws/service"], tool["_meta"]["aws/operation"]) for tool in tools
+        tool["name"]: Operation(
+            tool["_meta"]["aws/service"], tool["_meta"]["aws/operation"]
+        )
+        for tool in tools
     }
     # Whatever an operation would do: a call of it here sends nothing.
     reads = ToolAnnotations(read_only_hint=True, open_world_hint=False)
@@ -287,7 +319,9 @@ def build_server(tools: Sequence[Mapping[str, Any]]) -> Server[Any]:
     async def list_tools(_context: Any, params: Any) -> ListToolsResult:
         start = int(params.cursor) if params is not None and params.cursor else 0
         end = start + PAGE
-        return ListToolsResult(tools=listed[start:end], next_cursor=str(end) if end < len(listed) else None)
+        return ListToolsResult(
+            tools=listed[start:end], next_cursor=str(end) if end < len(listed) else None
+        )
 
     async def call_tool(_context: Any, params: Any) -> CallToolResult:
         operation = operations.get(params.name)
@@ -295,7 +329,9 @@ def build_server(tools: Sequence[Mapping[str, Any]]) -> Server[Any]:
             return _answer(f'no tool "{params.name}"', failed=True)
         try:
             # In a thread: loading a service's model takes up to a second.
-            return _answer(await asyncio.to_thread(dry_run, operation, params.arguments or {}))
+            return _answer(
+                await asyncio.to_thread(dry_run, operation, params.arguments or {})
+            )
         except (TypeError, ValueError) as problem:
             return _answer(str(problem), failed=True)
 
@@ -309,7 +345,9 @@ def build_server(tools: Sequence[Mapping[str, Any]]) -> Server[Any]:
 
 
 def _answer(text: str, *, failed: bool = False) -> CallToolResult:
-    return CallToolResult(content=[TextContent(type="text", text=text)], is_error=failed)
+    return CallToolResult(
+        content=[TextContent(type="text", text=text)], is_error=failed
+    )
 
 
 async def serve(tools: Sequence[Mapping[str, Any]]) -> None:
@@ -319,12 +357,16 @@ async def serve(tools: Sequence[Mapping[str, Any]]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="AWS operations as MCP tools; calls are dry runs.")
+    parser = argparse.ArgumentParser(
+        description="AWS operations as MCP tools; calls are dry runs."
+    )
     parser.add_argument("services", nargs="*", help="service names, or `all`")
     asked = parser.parse_args().services
     if asked == ["all"]:
         asked = _session().get_available_services()
-    elif unknown := sorted(set(asked) - set(_session().get_available_services()) if asked else ()):
+    elif unknown := sorted(
+        set(asked) - set(_session().get_available_services()) if asked else ()
+    ):
         parser.error(f"no such service: {', '.join(unknown)}")
     asyncio.run(serve(catalogue(asked or SERVICES)))
 

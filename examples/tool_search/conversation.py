@@ -14,7 +14,9 @@ from pathlib import Path
 
 from examples.tool_search.workspace import make_workspace, web_page
 from mcpagent import Agent, McpAgentError, RunOptions, ServerOptions
-from mcpagent.events import (
+from mcpagent.models import ModelRequest, ModelResponse, OfflineModel
+from mcpagent.utilities.text.safe_text import safe_line, safe_text
+from mcpagent.values.events import (
     Emit,
     Event,
     Notice,
@@ -26,8 +28,6 @@ from mcpagent.events import (
     ToolsLoaded,
     ToolsSearched,
 )
-from mcpagent.models import ModelRequest, ModelResponse, OfflineModel
-from mcpagent.text.safe_text import safe_line, safe_text
 
 CONFIG = Path(__file__).with_name("mcp_servers.json")
 ONLY_READ = frozenset({"calculate", "list_tables"})
@@ -71,7 +71,10 @@ class StandIn:
         self.name = self._rules.name
 
     async def respond(self, request: ModelRequest, emit: Emit) -> ModelResponse:
-        tools = (replace(tool, read_only=True) if tool.name in ONLY_READ else tool for tool in request.tools)
+        tools = (
+            replace(tool, read_only=True) if tool.name in ONLY_READ else tool
+            for tool in request.tools
+        )
         return await self._rules.respond(replace(request, tools=tuple(tools)), emit)
 
     async def aclose(self) -> None:
@@ -98,17 +101,26 @@ class Report:
                 line("note", text)
             case RequestSent():
                 tokens = f"{event.offered_tokens:,} tokens of tools (all: {event.known_tokens:,})"
-                line("request", f"offers {len(event.offered)} of {event.known_tools:,} tools, {tokens}")
+                line(
+                    "request",
+                    f"offers {len(event.offered)} of {event.known_tools:,} tools, {tokens}",
+                )
                 if not self.requests or event.offered != self.requests[-1].offered:
                     line("", " ".join(event.offered))
                 self.requests.append(event)
             case ToolsSearched():
                 self.searches += 1
                 names = ", ".join(event.matches) or "nothing"
-                line("search", f'"{event.query}": {event.found} found, shown: {names}  ({1000 * event.seconds:.0f} ms)')
+                line(
+                    "search",
+                    f'"{event.query}": {event.found} found, shown: {names}  ({1000 * event.seconds:.0f} ms)',
+                )
             case ToolsLoaded(names=names, tokens=tokens):
                 self.loaded.update(dict.fromkeys(names))
-                line("add", f"{', '.join(names)}: {tokens:,} tokens more from the next request on")
+                line(
+                    "add",
+                    f"{', '.join(names)}: {tokens:,} tokens more from the next request on",
+                )
             case ToolCallFinished():
                 self._show_call(event)
             case RunFinished(answer=answer, seconds=seconds):
@@ -125,7 +137,10 @@ class Report:
         self.calls += finished.server is not None
         line("call", f"{call.name} {json.dumps(call.arguments, ensure_ascii=False)}")
         outcome = f"{result.error}: {result.text}" if result.error else result.text
-        line("", f"{finished.server or 'mcpagent'}, {result.seconds:.2f} s: {safe_line(outcome, 160)}")
+        line(
+            "",
+            f"{finished.server or 'mcpagent'}, {result.seconds:.2f} s: {safe_line(outcome, 160)}",
+        )
 
     def summary(self) -> str:
         sent = sum(request.offered_tokens for request in self.requests)
@@ -155,11 +170,15 @@ def line(label: str, text: str) -> None:
 
 def shortened(text: str) -> str:
     return (
-        text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS].rstrip()} ... ({len(text):,} characters)"
+        text
+        if len(text) <= SHOWN_CHARACTERS
+        else f"{text[:SHOWN_CHARACTERS].rstrip()} ... ({len(text):,} characters)"
     )
 
 
-async def converse(model: str | None, servers: Sequence[str], requests: Sequence[Request]) -> None:
+async def converse(
+    model: str | None, servers: Sequence[str], requests: Sequence[Request]
+) -> None:
     report = Report()
     started = time.monotonic()
     agent = Agent(
@@ -167,11 +186,15 @@ async def converse(model: str | None, servers: Sequence[str], requests: Sequence
         mcp_config=CONFIG,
         with_tool_search_mode=True,
         on_event=report.show,
-        options=RunOptions(servers=ServerOptions(selected_servers=servers, startup_seconds=None)),
+        options=RunOptions(
+            servers=ServerOptions(selected_servers=servers, startup_seconds=None)
+        ),
     )
     print("\nMCP servers, connected all at once:")
     async with agent:
-        print(f"  {len(agent.known_tools):,} tools in {time.monotonic() - started:.1f} s\n\nThe system prompt:")
+        print(
+            f"  {len(agent.known_tools):,} tools in {time.monotonic() - started:.1f} s\n\nThe system prompt:"
+        )
         session = agent.session()
         for text in session.system.splitlines():
             print(f"  | {text}")
@@ -192,7 +215,9 @@ def main() -> None:
     os.environ["DEMO_WORKSPACE"] = str(options.workspace)
     with web_page(options.workspace) as page:
         requests = [Request(prompt, "") for prompt in options.ask] or [
-            request for request in everyday_requests(page) if request.server in options.servers
+            request
+            for request in everyday_requests(page)
+            if request.server in options.servers
         ]
         try:
             asyncio.run(converse(options.model, options.servers, requests))

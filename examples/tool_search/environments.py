@@ -45,11 +45,17 @@ ENVIRONMENTS = (
     Environment("fetch", ("mcp-server-fetch==2026.10.24",), ("fetch",)),
     # These two do not run on mcp 2.x yet: environments of their own are what lets them live beside the others.
     Environment("sqlite", ("mcp-server-sqlite==2025.4.25", "mcp<2"), ("sqlite",)),
-    Environment("calculator", ("mcp-server-calculator==0.2.1", "mcp<2"), ("calculator",)),
+    Environment(
+        "calculator", ("mcp-server-calculator==0.2.1", "mcp<2"), ("calculator",)
+    ),
     Environment("aws", ("mcp==2.3.0", "botocore==1.44.5"), ("aws",)),
     Environment(
         "node",
-        (f"{NPM}everything@2026.8.31", f"{NPM}filesystem@2026.8.31", f"{NPM}memory@2026.8.31"),
+        (
+            f"{NPM}everything@2026.8.31",
+            f"{NPM}filesystem@2026.8.31",
+            f"{NPM}memory@2026.8.31",
+        ),
         ("everything", "filesystem", "memory"),
         manager="npm",
         needs="node",
@@ -63,7 +69,12 @@ class InstallError(Exception):
     """An environment could not be made; its text is one line."""
 
 
-def prepare(home: Path, say: Callable[[str], None], mcpagent: Environment = MCPAGENT, retry: bool = False) -> set[str]:
+def prepare(
+    home: Path,
+    say: Callable[[str], None],
+    mcpagent: Environment = MCPAGENT,
+    retry: bool = False,
+) -> set[str]:
     """Makes what is missing, several at once, and names the servers that can run.
 
     `retry`: what could not be installed in an earlier run is tried again. Raises `InstallError` when mcpagent itself
@@ -73,7 +84,9 @@ def prepare(home: Path, say: Callable[[str], None], mcpagent: Environment = MCPA
     usable: set[str] = set()
     with ThreadPoolExecutor(max_workers=3) as workers:
         started = {
-            workers.submit(make, environment, home, retry=retry or environment is mcpagent): environment
+            workers.submit(
+                make, environment, home, retry=retry or environment is mcpagent
+            ): environment
             for environment in (mcpagent, *ENVIRONMENTS)
         }
         for done in as_completed(started):
@@ -88,8 +101,14 @@ def prepare(home: Path, say: Callable[[str], None], mcpagent: Environment = MCPA
                 continue
             usable.update(environment.servers)
             taken = "kept" if seconds is None else f"{seconds:.0f} s"
-            failed = home / f"{environment.name}.failed.json"  # a newer one could not be had
-            contents = f"as it was: {_failure(failed)[1]}" if failed.exists() else environment.contents
+            failed = (
+                home / f"{environment.name}.failed.json"
+            )  # a newer one could not be had
+            contents = (
+                f"as it was: {_failure(failed)[1]}"
+                if failed.exists()
+                else environment.contents
+            )
             say(f"  {environment.name:<12} {taken:>5}   {contents}")
     return usable
 
@@ -103,9 +122,13 @@ def make(environment: Environment, home: Path, *, retry: bool = False) -> float 
     _require(environment)
     folder, before = home / environment.name, home / f"{environment.name}.before"
     ready, failure = folder / "ready.json", home / f"{environment.name}.failed.json"
-    if before.exists() and not ready.exists():  # an attempt that was ended in the middle
+    if (
+        before.exists() and not ready.exists()
+    ):  # an attempt that was ended in the middle
         _replace(before, folder)
-    made_of = json.dumps([environment.packages, sys.version_info[:2], _stamp(environment)])
+    made_of = json.dumps(
+        [environment.packages, sys.version_info[:2], _stamp(environment)]
+    )
     if ready.is_file() and ready.read_text("utf-8") == made_of:
         return None
     tried, reason = _failure(failure)
@@ -163,25 +186,45 @@ def _install(environment: Environment, folder: Path, log: Path) -> None:
                     check=False,
                 ).returncode
             except subprocess.TimeoutExpired:
-                raise InstallError(f"not installed within {INSTALL_SECONDS} s; see {log}") from None
+                raise InstallError(
+                    f"not installed within {INSTALL_SECONDS} s; see {log}"
+                ) from None
             if code:
                 raise InstallError(f"{_cause(log)} (whole output: {log})")
 
 
 def _stamp(environment: Environment) -> str:
     """What else the environment is made of: this repository's requirements, where it is installed from here."""
-    return (ROOT / "pyproject.toml").read_text("utf-8") if "-e" in environment.packages else ""
+    return (
+        (ROOT / "pyproject.toml").read_text("utf-8")
+        if "-e" in environment.packages
+        else ""
+    )
 
 
 def _commands(environment: Environment, folder: Path) -> Iterator[Sequence[str]]:
     if environment.manager == "npm":
         npm = shutil.which("npm") or "npm"
-        quiet = ("--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error", "--fetch-retries=1")
+        quiet = (
+            "--no-audit",
+            "--no-fund",
+            "--ignore-scripts",
+            "--loglevel=error",
+            "--fetch-retries=1",
+        )
         yield (npm, "install", "--prefix", str(folder), *quiet, *environment.packages)
     else:
         python = str(folder / BIN / "python")
         yield (sys.executable, "-m", "venv", str(folder))
-        yield (python, "-m", "pip", "install", "--disable-pip-version-check", "--no-input", *environment.packages)
+        yield (
+            python,
+            "-m",
+            "pip",
+            "install",
+            "--disable-pip-version-check",
+            "--no-input",
+            *environment.packages,
+        )
 
 
 def _require(environment: Environment) -> None:
@@ -189,19 +232,38 @@ def _require(environment: Environment) -> None:
     if environment.needs and shutil.which(environment.needs) is None:
         raise InstallError(f"{environment.needs} is not installed")
     if environment.manager == "npm":
-        version = subprocess.run(["node", "--version"], capture_output=True, text=True, timeout=20, check=False).stdout
+        version = subprocess.run(
+            ["node", "--version"],
+            capture_output=True,
+            text=True,
+            timeout=20,
+            check=False,
+        ).stdout
         if int("".join(filter(str.isdigit, version.split(".")[0])) or 0) < NODE_MAJOR:
-            raise InstallError(f"needs Node {NODE_MAJOR} or newer, found {version.strip() or 'none'}")
+            raise InstallError(
+                f"needs Node {NODE_MAJOR} or newer, found {version.strip() or 'none'}"
+            )
 
 
-NPM_DETAIL = re.compile(r"npm (?:error|ERR!) (?:(?:code|syscall|errno|path|type) |A complete log|\s*$)", re.IGNORECASE)
+NPM_DETAIL = re.compile(
+    r"npm (?:error|ERR!) (?:(?:code|syscall|errno|path|type) |A complete log|\s*$)",
+    re.IGNORECASE,
+)
 """Lines of npm's that say nothing by themselves; the cause is the first of the others."""
 
 
 def _cause(log: Path) -> str:
     """The line of the installer's output that says why: npm's first, pip's last."""
-    lines = [line.strip() for line in log.read_text("utf-8", "replace").splitlines() if line.strip()]
-    of_npm = [line for line in lines if re.match(r"npm (?:error|ERR!)", line, re.IGNORECASE)]
+    lines = [
+        line.strip()
+        for line in log.read_text("utf-8", "replace").splitlines()
+        if line.strip()
+    ]
+    of_npm = [
+        line for line in lines if re.match(r"npm (?:error|ERR!)", line, re.IGNORECASE)
+    ]
     told = [line for line in of_npm if not NPM_DETAIL.match(line)]
     errors = [line for line in lines if "error" in line.lower()]
-    return (told[0] if told else (errors or lines or ["the installer gave no reason"])[-1])[:200]
+    return (
+        told[0] if told else (errors or lines or ["the installer gave no reason"])[-1]
+    )[:200]

@@ -27,7 +27,12 @@ FILES = {
     "opening-hours.txt": "Monday to Friday, 9 to 17\n",
 }
 
-MEMORY = {"type": "entity", "name": "the shop", "entityType": "business", "observations": ["sells lamps and desks"]}
+MEMORY = {
+    "type": "entity",
+    "name": "the shop",
+    "entityType": "business",
+    "observations": ["sells lamps and desks"],
+}
 
 PAGE = """<!doctype html><html><head><title>Opening hours</title></head><body><article>
 <h1>Opening hours</h1><p>The shop is open from Monday to Friday, 9 to 17 o'clock.</p>
@@ -44,7 +49,9 @@ def make_workspace(folder: Path) -> None:
         (folder / "files" / name).write_text(text, "utf-8")
     (folder / "memory.jsonl").write_text(json.dumps(MEMORY) + "\n", "utf-8")
     with contextlib.closing(sqlite3.connect(folder / "shop.db")) as database, database:
-        database.execute("CREATE TABLE products (name TEXT PRIMARY KEY, price REAL, stock INTEGER)")
+        database.execute(
+            "CREATE TABLE products (name TEXT PRIMARY KEY, price REAL, stock INTEGER)"
+        )
         database.executemany("INSERT INTO products VALUES (?, ?, ?)", PRODUCTS)
     if shutil.which("git"):
         _make_repository(folder / "repository")
@@ -54,17 +61,27 @@ def make_workspace(folder: Path) -> None:
 
 def _make_repository(folder: Path) -> None:
     folder.mkdir()
-    who = {"NAME": "Example", "EMAIL": "example@example.invalid", "DATE": "2026-01-05T09:00:00+00:00"}
+    who = {
+        "NAME": "Example",
+        "EMAIL": "example@example.invalid",
+        "DATE": "2026-01-05T09:00:00+00:00",
+    }
     environment = {
         **os.environ,
-        **{f"GIT_{role}_{key}": value for role in ("AUTHOR", "COMMITTER") for key, value in who.items()},
+        **{
+            f"GIT_{role}_{key}": value
+            for role in ("AUTHOR", "COMMITTER")
+            for key, value in who.items()
+        },
         "GIT_CONFIG_GLOBAL": os.devnull,
         "GIT_CONFIG_NOSYSTEM": "1",
     }
 
     def git(*arguments: str) -> None:
         command = ["git", "-C", str(folder), *arguments]
-        subprocess.run(command, env=environment, check=True, capture_output=True, timeout=60)
+        subprocess.run(
+            command, env=environment, check=True, capture_output=True, timeout=60
+        )
 
     git("init", "--quiet", "--initial-branch", "main")
     for message, files in COMMITS:

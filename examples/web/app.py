@@ -40,10 +40,22 @@ from mcpagent import (
 )
 from mcpagent.demo import demo_server_config
 
-STATUS: dict[type[McpAgentError], int] = {InputError: 422, AgentStateError: 409, LimitError: 429, ModelError: 502}
+STATUS: dict[type[McpAgentError], int] = {
+    InputError: 422,
+    AgentStateError: 409,
+    LimitError: 429,
+    ModelError: 502,
+}
 """What an error is over HTTP; 409: this user is being answered already. All others are ours: 500."""
 
-CALCULATIONS = ("calculate", "percent_of", "convert_units", "get_current_time", "to_roman_numeral", "mix_colours")
+CALCULATIONS = (
+    "calculate",
+    "percent_of",
+    "convert_units",
+    "get_current_time",
+    "to_roman_numeral",
+    "mix_colours",
+)
 """A server and what it keeps is the same one for all users: choose tools that may be."""
 
 
@@ -71,7 +83,9 @@ def make_agent(model: str | Model | None = None) -> Agent[Customer]:
         with_tool_search_mode=True,
         options=RunOptions(
             limits=Limits(turns=20, tokens=200_000),
-            servers=ServerOptions(selected_tools=[f"demo:{name}" for name in CALCULATIONS]),
+            servers=ServerOptions(
+                selected_tools=[f"demo:{name}" for name in CALCULATIONS]
+            ),
         ),
     )
 
@@ -96,17 +110,28 @@ class Chats:
     def _make_room(self) -> None:
         if len(self._sessions) < self._most:
             return
-        idle = next((user for user, session in self._sessions.items() if not session.is_answering), None)
+        idle = next(
+            (
+                user
+                for user, session in self._sessions.items()
+                if not session.is_answering
+            ),
+            None,
+        )
         if idle is None:
             raise LimitError(f"{self._most} users are being answered; try again soon")
-        del self._sessions[idle]  # to keep its history: dump_messages(session.messages), agent.session(messages=...)
+        del self._sessions[
+            idle
+        ]  # to keep its history: dump_messages(session.messages), agent.session(messages=...)
 
 
 class Question(BaseModel):
     prompt: str
 
 
-async def session_of(user: str, request: Request) -> Session[Customer]:  # not async, it would run in a thread
+async def session_of(
+    user: str, request: Request
+) -> Session[Customer]:  # not async, it would run in a thread
     chats: Chats = request.app.state.chats
     return chats.of(user)
 
@@ -114,7 +139,9 @@ async def session_of(user: str, request: Request) -> Session[Customer]:  # not a
 TheirSession = Annotated[Session[Customer], Depends(session_of)]
 
 
-async def opened_stream(question: Question, session: TheirSession) -> AsyncIterator[EventStream]:
+async def opened_stream(
+    question: Question, session: TheirSession
+) -> AsyncIterator[EventStream]:
     """What cannot be asked is refused here, before the first byte. It is left with the response, however that ends."""
     async with session.stream(question.prompt) as stream:
         yield stream
@@ -129,11 +156,18 @@ async def answer(question: Question, session: TheirSession) -> dict[str, Any]:
     result = await session.run(question.prompt)
     tokens = result.usage.input_tokens + result.usage.output_tokens
     dollars = result.spent.dollars if result.spent.cost_known else None
-    return {"answer": result.answer, "stop": result.stop, "tokens": tokens, "dollars": dollars}
+    return {
+        "answer": result.answer,
+        "stop": result.stop,
+        "tokens": tokens,
+        "dollars": dollars,
+    }
 
 
 @router.post("/chat/{user}/stream", response_class=EventSourceResponse)
-async def answer_as_events(stream: Annotated[EventStream, Depends(opened_stream)]) -> AsyncIterator[ServerSentEvent]:
+async def answer_as_events(
+    stream: Annotated[EventStream, Depends(opened_stream)],
+) -> AsyncIterator[ServerSentEvent]:
     """Events `text` (the next piece), `tool` (a call), at the end one `answer` or one `failed`; their data is JSON."""
     try:
         async for event in stream:
@@ -143,7 +177,9 @@ async def answer_as_events(stream: Annotated[EventStream, Depends(opened_stream)
                 case events.ToolCallStarted(call=call):
                     yield ServerSentEvent(event="tool", data=call.name)
                 case events.RunFinished(answer=whole, stop=stop):
-                    yield ServerSentEvent(event="answer", data={"answer": whole, "stop": stop})
+                    yield ServerSentEvent(
+                        event="answer", data={"answer": whole, "stop": stop}
+                    )
                 case _:
                     pass
     except McpAgentError as error:
@@ -152,7 +188,9 @@ async def answer_as_events(stream: Annotated[EventStream, Depends(opened_stream)
 
 def document(error: McpAgentError) -> dict[str, Any]:
     """An error as JSON: its one line, and its status."""
-    status = next((status for kind, status in STATUS.items() if isinstance(error, kind)), 500)
+    status = next(
+        (status for kind, status in STATUS.items() if isinstance(error, kind)), 500
+    )
     return {"error": str(error), "status": status}
 
 

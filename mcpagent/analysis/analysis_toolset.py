@@ -9,17 +9,17 @@ from dataclasses import asdict, dataclass, field, replace
 from types import NoneType
 from typing import Any
 
-from mcpagent.agent import Agent
+from mcpagent.agents.agent import Agent
 from mcpagent.analysis.documents import Documents, IsSeen, Texts, meant
 from mcpagent.code_mode.code_options import CodeMode
 from mcpagent.code_mode.program_tools import RUN_CODE
-from mcpagent.definition import Definition, ModelChoice, RunOptions
 from mcpagent.errors import ConfigError, InputError
-from mcpagent.events import Event, SubagentEvent, ToolCallFinished
-from mcpagent.messages import Text, ToolDefinition
-from mcpagent.python.argument_checks import expect
-from mcpagent.tools import Tool, ToolOutput
+from mcpagent.toolsets.definition import Definition, ModelChoice, RunOptions
 from mcpagent.toolsets.functions import FunctionToolset
+from mcpagent.utilities.python.argument_checks import expect
+from mcpagent.values.events import Event, SubagentEvent, ToolCallFinished
+from mcpagent.values.messages import Text, ToolDefinition
+from mcpagent.values.tools import Tool, ToolOutput
 
 MOST_PASSAGES = 100
 
@@ -70,11 +70,15 @@ def create_analysis_toolset(
     """
     expect("code_mode", code_mode, (CodeMode, NoneType), "CodeMode(...)")
     if base_filter is not None and not callable(base_filter):
-        raise ConfigError("base_filter: expected a function of a document's name that says whether it may be seen")
+        raise ConfigError(
+            "base_filter: expected a function of a document's name that says whether it may be seen"
+        )
     if not isinstance(documents, Mapping) and not all(
         callable(getattr(documents, name, None)) for name in ("names", "text", "search")
     ):
-        raise ConfigError("documents: expected texts by name, or a store with names(), text() and search()")
+        raise ConfigError(
+            "documents: expected texts by name, or a store with names(), text() and search()"
+        )
     given: Documents = Texts(documents) if isinstance(documents, Mapping) else documents
     seen = _Seen(given, base_filter or (lambda _: True))
     tools = seen.tools()
@@ -104,9 +108,19 @@ def create_analysis_toolset(
         said = "\n".join(part.text for part in output.content if isinstance(part, Text))
         data = asdict(AnalysisResult(said, tuple(task.programs)))
         text = json.dumps(data, ensure_ascii=False)
-        return replace(output, content=(Text(text),), structured={**data, "programs": task.programs})
+        return replace(
+            output,
+            content=(Text(text),),
+            structured={**data, "programs": task.programs},
+        )
 
-    return FunctionToolset([replace(asked, definition=_definition(tool_name), run=run, output_schema=_RESULT)])
+    return FunctionToolset(
+        [
+            replace(
+                asked, definition=_definition(tool_name), run=run, output_schema=_RESULT
+            )
+        ]
+    )
 
 
 def _noting_programs(definition: Definition) -> Definition:
@@ -114,7 +128,12 @@ def _noting_programs(definition: Definition) -> Definition:
         while isinstance(event, SubagentEvent):
             event = event.event
         task = _TASK.get(None)
-        if isinstance(event, ToolCallFinished) and event.call.name == RUN_CODE and event.result.error is None and task:
+        if (
+            isinstance(event, ToolCallFinished)
+            and event.call.name == RUN_CODE
+            and event.result.error is None
+            and task
+        ):
             task.programs.append(str(event.call.arguments.get("code", "")))
 
     return replace(definition, hears=(*definition.hears, hear))
@@ -125,7 +144,9 @@ def _object(required: Sequence[str] = (), **properties: Any) -> dict[str, Any]:
 
 
 _TEXT = {"type": "string"}
-_RESULT = _object(["answer", "programs"], answer=_TEXT, programs={"type": "array", "items": _TEXT})
+_RESULT = _object(
+    ["answer", "programs"], answer=_TEXT, programs={"type": "array", "items": _TEXT}
+)
 
 
 def _definition(name: str) -> ToolDefinition:
@@ -133,8 +154,14 @@ def _definition(name: str) -> ToolDefinition:
         "Answer a task about the documents by computing: count, compare, extract, add up. A model writes programs over "
         "their texts for it and gives the answer, with the programs."
     )
-    task = {"type": "string", "description": "The whole task, with all that must be known for it"}
-    document = {"type": "string", "description": "The one document that it is about, by its name; all if left out"}
+    task = {
+        "type": "string",
+        "description": "The whole task, with all that must be known for it",
+    }
+    document = {
+        "type": "string",
+        "description": "The one document that it is about, by its name; all if left out",
+    }
     schema = _object(["task"], task=task, document_name=document)
     return ToolDefinition(name, about, schema, original_name=name, read_only=True)
 
@@ -150,7 +177,9 @@ class _Seen:
         """Those of the whole toolset, or the one that the task is about."""
         task = _TASK.get(None)
         names = [name for name in await self.documents.names() if self.is_seen(name)]
-        return [name for name in names if name == task.only] if task is not None and task.only is not None else names
+        if task is not None and task.only is not None:
+            return [name for name in names if name == task.only]
+        return names
 
     async def listed(self, _arguments: dict[str, Any]) -> Any:
         """All names."""
@@ -158,7 +187,9 @@ class _Seen:
 
     async def text(self, arguments: dict[str, Any]) -> Any:
         """Raises `InputError` for one that the task may not see, in the words of one that is not there."""
-        return await self.documents.text(meant(await self.names(), str(arguments["name"])))
+        return await self.documents.text(
+            meant(await self.names(), str(arguments["name"]))
+        )
 
     async def search(self, arguments: dict[str, Any]) -> Any:
         """Passages; a store that gives others' is not taken at its word."""
@@ -172,9 +203,21 @@ class _Seen:
         """In the order of their names."""
         passage = _object(["document", "text"], document=_TEXT, text=_TEXT)
         lists: dict[str, Any] = {"type": "array", "items": _TEXT}
-        limit = {"type": "integer", "default": 10, "minimum": 1, "maximum": MOST_PASSAGES}
+        limit = {
+            "type": "integer",
+            "default": 10,
+            "minimum": 1,
+            "maximum": MOST_PASSAGES,
+        }
         return [
-            _function("get_document", "The whole text of a document.", self.text, _TEXT, ["name"], name=_TEXT),
+            _function(
+                "get_document",
+                "The whole text of a document.",
+                self.text,
+                _TEXT,
+                ["name"],
+                name=_TEXT,
+            ),
             _function("list_documents", "Names of all documents.", self.listed, lists),
             _function(
                 "search_documents",
@@ -189,18 +232,30 @@ class _Seen:
 
 
 def _function(
-    function: str, about: str, run: Any, result: dict[str, Any], required: Sequence[str] = (), **properties: Any
+    function: str,
+    about: str,
+    run: Any,
+    result: dict[str, Any],
+    required: Sequence[str] = (),
+    **properties: Any,
 ) -> Tool:
     async def call(arguments: dict[str, Any]) -> ToolOutput:
         try:
             value = await run(arguments)
         except InputError as error:
             return ToolOutput.of_text(str(error), error="invalid_arguments")
-        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        if isinstance(value, str):
+            text = value
+        else:
+            text = json.dumps(value, ensure_ascii=False)
         return ToolOutput((Text(text),), structured={"result": value})
 
     schema = {**_object(["result"], result=result), "x-fastmcp-wrap-result": True}
     definition = ToolDefinition(
-        function, about, _object(required, **properties), original_name=function, read_only=True
+        function,
+        about,
+        _object(required, **properties),
+        original_name=function,
+        read_only=True,
     )
     return Tool(definition, call, output_schema=schema, safe_to_repeat=True)

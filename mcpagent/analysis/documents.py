@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from typing import Protocol, TypeAlias
 
 from mcpagent.errors import InputError
-from mcpagent.text.safe_text import safe_line
+from mcpagent.utilities.text.safe_text import safe_line
 
 _WORD = re.compile(r"\w+")
 _PARAGRAPH = re.compile(r"\n[ \t]*\n")
@@ -38,7 +38,9 @@ class Documents(Protocol):
         """The whole text of the document of this name."""
         ...
 
-    async def search(self, query: str, limit: int, among: Sequence[str]) -> Sequence[Passage]:
+    async def search(
+        self, query: str, limit: int, among: Sequence[str]
+    ) -> Sequence[Passage]:
         """The passages that fit the query best, best first, of the documents `among` alone."""
         ...
 
@@ -57,16 +59,28 @@ class Texts:
         """As it was given."""
         return self._texts[name]
 
-    async def search(self, query: str, limit: int, among: Sequence[str]) -> Sequence[Passage]:
+    async def search(
+        self, query: str, limit: int, among: Sequence[str]
+    ) -> Sequence[Passage]:
         """Those that have most of the words, and have them most often; none that has no word of it."""
         wanted = set(_WORD.findall(query.casefold()))
         scored: list[tuple[int, int, Passage]] = []
         for name in among:
-            for paragraph in filter(None, map(str.strip, _PARAGRAPH.split(self._texts[name]))):
-                counts = Counter(word for word in _WORD.findall(paragraph.casefold()) if word in wanted)
+            for paragraph in filter(
+                None, map(str.strip, _PARAGRAPH.split(self._texts[name]))
+            ):
+                counts = Counter(
+                    word
+                    for word in _WORD.findall(paragraph.casefold())
+                    if word in wanted
+                )
                 if counts:
-                    scored.append((-len(counts), -counts.total(), Passage(name, paragraph)))
-        scored.sort(key=lambda one: one[:2])  # stable: of equal ones the first comes first
+                    scored.append(
+                        (-len(counts), -counts.total(), Passage(name, paragraph))
+                    )
+        scored.sort(
+            key=lambda one: one[:2]
+        )  # stable: of equal ones the first comes first
         return [passage for _, _, passage in scored[:limit]]
 
 
@@ -81,9 +95,15 @@ def meant(names: Sequence[str], wanted: str) -> str:
         return found[0]
     if found:
         shown = ", ".join(safe_line(name, 80) for name in found[:5])
-        raise InputError(f'"{safe_line(wanted, 80)}" may be {len(found)} documents: {shown}; give the whole name')
-    near = ", ".join(safe_line(name, 80) for name in get_close_matches(wanted, names[:5_000], 3))
-    raise InputError(f'There is no document "{safe_line(wanted, 80)}".{f" Near: {near}." if near else ""}')
+        raise InputError(
+            f'"{safe_line(wanted, 80)}" may be {len(found)} documents: {shown}; give the whole name'
+        )
+    near = ", ".join(
+        safe_line(name, 80) for name in get_close_matches(wanted, names[:5_000], 3)
+    )
+    raise InputError(
+        f'There is no document "{safe_line(wanted, 80)}".{f" Near: {near}." if near else ""}'
+    )
 
 
 def _plain(name: str) -> str:

@@ -40,16 +40,48 @@ from mcpagent.cli.setup_app import (
 )
 from mcpagent.cli.tools_app import tools_app
 from mcpagent.cli.trace_app import trace_app
-from mcpagent.errors import ConfigError, InputError, McpAgentError, ModelError, ServerError
+from mcpagent.errors import (
+    ConfigError,
+    InputError,
+    McpAgentError,
+    ModelError,
+    ServerError,
+)
 
-Prompt = Annotated[str | None, typer.Argument(metavar="PROMPT", help="The question; without it stdin is.")]
-Files = Annotated[list[Path] | None, typer.Argument(metavar="FILES", help="Files that are added to the question.")]
+Prompt = Annotated[
+    str | None,
+    typer.Argument(metavar="PROMPT", help="The question; without it stdin is."),
+]
+Files = Annotated[
+    list[Path] | None,
+    typer.Argument(metavar="FILES", help="Files that are added to the question."),
+]
 Print = Annotated[bool, typer.Option("--print", "-p", hidden=True)]
-Json = Annotated[bool, typer.Option("--json", envvar="MCPAGENT_JSON", help="The same as --output json.")]
+Json = Annotated[
+    bool,
+    typer.Option("--json", envvar="MCPAGENT_JSON", help="The same as --output json."),
+]
 
 _TRUSTING = ("trust_changes", "trust_project")
-_ASKING = ("model", "thinking", "profile", "set", "provider_tool", "code", *opt.CATALOGUE, *opt.RULES)
-_LIMITS = ("max_turns", "max_calls", "max_tokens", "max_cost", "max_seconds", "context_window", "large_result_tokens")
+_ASKING = (
+    "model",
+    "thinking",
+    "profile",
+    "set",
+    "provider_tool",
+    "code",
+    *opt.CATALOGUE,
+    *opt.RULES,
+)
+_LIMITS = (
+    "max_turns",
+    "max_calls",
+    "max_tokens",
+    "max_cost",
+    "max_seconds",
+    "context_window",
+    "large_result_tokens",
+)
 _ONE_ANSWER = ("json_schema", "estimate")
 _KEEPING = ("continue_last", "session_db")
 _RECORDING = ("record", "replay", "timeout", "server_wait")
@@ -74,14 +106,28 @@ def ask(
     return _answer(options, prompt or "", files or ())
 
 
-@opt.taking([*_ASKING, *_TRUSTING, *_LIMITS, *_KEEPING, "resume", "sessions", *_RECORDING, "status_line", *_TELLING])
+@opt.taking(
+    [
+        *_ASKING,
+        *_TRUSTING,
+        *_LIMITS,
+        *_KEEPING,
+        "resume",
+        "sessions",
+        *_RECORDING,
+        "status_line",
+        *_TELLING,
+    ]
+)
 def chat(options: opt.Options) -> int:
     """Talk to the agent in the terminal. If stdin is no terminal, what is piped in is asked once."""
     from mcpagent.cli.screen.terminal import is_a_terminal, open_terminal
 
     _require_one_source(options)
     if options.continue_last and options.resume is not None:
-        raise InputError("--continue and --resume name two conversations; write one of them")
+        raise InputError(
+            "--continue and --resume name two conversations; write one of them"
+        )
     if not is_a_terminal(sys.stdin):
         return _answer(_naming_the_session(options), "", ())
     from mcpagent.cli.chat.conversation_loop import run_chat
@@ -95,12 +141,21 @@ def chat(options: opt.Options) -> int:
 def worker(
     options: opt.Options,
     database: Database = None,
-    at_once: Annotated[int, typer.Option("--at-once", metavar="N", min=1, help="Runs at the same time, of all.")] = 10,
+    at_once: Annotated[
+        int,
+        typer.Option(
+            "--at-once", metavar="N", min=1, help="Runs at the same time, of all."
+        ),
+    ] = 10,
     per_user: Annotated[
-        int | None, typer.Option("--per-user", metavar="N", min=1, help="Of those, one user's.")
+        int | None,
+        typer.Option("--per-user", metavar="N", min=1, help="Of those, one user's."),
     ] = None,
     per_minute: Annotated[
-        int | None, typer.Option("--per-minute", metavar="N", min=1, help="Runs that begin in a minute.")
+        int | None,
+        typer.Option(
+            "--per-minute", metavar="N", min=1, help="Runs that begin in a minute."
+        ),
     ] = None,
 ) -> int:
     """Does durable runs, also those that a worker began which died, until Ctrl-C or SIGTERM."""
@@ -108,15 +163,28 @@ def worker(
     from mcpagent.cli.screen.terminal import open_terminal
 
     terminal = open_terminal(options.color)
-    return work(options, terminal, database, at_once=at_once, per_user=per_user, per_minute=per_minute)
+    return work(
+        options,
+        terminal,
+        database,
+        at_once=at_once,
+        per_user=per_user,
+        per_minute=per_minute,
+    )
 
 
 def _require_one_source(options: opt.Options) -> None:
     """Raise `InputError` for a replay in a stored conversation, because neither could continue with it."""
-    kept = {"--session": options.session, "--resume": options.resume, "--continue": options.continue_last or None}
+    kept = {
+        "--session": options.session,
+        "--resume": options.resume,
+        "--continue": options.continue_last or None,
+    }
     named = next((name for name, value in kept.items() if value is not None), None)
     if options.replay is not None and named is not None:
-        raise InputError(f"--replay gives a recorded run, of which nothing is kept; leave out {named}, or --replay")
+        raise InputError(
+            f"--replay gives a recorded run, of which nothing is kept; leave out {named}, or --replay"
+        )
 
 
 def _naming_the_session(options: opt.Options) -> opt.Options:
@@ -131,7 +199,10 @@ def _naming_the_session(options: opt.Options) -> opt.Options:
     from mcpagent.cli.sessions_command.looking import the_one
 
     terminal = open_terminal(options.color)
-    return replace(options, session=the_one(options, store_of(options), options.resume, terminal).id)
+    return replace(
+        options,
+        session=the_one(options, store_of(options), options.resume, terminal).id,
+    )
 
 
 def _answer(options: opt.Options, prompt: str, files: Sequence[Path]) -> int:
@@ -141,7 +212,9 @@ def _answer(options: opt.Options, prompt: str, files: Sequence[Path]) -> int:
     from mcpagent.cli.screen.terminal import open_terminal
 
     terminal = open_terminal(options.color)
-    piped = piped_text(lambda line: terminal.err.print(line, style="dim"), options.timeout)
+    piped = piped_text(
+        lambda line: terminal.err.print(line, style="dim"), options.timeout
+    )
     if options.replay is not None and not (prompt or files or piped):
         return ask_once(options, "", terminal)  # what was asked is in the recording
     return ask_once(options, joined_prompt(prompt, files, piped), terminal)
@@ -178,7 +251,11 @@ app.command()(completion)
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command line and return its exit code; every failure has been reported in one line on stderr."""
-    debug = "--debug" in arguments or os.environ.get("MCPAGENT_DEBUG", "") not in ("", "0", "false")
+    debug = "--debug" in arguments or os.environ.get("MCPAGENT_DEBUG", "") not in (
+        "",
+        "0",
+        "false",
+    )
     _set_up_logging(debug=debug)
     try:
         code = _dispatch(arguments)
@@ -188,7 +265,9 @@ def run(arguments: Sequence[str]) -> int:
     except BrokenPipeError:
         return _end_of_pipe()
     except SystemExit as error:
-        if isinstance(error.__context__, BrokenPipeError):  # typer ends the process itself, with 1
+        if isinstance(
+            error.__context__, BrokenPipeError
+        ):  # typer ends the process itself, with 1
             return _end_of_pipe()
         raise
     except Exception as error:  # noqa: BLE001 - the top: nothing may reach the user as a traceback
@@ -203,27 +282,39 @@ def command_line() -> Any:
 def _dispatch(arguments: Sequence[str]) -> int:
     command = command_line()
     routed = route(arguments, _grammar(command))
-    own = routed[: routed.index("--")] if "--" in routed else routed
+    if "--" in routed:
+        own = routed[: routed.index("--")]
+    else:
+        own = routed
     if "--help" in own or "-h" in own:
         # The page does not depend on what else was typed, so nothing else is parsed.
         if named := _named_command(command, routed):
-            return int(command.main([*named, "--help"], prog_name="mcpagent", standalone_mode=False) or 0)
+            return int(
+                command.main(
+                    [*named, "--help"], prog_name="mcpagent", standalone_mode=False
+                )
+                or 0
+            )
         sys.stdout.write(TOP_LEVEL_HELP)
         return ExitCode.OK
-    if routed[:1] == ["completion"] and "--" in routed:  # a shell asks at each press of a key: nothing more is loaded
+    if (
+        routed[:1] == ["completion"] and "--" in routed
+    ):  # a shell asks at each press of a key: nothing more is loaded
         from mcpagent.cli.setup.completion import print_candidates
 
         return print_candidates(routed[1:], command)
     _close_own_folders()
     defaults = _defaults(command, routed)
-    result = command.main(routed, prog_name="mcpagent", standalone_mode=False, default_map=defaults)
+    result = command.main(
+        routed, prog_name="mcpagent", standalone_mode=False, default_map=defaults
+    )
     return int(result or 0)
 
 
 def _close_own_folders() -> None:
     """Remove other users' write permission from mcpagent's folders, for folders made with a loose umask."""
-    from mcpagent.config.file_changes import close_to_others
-    from mcpagent.config.user_folders import own_folders
+    from mcpagent.utilities.files.file_changes import close_to_others
+    from mcpagent.utilities.files.user_folders import own_folders
 
     with contextlib.suppress(RuntimeError):  # no home folder
         for folder in own_folders(os.environ):
@@ -258,12 +349,27 @@ def _named_command(command: Any, routed: Sequence[str]) -> list[str]:
 
 
 def _grammar(command: Any) -> Grammar:
-    options = [param for _, leaf in opt.leaves(command) for param in opt.options_in(leaf)]
+    options = [
+        param for _, leaf in opt.leaves(command) for param in opt.options_in(leaf)
+    ]
     return Grammar(
         commands=tuple(command.commands),
-        groups={name: _alone(item) for name, item in command.commands.items() if hasattr(item, "commands")},
-        options={"--help", *(name for option in options for name in (*option.opts, *option.secondary_opts))},
-        value_options={name for option in options if not option.is_flag for name in option.opts},
+        groups={
+            name: _alone(item)
+            for name, item in command.commands.items()
+            if hasattr(item, "commands")
+        },
+        options={
+            "--help",
+            *(
+                name
+                for option in options
+                for name in (*option.opts, *option.secondary_opts)
+            ),
+        },
+        value_options={
+            name for option in options if not option.is_flag for name in option.opts
+        },
         may_be_bare={
             name: max(option.opts, key=len)
             for option in options
@@ -276,7 +382,14 @@ def _grammar(command: Any) -> Grammar:
 def _alone(group: Any) -> str:
     """Return the subcommand that a group runs without one: `list` or `show`, else `--help`."""
     names = [name for name in ("list", "show") if name in group.commands]
-    return next((name for name in names if not any(item.required for item in group.commands[name].params)), "--help")
+    return next(
+        (
+            name
+            for name in names
+            if not any(item.required for item in group.commands[name].params)
+        ),
+        "--help",
+    )
 
 
 def _report(error: Exception, *, debug: bool) -> int:
@@ -293,7 +406,9 @@ def _report(error: Exception, *, debug: bool) -> int:
         is_mishap = isinstance(error, ModelError | ServerError | TimeoutError)
         report_error(str(error), kept=error if is_mishap and not debug else None)
     elif isinstance(error, OSError) and error.filename is None and error.errno in _FULL:
-        report_error(f"the output cannot be written: {error.strerror}; it is not complete")
+        report_error(
+            f"the output cannot be written: {error.strerror}; it is not complete"
+        )
         _end_of_output()
     elif not debug:
         report_exception(error, debug=False)
@@ -302,9 +417,15 @@ def _report(error: Exception, *, debug: bool) -> int:
 
 def _usage_line(error: TyperException) -> str:
     context = getattr(error, "ctx", None)
-    where = f"; see {context.command_path} --help" if context is not None else ""
+    where = ""
+    if context is not None:
+        where = f"; see {context.command_path} --help"
     message = error.format_message().replace("Value error, ", "").strip().rstrip(".")
-    if context is not None and context.info_name == "add" and hasattr(error, "option_name"):
+    if (
+        context is not None
+        and context.info_name == "add"
+        and hasattr(error, "option_name")
+    ):
         where = "; what the command itself takes stands after --: mcpagent mcp add NAME -- COMMAND ARGS"
     near = getattr(error, "possibilities", None)
     if near:
@@ -330,7 +451,9 @@ def _set_up_logging(*, debug: bool) -> None:
 
     everything = logging.getLogger()
     # They stay when the run has ended, for what the interpreter reports while it ends: the next run's take their place.
-    for handler in [item for item in everything.handlers if isinstance(item, RunLog | DebugLog)]:
+    for handler in [
+        item for item in everything.handlers if isinstance(item, RunLog | DebugLog)
+    ]:
         everything.removeHandler(handler)
     everything.addHandler(RunLog(run_log_path(os.environ)))
     if debug or os.environ.get("MCPAGENT_LOG", "").lower() == "debug":

@@ -17,7 +17,11 @@ mcp_app = typer.Typer(help="Your MCP servers.", **opt.PLAIN)
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The server.")]
 OneScope = Annotated[
     WriteScope | None,
-    typer.Option("--scope", metavar=opt.one_of(WriteScope), help="Whose file; without it the one that counts."),
+    typer.Option(
+        "--scope",
+        metavar=opt.one_of(WriteScope),
+        help="Whose file; without it the one that counts.",
+    ),
 ]
 NewScope = Annotated[
     WriteScope,
@@ -29,7 +33,12 @@ NewScope = Annotated[
 ]
 File = Annotated[
     list[Path] | None,
-    typer.Option("--config", metavar="FILE", envvar="MCPAGENT_CONFIG", help="The file to change instead."),
+    typer.Option(
+        "--config",
+        metavar="FILE",
+        envvar="MCPAGENT_CONFIG",
+        help="The file to change instead.",
+    ),
 ]
 
 
@@ -44,7 +53,10 @@ def mcp_list(options: opt.Options) -> int:
 @opt.command(mcp_app, "test", ["config", "server", "trust_project", *opt.REPORT])
 def mcp_test(
     options: opt.Options,
-    name: Annotated[str | None, typer.Argument(metavar="NAME", help="One server; without it all are tested.")] = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="NAME", help="One server; without it all are tested."),
+    ] = None,
 ) -> int:
     """Starts the servers and says step by step what works and how long it takes. Exit code 5: one failed."""
     from mcpagent.cli.servers.server_commands import run_server_test
@@ -56,10 +68,20 @@ def mcp_test(
 def mcp_add(
     options: opt.Options,
     name: Name,
-    target: Annotated[list[str], typer.Argument(metavar="-- COMMAND ARGS|URL", help="What is started, or an address.")],
+    target: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="-- COMMAND ARGS|URL", help="What is started, or an address."
+        ),
+    ],
     env: Annotated[
         list[str] | None,
-        typer.Option("--env", "-e", metavar="K[=V]", help="A variable for it; K alone refers to yours. Repeatable."),
+        typer.Option(
+            "--env",
+            "-e",
+            metavar="K[=V]",
+            help="A variable for it; K alone refers to yours. Repeatable.",
+        ),
     ] = None,
     secret: Annotated[
         list[str] | None,
@@ -70,25 +92,51 @@ def mcp_add(
         ),
     ] = None,
     header: Annotated[
-        list[str] | None, typer.Option("--header", metavar="'K: V'", help="An HTTP header for a URL. Repeatable.")
+        list[str] | None,
+        typer.Option(
+            "--header", metavar="'K: V'", help="An HTTP header for a URL. Repeatable."
+        ),
     ] = None,
     transport: Annotated[
-        str, typer.Option("--transport", metavar="http|sse", help="How a URL is spoken to. Default: http.")
+        str,
+        typer.Option(
+            "--transport",
+            metavar="http|sse",
+            help="How a URL is spoken to. Default: http.",
+        ),
     ] = "",
-    cwd: Annotated[str, typer.Option("--cwd", metavar="FOLDER", help="The folder it is started in.")] = "",
-    description: Annotated[str, typer.Option("--description", metavar="TEXT", help="What it is for.")] = "",
+    cwd: Annotated[
+        str,
+        typer.Option("--cwd", metavar="FOLDER", help="The folder it is started in."),
+    ] = "",
+    description: Annotated[
+        str, typer.Option("--description", metavar="TEXT", help="What it is for.")
+    ] = "",
     trust: Annotated[
         bool,
-        typer.Option("--trust", help="Run what it says only reads without a question, and repeat what it says may be."),
+        typer.Option(
+            "--trust",
+            help="Run what it says only reads without a question, and repeat what it says may be.",
+        ),
     ] = False,
     scope: NewScope = "user",
-    replace: Annotated[bool, typer.Option("--replace", help="Replace the server of that name.")] = False,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Replace the server of that name.")
+    ] = False,
 ) -> int:
     """Adds a server: mcpagent mcp add git -- uvx mcp-server-git; mcpagent mcp add docs https://example.com/mcp."""
     from mcpagent.cli.servers.server_editing import NewServer, add_server
 
     new = NewServer(
-        name, target, env or (), secret or (), header or (), transport, cwd=cwd, description=description, trust=trust
+        name,
+        target,
+        env or (),
+        secret or (),
+        header or (),
+        transport,
+        cwd=cwd,
+        description=description,
+        trust=trust,
     )
     return add_server(options, new, scope, replace=replace)
 
@@ -121,32 +169,60 @@ def mcp_disable(options: opt.Options, name: Name, scope: OneScope = None) -> int
 def mcp_import(
     options: opt.Options,
     source: Annotated[
-        str | None, typer.Option("--from", metavar="CLIENT,...", help=f"Only from these: {_CLIENTS}. Default: all.")
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="CLIENT,...",
+            help=f"Only from these: {_CLIENTS}. Default: all.",
+        ),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would change, as a diff.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only show what would change, as a diff.")
+    ] = False,
     scope: NewScope = "user",
-    replace: Annotated[bool, typer.Option("--replace", help="Replace servers of the same name.")] = False,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Replace servers of the same name.")
+    ] = False,
     plain_secrets: Annotated[
         bool,
-        typer.Option("--plain-secrets", help="Leave keys as they stand in those files instead of keeping them apart."),
+        typer.Option(
+            "--plain-secrets",
+            help="Leave keys as they stand in those files instead of keeping them apart.",
+        ),
     ] = False,
 ) -> int:
     """Takes over the servers of other MCP clients; what is there already stays. Exit code 1: none found.
 
     Keys that are written out there are kept in the system keyring, or in files that only you can read.
     """
-    from mcpagent.cli.servers.importing.import_command import clients_named, import_servers
+    from mcpagent.cli.servers.importing.import_command import (
+        clients_named,
+        import_servers,
+    )
 
     clients = clients_named(source or "")
-    return import_servers(options, clients, scope, dry_run=dry_run, replace=replace, plain_secrets=plain_secrets)
+    return import_servers(
+        options,
+        clients,
+        scope,
+        dry_run=dry_run,
+        replace=replace,
+        plain_secrets=plain_secrets,
+    )
 
 
 @opt.command(mcp_app, "logs", ["config", "server", *opt.QUIET])
 def mcp_logs(
     options: opt.Options,
     name: Name,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what comes, until Ctrl-C.")] = False,
-    lines: Annotated[int, typer.Option("--lines", "-n", metavar="N", min=1, help="The last lines shown.")] = 50,
+    follow: Annotated[
+        bool,
+        typer.Option("--follow", "-f", help="Go on with what comes, until Ctrl-C."),
+    ] = False,
+    lines: Annotated[
+        int,
+        typer.Option("--lines", "-n", metavar="N", min=1, help="The last lines shown."),
+    ] = 50,
 ) -> int:
     """What a server wrote to its standard error, and when it was started and ended."""
     from mcpagent.cli.servers.server_commands import show_log
@@ -159,7 +235,11 @@ def mcp_login(
     options: opt.Options,
     name: Name,
     no_browser: Annotated[
-        bool, typer.Option("--no-browser", help="Only print the address; what the browser ends at can be pasted.")
+        bool,
+        typer.Option(
+            "--no-browser",
+            help="Only print the address; what the browser ends at can be pasted.",
+        ),
     ] = False,
     client_id: Annotated[
         str | None,
@@ -171,7 +251,14 @@ def mcp_login(
         ),
     ] = None,
     port: Annotated[
-        int, typer.Option("--port", metavar="N", min=0, max=65535, help="The port its redirect address has.")
+        int,
+        typer.Option(
+            "--port",
+            metavar="N",
+            min=0,
+            max=65535,
+            help="The port its redirect address has.",
+        ),
     ] = 0,
 ) -> int:
     """Signs in to a remote server (OAuth) in the browser; the sign-in is kept and renewed."""
@@ -182,7 +269,10 @@ def mcp_login(
 
 @opt.command(mcp_app, "logout", ["config", "server", *opt.QUIET])
 def mcp_logout(
-    options: opt.Options, name: Annotated[str, typer.Argument(metavar="NAME|URL", help="The server, or its address.")]
+    options: opt.Options,
+    name: Annotated[
+        str, typer.Argument(metavar="NAME|URL", help="The server, or its address.")
+    ],
 ) -> int:
     """Signs out: revokes the sign-in if the server offers that, and forgets it."""
     from mcpagent.cli.servers.login_commands import log_out

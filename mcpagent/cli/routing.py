@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 
-from mcpagent.text.safe_text import safe_line
+from mcpagent.utilities.text.safe_text import safe_line
 
 _TRIED: Mapping[str, str] = {
     'ask "..."': "prompt print run exec query",
@@ -27,7 +27,9 @@ _TRIED: Mapping[str, str] = {
     'tools search "..."': "search find",
     "--version": "version",
 }
-ALSO_TYPED: Mapping[str, str] = {word: meant for meant, words in _TRIED.items() for word in words.split()}
+ALSO_TYPED: Mapping[str, str] = {
+    word: meant for meant, words in _TRIED.items() for word in words.split()
+}
 """Words people try, and what does it here."""
 
 
@@ -61,10 +63,14 @@ def route(arguments: Sequence[str], grammar: Grammar) -> list[str]:
     given = list(arguments)
     # `mcpagent "a question" -p` is a question too, unless the first word is a command.
     is_word = first is not None and not any(char.isspace() for char in given[first])
-    if flags & _PRINT or (first is not None and not is_word and _PRINT & set(given[first + 1 :])):
+    if flags & _PRINT or (
+        first is not None and not is_word and _PRINT & set(given[first + 1 :])
+    ):
         return ["ask", *given]
     if first is None:
-        return given if flags & {"-h", "--help"} else ["chat", *given]
+        if flags & {"-h", "--help"}:
+            return given
+        return ["chat", *given]
     word, before, after = given[first], given[:first], given[first + 1 :]
     if word == "help":
         return [*[item for item in after if not item.startswith("-")], "--help"]
@@ -74,18 +80,30 @@ def route(arguments: Sequence[str], grammar: Grammar) -> list[str]:
         return [word, *before, *after]
     if any(char.isspace() for char in word.strip()) or "--" in before:
         return ["ask", *given]
-    if any(item.startswith("--") and item.partition("=")[0] not in grammar.options for item in before):
-        return ["chat", *given]  # a mistyped option, whose value this word may be: the parser says so
+    if any(
+        item.startswith("--") and item.partition("=")[0] not in grammar.options
+        for item in before
+    ):
+        return [
+            "chat",
+            *given,
+        ]  # a mistyped option, whose value this word may be: the parser says so
     raise UnknownCommandError(_unknown(word, grammar.commands))
 
 
 def _with_values(arguments: Sequence[str], may_be_bare: Mapping[str, str]) -> list[str]:
     """Return `--resume` without a value as `--resume=`."""
-    end = arguments.index("--") if "--" in arguments else len(arguments)
+    if "--" in arguments:
+        end = arguments.index("--")
+    else:
+        end = len(arguments)
     following = [*arguments[1:end], "-"]
-    bare = {place for place, after in enumerate(following[:end]) if after.startswith("-")}
+    bare = {
+        place for place, after in enumerate(following[:end]) if after.startswith("-")
+    }
     return [
-        f"{may_be_bare[word]}=" if at in bare and word in may_be_bare else word for at, word in enumerate(arguments)
+        f"{may_be_bare[word]}=" if at in bare and word in may_be_bare else word
+        for at, word in enumerate(arguments)
     ]
 
 
@@ -99,7 +117,9 @@ def _in_group(group: str, alone: str, before: list[str], after: list[str]) -> li
     return [group, alone, *before, *after]
 
 
-def _read(arguments: Sequence[str], value_options: Collection[str]) -> tuple[int | None, set[str]]:
+def _read(
+    arguments: Sequence[str], value_options: Collection[str]
+) -> tuple[int | None, set[str]]:
     """Return the place of the first word that is no option, if there is one, and the options before it."""
     found: set[str] = set()
     place = 0
@@ -111,7 +131,10 @@ def _read(arguments: Sequence[str], value_options: Collection[str]) -> tuple[int
             return place, found
         names, takes_next = _options_in(word, value_options)
         found |= names
-        place += 2 if takes_next else 1
+        if takes_next:
+            place += 2
+        else:
+            place += 1
     return None, found
 
 
@@ -130,6 +153,11 @@ def _options_in(word: str, value_options: Collection[str]) -> tuple[set[str], bo
 def _unknown(word: str, commands: Collection[str]) -> str:
     shown = safe_line(word, 40)
     near = get_close_matches(word.lower(), [*commands, *ALSO_TYPED])
-    meant = [f"mcpagent {name}" for name in dict.fromkeys(ALSO_TYPED.get(name, name) for name in near)]
-    hint = f"did you mean: {' or '.join(meant)}?" if meant else "see mcpagent --help"
+    meant = [
+        f"mcpagent {name}"
+        for name in dict.fromkeys(ALSO_TYPED.get(name, name) for name in near)
+    ]
+    hint = "see mcpagent --help"
+    if meant:
+        hint = f"did you mean: {' or '.join(meant)}?"
     return f'unknown command "{shown}"; {hint} (a question of one word: mcpagent -p {shown})'

@@ -8,7 +8,9 @@ import typer
 
 from mcpagent.cli.frame import options as opt
 
-runs_app = typer.Typer(help="Durable runs: what became of them; ending and deleting them.", **opt.PLAIN)
+runs_app = typer.Typer(
+    help="Durable runs: what became of them; ending and deleting them.", **opt.PLAIN
+)
 
 Database = Annotated[
     str | None,
@@ -28,8 +30,13 @@ _OPTIONS = ("session_db", *opt.REPORT)
 def runs_list(
     options: opt.Options,
     database: Database = None,
-    of: Annotated[str | None, typer.Option("--of", metavar="SESSION", help="Only those of this session.")] = None,
-    limit: Annotated[int, typer.Option("-k", "--limit", metavar="N", min=1, help="Runs shown.")] = 50,
+    of: Annotated[
+        str | None,
+        typer.Option("--of", metavar="SESSION", help="Only those of this session."),
+    ] = None,
+    limit: Annotated[
+        int, typer.Option("-k", "--limit", metavar="N", min=1, help="Runs shown.")
+    ] = 50,
 ) -> int:
     """The runs, the newest first: ID, state, session, when, answer."""
     from mcpagent.cli.runs_command.run_commands import list_runs
@@ -54,7 +61,9 @@ def runs_cancel(options: opt.Options, run: Run, database: Database = None) -> in
 
 
 @opt.command(runs_app, "delete", _OPTIONS)
-def runs_delete(options: opt.Options, run: Run, database: Database = None, yes: Yes = False) -> int:
+def runs_delete(
+    options: opt.Options, run: Run, database: Database = None, yes: Yes = False
+) -> int:
     """Deletes one that has ended, after a question. Its conversation stays."""
     from mcpagent.cli.runs_command.run_commands import delete_run
 
@@ -65,7 +74,10 @@ def runs_delete(options: opt.Options, run: Run, database: Database = None, yes: 
 def runs_prune(
     options: opt.Options,
     older_than: Annotated[
-        str, typer.Option("--older-than", metavar="AGE", help="Ended so long ago: 30d, 12h, 8w, 1y.")
+        str,
+        typer.Option(
+            "--older-than", metavar="AGE", help="Ended so long ago: 30d, 12h, 8w, 1y."
+        ),
     ],
     database: Database = None,
     yes: Yes = False,

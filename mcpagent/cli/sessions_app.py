@@ -9,11 +9,16 @@ import typer
 
 from mcpagent.cli.frame import options as opt
 
-sessions_app = typer.Typer(help="Kept conversations: look, search, hand on, tidy up.", **opt.PLAIN)
+sessions_app = typer.Typer(
+    help="Kept conversations: look, search, hand on, tidy up.", **opt.PLAIN
+)
 
 Which = Annotated[
     str,
-    typer.Argument(metavar="SESSION", help="Its id, the beginning of it, or words of its title or of what was said."),
+    typer.Argument(
+        metavar="SESSION",
+        help="Its id, the beginning of it, or words of its title or of what was said.",
+    ),
 ]
 Yes = Annotated[bool, typer.Option("--yes", help="Without a question.")]
 Form = Literal["md", "json", "html"]
@@ -26,10 +31,16 @@ _CHANGES = ("session_db", *opt.QUIET)
 def sessions_list(
     options: opt.Options,
     words: Annotated[
-        list[str] | None, typer.Argument(metavar="WORDS", help="Only those that have these words.")
+        list[str] | None,
+        typer.Argument(metavar="WORDS", help="Only those that have these words."),
     ] = None,
-    here: Annotated[bool, typer.Option("--here", help="Only those of this folder.")] = False,
-    limit: Annotated[int, typer.Option("-k", "--limit", metavar="N", min=1, help="Conversations shown.")] = 50,
+    here: Annotated[
+        bool, typer.Option("--here", help="Only those of this folder.")
+    ] = False,
+    limit: Annotated[
+        int,
+        typer.Option("-k", "--limit", metavar="N", min=1, help="Conversations shown."),
+    ] = 50,
 ) -> int:
     """The kept conversations, the one used last first: title, when, folder, model, turns, cost."""
     from mcpagent.cli.sessions_command.looking import list_sessions
@@ -48,8 +59,15 @@ def sessions_show(options: opt.Options, session: Which) -> int:
 @opt.command(sessions_app, "search", _LOOKS)
 def sessions_search(
     options: opt.Options,
-    words: Annotated[list[str], typer.Argument(metavar="WORDS", help="All of them, in any order.")],
-    limit: Annotated[int, typer.Option("-k", "--limit", metavar="N", min=1, max=100, help="Messages shown.")] = 20,
+    words: Annotated[
+        list[str], typer.Argument(metavar="WORDS", help="All of them, in any order.")
+    ],
+    limit: Annotated[
+        int,
+        typer.Option(
+            "-k", "--limit", metavar="N", min=1, max=100, help="Messages shown."
+        ),
+    ] = 20,
 ) -> int:
     """Searches all that was said, by you and by models. Exit code 1: nothing was found."""
     from mcpagent.cli.sessions_command.looking import search_sessions
@@ -61,9 +79,19 @@ def sessions_search(
 def sessions_export(
     options: opt.Options,
     session: Which,
-    form: Annotated[Form, typer.Option("--format", metavar=opt.one_of(Form), help="What is written to stdout.")] = "md",
+    form: Annotated[
+        Form,
+        typer.Option(
+            "--format", metavar=opt.one_of(Form), help="What is written to stdout."
+        ),
+    ] = "md",
     to: Annotated[
-        Path | None, typer.Option("--to", metavar="FILE", help="Write it to this new file, readable by you only.")
+        Path | None,
+        typer.Option(
+            "--to",
+            metavar="FILE",
+            help="Write it to this new file, readable by you only.",
+        ),
     ] = None,
 ) -> int:
     """One as Markdown, JSON or HTML, to read or pass on."""
@@ -76,7 +104,9 @@ def sessions_export(
 def sessions_fork(
     options: opt.Options,
     session: Which,
-    title: Annotated[str | None, typer.Option("--title", metavar="TITLE", help="The copy's title.")] = None,
+    title: Annotated[
+        str | None, typer.Option("--title", metavar="TITLE", help="The copy's title.")
+    ] = None,
 ) -> int:
     """Copies one, also while it is open elsewhere: the copy goes on by itself."""
     from mcpagent.cli.sessions_command.changing import fork_session
@@ -88,7 +118,10 @@ def sessions_fork(
 def sessions_rename(
     options: opt.Options,
     session: Which,
-    title: Annotated[list[str], typer.Argument(metavar="TITLE", help="What it is called from now on.")],
+    title: Annotated[
+        list[str],
+        typer.Argument(metavar="TITLE", help="What it is called from now on."),
+    ],
 ) -> int:
     """Gives one another title."""
     from mcpagent.cli.sessions_command.changing import rename_session
@@ -108,7 +141,12 @@ def sessions_delete(options: opt.Options, session: Which, yes: Yes = False) -> i
 def sessions_prune(
     options: opt.Options,
     older_than: Annotated[
-        str, typer.Option("--older-than", metavar="AGE", help="Not used for so long: 30d, 12h, 8w, 1y.")
+        str,
+        typer.Option(
+            "--older-than",
+            metavar="AGE",
+            help="Not used for so long: 30d, 12h, 8w, 1y.",
+        ),
     ],
     yes: Yes = False,
 ) -> int:

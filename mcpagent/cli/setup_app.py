@@ -12,14 +12,22 @@ import typer
 
 from mcpagent.cli.frame import options as opt
 
-config_app = typer.Typer(help="Your settings: what counts, where it comes from, where it is.", **opt.PLAIN)
-keys_app = typer.Typer(help="API keys and other secrets, kept in the system keyring.", **opt.PLAIN)
+config_app = typer.Typer(
+    help="Your settings: what counts, where it comes from, where it is.", **opt.PLAIN
+)
+keys_app = typer.Typer(
+    help="API keys and other secrets, kept in the system keyring.", **opt.PLAIN
+)
 trust_app = typer.Typer(help="What you agreed that projects may use.", **opt.PLAIN)
 permissions_app = typer.Typer(help="The rules for calls of tools.", **opt.PLAIN)
 cards_app = typer.Typer(help="Agent cards.", **opt.PLAIN)
 
 KeyName = Annotated[
-    str, typer.Argument(metavar="NAME", help="A variable such as GITHUB_TOKEN, or a provider such as anthropic.")
+    str,
+    typer.Argument(
+        metavar="NAME",
+        help="A variable such as GITHUB_TOKEN, or a provider such as anthropic.",
+    ),
 ]
 
 
@@ -27,7 +35,12 @@ KeyName = Annotated[
 def doctor(
     options: opt.Options,
     context: typer.Context,
-    fix: Annotated[bool, typer.Option("--fix", help="Fix what needs no question: who can read your files.")] = False,
+    fix: Annotated[
+        bool,
+        typer.Option(
+            "--fix", help="Fix what needs no question: who can read your files."
+        ),
+    ] = False,
 ) -> int:
     """Looks whether everything works: model, keys, files, servers. Exit code 5: a required server, or all, failed."""
     from mcpagent.cli.setup.doctor import run_doctor
@@ -36,7 +49,9 @@ def doctor(
 
 
 def completion(
-    shell: Annotated[opt.Shell, typer.Argument(metavar="SHELL", help="bash, zsh, fish or pwsh.")],
+    shell: Annotated[
+        opt.Shell, typer.Argument(metavar="SHELL", help="bash, zsh, fish or pwsh.")
+    ],
 ) -> int:
     """The script that completes commands, options, servers and tools: eval "$(mcpagent completion bash)"."""
     from mcpagent.cli.setup.completion import print_script
@@ -49,7 +64,11 @@ def config_show(
     options: opt.Options,
     context: typer.Context,
     origin: Annotated[
-        bool, typer.Option("--origin", help="Say where each comes from: a variable, file and line, or the default.")
+        bool,
+        typer.Option(
+            "--origin",
+            help="Say where each comes from: a variable, file and line, or the default.",
+        ),
     ] = False,
 ) -> int:
     """Every option that a variable or a file can set, with the value it has now."""
@@ -62,7 +81,10 @@ def config_show(
 def config_path(
     options: opt.Options,
     what: Annotated[
-        str | None, typer.Argument(metavar="WHAT", help="config, servers, project, logs, state, data, cache.")
+        str | None,
+        typer.Argument(
+            metavar="WHAT", help="config, servers, project, logs, state, data, cache."
+        ),
     ] = None,
 ) -> int:
     """Where files are: one path, or all with their names."""
@@ -75,7 +97,12 @@ def config_path(
 def config_edit(
     options: opt.Options,
     context: typer.Context,
-    what: Annotated[str, typer.Argument(metavar="WHAT", help="config, servers, project or project-config.")] = "config",
+    what: Annotated[
+        str,
+        typer.Argument(
+            metavar="WHAT", help="config, servers, project or project-config."
+        ),
+    ] = "config",
 ) -> int:
     """Opens config.toml, or another file, in your editor and checks it afterwards."""
     from mcpagent.cli.setup.config_commands import edit_config
@@ -93,7 +120,9 @@ def keys_list(options: opt.Options) -> int:
 
 @opt.command(keys_app, "set", opt.QUIET)
 def keys_set(
-    options: opt.Options, name: KeyName, value: Annotated[list[str] | None, typer.Argument(hidden=True)] = None
+    options: opt.Options,
+    name: KeyName,
+    value: Annotated[list[str] | None, typer.Argument(hidden=True)] = None,
 ) -> int:
     """Keeps a key: typed unseen, or read from stdin. Used when the environment lacks the variable, and as
     ${keyring:NAME} in a server's configuration."""
@@ -106,7 +135,8 @@ def keys_set(
 
 @opt.command(keys_app, "move", ["config", *opt.QUIET])
 def keys_move(
-    options: opt.Options, server: Annotated[str, typer.Argument(metavar="SERVER", help="The server's name.")]
+    options: opt.Options,
+    server: Annotated[str, typer.Argument(metavar="SERVER", help="The server's name.")],
 ) -> int:
     """Moves the secrets that are written out in a server's entry to the keyring; references take their places."""
     from mcpagent.cli.servers.server_editing import move_secrets
@@ -133,7 +163,12 @@ def permissions_list(options: opt.Options) -> int:
 @opt.command(permissions_app, "forget", opt.QUIET)
 def permissions_forget(
     options: opt.Options,
-    pattern: Annotated[str, typer.Argument(metavar="SERVER|SERVER.TOOL", help="A glob such as 'git.*' too.")],
+    pattern: Annotated[
+        str,
+        typer.Argument(
+            metavar="SERVER|SERVER.TOOL", help="A glob such as 'git.*' too."
+        ),
+    ],
 ) -> int:
     """Takes an "always" back: the next call is asked about again."""
     from mcpagent.cli.may_run.approval_commands import forget_approvals
@@ -145,7 +180,12 @@ def permissions_forget(
 def permissions_explain(
     options: opt.Options,
     context: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="SERVER.TOOL", help="Also /SERVER:PROMPT or @SERVER:URI.")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="SERVER.TOOL", help="Also /SERVER:PROMPT or @SERVER:URI."
+        ),
+    ],
 ) -> int:
     """Which rule decides on calls of a tool, and where it is written; then the rules that would decide without it."""
     from mcpagent.cli.tools_command.explaining_permissions import explain
@@ -172,7 +212,10 @@ def trust_show(options: opt.Options) -> int:
 @opt.command(trust_app, "revoke", opt.QUIET)
 def trust_revoke(
     options: opt.Options,
-    file: Annotated[Path | None, typer.Argument(metavar="FILE", help="Default: all of this project.")] = None,
+    file: Annotated[
+        Path | None,
+        typer.Argument(metavar="FILE", help="Default: all of this project."),
+    ] = None,
 ) -> int:
     """Takes your consent back: the next use asks again."""
     from mcpagent.cli.may_run.trust_commands import revoke_consent
@@ -183,7 +226,9 @@ def trust_revoke(
 @opt.command(cards_app, "check", opt.REPORT)
 def cards_check(
     options: opt.Options,
-    paths: Annotated[list[Path], typer.Argument(metavar="PATHS", help="Cards, or folders of them.")],
+    paths: Annotated[
+        list[Path], typer.Argument(metavar="PATHS", help="Cards, or folders of them.")
+    ],
 ) -> int:
     """Whether cards can be used: fields, servers, members; starts none. Exit code 3: one cannot."""
     from mcpagent.cli.setup.card_commands import check_cards
@@ -193,7 +238,10 @@ def cards_check(
 
 @opt.command(cards_app, "show", opt.REPORT)
 def cards_show(
-    options: opt.Options, path: Annotated[Path, typer.Argument(metavar="PATH", help="A card, or a folder of them.")]
+    options: opt.Options,
+    path: Annotated[
+        Path, typer.Argument(metavar="PATH", help="A card, or a folder of them.")
+    ],
 ) -> int:
     """A card as it is understood, with variables as they are written."""
     from mcpagent.cli.setup.card_commands import show_card

@@ -14,13 +14,18 @@ import typer
 
 from mcpagent.cli.frame import options as opt
 
-tools_app = typer.Typer(help="The tools of your servers, and what a search finds.", **opt.PLAIN)
+tools_app = typer.Typer(
+    help="The tools of your servers, and what a search finds.", **opt.PLAIN
+)
 
 
 @opt.command(tools_app, "list", opt.OF_SERVERS)
 def tools_list(
     options: opt.Options,
-    pattern: Annotated[str | None, typer.Argument(metavar="FILTER", help="Only tools with these words.")] = None,
+    pattern: Annotated[
+        str | None,
+        typer.Argument(metavar="FILTER", help="Only tools with these words."),
+    ] = None,
 ) -> int:
     """Every tool of the servers, with what its definition costs in tokens."""
     from mcpagent.cli.tools_command.tool_commands import list_tools
@@ -31,7 +36,9 @@ def tools_list(
 @opt.command(tools_app, "show", opt.OF_SERVERS)
 def tools_show(
     options: opt.Options,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A tool, with or without its server.")],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="A tool, with or without its server.")
+    ],
 ) -> int:
     """One tool: its description, parameters and cost."""
     from mcpagent.cli.tools_command.tool_commands import show_tool
@@ -42,11 +49,23 @@ def tools_show(
 @opt.command(tools_app, "search", ["search_strategy", "learn", *opt.OF_SERVERS])
 def tools_search(
     options: opt.Options,
-    query: Annotated[list[str], typer.Argument(metavar="QUERY", help="Words or a regex pattern.")],
+    query: Annotated[
+        list[str], typer.Argument(metavar="QUERY", help="Words or a regex pattern.")
+    ],
     limit: Annotated[
-        int | None, typer.Option("-k", "--limit", metavar="N", min=1, max=50, help="Tools shown (5, or all named).")
+        int | None,
+        typer.Option(
+            "-k",
+            "--limit",
+            metavar="N",
+            min=1,
+            max=50,
+            help="Tools shown (5, or all named).",
+        ),
     ] = None,
-    explain: Annotated[bool, typer.Option("--explain", help="Say which words matched where.")] = False,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Say which words matched where.")
+    ] = False,
 ) -> int:
     """What the model would find with this query: exactly its ranking, without a model. Exit code 1: nothing."""
     from mcpagent.cli.tools_command.tool_commands import search_tools
@@ -57,9 +76,16 @@ def tools_search(
 @opt.command(tools_app, "describe", ["model", *opt.OF_SERVERS])
 def tools_describe(
     options: opt.Options,
-    servers: Annotated[list[str] | None, typer.Argument(metavar="SERVER", help="Only tools of these servers.")] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Ask the model without a question.")] = False,
-    again: Annotated[bool, typer.Option("--again", help="Also tools that have such requests.")] = False,
+    servers: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="SERVER", help="Only tools of these servers."),
+    ] = None,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Ask the model without a question.")
+    ] = False,
+    again: Annotated[
+        bool, typer.Option("--again", help="Also tools that have such requests.")
+    ] = False,
 ) -> int:
     """Has the model write, once, how people ask for each tool, which searches read; says first what that costs."""
     from mcpagent.cli.tools_command.describe_command import describe_tools
@@ -69,7 +95,8 @@ def tools_describe(
 
 @opt.command(tools_app, "learned", opt.REPORT)
 def tools_learned(
-    options: opt.Options, clear: Annotated[bool, typer.Option("--clear", help="Forget all of it.")] = False
+    options: opt.Options,
+    clear: Annotated[bool, typer.Option("--clear", help="Forget all of it.")] = False,
 ) -> int:
     """What tool search has learned with --learn: which tools were added and called after which queries."""
     from mcpagent.cli.tools_command.tool_commands import show_learned
@@ -77,19 +104,26 @@ def tools_learned(
     return show_learned(options, clear=clear)
 
 
-@opt.command(tools_app, "call", ["timeout", "config", "server", "trust_project", *opt.REPORT])
+@opt.command(
+    tools_app, "call", ["timeout", "config", "server", "trust_project", *opt.REPORT]
+)
 def tools_call(
     options: opt.Options,
     name: Annotated[str, typer.Argument(metavar="SERVER.TOOL", help="The tool.")],
     arguments: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="NAME=TEXT|NAME:=JSON", help="Its arguments; - reads them from stdin, as one JSON object."
+            metavar="NAME=TEXT|NAME:=JSON",
+            help="Its arguments; - reads them from stdin, as one JSON object.",
         ),
     ] = None,
     whole: Annotated[
         str | None,
-        typer.Option("--input", metavar="JSON", help="All arguments as one JSON object; - reads it from stdin."),
+        typer.Option(
+            "--input",
+            metavar="JSON",
+            help="All arguments as one JSON object; - reads it from stdin.",
+        ),
     ] = None,
 ) -> int:
     """Calls one tool, without a model; nobody is asked for approval. Exit code 1: the tool failed."""
@@ -107,9 +141,14 @@ def tools_call(
 def tools_tokens(
     options: opt.Options,
     by: Annotated[
-        opt.TokensBy, typer.Option("--by", metavar=opt.one_of(opt.TokensBy), help="What is summed up.")
+        opt.TokensBy,
+        typer.Option(
+            "--by", metavar=opt.one_of(opt.TokensBy), help="What is summed up."
+        ),
     ] = "server",
-    top: Annotated[int, typer.Option("--top", metavar="N", min=1, help="Lines shown.")] = 20,
+    top: Annotated[
+        int, typer.Option("--top", metavar="N", min=1, help="Lines shown.")
+    ] = 20,
 ) -> int:
     """What the definitions cost in each request, and what tool search makes of it."""
     from mcpagent.cli.tools_command.tool_commands import count_tokens
@@ -130,11 +169,26 @@ def tools_eval(
     options: opt.Options,
     file: Annotated[
         Path,
-        typer.Argument(metavar="FILE", help='JSON lines or a list of {"query": "...", "tools": ["server.tool", ...]}.'),
+        typer.Argument(
+            metavar="FILE",
+            help='JSON lines or a list of {"query": "...", "tools": ["server.tool", ...]}.',
+        ),
     ],
-    limit: Annotated[int, typer.Option("-k", "--limit", metavar="N", min=1, max=50, help="Places that count.")] = 5,
+    limit: Annotated[
+        int,
+        typer.Option(
+            "-k", "--limit", metavar="N", min=1, max=50, help="Places that count."
+        ),
+    ] = 5,
     least: Annotated[
-        float, typer.Option("--min", metavar="SHARE", min=0, max=1, help="Exit code 1 if the recall is lower.")
+        float,
+        typer.Option(
+            "--min",
+            metavar="SHARE",
+            min=0,
+            max=1,
+            help="Exit code 1 if the recall is lower.",
+        ),
     ] = 0.0,
 ) -> int:
     """How often the search finds the tools that your own queries should find: the recall."""

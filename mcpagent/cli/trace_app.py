@@ -8,7 +8,9 @@ import typer
 
 from mcpagent.cli.frame import options as opt
 
-trace_app = typer.Typer(help="What runs did, from a kept session or a recording.", **opt.PLAIN)
+trace_app = typer.Typer(
+    help="What runs did, from a kept session or a recording.", **opt.PLAIN
+)
 
 
 @opt.command(trace_app, "show", ("session_db", *opt.REPORT))

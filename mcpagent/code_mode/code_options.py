@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from mcpagent.python.argument_checks import expect, expect_fields
 from mcpagent.tool_search.search_options import ToolSearch
+from mcpagent.utilities.python.argument_checks import expect, expect_fields
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,16 +23,47 @@ class CodeMode:
     output_tokens: int = 2_000
 
     def __post_init__(self) -> None:
-        expect("CodeMode.seconds", self.seconds, (int, float), "above 0, 600 at most", holds=lambda it: 0 < it <= 600)
-        expect("CodeMode.memory_mb", self.memory_mb, int, "8 to 4,096", holds=lambda it: 8 <= it <= 4_096)
-        expect("CodeMode.calls", self.calls, int, "1 to 10,000", holds=lambda it: 1 <= it <= 10_000)
+        expect(
+            "CodeMode.seconds",
+            self.seconds,
+            (int, float),
+            "above 0, 600 at most",
+            holds=lambda it: 0 < it <= 600,
+        )
+        expect(
+            "CodeMode.memory_mb",
+            self.memory_mb,
+            int,
+            "8 to 4,096",
+            holds=lambda it: 8 <= it <= 4_096,
+        )
+        expect(
+            "CodeMode.calls",
+            self.calls,
+            int,
+            "1 to 10,000",
+            holds=lambda it: 1 <= it <= 10_000,
+        )
         tokens = self.output_tokens
-        expect("CodeMode.output_tokens", tokens, int, "a whole number of tokens, or 0", holds=lambda it: it >= 0)
+        expect(
+            "CodeMode.output_tokens",
+            tokens,
+            int,
+            "a whole number of tokens, or 0",
+            holds=lambda it: it >= 0,
+        )
         expect_fields(self)
 
 
 def search_for_programs(search: ToolSearch | None) -> ToolSearch:
     """The tool search of code mode: our own, over all tools that are not pinned, which loads nothing."""
     wanted = search or ToolSearch()
-    ours = replace(wanted, enabled=True, execution="local", load="add_tool", prefetch=0, on_direct_call="refuse")
+    ours = replace(
+        wanted,
+        enabled=True,
+        execution="local",
+        load="add_tool",
+        prefetch=0,
+        on_direct_call="refuse",
+    )
     return replace(ours, extra_tools=())

@@ -10,15 +10,28 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from mcpagent.messages import ToolDefinition, ToolKey
-from mcpagent.tools import Tool
+from mcpagent.values.messages import ToolDefinition, ToolKey
+from mcpagent.values.tools import Tool
 
 MAX_IDENTIFIER = 60
 
 OWN_FUNCTIONS = "functions"
 """The module of tools without a source ID."""
 
-TYPE_WORDS = frozenset({"Any", "Literal", "NotRequired", "TypedDict", "bool", "dict", "float", "int", "list", "str"})
+TYPE_WORDS = frozenset(
+    {
+        "Any",
+        "Literal",
+        "NotRequired",
+        "TypedDict",
+        "bool",
+        "dict",
+        "float",
+        "int",
+        "list",
+        "str",
+    }
+)
 """What stubs are written with: no function and no field may take the place of these."""
 
 BUILTINS = TYPE_WORDS | frozenset(
@@ -50,7 +63,9 @@ def identifier(name: str) -> str:
         legal = "tool"
     if legal[0].isdigit():
         legal = f"n{legal}"
-    return f"{legal}_" if keyword.iskeyword(legal) else legal
+    if keyword.iskeyword(legal):
+        return f"{legal}_"
+    return legal
 
 
 def identifiers(
@@ -73,17 +88,26 @@ def identifiers(
     used.update(exact)
     for name in sorted(set(left) - set(exact)):
         plain, digits = plain_names[name], 4
-        chosen = plain if holders[plain] == 1 and plain not in used else ""
+        chosen = ""
+        if holders[plain] == 1 and plain not in used:
+            chosen = plain
         while not chosen or chosen in used:
-            digest = hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()[:digits]
-            chosen, digits = f"{plain[: MAX_IDENTIFIER - digits - 1]}_{digest}", digits + 1
+            digest = hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()[
+                :digits
+            ]
+            chosen, digits = (
+                f"{plain[: MAX_IDENTIFIER - digits - 1]}_{digest}",
+                digits + 1,
+            )
         found[name] = chosen
         used.add(chosen)
     return {name: found[name] for name in wanted}
 
 
 def _free(name: str, reserved: frozenset[str]) -> str:
-    return f"{name}_" if name in reserved else name
+    if name in reserved:
+        return f"{name}_"
+    return name
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,16 +125,22 @@ class ImportPlace:
 
 def _of(source: str | None) -> str:
     """A source may be called as our own module is: the mark before that keeps the two apart."""
-    return f"\0{OWN_FUNCTIONS}" if source is None else source
+    if source is None:
+        return f"\0{OWN_FUNCTIONS}"
+    return source
 
 
 @dataclass(slots=True)
 class Places:
     """The place of each tool of a conversation: its offered name, in its source's module. A place never changes."""
 
-    by_key: dict[ToolKey, ImportPlace] = field(default_factory=dict[ToolKey, ImportPlace])
+    by_key: dict[ToolKey, ImportPlace] = field(
+        default_factory=dict[ToolKey, ImportPlace]
+    )
     _modules: dict[str, str] = field(default_factory=lambda: {_of(None): OWN_FUNCTIONS})
-    _functions: dict[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
+    _functions: dict[str, frozenset[str]] = field(
+        default_factory=dict[str, frozenset[str]]
+    )
     _added: object = None
 
     def functions_in(self, module: str) -> frozenset[str]:
@@ -121,7 +151,9 @@ class Places:
         """The place that this tool had in another process, before it gets one here."""
         self.by_key[key] = place
         self._modules[_of(key.source)] = place.module
-        self._functions[place.module] = self.functions_in(place.module) | {place.function}
+        self._functions[place.module] = self.functions_in(place.module) | {
+            place.function
+        }
 
     def add_known(self, known: Mapping[str, Tool]) -> None:
         """`add` for all tools of a conversation; nothing if they are the very same ones as the last time."""

@@ -10,10 +10,10 @@ from typing import Any
 from mcpagent.code_mode.identifiers import Places
 from mcpagent.code_mode.prelude import FUNCTION
 from mcpagent.code_mode.stubs import HEADER, Stub, stub_of
-from mcpagent.json_schema.parts import properties_of
-from mcpagent.mcp.transports.beside_loop import beside_loop
 from mcpagent.tool_search.session_tools import SessionTools
-from mcpagent.tools import Tool
+from mcpagent.utilities.json_schema.parts import properties_of
+from mcpagent.utilities.python.worker_threads import beside_loop
+from mcpagent.values.tools import Tool
 
 _MANY = 1_000
 
@@ -45,10 +45,14 @@ def known_places(session: SessionTools, places: Places) -> Places:
 
 async def find_places(session: SessionTools, places: Places) -> None:
     """Gives all known tools their places, of many beside the loop."""
-    await beside_loop(lambda: places.add_known(session.known), is_much=len(session.known) > _MANY)
+    await beside_loop(
+        lambda: places.add_known(session.known), is_much=len(session.known) > _MANY
+    )
 
 
-def functions_of(session: SessionTools, places: Places, names: Iterable[str]) -> dict[str, dict[str, Function]]:
+def functions_of(
+    session: SessionTools, places: Places, names: Iterable[str]
+) -> dict[str, dict[str, Function]]:
     """The tools of these offered names, as functions; those that are gone are not among them."""
     known_places(session, places)
     taken: dict[str, set[str]] = {}
@@ -61,30 +65,54 @@ def functions_of(session: SessionTools, places: Places, names: Iterable[str]) ->
         classes = taken.setdefault(place.module, set(places.functions_in(place.module)))
         stub = _stub(tool, place.function)
         if not classes.isdisjoint(stub.class_names):
-            stub = stub_of(tool.definition, place.function, _result_schema(tool), frozenset(classes))
+            stub = stub_of(
+                tool.definition,
+                place.function,
+                _result_schema(tool),
+                frozenset(classes),
+            )
         classes.update(stub.class_names)
-        found.setdefault(place.module, {})[place.function] = Function(place.path, tool, stub)
+        found.setdefault(place.module, {})[place.function] = Function(
+            place.path, tool, stub
+        )
     return found
 
 
 def importable(session: SessionTools) -> list[str]:
     """By offered name, in order: what is pinned, was discovered, or shown by a search."""
     discovery = session.conversation.discovery
-    names = dict.fromkeys((*session.pinned, *discovery.discovered, *sorted(discovery.shown)))
-    return [name for name in names if name in session.known and name not in discovery.removed]
+    names = dict.fromkeys(
+        (*session.pinned, *discovery.discovered, *sorted(discovery.shown))
+    )
+    return [
+        name
+        for name in names
+        if name in session.known and name not in discovery.removed
+    ]
 
 
 def module_stub(functions: Mapping[str, Function]) -> str:
     """What a type checker reads of a module."""
-    return HEADER + "\n".join(function.stub.declared for function in functions.values()) + "\n"
+    return (
+        HEADER
+        + "\n".join(function.stub.declared for function in functions.values())
+        + "\n"
+    )
 
 
 def sandbox_values(modules: Modules) -> dict[str, dict[str, str]]:
     """What stands in the sandbox for each name that a module has: a function that calls, or a type."""
     return {
         module: {
-            **{name: "dict" for function in functions.values() for name in function.stub.class_names},
-            **{name: f'{FUNCTION}("{function.path}")' for name, function in functions.items()},
+            **{
+                name: "dict"
+                for function in functions.values()
+                for name in function.stub.class_names
+            },
+            **{
+                name: f'{FUNCTION}("{function.path}")'
+                for name, function in functions.items()
+            },
         }
         for module, functions in modules.items()
     }
@@ -122,6 +150,10 @@ def _result_schema(tool: Tool) -> Mapping[str, Any] | None:
     schema = tool.output_schema
     if schema is not None and is_wrapped(schema):
         inner = properties_of(schema).get("result")
-        definitions: dict[str, Any] = {key: schema[key] for key in ("$defs", "definitions") if key in schema}
-        return {**inner, **definitions} if isinstance(inner, dict) else None
+        definitions: dict[str, Any] = {
+            key: schema[key] for key in ("$defs", "definitions") if key in schema
+        }
+        if isinstance(inner, dict):
+            return {**inner, **definitions}
+        return None
     return schema

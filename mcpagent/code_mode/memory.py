@@ -1,7 +1,7 @@
-"""What a conversation's programs leave behind: variables, what ran, a program that waits; and how that is kept.
+"""Store the state that programs leave behind in a conversation: variables, finished programs, and one that waits.
 
-What is kept is signed for this session alone, since the interpreter takes its own bytes on trust. The key is that of
-the environment (`MCPAGENT_SIGNING_KEY`), of the store that all workers share, or of this user on this machine.
+The state is signed for its session, since the interpreter trusts its own bytecode. The key comes from the environment
+(`MCPAGENT_SIGNING_KEY`), from the store that all workers share, or from this user's folder.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from typing import Any, TypeAlias
 from mcpagent.code_mode.identifiers import ImportPlace, Places
 from mcpagent.code_mode.program_source import assigned_names, in_short
 from mcpagent.code_mode.sandbox import AskedCall
-from mcpagent.config.user_folders import state_folder
-from mcpagent.messages import ToolCall, ToolErrorKind, ToolKey
-from mcpagent.text.secrets import may_hold_secrets, without_secrets
+from mcpagent.utilities.files.user_folders import state_folder
+from mcpagent.utilities.text.secrets import may_hold_secrets, without_secrets
+from mcpagent.values.messages import ToolCall, ToolErrorKind, ToolKey
 
 MAX_CONTEXT = 100_000
 """Characters of earlier programs that the type checker knows of."""
@@ -117,7 +117,9 @@ class Memory:
     earlier: tuple[ProgramVariables, ...] = ()
     """The variables after each program, for a rewind; those of the last program too. The oldest are `lost` after a
     while."""
-    imported: Mapping[ToolKey, ImportPlace] = field(default_factory=dict[ToolKey, ImportPlace])
+    imported: Mapping[ToolKey, ImportPlace] = field(
+        default_factory=dict[ToolKey, ImportPlace]
+    )
     underway: Underway | None = None
     ended: EndedProgram | None = None
     places: Places = field(default_factory=Places)
@@ -131,7 +133,10 @@ class Memory:
 
     def remember(self, source: str) -> None:
         """Another program, or a part of one, that ran. Of the oldest only what they left is known, once it is much."""
-        context = [*self.context, source] if source.strip() else [*self.context]
+        if source.strip():
+            context = [*self.context, source]
+        else:
+            context = [*self.context]
         if sum(map(len, context)) > MAX_CONTEXT:
             while len(context) > 1 and sum(map(len, context)) > MAX_CONTEXT // 2:
                 context[:2] = [in_short(*context[:2])]
@@ -166,7 +171,9 @@ class Memory:
             if one.place >= place:
                 continue
             room -= one.size
-            marked.append(one if room >= 0 else ProgramVariables(one.place, lost=_TOO_LONG_AGO))
+            marked.append(
+                one if room >= 0 else ProgramVariables(one.place, lost=_TOO_LONG_AGO)
+            )
         self.earlier = tuple(reversed(marked))
 
     def rewind(self, length: int, calls: Sequence[ToolCall], place: int) -> None:
@@ -177,13 +184,27 @@ class Memory:
         """
         left = tuple(one for one in self.earlier if one.place < length)
         if left != self.earlier:
-            then = left[-1] if left else ProgramVariables()
+            if left:
+                then = left[-1]
+            else:
+                then = ProgramVariables()
             self.earlier = left
-            self.state, self.context, self.modules, self.lost = then.state, then.context, then.modules, then.lost
+            self.state, self.context, self.modules, self.lost = (
+                then.state,
+                then.context,
+                then.modules,
+                then.lost,
+            )
         there = {(call.id, place) for call in calls}
-        if self.underway is not None and (self.underway.call_id, self.underway.place) not in there:
+        if (
+            self.underway is not None
+            and (self.underway.call_id, self.underway.place) not in there
+        ):
             self.underway = None
-        if self.ended is not None and (self.ended.call_id, self.ended.place) not in there:
+        if (
+            self.ended is not None
+            and (self.ended.call_id, self.ended.place) not in there
+        ):
             self.ended = None
 
     def take(self, other: Memory) -> None:
@@ -201,21 +222,43 @@ class Memory:
     def to_json(self, session: str) -> Mapping[str, Any]:
         """As a store keeps it; the same value as long as nothing is different. Empty where nothing can be kept."""
         key = _signing_key(self.store_key)
-        if key is None or (not self.state and not self.context and self.underway is None):
+        if key is None or (
+            not self.state and not self.context and self.underway is None
+        ):
             return {}
-        variables = (self.state, self.context, self.modules, self.imported, self.earlier)
+        variables = (
+            self.state,
+            self.context,
+            self.modules,
+            self.imported,
+            self.earlier,
+        )
         made = {
-            "variables": self._part("variables", key, session, variables, self._variables),
-            "underway": self._part("underway", key, session, (self.underway,), lambda: self._underway(self.underway)),
+            "variables": self._part(
+                "variables", key, session, variables, self._variables
+            ),
+            "underway": self._part(
+                "underway",
+                key,
+                session,
+                (self.underway,),
+                lambda: self._underway(self.underway),
+            ),
             "ended": self._part("ended", key, session, (self.ended,), self._ended),
         }
         for one in self.earlier[:-1]:  # the last are the variables themselves
             if not one.lost:
                 name = _marked(one.place)
-                made[name] = self._part(name, key, session, (one,), partial(self._held, one))
-        self._parts = {name: known for name, known in self._parts.items() if name in made}
+                made[name] = self._part(
+                    name, key, session, (one,), partial(self._held, one)
+                )
+        self._parts = {
+            name: known for name, known in self._parts.items() if name in made
+        }
         found = {name: part for name, part in made.items() if part is not None}
-        if found.keys() != self._kept.keys() or any(found[name] is not self._kept[name] for name in found):
+        if found.keys() != self._kept.keys() or any(
+            found[name] is not self._kept[name] for name in found
+        ):
             self._kept = found
         return self._kept
 
@@ -230,16 +273,23 @@ class Memory:
         """One part, signed; the same value as long as it stands on the same ones."""
         known, signed = self._parts.get(name, ((), None))
         now = (*stands_on, session, key)
-        if len(known) != len(now) or any(one is not other for one, other in zip(known, now, strict=True)):
+        if len(known) != len(now) or any(
+            one is not other for one, other in zip(known, now, strict=True)
+        ):
             part = written()
-            signed = _signed(key, session, name, part) if part is not None else None
+            signed = None
+            if part is not None:
+                signed = _signed(key, session, name, part)
             self._parts[name] = (now, signed)
         return signed
 
     def _variables(self) -> Mapping[str, Any]:
         return {
             **self._held(ProgramVariables(0, self.state, self.context, self.modules)),
-            "imported": [[*key, place.module, place.function] for key, place in self.imported.items()],
+            "imported": [
+                [*key, place.module, place.function]
+                for key, place in self.imported.items()
+            ],
             "places": [one.place for one in self.earlier],
         }
 
@@ -249,7 +299,11 @@ class Memory:
             return {"modules": one.modules, "lost": _TOO_LARGE}
         if self._has_secret(one.state, *one.context):
             return {"modules": one.modules, "lost": _NOT_FOR_STORES}
-        return {"state": _text(one.state), "context": one.context, "modules": one.modules}
+        return {
+            "state": _text(one.state),
+            "context": one.context,
+            "modules": one.modules,
+        }
 
     def prepared(self, underway: Underway, session: str) -> _Part | None:
         """Return the part that a store keeps of this program; it takes long if there are many calls or variables."""
@@ -257,7 +311,9 @@ class Memory:
         if key is None:
             return None
         part = self._underway(underway)
-        return (underway, session, key), _signed(key, session, "underway", part) if part is not None else None
+        return (underway, session, key), _signed(
+            key, session, "underway", part
+        ) if part is not None else None
 
     def leave(self, underway: Underway, part: _Part | None) -> None:
         """Keep the program as it is now; `part` is the result of `prepared`, if that was called."""
@@ -268,13 +324,19 @@ class Memory:
     def _underway(self, underway: Underway | None) -> Mapping[str, Any] | None:
         if underway is None or len(underway.snapshot) > MAX_KEPT:
             return None
-        texts = (underway.source, underway.printed, *(call.arguments for call in underway.asked))
+        texts = (
+            underway.source,
+            underway.printed,
+            *(call.arguments for call in underway.asked),
+        )
         if self._has_secret(underway.snapshot, *texts):
             return None
         return {**asdict(underway), "snapshot": _text(underway.snapshot)}
 
     def _ended(self) -> Mapping[str, Any] | None:
-        return {**asdict(self.ended), "text": without_secrets(self.ended.text)} if self.ended is not None else None
+        if self.ended is not None:
+            return {**asdict(self.ended), "text": without_secrets(self.ended.text)}
+        return None
 
     def _has_secret(self, data: bytes, *texts: str) -> bool:
         """Whether there is one in these texts, or in what the interpreter dumped, which has texts as they are, each
@@ -285,13 +347,18 @@ class Memory:
             text = data[start : start + _PIECE + _OVERLAP].decode("utf-8", "ignore")
             if without_secrets(text) != text:
                 return True
-            apart = _BEHIND_LENGTH.sub(r"\1 \2", text) if may_hold_secrets(text) else text
+            if may_hold_secrets(text):
+                apart = _BEHIND_LENGTH.sub(r"\1 \2", text)
+            else:
+                apart = text
             if apart != text and without_secrets(apart) != apart:
                 return True
         return False
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any], session: str, store_key: StoreKey = no_store_key) -> Memory:
+    def from_json(
+        cls, data: Mapping[str, Any], session: str, store_key: StoreKey = no_store_key
+    ) -> Memory:
         """What `to_json` gave of this very session. What is not ours is not used, nor what a store took secrets out of;
         if these are the variables, it is told with the next program."""
         if not data:
@@ -305,11 +372,27 @@ class Memory:
         memory = cls(lost="" if "variables" in found else _LOST, store_key=store_key)
         if variables := found.get("variables"):
             now = _variables_of(variables)
-            memory.state, memory.context, memory.modules, memory.lost = now.state, now.context, now.modules, now.lost
+            memory.state, memory.context, memory.modules, memory.lost = (
+                now.state,
+                now.context,
+                now.modules,
+                now.lost,
+            )
             places = variables["places"]
-            marked = [(place, _read_signed(key, session, _marked(place), data.get(_marked(place)))) for place in places]
+            marked = [
+                (
+                    place,
+                    _read_signed(
+                        key, session, _marked(place), data.get(_marked(place))
+                    ),
+                )
+                for place in places
+            ]
             earlier = [_variables_of(part, place) for place, part in marked[:-1]]
-            memory.earlier = (*earlier, *(replace(now, place=place) for place in places[-1:]))
+            memory.earlier = (
+                *earlier,
+                *(replace(now, place=place) for place in places[-1:]),
+            )
             for source, name, *listed, module, function in variables["imported"]:
                 tool_key = ToolKey(source, name, *listed).offered_as(name)
                 memory.imports({tool_key: ImportPlace(module, function)})
@@ -318,7 +401,11 @@ class Memory:
         if underway := found.get("underway"):
             asked = tuple(AskedCall(**one) for one in underway["asked"])
             memory.underway = Underway(
-                **{**underway, "snapshot": base64.b64decode(underway["snapshot"]), "asked": asked}
+                **{
+                    **underway,
+                    "snapshot": base64.b64decode(underway["snapshot"]),
+                    "asked": asked,
+                }
             )
         if ended := found.get("ended"):
             memory.ended = EndedProgram(**ended)
@@ -333,7 +420,13 @@ def _variables_of(part: Mapping[str, Any] | None, place: int = 0) -> ProgramVari
     if part is None:
         return ProgramVariables(place, lost=_TOO_LONG_AGO)
     state = base64.b64decode(part.get("state", ""))
-    return ProgramVariables(place, state, tuple(part.get("context", ())), tuple(part["modules"]), part.get("lost", ""))
+    return ProgramVariables(
+        place,
+        state,
+        tuple(part.get("context", ())),
+        tuple(part["modules"]),
+        part.get("lost", ""),
+    )
 
 
 _TOO_LONG_AGO = "The variables of earlier programs are gone: as they were at this point, they are not kept any more."
@@ -342,31 +435,41 @@ _LOST = "The variables of earlier programs are gone: this conversation goes on i
 
 
 _NOT_FOR_STORES = "The variables of earlier programs are gone: there was a secret in them, and secrets are not kept."
-_TOO_LARGE = "The variables of earlier programs are gone: they took too much to be kept."
+_TOO_LARGE = (
+    "The variables of earlier programs are gone: they took too much to be kept."
+)
 
 
 def _text(data: bytes) -> str:
     return base64.b64encode(data).decode()
 
 
-def _signed(key: bytes, session: str, name: str, part: Mapping[str, Any]) -> dict[str, str]:
+def _signed(
+    key: bytes, session: str, name: str, part: Mapping[str, Any]
+) -> dict[str, str]:
     text = json.dumps(part, sort_keys=True)
     return {"held": text, "signature": _signature(key, session, name, text)}
 
 
-def _read_signed(key: bytes | None, session: str, name: str, data: object) -> dict[str, Any] | None:
+def _read_signed(
+    key: bytes | None, session: str, name: str, data: object
+) -> dict[str, Any] | None:
     """What was signed for this session, under this name; None for anything else."""
     text = data.get("held") if isinstance(data, dict) else None
     if key is None or not isinstance(data, dict) or not isinstance(text, str):
         return None
     signature = str(data.get("signature")).encode(errors="replace")
-    is_ours = hmac.compare_digest(_signature(key, session, name, text).encode(), signature)
+    is_ours = hmac.compare_digest(
+        _signature(key, session, name, text).encode(), signature
+    )
     return json.loads(text) if is_ours else None
 
 
 def _signature(key: bytes, session: str, name: str, text: str) -> str:
     told = f"{_FORM}:{interpreter_version()}:{len(session)}:{session}\0{name}\0{text}"
-    return hmac.new(key, told.encode(errors="surrogatepass"), hashlib.sha256).hexdigest()
+    return hmac.new(
+        key, told.encode(errors="surrogatepass"), hashlib.sha256
+    ).hexdigest()
 
 
 @cache
@@ -399,5 +502,7 @@ def _key_at(path: Path) -> bytes | None:
             with os.fdopen(descriptor, "wb") as file:
                 file.write(secrets.token_bytes(_KEY_BYTES))
         key = path.read_bytes()
-        return key if len(key) == _KEY_BYTES else None
+        if len(key) == _KEY_BYTES:
+            return key
+        return None
     return None

@@ -1,7 +1,7 @@
-"""What stands in a sandbox before a program: how it calls tools, and how we read its values.
+"""Define the code that a sandbox runs before a program: how it calls tools, and how mcpagent reads its values.
 
-Nothing of it is trusted: a program can put something else in the place of each of these. One that has helpers and
-variables of its own does so by no accident: what is here has names that nobody gives, and holds what it needs.
+This code is not trusted, since a program can replace each of its names. A program does not do so by accident: the names
+are unusual, and each function holds the objects that it needs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the model is told of a program: what is wrong with it, what it showed, how it failed."""
+"""Write the text that the model receives about a program: its mistakes, its output, its failure."""
 
 from __future__ import annotations
 
@@ -10,15 +10,20 @@ from mcpagent.code_mode.importable import Modules, functions_of, known_places
 from mcpagent.code_mode.memory import EndedProgram
 from mcpagent.code_mode.prelude import BRIEF, HAS, LAST, SHOWN, STATEMENT
 from mcpagent.code_mode.program_calls import Job
-from mcpagent.code_mode.program_source import LONG_CODE, bound_names, known_by_name, submodules_in
+from mcpagent.code_mode.program_source import (
+    LONG_CODE,
+    bound_names,
+    known_by_name,
+    submodules_in,
+)
 from mcpagent.code_mode.sandbox import MAX_PRINTED, Ended, Failed
 from mcpagent.code_mode.type_checks import Problem
 from mcpagent.errors import SessionStoreError
-from mcpagent.mcp.transports.beside_loop import beside_loop
-from mcpagent.messages import Text, ToolErrorKind, ToolsShown
-from mcpagent.permissions.pending_calls import PendingCall
-from mcpagent.text.for_model import for_model
-from mcpagent.tools import ToolOutput
+from mcpagent.utilities.python.worker_threads import beside_loop
+from mcpagent.utilities.text.for_model import for_model
+from mcpagent.values.approval import PendingCall
+from mcpagent.values.messages import Text, ToolErrorKind, ToolsShown
+from mcpagent.values.tools import ToolOutput
 
 MAX_PROBLEMS, MAX_LINES, MAX_BRIEF = 8, 20, 200
 _LONG_OUTPUT = 20_000
@@ -26,30 +31,44 @@ _LONG_OUTPUT = 20_000
 NOTHING_SHOWN = "(the program ended and showed nothing: print what you need to see)"
 
 
-def refused(job: Job, modules: Modules, problems: Sequence[Problem], before: int) -> ToolOutput:
+def refused(
+    job: Job, modules: Modules, problems: Sequence[Problem], before: int
+) -> ToolOutput:
     """The type checker's words, and the signatures of functions that were imported without having been shown."""
     program = job.program
     lines = program.lines
     told = ["The program was not run, and made no call:"]
     for problem in problems[:MAX_PROBLEMS]:
         line = problem.line - before
-        source = lines[line - 1].strip()[:160] if 0 < line <= len(lines) else ""
+        source = ""
+        if 0 < line <= len(lines):
+            source = lines[line - 1].strip()[:160]
         told.append(
-            f"line {max(line, 1)}: {problem.rule}: {problem.message[:400]}" + (f"\n    {source}" if source else "")
+            f"line {max(line, 1)}: {problem.rule}: {problem.message[:400]}"
+            + (f"\n    {source}" if source else "")
         )
     if len(problems) > MAX_PROBLEMS:
         told.append(f"and {len(problems) - MAX_PROBLEMS} more")
     names = _not_shown(job, modules)
     unseen = functions_of(job.session, job.memory.places, names)
     for module, functions in unseen.items():
-        told.append(f"These of tools.{module} were not shown before, and can be imported now:")
+        told.append(
+            f"These of tools.{module} were not shown before, and can be imported now:"
+        )
         told += [function.stub.shown() for function in functions.values()]
-    unknown = any(one.module and one.module not in modules and one.module not in unseen for one in program.imports)
+    unknown = any(
+        one.module and one.module not in modules and one.module not in unseen
+        for one in program.imports
+    )
     if unknown or any(
-        one.name and one.module and not _has(one.name, modules.get(one.module), unseen.get(one.module))
+        one.name
+        and one.module
+        and not _has(one.name, modules.get(one.module), unseen.get(one.module))
         for one in program.imports
     ):
-        told.append("Use search_tools to find functions; only what it has shown can be imported.")
+        told.append(
+            "Use search_tools to find functions; only what it has shown can be imported."
+        )
     keys = tuple(job.session.known[name].definition.key for name in names)
     changes = (ToolsShown(tuple(names), keys),) if names else ()
     return ToolOutput((Text("\n".join(told)),), "invalid_arguments", changes)
@@ -57,7 +76,11 @@ def refused(job: Job, modules: Modules, problems: Sequence[Problem], before: int
 
 def _has(name: str, *modules: Any) -> bool:
     return any(
-        module is not None and (name in module or any(name in one.stub.class_names for one in module.values()))
+        module is not None
+        and (
+            name in module
+            or any(name in one.stub.class_names for one in module.values())
+        )
         for module in modules
     )
 
@@ -66,7 +89,9 @@ def _not_shown(job: Job, modules: Modules) -> list[str]:
     """The offered names of tools that a program imports by the right name, and no search has shown."""
     places = known_places(job.session, job.memory.places).by_key
     wanted = {(one.module, one.name) for one in job.program.imports if one.name}
-    wanted -= {(module, name) for module, functions in modules.items() for name in functions}
+    wanted -= {
+        (module, name) for module, functions in modules.items() for name in functions
+    }
     return [
         name
         for name, tool in job.session.known.items()
@@ -74,7 +99,9 @@ def _not_shown(job: Job, modules: Modules) -> list[str]:
     ]
 
 
-async def finished(job: Job, step: Ended | Failed | tuple[PendingCall, ...]) -> ToolOutput:
+async def finished(
+    job: Job, step: Ended | Failed | tuple[PendingCall, ...]
+) -> ToolOutput:
     """What it showed, and its last value or how it failed; what it left behind is kept for the next one."""
     if isinstance(step, tuple):
         return ToolOutput((), pending=step)
@@ -84,36 +111,64 @@ async def finished(job: Job, step: Ended | Failed | tuple[PendingCall, ...]) -> 
     parts = [printed.rstrip("\n")]
     if isinstance(step, Ended):
         if program.has_value:
-            value = await job.sandbox.value_of(f"{SHOWN}({LAST}, {MAX_PRINTED}) if {LAST} is not None else ''")
+            value = await job.sandbox.value_of(
+                f"{SHOWN}({LAST}, {MAX_PRINTED}) if {LAST} is not None else ''"
+            )
             too_large = "(the value of the last expression is too large to be shown: print a part of it)"
-            parts.append(value[: MAX_PRINTED + 100] if isinstance(value, str) else too_large)
+            parts.append(
+                value[: MAX_PRINTED + 100] if isinstance(value, str) else too_large
+            )
         if step.unawaited:
-            parts.append(f"({step.unawaited} calls were not awaited, so they were not made: write `await`)")
+            parts.append(
+                f"({step.unawaited} calls were not awaited, so they were not made: write `await`)"
+            )
         ran = program.source
     else:
         begun = await job.sandbox.value_of(STATEMENT)
-        number = begun if type(begun) is int and 0 <= begun < len(program.tree.body) else None
+        number = None
+        if type(begun) is int and 0 <= begun < len(program.tree.body):
+            number = begun
         parts.append(await _failure(job, step, number))
-        ran = "" if step.is_lost else await _left_behind(job, number)
+        if step.is_lost:
+            ran = ""
+        else:
+            ran = await _left_behind(job, number)
     is_lost = isinstance(step, Failed) and step.is_lost
     if is_lost or not (state := await job.sandbox.dumped()):
-        parts.append("Variables are as they were before this program. Calls that it made were made.")
+        parts.append(
+            "Variables are as they were before this program. Calls that it made were made."
+        )
     else:
         memory.state = state
         ran = f"{job.known_before}{ran}"
-        own = [*(one.module or one.name for one in program.imports), *submodules_in(job.known_before)]
-        memory.modules = tuple(dict.fromkeys([*memory.modules, *(module for module in own if module)]))
+        own = [
+            *(one.module or one.name for one in program.imports),
+            *submodules_in(job.known_before),
+        ]
+        memory.modules = tuple(
+            dict.fromkeys([*memory.modules, *(module for module in own if module)])
+        )
         await beside_loop(lambda: memory.remember(ran), is_much=memory.is_long(ran))
         memory.mark(job.run.conversation.place)
     text = "\n".join(part for part in parts if part)
     text = await beside_loop(lambda: for_model(text), is_much=len(text) > _LONG_OUTPUT)
     error: ToolErrorKind | None = None if isinstance(step, Ended) else "failed"
     if job.is_kept:
-        memory.ended = EndedProgram(job.run.context.call_id, job.run.conversation.place, text or NOTHING_SHOWN, error)
+        memory.ended = EndedProgram(
+            job.run.context.call_id,
+            job.run.conversation.place,
+            text or NOTHING_SHOWN,
+            error,
+        )
         await job.make_ready()
         with suppress(SessionStoreError):  # whoever writes next ends the run for it
             await job.run.keep()
-    return ToolOutput((Text(text or NOTHING_SHOWN),), error, tuple(job.changes), blocks=tuple(job.blocks))
+    return ToolOutput(
+        (Text(text or NOTHING_SHOWN),),
+        error,
+        tuple(job.changes),
+        blocks=tuple(job.blocks),
+    )
 
 
 async def _failure(job: Job, failed: Failed, number: int | None) -> str:
@@ -124,19 +179,42 @@ async def _failure(job: Job, failed: Failed, number: int | None) -> str:
     program = job.program
     lines = program.lines
     led = [program.line_of(line) for line in failed.lines]
-    statement = program.tree.body[number] if number is not None else None
-    if statement and not (led and statement.lineno <= led[0] <= (statement.end_lineno or 0)) and not failed.is_lost:
+    statement = None
+    if number is not None:
+        statement = program.tree.body[number]
+    if (
+        statement
+        and not (led and statement.lineno <= led[0] <= (statement.end_lineno or 0))
+        and not failed.is_lost
+    ):
         led = [statement.lineno, *led]
-    told = [f"line {line}: {lines[line - 1].strip()[:200]}" for line in led if 0 < line <= len(lines)]
+    told = [
+        f"line {line}: {lines[line - 1].strip()[:200]}"
+        for line in led
+        if 0 < line <= len(lines)
+    ]
     if len(told) > MAX_LINES:
-        told[MAX_LINES // 2 : -MAX_LINES // 2] = [f"and {len(told) - MAX_LINES:,} lines more"]
-    told.append(f"{failed.kind}: {failed.message[:2_000]}" if failed.message else failed.kind)
+        told[MAX_LINES // 2 : -MAX_LINES // 2] = [
+            f"and {len(told) - MAX_LINES:,} lines more"
+        ]
+    told.append(
+        f"{failed.kind}: {failed.message[:2_000]}" if failed.message else failed.kind
+    )
     if led and not failed.is_lost:
-        names = (await beside_loop(lambda: program.names_at(led[0]), is_much=len(program.source) > LONG_CODE))[:6]
+        names = (
+            await beside_loop(
+                lambda: program.names_at(led[0]),
+                is_much=len(program.source) > LONG_CODE,
+            )
+        )[:6]
         reads = ", ".join(f"{BRIEF}(lambda: {name})" for name in names)
         values = await job.sandbox.value_of(f"[{reads}]") if names else None
         known = zip(names, values, strict=False) if isinstance(values, list) else ()
-        told += [f"    {name} = {value[:MAX_BRIEF]}" for name, value in known if isinstance(value, str)]
+        told += [
+            f"    {name} = {value[:MAX_BRIEF]}"
+            for name, value in known
+            if isinstance(value, str)
+        ]
     return "\n".join(told)
 
 
@@ -144,12 +222,27 @@ async def _left_behind(job: Job, number: int | None) -> str:
     """What of a program that failed is there, as source: the statements before the one that failed, and the names that
     this one has bound. If that is not known, any may have."""
     program = job.program
-    body = program.tree.body if number is None else program.tree.body[number : number + 1]
-    names = await beside_loop(lambda: bound_names(body), is_much=len(program.source) > LONG_CODE)
-    known = await job.sandbox.value_of(f"[{', '.join(f'{HAS}(lambda: {name})' for name in names)}]")
+    if number is None:
+        body = program.tree.body
+    else:
+        body = program.tree.body[number : number + 1]
+    names = await beside_loop(
+        lambda: bound_names(body), is_much=len(program.source) > LONG_CODE
+    )
+    known = await job.sandbox.value_of(
+        f"[{', '.join(f'{HAS}(lambda: {name})' for name in names)}]"
+    )
     if not isinstance(known, list) or len(known) != len(names):
         known = [True] * len(names)
-    there = [name for name, is_there in zip(names, known, strict=True) if is_there is True]
-    gone = [name for name, is_there in zip(names, known, strict=True) if is_there is not True]
-    done = program.before(number) if number is not None else ""
+    there = [
+        name for name, is_there in zip(names, known, strict=True) if is_there is True
+    ]
+    gone = [
+        name
+        for name, is_there in zip(names, known, strict=True)
+        if is_there is not True
+    ]
+    done = ""
+    if number is not None:
+        done = program.before(number)
     return f"{done}\n{known_by_name(there, gone)}"

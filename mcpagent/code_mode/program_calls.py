@@ -11,22 +11,35 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from mcpagent.code_mode.code_options import CodeMode
-from mcpagent.code_mode.importable import Function, functions_of, importable, known_places
+from mcpagent.code_mode.importable import (
+    Function,
+    functions_of,
+    importable,
+    known_places,
+)
 from mcpagent.code_mode.memory import Memory, Underway
 from mcpagent.code_mode.program_source import Program
 from mcpagent.code_mode.results import exception_of, shape_of, value_text
 from mcpagent.code_mode.sandbox import AskedCall, Ended, Failed, Sandbox, Step, Waiting
-from mcpagent.conversation import INNER, CallProgress
-from mcpagent.execution import run_inner_call
-from mcpagent.mcp.transports.beside_loop import beside_loop, is_large
-from mcpagent.messages import BinaryBlock, Text, ToolCall, ToolKey, ToolResult, ToolsChanged, ToolsShown
-from mcpagent.middleware.journal import is_written
-from mcpagent.middleware.permission_gate import waiting_call
-from mcpagent.permissions.pending_calls import PendingCall
-from mcpagent.run import AgentRun, nothing_to_keep
-from mcpagent.text.safe_text import safe_line
+from mcpagent.history.conversation import INNER, CallProgress
+from mcpagent.run.agent_run import AgentRun, nothing_to_keep
+from mcpagent.run.execution import run_inner_call
+from mcpagent.run.middleware.journal import is_written
+from mcpagent.run.middleware.permission_gate import waiting_call
 from mcpagent.tool_search.session_tools import SessionTools
-from mcpagent.tools import Tool, ToolOutput
+from mcpagent.utilities.python.worker_threads import beside_loop, is_large
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.values.approval import PendingCall
+from mcpagent.values.messages import (
+    BinaryBlock,
+    Text,
+    ToolCall,
+    ToolKey,
+    ToolResult,
+    ToolsChanged,
+    ToolsShown,
+)
+from mcpagent.values.tools import Tool, ToolOutput
 
 MAX_RESULT_SHARE = 2**18
 """Characters of a call's result for each megabyte of the sandbox: reading it takes some times as much."""
@@ -43,7 +56,8 @@ MAX_BLOCKS = 64_000_000
 """Characters of base64 of all files that one program gets."""
 
 UNKNOWN_OUTCOME = (
-    "The process that made this call ended before it had an answer: it may have run. It was not sent again."
+    "The process that made this call ended before it had an answer: it may have run. "
+    "It was not sent again."
 )
 
 
@@ -67,13 +81,17 @@ class Job:
     sandbox: Sandbox
     program: Program
     calls: int = 0
-    changes: list[ToolsShown | ToolsChanged] = field(default_factory=list[ToolsShown | ToolsChanged])
+    changes: list[ToolsShown | ToolsChanged] = field(
+        default_factory=list[ToolsShown | ToolsChanged]
+    )
     blocks: list[BinaryBlock] = field(default_factory=list[BinaryBlock])
     before: str = ""
     """What is told before what this sandbox prints: what it had printed before it was left."""
     known_before: str = ""
     """What a type checker is to know before the program, besides earlier ones, as source."""
-    at_once: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MOST_AT_ONCE))
+    at_once: asyncio.Semaphore = field(
+        default_factory=lambda: asyncio.Semaphore(MOST_AT_ONCE)
+    )
     """Held by each call that is being made."""
     _names: tuple[tuple[object, object], Mapping[str, str]] = ((None, None), {})
 
@@ -96,33 +114,57 @@ class Job:
         known, discovery = self.session.known, self.session.conversation.discovery
         if self._names[0][0] is not known or self._names[0][1] is not discovery:
             places = known_places(self.session, self.memory.places).by_key
-            names = {places[known[name].definition.key].path: name for name in importable(self.session)}
+            names = {
+                places[known[name].definition.key].path: name
+                for name in importable(self.session)
+            }
             self._names = ((known, discovery), names)
         name = self._names[1].get(path)
-        found = functions_of(self.session, self.memory.places, [name] if name is not None else [])
+        found = functions_of(
+            self.session, self.memory.places, [name] if name is not None else []
+        )
         module, _, function = path.partition(".")
         return found.get(module, {}).get(function)
 
 
-def waiting_inner(session: SessionTools, memory: Memory, call_id: str, thread: str) -> PendingCall | None:
+def waiting_inner(
+    session: SessionTools, memory: Memory, call_id: str, thread: str
+) -> PendingCall | None:
     """Return a call of the program that waits, made from its state and its tool; None if the program has no such call.
 
     `thread` is the ID of the session.
     """
     parent, _, number = call_id.rpartition(INNER)
     underway = memory.underway
-    asked = [one for one in underway.asked if str(one.id) == number] if underway is not None else []
+    if underway is not None:
+        asked = [one for one in underway.asked if str(one.id) == number]
+    else:
+        asked = []
     if underway is None or underway.call_id != parent or not asked:
         return None
     places = known_places(session, memory.places).by_key
-    names = [name for name in importable(session) if places[session.known[name].definition.key].path == asked[0].path]
+    names = [
+        name
+        for name in importable(session)
+        if places[session.known[name].definition.key].path == asked[0].path
+    ]
     module, _, function_name = asked[0].path.partition(".")
-    function = functions_of(session, memory.places, names).get(module, {}).get(function_name)
-    arguments = _read(function, asked[0].arguments) if function is not None else json.loads(asked[0].arguments)
+    function = (
+        functions_of(session, memory.places, names).get(module, {}).get(function_name)
+    )
+    if function is not None:
+        arguments = _read(function, asked[0].arguments)
+    else:
+        arguments = json.loads(asked[0].arguments)
     if isinstance(arguments, str):
         return None
-    tool = function.tool if function is not None else None
-    call = ToolCall(call_id, tool.name if tool is not None else asked[0].path, arguments)
+    if function is not None:
+        tool = function.tool
+    else:
+        tool = None
+    call = ToolCall(
+        call_id, tool.name if tool is not None else asked[0].path, arguments
+    )
     return waiting_call(call, tool, place=underway.place, session=thread)
 
 
@@ -134,14 +176,22 @@ async def driven(job: Job, step: Step) -> Ended | Failed | tuple[PendingCall, ..
     try:
         while isinstance(step, Waiting):
             if step.snapshot:
-                await _leave_underway(job, step.asked, step.snapshot, pending.keys() | running.keys())
-            new = [asked for asked in step.asked if asked.id not in running and asked.id not in pending]
+                await _leave_underway(
+                    job, step.asked, step.snapshot, pending.keys() | running.keys()
+                )
+            new = [
+                asked
+                for asked in step.asked
+                if asked.id not in running and asked.id not in pending
+            ]
             for number, asked in enumerate(new, 1):
                 running[asked.id] = asyncio.create_task(_answered(job, asked))
                 if number % _AT_ONCE == 0:
                     await asyncio.sleep(0)
             if not (answers := await _some_answers(running, pending)):
-                await _leave_underway(job, step.asked, await job.sandbox.snapshot(), pending.keys())
+                await _leave_underway(
+                    job, step.asked, await job.sandbox.snapshot(), pending.keys()
+                )
                 return tuple(pending[asked_id] for asked_id in sorted(pending))
             step = await job.sandbox.go_on(answers)
         return step
@@ -158,8 +208,12 @@ async def _some_answers(
     """What the next of these came to; nothing if all that are left wait, which then are among the pending."""
     answers: dict[int, dict[str, Any]] = {}
     while running and not answers:
-        done, _ = await asyncio.wait(running.values(), return_when=asyncio.FIRST_COMPLETED)
-        for asked_id in [asked_id for asked_id, task in running.items() if task in done]:
+        done, _ = await asyncio.wait(
+            running.values(), return_when=asyncio.FIRST_COMPLETED
+        )
+        for asked_id in [
+            asked_id for asked_id, task in running.items() if task in done
+        ]:
             answer = running.pop(asked_id).result()
             if isinstance(answer, PendingCall):
                 pending[asked_id] = answer
@@ -168,7 +222,9 @@ async def _some_answers(
     return answers
 
 
-async def _leave_underway(job: Job, asked: Sequence[AskedCall], snapshot: bytes, counted: Collection[int]) -> None:
+async def _leave_underway(
+    job: Job, asked: Sequence[AskedCall], snapshot: bytes, counted: Collection[int]
+) -> None:
     """Keeps the program as it stands at these calls. Those of them that were counted are counted again later."""
     calls = job.calls - sum(1 for one in asked if one.path and one.id in counted)
     printed = job.before + job.sandbox.printed
@@ -184,7 +240,9 @@ async def _leave_underway(job: Job, asked: Sequence[AskedCall], snapshot: bytes,
     )
     part = None
     if job.is_kept:  # beside the loop: what is searched for secrets may be much
-        part = await asyncio.to_thread(job.memory.prepared, underway, job.run.context.thread_id)
+        part = await asyncio.to_thread(
+            job.memory.prepared, underway, job.run.context.thread_id
+        )
     job.memory.leave(underway, part)
 
 
@@ -204,7 +262,9 @@ async def _made(job: Job, asked: AskedCall) -> _Answer:
     call_id = f"{job.run.context.call_id}{INNER}{asked.id}"
     function = job.function(asked.path)
     is_much = len(asked.arguments) > _MANY_CHARACTERS
-    cause = await beside_loop(lambda: _cause(asked, _key_of(job, asked, function)), is_much=is_much)
+    cause = await beside_loop(
+        lambda: _cause(asked, _key_of(job, asked, function)), is_much=is_much
+    )
     if (known := job.run.conversation.progress.get(call_id)) is not None:
         answer = _kept_answer(known, cause)
         if answer is not None:
@@ -212,16 +272,25 @@ async def _made(job: Job, asked: AskedCall) -> _Answer:
             return answer
     job.calls += 1
     if job.calls > job.options.calls:
-        return exception_of(f"this program has made {job.options.calls} calls, which is the limit; end it", "denied")
+        return exception_of(
+            f"this program has made {job.options.calls} calls, which is the limit; end it",
+            "denied",
+        )
     if function is None:
         gone = "was not shown by a search, or is not there any more"
-        return exception_of(f"{ascii(asked.path[:120])[1:-1]} {gone}: use search_tools", "unknown_tool")
-    arguments = await beside_loop(lambda: _read(function, asked.arguments), is_much=is_much)
+        return exception_of(
+            f"{ascii(asked.path[:120])[1:-1]} {gone}: use search_tools", "unknown_tool"
+        )
+    arguments = await beside_loop(
+        lambda: _read(function, asked.arguments), is_much=is_much
+    )
     if isinstance(arguments, str):
         return exception_of(arguments, "invalid_arguments")
     shown = f"{asked.path}({safe_line(asked.arguments, _MAX_SHOWN)})"
     sent = CallProgress(cause=cause, shown=shown)
-    made = await run_inner_call(ToolCall(call_id, function.tool.name, arguments), function.tool, job.run, sent)
+    made = await run_inner_call(
+        ToolCall(call_id, function.tool.name, arguments), function.tool, job.run, sent
+    )
     if made.pending:
         return made.pending[0]
     assert made.output is not None
@@ -246,15 +315,26 @@ def _key_of(job: Job, asked: AskedCall, function: Function | None) -> ToolKey | 
     return None
 
 
-async def _given(job: Job, call_id: str, tool: Tool, output: ToolOutput, sent: CallProgress) -> dict[str, Any]:
+async def _given(
+    job: Job, call_id: str, tool: Tool, output: ToolOutput, sent: CallProgress
+) -> dict[str, Any]:
     """What a tool gave, for the program, and for the process that may have to go on with it."""
     job.changes += output.changes
     text = ""
     try:
-        is_much = is_large([output.structured, *(part.text for part in output.content if isinstance(part, Text))])
+        is_much = is_large(
+            [
+                output.structured,
+                *(part.text for part in output.content if isinstance(part, Text)),
+            ]
+        )
         if output.error is None:
             text = await beside_loop(partial(value_text, tool, output), is_much=is_much)
-    except (TypeError, ValueError, RecursionError) as error:  # of a tool in this process, which may give anything
+    except (
+        TypeError,
+        ValueError,
+        RecursionError,
+    ) as error:  # of a tool in this process, which may give anything
         words = f"was called, but its result is no JSON: {safe_line(str(error), 200)}"
         output = ToolOutput.of_text(f"{tool.name} {words}", error="failed")
     if len(text) > (most := job.options.memory_mb * MAX_RESULT_SHARE):
@@ -274,7 +354,9 @@ async def _given(job: Job, call_id: str, tool: Tool, output: ToolOutput, sent: C
         if shape := shape_of(text):
             job.memory.shapes[tool.definition.key] = shape
     if job.is_kept:
-        progress = replace(sent, is_repeatable=tool.safe_to_repeat, parts=(kept,), blocks=output.blocks)
+        progress = replace(
+            sent, is_repeatable=tool.safe_to_repeat, parts=(kept,), blocks=output.blocks
+        )
         job.run.conversation.note_progress(call_id, progress)
         await is_written(job.run)
     return answer
@@ -285,7 +367,9 @@ def _kept_answer(known: CallProgress, cause: str) -> dict[str, Any] | None:
 
     The outcome is unknown if the journal has another call under this ID.
     """
-    part = known.parts[0] if known.parts else None
+    part = None
+    if known.parts:
+        part = known.parts[0]
     if known.cause != cause or known.is_unknown:
         return exception_of(UNKNOWN_OUTCOME)
     if not isinstance(part, ToolResult):
@@ -303,7 +387,9 @@ def cut_off(run: AgentRun) -> ToolOutput:
     for call_id, known in run.conversation.progress.items():
         if not call_id.startswith(f"{run.context.call_id}{INNER}"):
             continue
-        answer = _kept_answer(known, known.cause) if known.parts else None
+        answer = None
+        if known.parts:
+            answer = _kept_answer(known, known.cause)
         if answer is None:
             unknown.append(f"- {known.shown}")
         elif "message" in answer:
@@ -322,7 +408,10 @@ def cut_off(run: AgentRun) -> ToolOutput:
 
 def has_journaled_calls(run: AgentRun) -> bool:
     """Return whether the journal has a call of the program that this call runs."""
-    return any(call_id.startswith(f"{run.context.call_id}{INNER}") for call_id in run.conversation.progress)
+    return any(
+        call_id.startswith(f"{run.context.call_id}{INNER}")
+        for call_id in run.conversation.progress
+    )
 
 
 def _read(function: Function, text: str) -> dict[str, Any] | str:

@@ -25,7 +25,9 @@ LONG_CODE = 2_000
 TOOLS = "tools"
 
 KEPT = "_mcpagent_kept"
-_CONTEXT = f"from typing import Any as _mcpagent_any\ndef {KEPT}() -> _mcpagent_any: ...\n"
+_CONTEXT = (
+    f"from typing import Any as _mcpagent_any\ndef {KEPT}() -> _mcpagent_any: ...\n"
+)
 """What stands before all that ran, for the type checker: variables that a value is known of, and no type."""
 
 MAX_KEPT_NAMES = 20_000
@@ -93,17 +95,25 @@ class Program:
     def line_of(self, line: int) -> int:
         """The line that this line of what is `fed` was."""
         begins = (begin for begin, _ in _begins(self.tree.body) if begin is not None)
-        return line - sum(1 for added, begin in enumerate(begins) if begin + added < line)
+        return line - sum(
+            1 for added, begin in enumerate(begins) if begin + added < line
+        )
 
     def names_at(self, line: int) -> tuple[str, ...]:
         """The variables that the innermost statement at this line reads, in order; what it calls is not among them."""
         statement = None
         for node in ast.walk(self.tree):
-            if isinstance(node, ast.stmt) and node.lineno <= line <= (node.end_lineno or node.lineno):
+            if isinstance(node, ast.stmt) and node.lineno <= line <= (
+                node.end_lineno or node.lineno
+            ):
                 statement = node
-        if statement is None or isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        if statement is None or isinstance(
+            statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+        ):
             return ()
-        called = {id(node.func) for node in ast.walk(statement) if isinstance(node, ast.Call)}
+        called = {
+            id(node.func) for node in ast.walk(statement) if isinstance(node, ast.Call)
+        }
         names = (
             node.id
             for node in ast.walk(statement)
@@ -117,33 +127,64 @@ class Program:
 
 def parsed(code: str) -> Program:
     """The program, without the fence of a code block around it. Raises `ProgramError`."""
-    fenced = _FENCE.match(code) if len(code) <= MAX_CODE + 100 else None
-    source = (fenced[1] if fenced else code).removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
+    fenced = None
+    if len(code) <= MAX_CODE + 100:
+        fenced = _FENCE.match(code)
+    source = (
+        (fenced[1] if fenced else code)
+        .removeprefix("\ufeff")
+        .replace("\r\n", "\n")
+        .replace("\r", "\n")
+    )
     if not source.strip():
         raise ProgramError("code is empty; pass a Python program")
     if len(source) > MAX_CODE:
-        raise ProgramError(f"code has {len(source):,} characters; the limit is {MAX_CODE:,}. Write a shorter program.")
+        raise ProgramError(
+            f"code has {len(source):,} characters; the limit is {MAX_CODE:,}. Write a shorter program."
+        )
     try:
         source.encode()
         tree = ast.parse(source)
-        if futures := [node for node in tree.body if isinstance(node, ast.ImportFrom) and node.module == "__future__"]:
+        if futures := [
+            node
+            for node in tree.body
+            if isinstance(node, ast.ImportFrom) and node.module == "__future__"
+        ]:
             # Nothing here needs them, and they must come first, where something else is before it runs.
-            source = _replaced(source, [(*_span(node, _offsets(source)), "pass") for node in futures])
+            source = _replaced(
+                source, [(*_span(node, _offsets(source)), "pass") for node in futures]
+            )
             tree = ast.parse(source)
-        return Program(source, tree, tuple(dict.fromkeys(one for node in ast.walk(tree) for one in _imported(node))))
+        return Program(
+            source,
+            tree,
+            tuple(
+                dict.fromkeys(one for node in ast.walk(tree) for one in _imported(node))
+            ),
+        )
     except SyntaxError as error:
-        shown = f": `{error.text.strip()[:120]}`" if error.text else ""
-        raise ProgramError(f"line {error.lineno}: SyntaxError: {error.msg}{shown}") from None
+        shown = ""
+        if error.text:
+            shown = f": `{error.text.strip()[:120]}`"
+        raise ProgramError(
+            f"line {error.lineno}: SyntaxError: {error.msg}{shown}"
+        ) from None
     except (ValueError, MemoryError, RecursionError):
-        raise ProgramError("code cannot be parsed: it nests too deep, or holds characters that are no text") from None
+        raise ProgramError(
+            "code cannot be parsed: it nests too deep, or holds characters that are no text"
+        ) from None
 
 
 def assigned_names(source: str) -> list[str]:
     """The variables that the statements of a program assign at its top level, the last first."""
-    return [name[:80] for name in reversed(bound_names(_body(source), only_variables=True))]
+    return [
+        name[:80] for name in reversed(bound_names(_body(source), only_variables=True))
+    ]
 
 
-def bound_names(body: Iterable[ast.AST], *, only_variables: bool = False) -> tuple[str, ...]:
+def bound_names(
+    body: Iterable[ast.AST], *, only_variables: bool = False
+) -> tuple[str, ...]:
     """The names that statements bind where they stand, in order: variables, functions, classes, imports."""
     named: list[str] = []
     waiting: list[ast.AST] = [*reversed([*body])]
@@ -152,14 +193,26 @@ def bound_names(body: Iterable[ast.AST], *, only_variables: bool = False) -> tup
         match node:
             case ast.Name(id=name, ctx=ast.Store()):
                 named.append(name)
-            case ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)) | ast.MatchMapping(rest=str(name)):
+            case (
+                ast.MatchAs(name=str(name))
+                | ast.MatchStar(name=str(name))
+                | ast.MatchMapping(rest=str(name))
+            ):
                 named.append(name)
-            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef() if not only_variables:
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef() if (
+                not only_variables
+            ):
                 named.append(node.name)
             case ast.Import() | ast.ImportFrom() if not only_variables:
-                named += (alias.asname or alias.name.partition(".")[0] for alias in node.names)
+                named += (
+                    alias.asname or alias.name.partition(".")[0] for alias in node.names
+                )
             case ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp():
-                inner = (one.target.id for one in ast.walk(node) if isinstance(one, ast.NamedExpr))
+                inner = (
+                    one.target.id
+                    for one in ast.walk(node)
+                    if isinstance(one, ast.NamedExpr)
+                )
                 named += inner  # `:=` binds outside
         if not isinstance(node, _SCOPES):
             waiting += reversed([*ast.iter_child_nodes(node)])
@@ -175,7 +228,12 @@ def _body(source: str) -> list[ast.stmt]:
 
 def known_by_name(names: Iterable[str], gone: Iterable[str] = ()) -> str:
     """Source by which a type checker knows these variables, whatever they are, and knows that others are gone."""
-    return "".join([*(f"{name} = {KEPT}()\n" for name in names), *(f"del {name}\n" for name in gone)])
+    return "".join(
+        [
+            *(f"{name} = {KEPT}()\n" for name in names),
+            *(f"del {name}\n" for name in gone),
+        ]
+    )
 
 
 def in_short(*sources: str) -> str:
@@ -184,7 +242,9 @@ def in_short(*sources: str) -> str:
     names: dict[str, None] = {}
     for source in sources:
         for node in _body(source):
-            if isinstance(node, ast.Import | ast.ImportFrom) and any(True for _ in _imported(node)):
+            if isinstance(node, ast.Import | ast.ImportFrom) and any(
+                True for _ in _imported(node)
+            ):
                 imports[ast.unparse(node)] = None
             else:
                 for name in bound_names([node]):
@@ -201,7 +261,10 @@ def in_short(*sources: str) -> str:
 
 def _begin(node: ast.stmt) -> tuple[int, int]:
     """Its first line (from 1 on) and the bytes before it there."""
-    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and node.decorator_list:
+    if (
+        isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+        and node.decorator_list
+    ):
         return min(one.lineno for one in node.decorator_list), 0
     return node.lineno, node.col_offset
 
@@ -225,20 +288,33 @@ def fed(program: Program, functions: Mapping[str, Mapping[str, str]]) -> str:
     offsets = _offsets(program.source)
     room = MAX_IMPORTS
     for number, (begins, node) in enumerate(_begins(program.tree.body)):
-        place = offsets[begins - 1] if begins else offsets[node.lineno - 1] + node.col_offset
-        edits.append((place, place, f"{STATEMENT} = {number}" + ("\n" if begins else "; ")))
+        if begins:
+            place = offsets[begins - 1]
+        else:
+            place = offsets[node.lineno - 1] + node.col_offset
+        edits.append(
+            (place, place, f"{STATEMENT} = {number}" + ("\n" if begins else "; "))
+        )
     for part in ast.walk(program.tree):
-        if isinstance(part, ast.Import | ast.ImportFrom) and any(True for _ in _imported(part)):
+        if isinstance(part, ast.Import | ast.ImportFrom) and any(
+            True for _ in _imported(part)
+        ):
             edits.append((*_span(part, offsets), _assignments(part, functions)))
             room -= len(edits[-1][2])
             if room < 0:
-                raise ProgramError("it imports whole modules too many times: import each once, or functions by name")
-    last = program.tree.body[-1] if program.tree.body else None
+                raise ProgramError(
+                    "it imports whole modules too many times: import each once, or functions by name"
+                )
+    last = None
+    if program.tree.body:
+        last = program.tree.body[-1]
     if isinstance(last, ast.Expr):
         text = ast.get_source_segment(program.source, last) or "None"
         # Behind the last expression nothing but `;` or a comment can stand.
         end = offsets[last.end_lineno or last.lineno] - 1
-        edits.append((offsets[last.lineno - 1] + last.col_offset, end, f"{LAST} = ({text}\n)"))
+        edits.append(
+            (offsets[last.lineno - 1] + last.col_offset, end, f"{LAST} = ({text}\n)")
+        )
     return _replaced(program.source, edits)
 
 
@@ -275,7 +351,9 @@ def _imported(node: ast.AST) -> Iterator[ImportedName]:
             yield from (ImportedName(module, alias.name) for alias in node.names)
 
 
-def _assignments(node: ast.Import | ast.ImportFrom, functions: Mapping[str, Mapping[str, str]]) -> str:
+def _assignments(
+    node: ast.Import | ast.ImportFrom, functions: Mapping[str, Mapping[str, str]]
+) -> str:
     """What binds the same names to values that the sandbox has, on as many lines."""
     others: list[str] = []
     bound: dict[str, str] = {}
@@ -284,14 +362,21 @@ def _assignments(node: ast.Import | ast.ImportFrom, functions: Mapping[str, Mapp
         if isinstance(node, ast.ImportFrom):
             module = (node.module or "").removeprefix(TOOLS).removeprefix(".")
             members = functions.get(module, {})
-            value = members.get(alias.name, "None") if module else _module(functions.get(alias.name, {}))
+            if module:
+                value = members.get(alias.name, "None")
+            else:
+                value = _module(functions.get(alias.name, {}))
             bound[alias.asname or alias.name] = value
         elif alias.name != TOOLS and not alias.name.startswith(f"{TOOLS}."):
-            others.append(f"import {alias.name}" + (f" as {alias.asname}" if alias.asname else ""))
+            others.append(
+                f"import {alias.name}" + (f" as {alias.asname}" if alias.asname else "")
+            )
         elif alias.asname and path:
             bound[alias.asname] = _module(functions.get(path, {}))
         else:
-            bound[alias.asname or TOOLS] = _module({name: _module(members) for name, members in functions.items()})
+            bound[alias.asname or TOOLS] = _module(
+                {name: _module(members) for name, members in functions.items()}
+            )
     lines = "\n" * ((node.end_lineno or node.lineno) - node.lineno)
     assignments = [
         # In brackets, since the sandbox takes `; match = 1` for a match statement.
@@ -302,7 +387,12 @@ def _assignments(node: ast.Import | ast.ImportFrom, functions: Mapping[str, Mapp
 
 
 def _module(members: Mapping[str, str]) -> str:
-    return MODULE + "({" + ", ".join(f'"{name}": {value}' for name, value in members.items()) + "})"
+    return (
+        MODULE
+        + "({"
+        + ", ".join(f'"{name}": {value}' for name, value in members.items())
+        + "})"
+    )
 
 
 def submodule_imports(modules: Iterable[str]) -> str:
@@ -313,19 +403,33 @@ def submodule_imports(modules: Iterable[str]) -> str:
 def submodules_in(source: str) -> list[str]:
     """The modules of `submodule_imports`."""
     begin = f"import {TOOLS}."
-    return [line.removeprefix(begin) for line in source.split("\n") if line.startswith(begin)]
+    return [
+        line.removeprefix(begin)
+        for line in source.split("\n")
+        if line.startswith(begin)
+    ]
 
 
 def declared_anew(program: Program) -> str:
     """What lets a type checker take the variables of a program for other ones than those that earlier programs had of
     the same names; what the program declares itself stays so."""
-    annotated = (node.target for node in ast.walk(program.tree) if isinstance(node, ast.AnnAssign))
+    annotated = (
+        node.target
+        for node in ast.walk(program.tree)
+        if isinstance(node, ast.AnnAssign)
+    )
     declared = {target.id for target in annotated if isinstance(target, ast.Name)}
-    names = [name for name in bound_names(program.tree.body, only_variables=True) if name not in declared]
+    names = [
+        name
+        for name in bound_names(program.tree.body, only_variables=True)
+        if name not in declared
+    ]
     return "".join(f"{name}: _mcpagent_any = {KEPT}()\n" for name in names)
 
 
 def with_context(context: Sequence[str], source: str) -> tuple[str, int]:
     """What the type checker reads: what ran before, then the program; and the lines before it."""
-    before = _CONTEXT + "".join(part if part.endswith("\n") else f"{part}\n" for part in context)
+    before = _CONTEXT + "".join(
+        part if part.endswith("\n") else f"{part}\n" for part in context
+    )
     return before + source, before.count("\n")

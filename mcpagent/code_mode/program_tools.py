@@ -9,16 +9,27 @@ from functools import partial
 from typing import Any
 
 from mcpagent.code_mode.code_options import CodeMode
-from mcpagent.code_mode.importable import Function, find_places, functions_of, importable, known_places
+from mcpagent.code_mode.importable import (
+    Function,
+    find_places,
+    functions_of,
+    importable,
+    known_places,
+)
 from mcpagent.code_mode.memory import Memory
 from mcpagent.code_mode.running import run_code
-from mcpagent.events import ToolsSearched
-from mcpagent.messages import Text, ToolDefinition, ToolsShown
 from mcpagent.prompt.builder import category_lines, connecting_line, program_words
 from mcpagent.search.query import MAX_QUERIES, MAX_QUERY
-from mcpagent.tool_search.search_tools import found_by, search_call, search_tools_definition, servers_down
+from mcpagent.tool_search.search_tools import (
+    found_by,
+    search_call,
+    search_tools_definition,
+    servers_down,
+)
 from mcpagent.tool_search.session_tools import SessionTools
-from mcpagent.tools import Tool, ToolOutput
+from mcpagent.values.events import ToolsSearched
+from mcpagent.values.messages import Text, ToolDefinition, ToolsShown
+from mcpagent.values.tools import Tool, ToolOutput
 
 RUN_CODE = "run_code"
 
@@ -29,17 +40,27 @@ MAX_STUB = 1_600
 """Characters of one tool in a search's answer; of a longer one its classes are left out."""
 
 
-def program_tools(session: SessionTools, memory: Memory, options: CodeMode) -> tuple[Tool, ...]:
+def program_tools(
+    session: SessionTools, memory: Memory, options: CodeMode
+) -> tuple[Tool, ...]:
     """What a conversation in code mode is offered, in order; `memory` is what its programs share."""
     session.how_to_call = partial(_how_to_call, session, memory)
     session.still_there = partial(_still_there, session, memory)
     searching = search_tools_definition(loads=False)
-    search = ToolDefinition(searching.name, program_words("search"), searching.parameters)
+    search = ToolDefinition(
+        searching.name, program_words("search"), searching.parameters
+    )
     code = {"type": "string", "description": "The Python program"}
     schema = {"type": "object", "properties": {"code": code}, "required": ["code"]}
     run = ToolDefinition(RUN_CODE, program_words("run"), schema)
     return (
-        Tool(search, partial(_search, session, memory), deferred=False, ordered=True, checks_arguments=True),
+        Tool(
+            search,
+            partial(_search, session, memory),
+            deferred=False,
+            ordered=True,
+            checks_arguments=True,
+        ),
         # Its calls have limits of their own, and are counted; a person may think for long.
         Tool(
             run,
@@ -62,7 +83,10 @@ def _how_to_call(session: SessionTools, memory: Memory, name: str) -> str:
 
 def _still_there(session: SessionTools, memory: Memory) -> str:
     """What can be imported, and which variables there are: of a conversation whose beginning is summarised."""
-    places, modules = known_places(session, memory.places).by_key, dict[str, list[str]]()
+    places, modules = (
+        known_places(session, memory.places).by_key,
+        dict[str, list[str]](),
+    )
     names = importable(session)
     for name in names[:MAX_TOLD]:
         place = places[session.known[name].definition.key]
@@ -70,70 +94,113 @@ def _still_there(session: SessionTools, memory: Memory) -> str:
     told: list[str] = []
     if modules:
         imports = "; ".join(
-            f"from tools.{module} import {', '.join(functions)}" for module, functions in modules.items()
+            f"from tools.{module} import {', '.join(functions)}"
+            for module, functions in modules.items()
         )
-        more = f"; and {len(names) - MAX_TOLD} more" if len(names) > MAX_TOLD else ""
+        more = ""
+        if len(names) > MAX_TOLD:
+            more = f"; and {len(names) - MAX_TOLD} more"
         told.append(
             f"Functions that were found can still be imported ({imports}{more}). Search for one by its name to "
         )
         told.append("see its signature again. ")
     if variables := memory.variables():
-        told.append(f"Variables of earlier programs are still there: {', '.join(variables[:MAX_TOLD])}.")
+        told.append(
+            f"Variables of earlier programs are still there: {', '.join(variables[:MAX_TOLD])}."
+        )
     return "".join(told).strip()
 
 
-async def _search(session: SessionTools, memory: Memory, arguments: dict[str, Any]) -> ToolOutput:
+async def _search(
+    session: SessionTools, memory: Memory, arguments: dict[str, Any]
+) -> ToolOutput:
     asked = search_call(session, arguments)
     if isinstance(asked, str):
         return ToolOutput.of_text(asked, error="invalid_arguments")
     started = time.monotonic()
     result = await found_by(session, asked)
     if not session.known and not session.listing.connecting:
-        return ToolOutput.of_text(f"There are no tools: none is connected.{servers_down(session)} Do not search again.")
+        return ToolOutput.of_text(
+            f"There are no tools: none is connected.{servers_down(session)} Do not search again."
+        )
     await find_places(session, memory.places)
-    names = [match.tool.name for match in result.matches if match.tool.name in session.known]
+    names = [
+        match.tool.name for match in result.matches if match.tool.name in session.known
+    ]
     # What a server wrote may take a while to be put into stubs.
     modules = await asyncio.to_thread(functions_of, session, memory.places, names)
-    lines = [result.error] if result.error else []
+    lines = []
+    if result.error:
+        lines = [result.error]
     lines += [*result.notes]
     if not names:
-        near = f" Nearest names: {', '.join(result.nearest)}." if result.nearest else ""
+        near = ""
+        if result.nearest:
+            near = f" Nearest names: {', '.join(result.nearest)}."
         categories = category_lines(session.categories())
         categories += [connecting_line(server) for server in session.listing.connecting]
         lines.append(
-            f"No function matches.{near}{servers_down(session)} There are:\n" + "\n".join(categories or ["- none"])
+            f"No function matches.{near}{servers_down(session)} There are:\n"
+            + "\n".join(categories or ["- none"])
         )
     else:
         if result.how == "closest":
             lines.append("no tool matches the pattern; closest by words:")
         elif not result.found:
-            lines.append("Only weak matches: search once more in other words if none does what you need.")
+            lines.append(
+                "Only weak matches: search once more in other words if none does what you need."
+            )
         shown = asked.offset + len(result.matches)
         if result.found > shown and result.how != "exact":
-            lines.append(f"{result.found - shown} more match: narrow the query, or go on with offset={shown}.")
-        lines += [_module_words(module, functions, memory) for module, functions in modules.items()]
-    query = asked.query if isinstance(asked.query, str) else ", ".join(asked.query[:MAX_QUERIES])
+            lines.append(
+                f"{result.found - shown} more match: narrow the query, or go on with offset={shown}."
+            )
+        lines += [
+            _module_words(module, functions, memory)
+            for module, functions in modules.items()
+        ]
+    if isinstance(asked.query, str):
+        query = asked.query
+    else:
+        query = ", ".join(asked.query[:MAX_QUERIES])
     about = (result.found, tuple(names), len(session.known), time.monotonic() - started)
     event = ToolsSearched(query[:MAX_QUERY], *about, session.listing.connecting)
     change = shown_functions(session, names)
     return ToolOutput((Text("\n".join(lines)),), changes=change, events=(event,))
 
 
-def shown_functions(session: SessionTools, names: Iterable[str]) -> tuple[ToolsShown, ...]:
+def shown_functions(
+    session: SessionTools, names: Iterable[str]
+) -> tuple[ToolsShown, ...]:
     """That the model has seen these: it may import them from now on."""
     known = tuple(name for name in names if name in session.known)
-    return (ToolsShown(known, tuple(session.known[name].definition.key for name in known)),) if known else ()
+    if known:
+        return (
+            ToolsShown(
+                known, tuple(session.known[name].definition.key for name in known)
+            ),
+        )
+    return ()
 
 
-def _module_words(module: str, functions: Mapping[str, Function], memory: Memory) -> str:
+def _module_words(
+    module: str, functions: Mapping[str, Function], memory: Memory
+) -> str:
     imports = f"from tools.{module} import {', '.join(functions)}"
-    return "\n".join((imports, *(function_words(function, memory) for function in functions.values())))
+    return "\n".join(
+        (
+            imports,
+            *(function_words(function, memory) for function in functions.values()),
+        )
+    )
 
 
 def function_words(function: Function, memory: Memory) -> str:
     """Return the stub for the model, with the shape of the last result here if the tool promises none."""
     seen = memory.shapes.get(function.tool.definition.key, "")
-    note = f"A result seen (not promised): {seen}" if seen and function.stub.signature.endswith("-> Any") else ""
+    note = ""
+    if seen and function.stub.signature.endswith("-> Any"):
+        note = f"A result seen (not promised): {seen}"
     text = function.stub.shown(note)
     if len(text) <= MAX_STUB:
         return text

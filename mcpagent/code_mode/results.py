@@ -1,4 +1,4 @@
-"""What a tool gave as a value of a program, and what shape such values had so far."""
+"""Convert the result of a tool into a value for a program, and record the shape of such values."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any
 
 from mcpagent.code_mode.importable import is_wrapped
 from mcpagent.code_mode.stubs import plain_words
-from mcpagent.mcp.transports.beside_loop import is_large, json_in_steps
-from mcpagent.messages import Text, ToolErrorKind
-from mcpagent.text.safe_text import safe_line
-from mcpagent.tools import Tool, ToolOutput
+from mcpagent.utilities.python.worker_threads import is_large, json_in_steps
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.values.messages import Text, ToolErrorKind
+from mcpagent.values.tools import Tool, ToolOutput
 
 MAX_ERROR = 2_000
 MAX_SHAPE = 240
@@ -26,7 +26,10 @@ _EXCEPTIONS: dict[ToolErrorKind, str] = {
 
 def exception_of(text: str, kind: ToolErrorKind = "failed") -> dict[str, Any]:
     """An error as the exception that a program gets."""
-    return {"exc_type": _EXCEPTIONS.get(kind, "RuntimeError"), "message": safe_line(text, MAX_ERROR)}
+    return {
+        "exc_type": _EXCEPTIONS.get(kind, "RuntimeError"),
+        "message": safe_line(text, MAX_ERROR),
+    }
 
 
 def value_text(tool: Tool, output: ToolOutput) -> str:
@@ -39,20 +42,30 @@ def value_text(tool: Tool, output: ToolOutput) -> str:
     text = _written(tool, output)
     if text.isascii():
         return text
-    steps = (text[start : start + _STEP] for start in range(0, len(text), _STEP))  # which let other threads run
+    steps = (
+        text[start : start + _STEP] for start in range(0, len(text), _STEP)
+    )  # which let other threads run
     return "".join(step.encode("utf-8", "replace").decode() for step in steps)
 
 
 def _written(tool: Tool, output: ToolOutput) -> str:
     if (data := output.structured) is not None:
-        if is_wrapped(tool.output_schema) and isinstance(data, dict) and data.keys() == {"result"}:
+        if (
+            is_wrapped(tool.output_schema)
+            and isinstance(data, dict)
+            and data.keys() == {"result"}
+        ):
             data = data["result"]
         return "j" + json_in_steps(data)
     if all(isinstance(part, Text) for part in output.content):
         texts = [part.text for part in output.content if isinstance(part, Text)]
-        return "t" + "\n".join(texts) if texts else "jnull"
+        if texts:
+            return "t" + "\n".join(texts)
+        return "jnull"
     parts = [
-        part.text if isinstance(part, Text) else {"image": part.media_type, "data": part.data}
+        part.text
+        if isinstance(part, Text)
+        else {"image": part.media_type, "data": part.data}
         for part in output.content
     ]
     return "j" + json_in_steps(parts)
@@ -69,7 +82,9 @@ def shape_of(text: str) -> str:
     if is_large(value) or not isinstance(value, dict | list):
         return ""
     shape = plain_words(_shape(value, 0))
-    return shape if len(shape) <= MAX_SHAPE else f"{shape[:MAX_SHAPE]}..."
+    if len(shape) <= MAX_SHAPE:
+        return shape
+    return f"{shape[:MAX_SHAPE]}..."
 
 
 def _shape(value: Any, level: int) -> str:
@@ -77,10 +92,19 @@ def _shape(value: Any, level: int) -> str:
         case dict():
             if level >= _MAX_LEVELS:
                 return "dict"
-            shown = [f"{str(key)[:40]!a}: {_shape(value[key], level + 1)}" for key in list(value)[:_MAX_KEYS]]
-            return "{" + ", ".join([*shown, *(["..."] if len(value) > _MAX_KEYS else [])]) + "}"
+            shown = [
+                f"{str(key)[:40]!a}: {_shape(value[key], level + 1)}"
+                for key in list(value)[:_MAX_KEYS]
+            ]
+            return (
+                "{"
+                + ", ".join([*shown, *(["..."] if len(value) > _MAX_KEYS else [])])
+                + "}"
+            )
         case list():
-            return f"list[{_shape(value[0], level + 1)}]" if value and level < _MAX_LEVELS else "list"
+            if value and level < _MAX_LEVELS:
+                return f"list[{_shape(value[0], level + 1)}]"
+            return "list"
         case None:
             return "None"
         case _:

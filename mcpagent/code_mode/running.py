@@ -23,37 +23,55 @@ from mcpagent.code_mode.program_source import (
 from mcpagent.code_mode.sandbox import Sandbox, Waiting
 from mcpagent.code_mode.type_checks import Problem
 from mcpagent.errors import ConfigError
-from mcpagent.mcp.transports.beside_loop import beside_loop
-from mcpagent.messages import Text
-from mcpagent.middleware.reporting import is_answered_inside
-from mcpagent.run import active_run, nothing_to_keep
+from mcpagent.run.agent_run import active_run, nothing_to_keep
+from mcpagent.run.middleware.reporting import is_answered_inside
 from mcpagent.tool_search.session_tools import SessionTools
-from mcpagent.tools import ToolOutput
+from mcpagent.utilities.python.worker_threads import beside_loop
+from mcpagent.values.messages import Text
+from mcpagent.values.tools import ToolOutput
 
 _STILL_WAITS = "The program before this one waits for an answer, so this one was not run. Run it after that."
 
 
-async def run_code(session: SessionTools, memory: Memory, options: CodeMode, arguments: dict[str, Any]) -> ToolOutput:
+async def run_code(
+    session: SessionTools, memory: Memory, options: CodeMode, arguments: dict[str, Any]
+) -> ToolOutput:
     """What the model is told of its program, or the calls whose answers it waits for: then it goes on when it is called
     again in a run that has these. Raises nothing but a cancellation."""
     run, code = active_run(), str(arguments["code"])
     try:
         program = await beside_loop(lambda: parsed(code), is_much=len(code) > LONG_CODE)
     except ProgramError as error:
-        return ToolOutput.of_text(f"The program was not run: {error}", error="invalid_arguments")
+        return ToolOutput.of_text(
+            f"The program was not run: {error}", error="invalid_arguments"
+        )
     await find_places(session, memory.places)
-    underway, ended, this = memory.underway, memory.ended, (run.context.call_id, run.conversation.place)
+    underway, ended, this = (
+        memory.underway,
+        memory.ended,
+        (run.context.call_id, run.conversation.place),
+    )
     if ended is not None and (ended.call_id, ended.place) == this:
         return ToolOutput((Text(ended.text),), ended.error)
-    is_ours = underway is not None and (underway.call_id, underway.place, underway.source) == (*this, program.source)
+    is_ours = underway is not None and (
+        underway.call_id,
+        underway.place,
+        underway.source,
+    ) == (*this, program.source)
     if not is_ours:
-        has_begun = has_journaled_calls(run) or is_answered_inside(run.context.call_id, run)
+        has_begun = has_journaled_calls(run) or is_answered_inside(
+            run.context.call_id, run
+        )
         if has_begun or run.context.call_id in (run.answers or ()):
             return cut_off(run)
-        if underway is not None and any(call.id == underway.call_id for call in run.conversation.open_calls):
+        if underway is not None and any(
+            call.id == underway.call_id for call in run.conversation.open_calls
+        ):
             return ToolOutput.of_text(_STILL_WAITS, error="cancelled")
     try:
-        async with Sandbox(options, takes_snapshots=run.keep is not nothing_to_keep) as sandbox:
+        async with Sandbox(
+            options, takes_snapshots=run.keep is not nothing_to_keep
+        ) as sandbox:
             job = Job(session, memory, options, run, sandbox, program)
             if underway is not None and is_ours:
                 return await _gone_on(job, underway)
@@ -69,11 +87,18 @@ async def _begun(job: Job) -> ToolOutput:
     wanted = dict.fromkeys(one.module for one in program.imports if one.module)
     wanted |= {one.name: None for one in program.imports if not one.module and one.name}
     read = dict.fromkeys([*memory.modules, *(modules if program.takes_all else wanted)])
-    stubs = {module: module_stub(modules[module]) for module in read if module in modules}
-    job.known_before = submodule_imports(stubs) if program.takes_all else ""
+    stubs = {
+        module: module_stub(modules[module]) for module in read if module in modules
+    }
+    if program.takes_all:
+        job.known_before = submodule_imports(stubs)
+    else:
+        job.known_before = ""
     problems, before = await _problems(job, stubs)
     if any(problem.rule == "invalid-assignment" for problem in problems):
-        job.known_before += await beside_loop(lambda: declared_anew(program), is_much=len(program.source) > LONG_CODE)
+        job.known_before += await beside_loop(
+            lambda: declared_anew(program), is_much=len(program.source) > LONG_CODE
+        )
         problems, before = await _problems(job, stubs)
     if problems:
         return refused(job, modules, problems, before)
@@ -89,20 +114,28 @@ async def _begun(job: Job) -> ToolOutput:
     if memory.lost:
         job.before, memory.lost = f"{memory.lost}\n", ""
     used = {module: modules[module] for module in read if module in modules} or modules
-    keys = [one.tool.definition.key for functions in used.values() for one in functions.values()]
+    keys = [
+        one.tool.definition.key
+        for functions in used.values()
+        for one in functions.values()
+    ]
     memory.imports({key: memory.places.by_key[key] for key in keys})
     values, is_much = sandbox_values(used), len(program.source) > LONG_CODE
     try:
         source = await beside_loop(lambda: fed(program, values), is_much=is_much)
     except ProgramError as error:
-        return ToolOutput.of_text(f"The program was not run: {error}", error="invalid_arguments")
+        return ToolOutput.of_text(
+            f"The program was not run: {error}", error="invalid_arguments"
+        )
     step = await job.sandbox.feed(source)
     return await finished(job, await driven(job, step))
 
 
 async def _problems(job: Job, stubs: Mapping[str, str]) -> tuple[list[Problem], int]:
     """What a type checker says of the program, and how many lines it was given before it."""
-    source, before = with_context([*job.memory.context, job.known_before], job.program.source)
+    source, before = with_context(
+        [*job.memory.context, job.known_before], job.program.source
+    )
     found = await job.sandbox.check(source, stubs)
     return [one for one in found if one.line > before or one.line <= 0], before
 
@@ -115,5 +148,11 @@ async def _gone_on(job: Job, underway: Underway) -> ToolOutput:
         job.memory.underway = None
         return cut_off(job.run)
     job.memory.lost = ""  # the variables are in it
-    job.calls, job.before, job.known_before = underway.calls, underway.printed, underway.known_before
-    return await finished(job, await driven(job, Waiting(underway.asked, underway.snapshot)))
+    job.calls, job.before, job.known_before = (
+        underway.calls,
+        underway.printed,
+        underway.known_before,
+    )
+    return await finished(
+        job, await driven(job, Waiting(underway.asked, underway.snapshot))
+    )

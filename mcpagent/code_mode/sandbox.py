@@ -24,7 +24,7 @@ from mcpagent.code_mode.prelude import CALLS, PRELUDE
 from mcpagent.code_mode.program_source import TOOLS
 from mcpagent.code_mode.type_checks import Problem, reported
 from mcpagent.errors import ConfigError
-from mcpagent.toolsets.validation import MAX_ARGUMENT_CHARACTERS
+from mcpagent.run.validation import MAX_ARGUMENT_CHARACTERS
 
 if TYPE_CHECKING:
     from pydantic_monty import MontySession, SyncSnapshot
@@ -168,20 +168,32 @@ class Sandbox:
 
         def never(*_: Any) -> None: ...
 
-        modules = {module: monty.ExternalModule({}, stubs=stub) for module, stub in stubs.items()}
-        stop = monty.ExternalModule({"begin": never}, stubs="def begin() -> None: ...\n")
+        modules = {
+            module: monty.ExternalModule({}, stubs=stub)
+            for module, stub in stubs.items()
+        }
+        stop = monty.ExternalModule(
+            {"begin": never}, stubs="def begin() -> None: ...\n"
+        )
         given = {TOOLS: monty.ExternalModule(modules, stubs=""), CALLS: stop}
         with ExitStack() as exits:
-            session = self._checkout(exits, given, type_check=True, type_check_format="json")
+            session = self._checkout(
+                exits, given, type_check=True, type_check_format="json"
+            )
             try:
                 # Our own import comes first: the program has been checked when it is asked for, and nothing has run.
                 snapshot: Any = session.feed_start(f"import {CALLS}\n{source}")
-                while isinstance(snapshot, monty.FunctionSnapshot) and snapshot.function_name == "import_stubs":
+                while (
+                    isinstance(snapshot, monty.FunctionSnapshot)
+                    and snapshot.function_name == "import_stubs"
+                ):
                     snapshot = snapshot.resume_auto()
             except monty.MontyTypingError as error:
                 return reported(error.display(), stubs.values())
             except monty.MontyRuntimeError as error:
-                return [Problem(_line_of(error), "not-supported", error.display("type-msg"))]
+                return [
+                    Problem(_line_of(error), "not-supported", error.display("type-msg"))
+                ]
             except monty.MontyError as error:
                 return [Problem(0, "not-supported", str(error))]
         return []
@@ -209,19 +221,32 @@ class Sandbox:
         import pydantic_monty as monty
 
         calls = monty.ExternalModule({"call": lambda *_: None})
-        self._session = self._checkout(self._exits, {CALLS: calls}, os_policy={"sleep": "call_host"})
+        self._session = self._checkout(
+            self._exits, {CALLS: calls}, os_policy={"sleep": "call_host"}
+        )
         self._pid = self._session.worker_pid
         self._printed = monty.CollectString(max_bytes=MAX_PRINTED)
 
-    def _checkout(self, exits: ExitStack, modules: dict[str, Any], **more: Any) -> MontySession:
+    def _checkout(
+        self, exits: ExitStack, modules: dict[str, Any], **more: Any
+    ) -> MontySession:
         """The one process, which checks the program and then runs it; another one if it is gone."""
         import pydantic_monty as monty
 
         with _without_terminal():
             if self._pool is None:
-                pool = monty.Monty(min_processes=1, max_processes=1, request_timeout=self._options.seconds + 10.0)
+                pool = monty.Monty(
+                    min_processes=1,
+                    max_processes=1,
+                    request_timeout=self._options.seconds + 10.0,
+                )
                 self._pool = self._exits.enter_context(pool)
-            given = {"script_name": "program.py", "external_modules": modules, "limits": self._limits(), **more}
+            given = {
+                "script_name": "program.py",
+                "external_modules": modules,
+                "limits": self._limits(),
+                **more,
+            }
             session: MontySession = exits.enter_context(self._pool.checkout(**given))
             return session
 
@@ -236,7 +261,9 @@ class Sandbox:
     async def feed(self, source: str) -> Step:
         """Runs a program until it ends or waits for a call."""
         return await self._do(
-            lambda: self._stepped(lambda session: session.feed_start(source, print_callback=self._printed))
+            lambda: self._stepped(
+                lambda session: session.feed_start(source, print_callback=self._printed)
+            )
         )
 
     async def go_on(self, answers: Mapping[int, dict[str, Any]]) -> Step:
@@ -262,7 +289,9 @@ class Sandbox:
             self._open()
             assert self._session is not None
             try:
-                self._snapshot = self._session.load_snapshot(snapshot, print_callback=self._printed)
+                self._snapshot = self._session.load_snapshot(
+                    snapshot, print_callback=self._printed
+                )
             except monty.MontyError as error:
                 raise ValueError(str(error)) from None
             self._asked = {call.id: call for call in asked}
@@ -279,11 +308,15 @@ class Sandbox:
             try:
                 snapshot = self._session.feed_start(expression)
                 while not isinstance(snapshot, monty.MontyComplete):
-                    snapshot = (
-                        snapshot.resume() if isinstance(snapshot, monty.NameLookupSnapshot) else snapshot.resume_auto()
-                    )
+                    if isinstance(snapshot, monty.NameLookupSnapshot):
+                        snapshot = snapshot.resume()
+                    else:
+                        snapshot = snapshot.resume_auto()
                 return snapshot.output
-            except (monty.MontyError, RuntimeError):  # the latter of a worker that is gone
+            except (
+                monty.MontyError,
+                RuntimeError,
+            ):  # the latter of a worker that is gone
                 return None
 
         return await self._do(fed)
@@ -310,12 +343,18 @@ class Sandbox:
             return self._advanced(begin(self._session))
         except monty.MontyRuntimeError as error:
             kind, _, message = error.display("type-msg").partition(": ")
-            if len(self.printed) > MAX_PRINTED * 0.9 and message.endswith(f"> {MAX_PRINTED} bytes"):
+            if len(self.printed) > MAX_PRINTED * 0.9 and message.endswith(
+                f"> {MAX_PRINTED} bytes"
+            ):
                 message = f"the program printed more than {MAX_PRINTED:,} characters"
                 return Failed(kind, message, is_lost=True)
             own = self._file()
-            lines = tuple(int(frame.line) for frame in error.traceback() if frame.filename == own)
-            is_lost = kind in ("TimeoutError", "MemoryError") and message.startswith(_IS_OVER)
+            lines = tuple(
+                int(frame.line) for frame in error.traceback() if frame.filename == own
+            )
+            is_lost = kind in ("TimeoutError", "MemoryError") and message.startswith(
+                _IS_OVER
+            )
             return Failed(kind, message, lines, is_lost)
         except monty.MontySyntaxError as error:
             return Failed("SyntaxError", error.display("msg"), is_lost=True)
@@ -345,10 +384,19 @@ class Sandbox:
         while not isinstance(snapshot, monty.MontyComplete):
             if isinstance(snapshot, monty.FutureSnapshot):
                 self._snapshot = snapshot
-                return Waiting(tuple(self._asked.values()), snapshot.dump() if self._takes_snapshots else b"")
+                return Waiting(
+                    tuple(self._asked.values()),
+                    snapshot.dump() if self._takes_snapshots else b"",
+                )
             is_name = isinstance(snapshot, monty.NameLookupSnapshot)
-            snapshot = snapshot.resume() if is_name else self._answered(snapshot)
-        unawaited, self._asked = sum(1 for asked in self._asked.values() if asked.path), {}
+            if is_name:
+                snapshot = snapshot.resume()
+            else:
+                snapshot = self._answered(snapshot)
+        unawaited, self._asked = (
+            sum(1 for asked in self._asked.values() if asked.path),
+            {},
+        )
         return Ended(unawaited)
 
     def _answered(self, snapshot: Any) -> Any:
@@ -362,20 +410,40 @@ class Sandbox:
             return self._asleep(snapshot, name)
         if name != f"{CALLS}.call":
             shown = ascii(name[:80])[1:-1]
-            return snapshot.resume({"exc_type": "NameError", "message": f"name '{shown}' is not defined"})
+            return snapshot.resume(
+                {"exc_type": "NameError", "message": f"name '{shown}' is not defined"}
+            )
         arguments = snapshot.args
-        if len(arguments) != 2 or not all(isinstance(one, str) for one in arguments) or len(arguments[0]) > MAX_PATH:
-            return snapshot.resume({"exc_type": "TypeError", "message": "call a tool by its function"})
-        size, at_once = len(arguments[1]), sum(len(asked.arguments) for asked in self._asked.values())
+        if (
+            len(arguments) != 2
+            or not all(isinstance(one, str) for one in arguments)
+            or len(arguments[0]) > MAX_PATH
+        ):
+            return snapshot.resume(
+                {"exc_type": "TypeError", "message": "call a tool by its function"}
+            )
+        size, at_once = (
+            len(arguments[1]),
+            sum(len(asked.arguments) for asked in self._asked.values()),
+        )
         if size > MAX_ARGUMENT_CHARACTERS or size + at_once > MAX_ASKED:
             most = f"the limit is {MAX_ARGUMENT_CHARACTERS:,}, and {MAX_ASKED:,} for calls at the same time"
-            return snapshot.resume({"exc_type": "ValueError", "message": f"arguments of {size:,} characters: {most}"})
+            return snapshot.resume(
+                {
+                    "exc_type": "ValueError",
+                    "message": f"arguments of {size:,} characters: {most}",
+                }
+            )
         self._asked[snapshot.call_id] = AskedCall(snapshot.call_id, *arguments)
         return snapshot.resume({"future": ...})
 
     def _asleep(self, snapshot: Any, name: str) -> Any:
-        given = snapshot.args[0] if snapshot.args else 0.0
-        seconds = min(max(float(given), 0.0), MAX_SLEEP) if isinstance(given, int | float) else 0.0
+        given = 0.0
+        if snapshot.args:
+            given = snapshot.args[0]
+        seconds = 0.0
+        if isinstance(given, int | float):
+            seconds = min(max(float(given), 0.0), MAX_SLEEP)
         self._slept += seconds
         if self._slept > MAX_SLEEPS:
             text = f"a program may sleep {MAX_SLEEPS:g} seconds in all"
@@ -389,4 +457,6 @@ class Sandbox:
 
 def _line_of(error: Any) -> int:
     frames = error.traceback()
-    return int(frames[-1].line) - 1 if frames else 0
+    if frames:
+        return int(frames[-1].line) - 1
+    return 0

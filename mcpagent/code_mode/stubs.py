@@ -13,10 +13,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mcpagent.code_mode.identifiers import TYPE_WORDS, identifier, identifiers
-from mcpagent.json_schema.parts import dereferenced, properties_of, referred, required_of
-from mcpagent.messages import ToolDefinition
 from mcpagent.search.signature import first_sentences
-from mcpagent.text.for_model import for_model
+from mcpagent.utilities.json_schema.parts import (
+    dereferenced,
+    properties_of,
+    referred,
+    required_of,
+)
+from mcpagent.utilities.text.for_model import for_model
+from mcpagent.values.messages import ToolDefinition
 
 HEADER = "from typing import Any, Literal, NotRequired, TypedDict\n"
 
@@ -31,7 +36,13 @@ _MAX_SCHEMAS = 2_000
 _BRANCHES = ("allOf", "anyOf", "oneOf")
 _CONDITIONS = ("if", "then", "else")
 _NESTING = (*_BRANCHES, "patternProperties", "$ref")
-_SCALARS = {"string": "str", "integer": "int", "number": "float", "boolean": "bool", "null": "None"}
+_SCALARS = {
+    "string": "str",
+    "integer": "int",
+    "number": "float",
+    "boolean": "bool",
+    "null": "None",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +69,9 @@ class Stub:
     def shown(self, note: str = "") -> str:
         """As a model is shown it, with the description and a further comment."""
         words = "\n".join(filter(None, (self.description, note)))
-        doc = f'    """{words}"""' if words else "    ..."
+        doc = "    ..."
+        if words:
+            doc = f'    """{words}"""'
         return "\n".join((*self.classes, f"{self.signature}:", doc))
 
     def wire_arguments(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -100,14 +113,23 @@ def stub_of(
             optional.append(f"{keyword_}: {kind} | None = None")
             droppable.add(keyword_)
     needed += [f"{keywords[name]}: Any" for name in undescribed]
-    is_free = "properties" not in parameters and parameters.get("additionalProperties") is not False
+    is_free = (
+        "properties" not in parameters
+        and parameters.get("additionalProperties") is not False
+    )
     if is_free or _takes_more(parameters, keywords):
-        free = "arguments" if "arguments" not in keywords.values() else "further_arguments"
-        extra = types.of(parameters["additionalProperties"], free) if _only_extra(parameters) else "Any"
+        free = "further_arguments"
+        if "arguments" not in keywords.values():
+            free = "arguments"
+        extra = "Any"
+        if _only_extra(parameters):
+            extra = types.of(parameters["additionalProperties"], free)
         optional.append(f"**{free}: {extra}")
     result = _result_type(types, output_schema)
     arguments = ", ".join((*needed, *optional))
-    star = "" if not arguments or arguments.startswith("**") else "*, "
+    star = "*, "
+    if not arguments or arguments.startswith("**"):
+        star = ""
     signature = f"async def {function}({star}{arguments}) -> {result}"
     named = {keyword_: name for name, keyword_ in keywords.items()}
     return Stub(
@@ -131,7 +153,11 @@ def _result_type(types: _Types, output_schema: Mapping[str, Any] | None) -> str:
 def _docstring(definition: ToolDefinition, keywords: Mapping[str, str]) -> str:
     """What the tool does, on one line, in characters that end no docstring and escape from none."""
     words = first_sentences(definition.description, MAX_DESCRIPTION)
-    renamed = [f"{keyword_} is {name[:64]!a}" for keyword_, name in keywords.items() if keyword_ != name]
+    renamed = [
+        f"{keyword_} is {name[:64]!a}"
+        for keyword_, name in keywords.items()
+        if keyword_ != name
+    ]
     return plain_words("; ".join(filter(None, (words, *renamed[:8]))))
 
 
@@ -161,7 +187,11 @@ class _Types:
 
     def of(self, schema: Any, hint: str, depth: int = 0) -> str:
         """The type of values that fit; one that is wider where Python has no word for it."""
-        if not isinstance(schema, dict) or depth > _MAX_DEPTH or next(self._left, None) is None:
+        if (
+            not isinstance(schema, dict)
+            or depth > _MAX_DEPTH
+            or next(self._left, None) is None
+        ):
             return "Any"
         if self._is_apart(schema):
             return self.within(schema).of(schema, hint, depth)
@@ -175,20 +205,39 @@ class _Types:
             if isinstance(branches := schema.get(key), list):
                 if "properties" in schema or schema.get("type") == "object":
                     break  # its branches say more of an object that is described already
-                return self._union([self.of(branch, hint, depth + 1) for branch in branches[: _MAX_BRANCHES + 1]])
-        if isinstance(parts := schema.get("allOf"), list) and "type" not in schema and "properties" not in schema:
-            return self.of(parts[0], hint, depth + 1) if len(parts) == 1 else "Any"
+                return self._union(
+                    [
+                        self.of(branch, hint, depth + 1)
+                        for branch in branches[: _MAX_BRANCHES + 1]
+                    ]
+                )
+        if (
+            isinstance(parts := schema.get("allOf"), list)
+            and "type" not in schema
+            and "properties" not in schema
+        ):
+            if len(parts) == 1:
+                return self.of(parts[0], hint, depth + 1)
+            return "Any"
         return self._of_kind(schema, hint, depth)
 
     def _is_apart(self, schema: dict[str, Any]) -> bool:
         """Whether references within it are to itself."""
-        return schema is not self.root and isinstance(own := schema.get("$id"), str) and not own.startswith("#")
+        return (
+            schema is not self.root
+            and isinstance(own := schema.get("$id"), str)
+            and not own.startswith("#")
+        )
 
     def _of_kind(self, schema: dict[str, Any], hint: str, depth: int) -> str:
         kind = schema.get("type")
         if isinstance(kind, list):
-            kinds = [*dict.fromkeys(one for one in kind if isinstance(one, str))][: _MAX_BRANCHES + 1]
-            return self._union([self.of({**schema, "type": one}, hint, depth) for one in kinds])
+            kinds = [*dict.fromkeys(one for one in kind if isinstance(one, str))][
+                : _MAX_BRANCHES + 1
+            ]
+            return self._union(
+                [self.of({**schema, "type": one}, hint, depth) for one in kinds]
+            )
         if kind is None:
             if "properties" in schema:
                 kind = "object"
@@ -201,11 +250,9 @@ class _Types:
                 return self._object(schema, hint, depth)
             case "array":
                 items = schema.get("items")
-                inner = (
-                    self.of(items, hint, depth + 1)
-                    if isinstance(items, dict) and "prefixItems" not in schema
-                    else "Any"
-                )
+                inner = "Any"
+                if isinstance(items, dict) and "prefixItems" not in schema:
+                    inner = self.of(items, hint, depth + 1)
                 return f"list[{inner}]"
             case str():
                 return _SCALARS.get(kind, "Any")
@@ -226,7 +273,11 @@ class _Types:
         if (known := self._references.get(id(found))) is not None:
             return known
         last = str(reference).rpartition("/")[2] or hint
-        if found.get("type") == "object" and isinstance(found.get("properties"), dict) and not self._is_apart(found):
+        if (
+            found.get("type") == "object"
+            and isinstance(found.get("properties"), dict)
+            and not self._is_apart(found)
+        ):
             name = self._references[id(found)] = self._free_name(last)
             kind = self._object(found, last, depth, name)
         else:
@@ -235,11 +286,15 @@ class _Types:
         self._references[id(found)] = kind
         return kind
 
-    def _object(self, schema: Mapping[str, Any], hint: str, depth: int, name: str = "") -> str:
+    def _object(
+        self, schema: Mapping[str, Any], hint: str, depth: int, name: str = ""
+    ) -> str:
         properties, required = properties_of(schema), set(required_of(schema))
         has_more = _takes_more(schema, properties)
         if not properties:
-            values = self.of(schema.get("additionalProperties"), hint, depth + 1) if _only_extra(schema) else "Any"
+            values = "Any"
+            if _only_extra(schema):
+                values = self.of(schema.get("additionalProperties"), hint, depth + 1)
             return f"dict[str, {values}]"
         if (
             has_more
@@ -258,9 +313,14 @@ class _Types:
             kind = self.of(inner, str(field_), depth + 1)
             if field_ not in required and not _takes_none(kind):
                 kind = f"{kind} | None"
-            fields[str(field_)] = kind if field_ in required else f"NotRequired[{kind}]"
+            if field_ in required:
+                fields[str(field_)] = kind
+            else:
+                fields[str(field_)] = f"NotRequired[{kind}]"
         fields |= dict.fromkeys(sorted(required - fields.keys()), "Any")
-        self.classes.pop(name)  # after those of its fields: what is no class statement is read at once
+        self.classes.pop(
+            name
+        )  # after those of its fields: what is no class statement is read at once
         self.classes[name] = _typed_dict(name, fields)
         return name
 
@@ -277,7 +337,9 @@ class _Types:
 
 
 def _typed_dict(name: str, fields: Mapping[str, str]) -> str:
-    if all(identifier(field_) == field_ and field_ not in TYPE_WORDS for field_ in fields):
+    if all(
+        identifier(field_) == field_ and field_ not in TYPE_WORDS for field_ in fields
+    ):
         lines = "".join(f"\n    {field_}: {kind}" for field_, kind in fields.items())
         return f"class {name}(TypedDict):{lines}"
     inner = ", ".join(f"{field_!a}: {kind}" for field_, kind in fields.items())
@@ -286,7 +348,12 @@ def _typed_dict(name: str, fields: Mapping[str, str]) -> str:
 
 def _class_name(text: str) -> str:
     return (
-        "".join(part[:1].upper() + part[1:] for part in re.split(r"[^0-9A-Za-z]+", text[:80]) if part)[:30] or "Value"
+        "".join(
+            part[:1].upper() + part[1:]
+            for part in re.split(r"[^0-9A-Za-z]+", text[:80])
+            if part
+        )[:30]
+        or "Value"
     )
 
 
@@ -294,18 +361,31 @@ def _takes_more(schema: Mapping[str, Any], described: Collection[str]) -> bool:
     """Whether its objects are said to have other keys than those described."""
     if schema.get("additionalProperties", False) is not False:
         return True
-    if any(schema.get(key, False) is not False for key in ("patternProperties", "unevaluatedProperties", "$ref")):
+    if any(
+        schema.get(key, False) is not False
+        for key in ("patternProperties", "unevaluatedProperties", "$ref")
+    ):
         return True
-    parts = [part for key in _BRANCHES if isinstance(listed := schema.get(key), list) for part in listed]
+    parts = [
+        part
+        for key in _BRANCHES
+        if isinstance(listed := schema.get(key), list)
+        for part in listed
+    ]
     parts += [schema.get(key) for key in _CONDITIONS]
     for key in ("dependentSchemas", "dependencies"):
-        parts += inner.values() if isinstance(inner := schema.get(key), dict) else ()
+        if isinstance(inner := schema.get(key), dict):
+            parts += inner.values()
+        else:
+            parts += ()
     for part in parts:
         if not isinstance(part, dict):
             continue
         if any(name not in described for name in properties_of(part)):
             return True
-        if part.get("additionalProperties", False) is not False or any(key in part for key in _NESTING):
+        if part.get("additionalProperties", False) is not False or any(
+            key in part for key in _NESTING
+        ):
             return True
     return False
 
@@ -313,7 +393,9 @@ def _takes_more(schema: Mapping[str, Any], described: Collection[str]) -> bool:
 def _only_extra(schema: Mapping[str, Any]) -> bool:
     """Whether keys that are not described have all the type that `additionalProperties` says."""
     rules = {**schema, "additionalProperties": False}
-    return isinstance(schema.get("additionalProperties"), dict) and not _takes_more(rules, properties_of(schema))
+    return isinstance(schema.get("additionalProperties"), dict) and not _takes_more(
+        rules, properties_of(schema)
+    )
 
 
 def _literal(values: list[Any]) -> str:
@@ -332,13 +414,22 @@ def _is_plain(value: Any) -> bool:
 def _kinds_of(values: list[Any]) -> str:
     """What all of these are, for those that no Literal can name."""
     names = {bool: "bool", int: "int", float: "float", str: "str", type(None): "None"}
-    kinds = dict.fromkeys(names.get(kind, "Any") for kind in dict.fromkeys(map(type, values)))
-    return " | ".join(kinds) if kinds and "Any" not in kinds else "Any"
+    kinds = dict.fromkeys(
+        names.get(kind, "Any") for kind in dict.fromkeys(map(type, values))
+    )
+    if kinds and "Any" not in kinds:
+        return " | ".join(kinds)
+    return "Any"
 
 
 def _takes_none(kind: str) -> bool:
     if kind.startswith("Literal["):
-        return kind == "Literal[None]" or kind.endswith(", None]") or "[None, " in kind or ", None, " in kind
+        return (
+            kind == "Literal[None]"
+            or kind.endswith(", None]")
+            or "[None, " in kind
+            or ", None, " in kind
+        )
     return kind in ("Any", "None") or kind.endswith(" | None")
 
 
@@ -348,7 +439,9 @@ def _default(schema: Any, kind: str) -> str:
         return ""
     value = schema["default"]
     if value is None:
-        return "None" if _takes_none(kind) else ""
+        if _takes_none(kind):
+            return "None"
+        return ""
     plain = kind.removesuffix(" | None")
     if isinstance(value, str) and len(value) > _MAX_VALUE_CHARACTERS:
         fits = False
@@ -363,4 +456,6 @@ def _default(schema: Any, kind: str) -> str:
         fits = plain == "float" and math.isfinite(value)
     else:
         fits = isinstance(value, str) and plain == "str"
-    return ascii(value) if fits else "..."
+    if fits:
+        return ascii(value)
+    return "..."

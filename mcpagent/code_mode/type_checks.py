@@ -1,8 +1,8 @@
-"""What a type checker reports of a program: as problems with their lines, without what may well be right.
+"""Report the problems that a type checker finds in a program, with their lines, but none that may well be right.
 
-The checker holds that a list or a dict, once it is made, can hold nothing else: by that `rows = [{"id": 1}]` is no
-`list[Row]`, however right, and no `str` that a program computes is one of a `Literal`. The gate reads the values of
-each call anyway, so such a call is made.
+The checker believes that a list or dict keeps the element type of its first value. So `rows = [{"id": 1}]` would be no
+`list[Row]`, and a computed `str` would match no `Literal`. Such calls run, because the values of each call are checked
+anyway.
 """
 
 from __future__ import annotations
@@ -37,24 +37,42 @@ def reported(report: str, stubs: Iterable[str] = ()) -> list[Problem]:
         found = json.loads(report)
     except ValueError:
         return [Problem(0, "type-check", report[:_MAX_MESSAGE])]
-    classes = frozenset(name for stub in stubs for names in _CLASS.findall(stub) for name in names if name)
+    classes = frozenset(
+        name
+        for stub in stubs
+        for names in _CLASS.findall(stub)
+        for name in names
+        if name
+    )
     told = [
         Problem(int(one["location"]["row"]) - 1, str(one["code"]), str(one["message"]))
         for one in found
-        if one.get("severity") in ("error", "fatal", None) or one.get("code") == "unused-awaitable"
+        if one.get("severity") in ("error", "fatal", None)
+        or one.get("code") == "unused-awaitable"
     ]
     told = [one for one in told if one.line > 0] or told
-    return [one for one in told if one.rule != "invalid-argument-type" or not _may_be_right(one.message, classes)]
+    return [
+        one
+        for one in told
+        if one.rule != "invalid-argument-type"
+        or not _may_be_right(one.message, classes)
+    ]
 
 
 def _may_be_right(message: str, classes: frozenset[str]) -> bool:
     """Whether what is expected and what was found differ only in what the checker cannot know."""
-    for before, between in (("Expected `", "`, found `"), ("declared type `", "`: value of type `")):
+    for before, between in (
+        ("Expected `", "`, found `"),
+        ("declared type `", "`: value of type `"),
+    ):
         head, is_there, found = message.rpartition(between)
         expected = head.partition(before)[2].partition("` on TypedDict `")[0]
         if is_there and expected and len(message) <= _MAX_MESSAGE:
             try:
-                what, wanted = (ast.parse(_LEFT_OUT.sub("", text), mode="eval") for text in (found[:-1], expected))
+                what, wanted = (
+                    ast.parse(_LEFT_OUT.sub("", text), mode="eval")
+                    for text in (found[:-1], expected)
+                )
                 return _may_be(what.body, wanted.body, classes)
             except (SyntaxError, ValueError, MemoryError, RecursionError):
                 return False
@@ -63,9 +81,13 @@ def _may_be_right(message: str, classes: frozenset[str]) -> bool:
 
 def _may_be(found: ast.expr, expected: ast.expr, classes: frozenset[str]) -> bool:
     if isinstance(found, ast.BinOp):
-        return _may_be(found.left, expected, classes) and _may_be(found.right, expected, classes)
+        return _may_be(found.left, expected, classes) and _may_be(
+            found.right, expected, classes
+        )
     if isinstance(expected, ast.BinOp):
-        return _may_be(found, expected.left, classes) or _may_be(found, expected.right, classes)
+        return _may_be(found, expected.left, classes) or _may_be(
+            found, expected.right, classes
+        )
     if ast.dump(found) == ast.dump(expected):
         return True
     name, inner = _parts(found)
@@ -75,7 +97,11 @@ def _may_be(found: ast.expr, expected: ast.expr, classes: frozenset[str]) -> boo
     if "Literal" in (name, wanted):
         return _may_be_literal((name, inner), (wanted, wanted_inner))
     if wanted == "list" and name in ("list", "tuple") and wanted_inner:
-        items = [item for item in inner if not (isinstance(item, ast.Constant) and item.value is ...)]
+        items = [
+            item
+            for item in inner
+            if not (isinstance(item, ast.Constant) and item.value is ...)
+        ]
         return all(_may_be(item, wanted_inner[0], classes) for item in items)
     if name == "dict" and wanted == "dict" and len(inner) == len(wanted_inner) == 2:
         return _may_be(inner[1], wanted_inner[1], classes)
@@ -84,17 +110,28 @@ def _may_be(found: ast.expr, expected: ast.expr, classes: frozenset[str]) -> boo
     return name == "dict" and wanted in classes
 
 
-def _may_be_literal(found: tuple[str, list[ast.expr]], expected: tuple[str, list[ast.expr]]) -> bool:
+def _may_be_literal(
+    found: tuple[str, list[ast.expr]], expected: tuple[str, list[ast.expr]]
+) -> bool:
     (name, values), (wanted, listed) = found, expected
     if name == wanted:
-        return {ast.dump(value) for value in values} <= {ast.dump(value) for value in listed}
+        return {ast.dump(value) for value in values} <= {
+            ast.dump(value) for value in listed
+        }
     if wanted == "Literal":
-        return {"LiteralString": "str"}.get(name, name) in {_kind(value) for value in listed}
-    return all((_kind(value), wanted) in _NARROWER or _kind(value) == wanted for value in values)
+        return {"LiteralString": "str"}.get(name, name) in {
+            _kind(value) for value in listed
+        }
+    return all(
+        (_kind(value), wanted) in _NARROWER or _kind(value) == wanted
+        for value in values
+    )
 
 
 def _kind(value: ast.expr) -> str:
-    return type(value.value).__name__ if isinstance(value, ast.Constant) else ""
+    if isinstance(value, ast.Constant):
+        return type(value.value).__name__
+    return ""
 
 
 def _parts(kind: ast.expr) -> tuple[str, list[ast.expr]]:

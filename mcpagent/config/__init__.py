@@ -6,9 +6,7 @@ a `ConfigError` with file, line, column and the fix. No function here starts a p
 
 from __future__ import annotations
 
-from mcpagent.config.server_files import find_config_files, load_found_servers, load_named_servers, load_servers
-from mcpagent.config.user_folders import cache_folder, state_folder, user_config_folder, user_data_folder
-from mcpagent.config.values import (
+from mcpagent.config.server_config import (
     Era,
     LogLevel,
     McpServer,
@@ -19,6 +17,18 @@ from mcpagent.config.values import (
     SignInConfig,
     TransportName,
     tool_prefix,
+)
+from mcpagent.config.server_files import (
+    find_config_files,
+    load_found_servers,
+    load_named_servers,
+    load_servers,
+)
+from mcpagent.utilities.files.user_folders import (
+    cache_folder,
+    state_folder,
+    user_config_folder,
+    user_data_folder,
 )
 
 __all__ = [

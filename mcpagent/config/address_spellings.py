@@ -41,7 +41,10 @@ def spellings(uri: str) -> Iterator[str]:
         authority, path = "", rest.lstrip("/")
     else:
         end = re.search(r"[/?#]", rest[2:])
-        place = end.start() + 2 if end else len(rest)
+        if end:
+            place = end.start() + 2
+        else:
+            place = len(rest)
         authority, path = rest[2:place], rest[place:]
     host, port = _split(authority.rpartition("@")[2])
     if scheme == "file" and host == "localhost":
@@ -79,5 +82,7 @@ def _hosts(host: str) -> Iterator[str]:
         yield f"[{ipaddress.IPv6Address(host.strip('[]'))}]"
     # The number of an address in any of its forms: `127.1`, `0x7f000001`, `017700000001`. A name raises.
     with contextlib.suppress(OSError, ValueError):
-        number = re.sub(r"0x(?=\.|$)", "0", host)  # which the URL standard has for zero too
+        number = re.sub(
+            r"0x(?=\.|$)", "0", host
+        )  # which the URL standard has for zero too
         yield socket.inet_ntoa(socket.inet_aton("" if " " in host else number))

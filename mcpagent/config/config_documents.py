@@ -9,10 +9,14 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from mcpagent.config.bounded_files import MAX_FILE_BYTES, LargerError, read_bounded
 from mcpagent.config.jsonc import Span, ValuePath, blank_extras, value_spans
 from mcpagent.errors import ConfigError
-from mcpagent.text.safe_text import safe_line
+from mcpagent.utilities.files.bounded_files import (
+    MAX_FILE_BYTES,
+    LargerError,
+    read_bounded,
+)
+from mcpagent.utilities.text.safe_text import safe_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,18 +36,27 @@ class Document:
     def place(self, path: ValuePath, *, column: bool = True) -> str:
         """Return `file:line:column` of the value or its nearest container; only the label if there is no text."""
         offset = next(
-            (self.offsets[path[:end]] for end in range(len(path), -1, -1) if path[:end] in self.offsets), None
+            (
+                self.offsets[path[:end]]
+                for end in range(len(path), -1, -1)
+                if path[:end] in self.offsets
+            ),
+            None,
         )
         if offset is None:
             return self.label
         line = self.text.count("\n", 0, offset) + 1
         at = offset - (self.text.rfind("\n", 0, offset) + 1) + 1
-        return f"{self.label}:{line}:{at}" if column else f"{self.label}:{line}"
+        if column:
+            return f"{self.label}:{line}:{at}"
+        return f"{self.label}:{line}"
 
     def error(self, path: ValuePath, what: str) -> ConfigError:
         """Return the error to raise: `file:line:column: path.of.the.value: what`."""
         dotted = ".".join(safe_line(str(step), 60) for step in path)
-        return ConfigError(f"{self.place(path)}: {dotted}{': ' if dotted else ''}{what}")
+        return ConfigError(
+            f"{self.place(path)}: {dotted}{': ' if dotted else ''}{what}"
+        )
 
 
 def read_document(path: Path) -> Document:
@@ -57,25 +70,44 @@ def read_bytes(path: Path, limit: int = MAX_FILE_BYTES) -> bytes:
     try:
         return read_bounded(path, limit)
     except IsADirectoryError:
-        raise ConfigError(f"{label}: is a directory; give the JSON file inside it") from None
+        raise ConfigError(
+            f"{label}: is a directory; give the JSON file inside it"
+        ) from None
     except LargerError as error:
-        raise ConfigError(f"{label}: {error.strerror}; this cannot be a configuration") from None
+        raise ConfigError(
+            f"{label}: {error.strerror}; this cannot be a configuration"
+        ) from None
     except FileNotFoundError:
-        raise ConfigError(f"{label}: not found{_near_file(path)}; create it or pass another file") from None
+        raise ConfigError(
+            f"{label}: not found{_near_file(path)}; create it or pass another file"
+        ) from None
     except PermissionError:
-        raise ConfigError(f"{label}: permission denied; make it readable for your user") from None
+        raise ConfigError(
+            f"{label}: permission denied; make it readable for your user"
+        ) from None
     except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise ConfigError(f"{safe_line(label)}: cannot be read: {safe_line(why)}") from None
+        if isinstance(error, OSError) and error.strerror:
+            why = error.strerror
+        else:
+            why = str(error)
+        raise ConfigError(
+            f"{safe_line(label)}: cannot be read: {safe_line(why)}"
+        ) from None
 
 
 def _near_file(path: Path) -> str:
     try:
-        names = [entry.name for entry in path.parent.iterdir() if entry.suffix == ".json"]
+        names = [
+            entry.name for entry in path.parent.iterdir() if entry.suffix == ".json"
+        ]
     except OSError:
-        return f' (the folder "{path.parent}" does not exist)' if not path.parent.exists() else ""
+        if not path.parent.exists():
+            return f' (the folder "{path.parent}" does not exist)'
+        return ""
     near = get_close_matches(path.name, names, n=1, cutoff=0.6)
-    return f'; did you mean "{near[0]}"?' if near else ""
+    if near:
+        return f'; did you mean "{near[0]}"?'
+    return ""
 
 
 def parse_document(label: str, raw: bytes, folder: Path) -> Document:
@@ -85,17 +117,23 @@ def parse_document(label: str, raw: bytes, folder: Path) -> Document:
     except UnicodeDecodeError as error:
         if raw[:2] not in (b"\xff\xfe", b"\xfe\xff"):
             line = raw.count(b"\n", 0, error.start) + 1
-            raise ConfigError(f"{label}:{line}: not UTF-8; save the file as UTF-8") from None
+            raise ConfigError(
+                f"{label}:{line}: not UTF-8; save the file as UTF-8"
+            ) from None
         text = raw.decode("utf-16", errors="replace")
     blanked = blank_extras(text)
     if not blanked.strip():
-        raise ConfigError(f'{label}: is empty; write {{"mcpServers": {{}}}} and add servers to it')
+        raise ConfigError(
+            f'{label}: is empty; write {{"mcpServers": {{}}}} and add servers to it'
+        )
     try:
         data = json.loads(blanked)
     except json.JSONDecodeError as error:
         raise ConfigError(no_json(label, error, text)) from None
     except RecursionError:
-        raise ConfigError(f"{label}: nests too deeply; this cannot be a server list") from None
+        raise ConfigError(
+            f"{label}: nests too deeply; this cannot be a server list"
+        ) from None
     except ValueError as error:
         raise ConfigError(f"{label}: {safe_line(str(error))}") from None
     spans = list(value_spans(blanked))
@@ -123,7 +161,9 @@ INSIDE_A_PROJECT = (".vscode", ".cursor", ".gemini")
 
 def own_workspace(folder: Path) -> Path:
     """Return the folder that a file belongs to: of one in `.vscode` and its like, the folder above."""
-    return folder.parent if folder.name in INSIDE_A_PROJECT else folder
+    if folder.name in INSIDE_A_PROJECT:
+        return folder.parent
+    return folder
 
 
 def _refuse_repeated_keys(document: Document, spans: Iterable[Span]) -> None:
@@ -137,7 +177,10 @@ def _refuse_repeated_keys(document: Document, spans: Iterable[Span]) -> None:
     if not repeated:
         return
     path, key = min(repeated, key=lambda item: (len(item[0]), item[1]))
-    place, name = replace(document, offsets={path: key}).place(path), safe_line(str(path[-1]), 60)
+    place, name = (
+        replace(document, offsets={path: key}).place(path),
+        safe_line(str(path[-1]), 60),
+    )
     if len(path) == 2 and path[0] in ("mcpServers", "servers"):
         raise ConfigError(f'{place}: two servers are named "{name}"; rename one')
     raise ConfigError(f'{place}: "{name}" is given twice; keep one')
@@ -164,11 +207,20 @@ def entry_values(
             raise document.error((*path, written), what)
         if key is not None:
             places[key] = (*path, written)
-            values |= {} if value is None else {key: value}
+            if value is None:
+                values |= {}
+            else:
+                values |= {key: value}
     for written in entry:
-        near = [] if folded(written) in keys else get_close_matches(folded(written), list(keys), n=1, cutoff=0.8)
+        if folded(written) in keys:
+            near = []
+        else:
+            near = get_close_matches(folded(written), list(keys), n=1, cutoff=0.8)
         if near and keys[near[0]] not in places:
-            raise document.error((*path, written), f'unknown key "{safe_line(written, 60)}"; did you mean "{near[0]}"?')
+            raise document.error(
+                (*path, written),
+                f'unknown key "{safe_line(written, 60)}"; did you mean "{near[0]}"?',
+            )
     return values, places
 
 
@@ -177,8 +229,17 @@ def kind_of(value: Any) -> str:
     if value is None:
         return "null"
     if isinstance(value, bool):
-        return "true" if value else "false"
-    names = {str: "a string", int: "a number", float: "a number", list: "a list", tuple: "a list", dict: "an object"}
+        if value:
+            return "true"
+        return "false"
+    names = {
+        str: "a string",
+        int: "a number",
+        float: "a number",
+        list: "a list",
+        tuple: "a list",
+        dict: "an object",
+    }
     return names.get(type(value), type(value).__name__)
 
 
@@ -188,4 +249,6 @@ def shown_value(value: Any) -> str:
         return f'"{safe_line(value, 30)}"'
     if isinstance(value, list | tuple | dict) or value is None:
         return kind_of(value)
-    return str(value).lower() if isinstance(value, bool) else safe_line(str(value), 30)
+    if isinstance(value, bool):
+        return str(value).lower()
+    return safe_line(str(value), 30)

@@ -23,7 +23,8 @@ class Span:
 
 
 _EXTRAS = re.compile(
-    r"""(?P<string>"(?:[^"\\\n]|\\.)*"?) | (?P<line>//[^\n]*) | (?P<block>/\*.*?(?:\*/|\Z))""", re.VERBOSE | re.DOTALL
+    r"""(?P<string>"(?:[^"\\\n]|\\.)*"?) | (?P<line>//[^\n]*) | (?P<block>/\*.*?(?:\*/|\Z))""",
+    re.VERBOSE | re.DOTALL,
 )
 _TRAILING_COMMA = re.compile(r'"(?:[^"\\\n]|\\.)*"?|(,)(?=\s*[}\]])', re.DOTALL)
 _LEXEME = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+', re.DOTALL)
@@ -36,14 +37,18 @@ def blank_comments(text: str) -> str:
 
     def blank(match: re.Match[str]) -> str:
         found = match.group()
-        return found if match["string"] else _NOT_A_LINE_END.sub(" ", found)
+        if match["string"]:
+            return found
+        return _NOT_A_LINE_END.sub(" ", found)
 
     return _EXTRAS.sub(blank, text)
 
 
 def blank_extras(text: str) -> str:
     """Return the text with comments and trailing commas turned into spaces: plain JSON of the same length."""
-    return _TRAILING_COMMA.sub(lambda match: " " if match[1] else match.group(), blank_comments(text))
+    return _TRAILING_COMMA.sub(
+        lambda match: " " if match[1] else match.group(), blank_comments(text)
+    )
 
 
 def comments(text: str) -> list[tuple[int, int]]:
@@ -83,9 +88,14 @@ def value_spans(text: str) -> Iterator[Span]:
                 holder.step = cast("int", holder.step) + 1
         elif lexeme != ":":
             path = () if parent is None else (*parent.path, parent.step)
-            key = parent.step_at if parent is not None and parent.kind == "{" else at
+            if parent is not None and parent.kind == "{":
+                key = parent.step_at
+            else:
+                key = at
             if lexeme in ("{", "["):
-                open_values.append(_Open(lexeme, path, key, at, "" if lexeme == "{" else 0))
+                open_values.append(
+                    _Open(lexeme, path, key, at, "" if lexeme == "{" else 0)
+                )
                 expect_key = lexeme == "{"
             else:
                 yield Span(path, key, at, match.end())
@@ -109,7 +119,9 @@ def with_value(text: str, path: ValuePath, value: Any) -> str:
         if span is None:
             continue
         if depth == len(path):
-            written = _fitting(value, _indent_of_line(text, span.key), span.start - span.key, text)
+            written = _fitting(
+                value, _indent_of_line(text, span.key), span.start - span.key, text
+            )
             return text[: span.start] + written + text[span.end :]
         if text[span.start] != "{":
             raise ValueError(f"{'.'.join(map(str, path[:depth]))} is no object")
@@ -130,26 +142,47 @@ def _spans(text: str) -> dict[ValuePath, Span]:
     return {span.path: span for span in value_spans(blank_extras(text))}
 
 
-def _with_member(text: str, spans: Mapping[ValuePath, Span], holder: Span, key: str, value: Any) -> str:
-    inside = [span for path, span in spans.items() if path[:-1] == holder.path and holder.start < span.key < holder.end]
+def _with_member(
+    text: str, spans: Mapping[ValuePath, Span], holder: Span, key: str, value: Any
+) -> str:
+    inside = [
+        span
+        for path, span in spans.items()
+        if path[:-1] == holder.path and holder.start < span.key < holder.end
+    ]
     outer = _indent_of_line(text, holder.key)
     if not inside:
         return _with_first_member(text, holder, outer, key, value)
     last = max(inside, key=lambda span: span.end)
     plain = blank_comments(text)
     comma = plain.find(",", last.end, holder.end)
-    after = last.end if comma < 0 else comma + 1
+    if comma < 0:
+        after = last.end
+    else:
+        after = comma + 1
     place = _end_of_line(text, plain, after, holder.end - 1)
-    joint = "," if comma < 0 else ""
+    joint = ""
+    if comma < 0:
+        joint = ","
     if place is None:
         written = f"{json.dumps(key)}: {_inline(value)}" + ("," if comma >= 0 else "")
         return text[:after] + joint + " " + written + text[after:]
     indent = _indent_of_line(text, last.key) or outer + _unit(text)
     member = _member(key, value, indent, text) + ("," if comma >= 0 else "")
-    return text[:after] + joint + text[after:place] + _newline(text) + indent + member + text[place:]
+    return (
+        text[:after]
+        + joint
+        + text[after:place]
+        + _newline(text)
+        + indent
+        + member
+        + text[place:]
+    )
 
 
-def _with_first_member(text: str, holder: Span, outer: str, key: str, value: Any) -> str:
+def _with_first_member(
+    text: str, holder: Span, outer: str, key: str, value: Any
+) -> str:
     indent = outer + _unit(text)
     before = text[: holder.end - 1].rstrip(" \t\r\n")
     newline = _newline(text)
@@ -162,7 +195,9 @@ def _end_of_line(text: str, plain: str, place: int, limit: int) -> int | None:
     ends = dict(comments(text))
     while place < limit:
         if text[place] == "\n":
-            return place - 1 if text[place - 1] == "\r" else place
+            if text[place - 1] == "\r":
+                return place - 1
+            return place
         if place in ends:
             place = ends[place]
         elif plain[place].isspace():
@@ -180,8 +215,14 @@ def _without(text: str, span: Span) -> str:
         cut = [(start, end), (following, _after_spaces(text, following + 1))]
     else:
         comma = len(plain[:start].rstrip()) - 1
-        gap = comma + 1 if text[comma + 1 : start].strip(" \t") else start
-        cut = [(comma, gap), (start, end)] if plain[comma] == "," else [(start, end)]
+        if text[comma + 1 : start].strip(" \t"):
+            gap = comma + 1
+        else:
+            gap = start
+        if plain[comma] == ",":
+            cut = [(comma, gap), (start, end)]
+        else:
+            cut = [(start, end)]
     for begin, stop in reversed(cut):
         text = text[:begin] + text[stop:]
     removed_before = sum(stop - begin for begin, stop in cut if stop <= start)
@@ -191,7 +232,9 @@ def _without(text: str, span: Span) -> str:
 def _after_spaces(text: str, place: int) -> int:
     """Return the index after spaces before the next text on the same line; this index if no text follows."""
     after = place + len(text[place:]) - len(text[place:].lstrip(" \t"))
-    return place if text[after] in "\r\n" else after
+    if text[after] in "\r\n":
+        return place
+    return after
 
 
 def _without_blank_line(text: str, place: int) -> str:
@@ -211,7 +254,9 @@ def _indent_of_line(text: str, place: int) -> str:
     """Return the white space that the line begins with."""
     begin = text.rfind("\n", 0, place) + 1
     found = re.match(r"[ \t]*", text[begin:place])
-    return found.group() if found else ""
+    if found:
+        return found.group()
+    return ""
 
 
 def _unit(text: str) -> str:
@@ -221,7 +266,9 @@ def _unit(text: str) -> str:
 
 
 def _newline(text: str) -> str:
-    return "\r\n" if "\r\n" in text else "\n"
+    if "\r\n" in text:
+        return "\r\n"
+    return "\n"
 
 
 def _inline(value: Any) -> str:
@@ -242,7 +289,9 @@ def _fitting(value: Any, indent: str, before: int, text: str) -> str:
     """Return the value on one line if it fits after so many columns, else each member of an object on one line."""
     inline = _inline(value)
     is_object = isinstance(value, Mapping) and bool(value)
-    is_flat = is_object and not any(isinstance(item, Mapping) for item in value.values())
+    is_flat = is_object and not any(
+        isinstance(item, Mapping) for item in value.values()
+    )
     if not is_object or (is_flat and len(indent) + before + len(inline) <= MAX_INLINE):
         return inline
     inner, newline = indent + _unit(text), _newline(text)

@@ -9,8 +9,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from mcpagent.config.spellings import KEYS
-from mcpagent.text.safe_text import safe_line
-from mcpagent.text.secrets import named_words, secrets_in_address, secrets_under, without_shapes
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.utilities.text.secrets import (
+    named_words,
+    secrets_in_address,
+    secrets_under,
+    without_shapes,
+)
 
 _REFERENCE = re.compile(r"\$\{[^{}]*\}|\$[A-Za-z_][A-Za-z0-9_]*")
 _SCHEME = re.compile(r"(?:Bearer |Basic |Token )?", re.IGNORECASE)
@@ -33,18 +38,22 @@ class LiteralSecret:
 
 def literal_secrets(entry: Mapping[str, Any]) -> list[LiteralSecret]:
     """Return the secrets in an entry as it is written; a reference such as `${TOKEN}` is none."""
-    return [*_of_objects(entry), *_of_arguments(entry.get("args")), *_of_addresses(entry)]
+    return [
+        *_of_objects(entry),
+        *_of_arguments(entry.get("args")),
+        *_of_addresses(entry),
+    ]
 
 
 def literal_warnings(server: str, entry: Mapping[str, Any]) -> list[str]:
     """Return one line that names the literal secrets of a server's entry, with the command that moves them; or none."""
     places = ", ".join(map(str, literal_secrets(entry)))
     moving = f"mcpagent keys move {shlex.quote(server)}"
-    return (
-        [f"{server}: a secret is written out in {safe_line(places, 200)}; keep it in the keyring: {moving}"]
-        if places
-        else []
-    )
+    if places:
+        return [
+            f"{server}: a secret is written out in {safe_line(places, 200)}; keep it in the keyring: {moving}"
+        ]
+    return []
 
 
 def _of_objects(entry: Mapping[str, Any]) -> Iterator[LiteralSecret]:
@@ -52,7 +61,10 @@ def _of_objects(entry: Mapping[str, Any]) -> Iterator[LiteralSecret]:
         given = entry.get(key)
         for name, value in given.items() if isinstance(given, Mapping) else ():
             if isinstance(value, str) and _is_secret(str(name), value):
-                variable = str(name) if key in KEYS["env"] else variable_name(str(name))
+                if key in KEYS["env"]:
+                    variable = str(name)
+                else:
+                    variable = variable_name(str(name))
                 yield LiteralSecret((key, str(name)), variable, _scheme(value))
 
 
@@ -65,7 +77,9 @@ def _of_arguments(args: Any) -> Iterator[LiteralSecret]:
         name, value = named.get(place, ("", word))
         if _is_secret(name, value):
             before = word.removesuffix(value) + _scheme(value)
-            yield LiteralSecret(("args", place), variable_name(name) if name else "TOKEN", before)
+            yield LiteralSecret(
+                ("args", place), variable_name(name) if name else "TOKEN", before
+            )
 
 
 def _of_addresses(entry: Mapping[str, Any]) -> Iterator[LiteralSecret]:
@@ -78,12 +92,18 @@ def _of_addresses(entry: Mapping[str, Any]) -> Iterator[LiteralSecret]:
 def _is_secret(name: str, value: str) -> bool:
     if holds_a_reference(value):
         return False
-    return without_shapes(value) != value or any(secrets_under(name, value)) or any(secrets_in_address(value))
+    return (
+        without_shapes(value) != value
+        or any(secrets_under(name, value))
+        or any(secrets_in_address(value))
+    )
 
 
 def _scheme(value: str) -> str:
     found = _SCHEME.match(value)
-    return found.group() if found else ""
+    if found:
+        return found.group()
+    return ""
 
 
 def holds_a_reference(text: str) -> bool:
@@ -94,4 +114,6 @@ def holds_a_reference(text: str) -> bool:
 def variable_name(text: str) -> str:
     """Return the text as the name of an environment variable."""
     name = re.sub(r"[^A-Za-z0-9]+", "_", text).strip("_").upper()
-    return name if name and not name[0].isdigit() else f"KEY_{name}".rstrip("_")
+    if name and not name[0].isdigit():
+        return name
+    return f"KEY_{name}".rstrip("_")

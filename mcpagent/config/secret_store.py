@@ -18,12 +18,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar
 
-from mcpagent.config.bounded_files import read_own
-from mcpagent.config.file_changes import write_whole
-from mcpagent.config.user_folders import user_data_folder
 from mcpagent.errors import ConfigError, CredentialsError
-from mcpagent.text.safe_text import safe_line
-from mcpagent.text.secrets import hide
+from mcpagent.utilities.files.bounded_files import read_own
+from mcpagent.utilities.files.file_changes import write_whole
+from mcpagent.utilities.files.user_folders import user_data_folder
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.utilities.text.secrets import hide
 
 Found = TypeVar("Found")
 
@@ -59,7 +59,9 @@ class BoundedKeyring:
     `load` returns None if there is no keyring.
     """
 
-    def __init__(self, load: Callable[[], Backend | None], seconds: float = KEYRING_SECONDS) -> None:
+    def __init__(
+        self, load: Callable[[], Backend | None], seconds: float = KEYRING_SECONDS
+    ) -> None:
         self._load = load
         self._seconds = seconds
         self._trouble = ""
@@ -110,7 +112,9 @@ def _load_backend() -> Backend | None:
         return None
     backend = keyring.get_keyring()
     # The library's own stand-ins for "none" and "switched off" have a priority of 0 and below.
-    return backend if backend.priority > 0 else None
+    if backend.priority > 0:
+        return backend
+    return None
 
 
 @cache
@@ -133,7 +137,13 @@ class Kept:
 class SecretStore:
     """Secrets of one kind, one file each in `folder`; `service` is their service name in the keyring."""
 
-    def __init__(self, folder: Path, service: str = SERVICE, *, keyring: BoundedKeyring | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        service: str = SERVICE,
+        *,
+        keyring: BoundedKeyring | None = None,
+    ) -> None:
         self._folder = folder
         self._service = service
         self._keyring = keyring
@@ -143,17 +153,23 @@ class SecretStore:
         entry = self._read(self._path(name))
         if entry is None:
             return None
-        return str(entry["value"]) if "value" in entry else self._from_keyring(name)
+        if "value" in entry:
+            return str(entry["value"])
+        return self._from_keyring(name)
 
     def find(self, name: str) -> str | None:
         """Return the secret as `get` does, also one that another program stored in the keyring."""
-        return found if (found := self.get(name)) is not None else self._from_keyring(name, quiet=True)
+        if (found := self.get(name)) is not None:
+            return found
+        return self._from_keyring(name, quiet=True)
 
     def set(self, name: str, value: str) -> Kept:
         """Store it, in the keyring or else in a file. Raises `ConfigError` if neither is writable."""
         path, saved = self._path(name), time.time()
         try:
-            self._ring.use(lambda backend: backend.set_password(self._service, name, value))
+            self._ring.use(
+                lambda backend: backend.set_password(self._service, name, value)
+            )
         except KeyringError as error:
             self._write(path, {"name": name, "saved": saved, "value": value})
             return Kept(name, "file", path, saved, str(error))
@@ -168,7 +184,9 @@ class SecretStore:
             return None
         kept = _kept(path, entry)
         if kept.place == "keyring" and self._from_keyring(name) is not None:
-            self._use(lambda backend: backend.delete_password(self._service, name), name)
+            self._use(
+                lambda backend: backend.delete_password(self._service, name), name
+            )
         with contextlib.suppress(FileNotFoundError):
             path.unlink()
         return kept
@@ -176,7 +194,10 @@ class SecretStore:
     def list(self) -> list[Kept]:
         """Return the stored secrets by name; no value is read."""
         found = [(path, self._read(path)) for path in self._folder.glob("*.json")]
-        return sorted((_kept(path, entry) for path, entry in found if entry is not None), key=lambda kept: kept.name)
+        return sorted(
+            (_kept(path, entry) for path, entry in found if entry is not None),
+            key=lambda kept: kept.name,
+        )
 
     @property
     def _ring(self) -> BoundedKeyring:
@@ -187,7 +208,9 @@ class SecretStore:
             return self._ring.use(act)
         except KeyringError as error:
             fix = f"unlock it, or set it again: mcpagent keys set {name}"
-            raise CredentialsError(f"{safe_line(name, 100)} is in the system keyring: {error}; {fix}") from None
+            raise CredentialsError(
+                f"{safe_line(name, 100)} is in the system keyring: {error}; {fix}"
+            ) from None
 
     def _from_keyring(self, name: str, *, quiet: bool = False) -> str | None:
         def read(backend: Backend) -> str | None:
@@ -204,7 +227,10 @@ class SecretStore:
         import hashlib
 
         shown = re.sub(r"[^A-Za-z0-9_.-]", "_", name).lstrip(".")[:60]
-        return self._folder / f"{shown}-{hashlib.sha256(name.encode('utf-8', 'replace')).hexdigest()[:12]}.json"
+        return (
+            self._folder
+            / f"{shown}-{hashlib.sha256(name.encode('utf-8', 'replace')).hexdigest()[:12]}.json"
+        )
 
     def _read(self, path: Path) -> dict[str, Any] | None:
         """Return the file's content; None if it is missing or broken."""
@@ -219,21 +245,34 @@ class SecretStore:
         try:
             write_whole(path, json.dumps(entry))
         except (OSError, ValueError) as error:
-            raise ConfigError(f"{path}: cannot be written: {error}; nothing was kept") from None
+            raise ConfigError(
+                f"{path}: cannot be written: {error}; nothing was kept"
+            ) from None
 
 
 def _kept(path: Path, entry: Mapping[str, Any]) -> Kept:
-    return Kept(str(entry["name"]), "file" if "value" in entry else "keyring", path, float(entry["saved"]))
+    return Kept(
+        str(entry["name"]),
+        "file" if "value" in entry else "keyring",
+        path,
+        float(entry["saved"]),
+    )
 
 
-def key_store(environ: Mapping[str, str], *, keyring: BoundedKeyring | None = None) -> SecretStore:
+def key_store(
+    environ: Mapping[str, str], *, keyring: BoundedKeyring | None = None
+) -> SecretStore:
     """Return the keys that the user sets: `mcpagent keys set NAME`."""
     return SecretStore(user_data_folder(environ) / "keys", keyring=keyring)
 
 
-def token_store(environ: Mapping[str, str], *, keyring: BoundedKeyring | None = None) -> SecretStore:
+def token_store(
+    environ: Mapping[str, str], *, keyring: BoundedKeyring | None = None
+) -> SecretStore:
     """Return the store of the tokens from sign-ins to servers."""
-    return SecretStore(user_data_folder(environ) / "tokens", f"{SERVICE} sign-in", keyring=keyring)
+    return SecretStore(
+        user_data_folder(environ) / "tokens", f"{SERVICE} sign-in", keyring=keyring
+    )
 
 
 def is_key_name(name: str) -> bool:
@@ -251,7 +290,9 @@ class EnvironmentWithKeys(Mapping[str, str]):
 
     def secret(self, name: str) -> str | None:
         """Return the value of `${keyring:name}`."""
-        value = self._keys.find(name) if is_key_name(name) else None
+        value = None
+        if is_key_name(name):
+            value = self._keys.find(name)
         if value is not None:
             hide(value)
         return value
@@ -261,7 +302,10 @@ class EnvironmentWithKeys(Mapping[str, str]):
         if value is not None and value.strip():
             return value
         if name not in self._read:
-            self._read[name] = self._keys.get(name) if is_key_name(name) else None
+            if is_key_name(name):
+                self._read[name] = self._keys.get(name)
+            else:
+                self._read[name] = None
         if (kept := self._read[name]) is not None:
             hide(kept)
             return kept
@@ -276,7 +320,9 @@ class EnvironmentWithKeys(Mapping[str, str]):
         return len(self.environ)
 
 
-def with_stored_keys(environ: Mapping[str, str], *, keyring: BoundedKeyring | None = None) -> EnvironmentWithKeys:
+def with_stored_keys(
+    environ: Mapping[str, str], *, keyring: BoundedKeyring | None = None
+) -> EnvironmentWithKeys:
     """Return the environment with stored keys; the keyring is read only for a requested name that has a stored key."""
     if isinstance(environ, EnvironmentWithKeys):
         return environ

@@ -13,19 +13,37 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 
 from mcpagent.config.config_documents import Document, entry_values, shown_value
 from mcpagent.config.jsonc import ValuePath
-from mcpagent.config.sign_in_entries import BY_PERSON, KEY_OF_SIGN_IN, SIGN_IN_TEXTS, folded, sign_in_problem
+from mcpagent.config.server_config import (
+    APPROVALS,
+    Era,
+    Grant,
+    LogLevel,
+    ServerConfig,
+    SignInConfig,
+    TransportName,
+)
+from mcpagent.config.sign_in_entries import (
+    BY_PERSON,
+    KEY_OF_SIGN_IN,
+    SIGN_IN_TEXTS,
+    folded,
+    sign_in_problem,
+)
 from mcpagent.config.spellings import KEY_OF_SPELLING, SECONDS_KEYS, TRANSPORTS
-from mcpagent.config.values import APPROVALS, Era, Grant, LogLevel, ServerConfig, SignInConfig, TransportName
 from mcpagent.config.variables import UnusableError, Variables, expand, read_env_file
 from mcpagent.errors import ConfigError
-from mcpagent.text.safe_text import safe_line
-from mcpagent.text.secrets import Secret, hide, revealed
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.utilities.text.secrets import Secret, hide, revealed
 
 MAX_MESSAGE_BYTES = 1024**3
 
 
 def read_server(
-    name: str, entry: dict[str, Any], path: ValuePath, document: Document, variables: Variables
+    name: str,
+    entry: dict[str, Any],
+    path: ValuePath,
+    document: Document,
+    variables: Variables,
 ) -> ServerConfig:
     """Return the entry as a value with its variables expanded; for a disabled one, only the parts without variables.
 
@@ -35,16 +53,26 @@ def read_server(
     values, places = entry_values(entry, path, document, KEY_OF_SPELLING)
     _refuse_two_timeouts(values, places, document)
     reader = _Reader(document, variables, values, places, _SERVER_KINDS)
-    disabled = reader.value("disabled", default=False) or not reader.value("enabled", default=True)
-    source = document.place(path, column=False) if document.text else ""
+    disabled = reader.value("disabled", default=False) or not reader.value(
+        "enabled", default=True
+    )
+    source = ""
+    if document.text:
+        source = document.place(path, column=False)
     if disabled:
         # Its variables need not be set, so nothing more of it is read.
         about = values.get("description")
-        description = about if isinstance(about, str) else ""
-        return ServerConfig(name, disabled=True, description=description, source=source, written=entry)
+        description = ""
+        if isinstance(about, str):
+            description = about
+        return ServerConfig(
+            name, disabled=True, description=description, source=source, written=entry
+        )
     command, url = reader.value("command"), reader.value("url")
     if bool(command) == bool(url):
-        what = 'has both "command" and' if command else 'has neither "command" nor'
+        what = 'has neither "command" nor'
+        if command:
+            what = 'has both "command" and'
         raise document.error(path, f'{what} "url"; give exactly one of them')
     transport = reader.transport(is_command=bool(command))
     headers = dict(reader.headers())
@@ -59,7 +87,10 @@ def read_server(
     if isinstance(approval := reader.value("approval", {}), str):
         approval = {"*": approval}
     # A relative folder starts from the folder of the file.
-    roots = [os.path.abspath(document.folder / Path(root).expanduser()) for root in reader.value("roots", ())]
+    roots = [
+        os.path.abspath(document.folder / Path(root).expanduser())
+        for root in reader.value("roots", ())
+    ]
     return ServerConfig(
         name=name,
         command=command,
@@ -77,7 +108,9 @@ def read_server(
     )
 
 
-def _refuse_two_timeouts(values: Mapping[str, Any], places: Mapping[str, ValuePath], document: Document) -> None:
+def _refuse_two_timeouts(
+    values: Mapping[str, Any], places: Mapping[str, ValuePath], document: Document
+) -> None:
     """Raise `ConfigError` for two timeouts: "timeout" is a separate key because its unit is guessed."""
     both = [key for key in values if key in ("timeout", "timeout_seconds")]
     if len(both) > 1:
@@ -115,18 +148,51 @@ _TEXT_OR_TEXTS = _Kind("a list of strings", (*_LISTS, str), _TEXT)
 _GLOBS = _Kind("a list of strings", (*_LISTS, bool), _TEXT)
 _TEXTS_BY_NAME = _Kind("an object of strings", (Mapping,), _TEXT)
 _SECONDS = _Kind("seconds between 0.1 and 86400", (int, float), bounds=(0.1, 86_400))
-_TIMEOUT = _Kind("seconds between 0.1 and 86400000", (int, float), bounds=(0.1, 86_400_000))
-_BYTES = _Kind(f"bytes between 4096 and {MAX_MESSAGE_BYTES}", (int,), bounds=(4096, MAX_MESSAGE_BYTES))
+_TIMEOUT = _Kind(
+    "seconds between 0.1 and 86400000", (int, float), bounds=(0.1, 86_400_000)
+)
+_BYTES = _Kind(
+    f"bytes between 4096 and {MAX_MESSAGE_BYTES}",
+    (int,),
+    bounds=(4096, MAX_MESSAGE_BYTES),
+)
 _PORT = _Kind("a port, 1 to 65535", (int,), bounds=(0, 65_535))
-_TOKENS = _Kind("a number of tokens, or 0, or an object of these by tool", (int,), bounds=(0, math.inf))
+_TOKENS = _Kind(
+    "a number of tokens, or 0, or an object of these by tool",
+    (int,),
+    bounds=(0, math.inf),
+)
 _TOKENS_BY_TOOL = replace(_TOKENS, types=(int, Mapping), inner=_TOKENS)
 _WORD = _Kind("allow, ask or deny", (str,), choices=APPROVALS)
 _WORDS = replace(_WORD, types=(str, Mapping), inner=_WORD)
 _WRITTEN_SIGN_IN = _Kind("an object", (bool, str, Mapping))
 
 _SERVER_KINDS: Mapping[str, _Kind] = {
-    **dict.fromkeys(("disabled", "enabled", "required", "eager", "trust_hints", "elicitation", "sampling"), _FLAG),
-    **dict.fromkeys(("command", "url", "description", "transport", "log_level", "era", "cwd", "env_file"), _TEXT),
+    **dict.fromkeys(
+        (
+            "disabled",
+            "enabled",
+            "required",
+            "eager",
+            "trust_hints",
+            "elicitation",
+            "sampling",
+        ),
+        _FLAG,
+    ),
+    **dict.fromkeys(
+        (
+            "command",
+            "url",
+            "description",
+            "transport",
+            "log_level",
+            "era",
+            "cwd",
+            "env_file",
+        ),
+        _TEXT,
+    ),
     **dict.fromkeys(("args", "enabled_tools", "disabled_tools", "roots"), _TEXTS),
     **dict.fromkeys(("always_load", "safe_to_repeat"), _GLOBS),
     **dict.fromkeys(("env", "headers"), _TEXTS_BY_NAME),
@@ -149,8 +215,25 @@ _CHOICES: Mapping[str, Sequence[str]] = {
     "grant": get_args(Grant),
 }
 _AS_THEY_ARE = (
-    *("args", "description", "required", "enabled_tools", "disabled_tools", "always_load", "eager", "safe_to_repeat"),
-    *("trust_hints", "max_message_bytes", "large_result_tokens", "log_level", "elicitation", "sampling", "era"),
+    *(
+        "args",
+        "description",
+        "required",
+        "enabled_tools",
+        "disabled_tools",
+        "always_load",
+        "eager",
+        "safe_to_repeat",
+    ),
+    *(
+        "trust_hints",
+        "max_message_bytes",
+        "large_result_tokens",
+        "log_level",
+        "elicitation",
+        "sampling",
+        "era",
+    ),
 )
 """Keys whose value is what `ServerConfig` has under that name."""
 
@@ -201,15 +284,21 @@ class _Reader:
         if key in _FOLDERS and value:
             return str(self.document.folder / Path(value).expanduser())
         if kind is _GLOBS and isinstance(value, bool):
-            return ("*",) if value else ()
+            if value:
+                return ("*",)
+            return ()
         return value
 
     def checked(self, value: Any, kind: _Kind, place: ValuePath) -> Any:
         """Return the value with its variables expanded; a list becomes a tuple."""
         if not kind.fits(value):
             is_plain = kind is _TEXT and isinstance(value, bool | int | float)
-            quoted = f' (write "{str(value).lower()}")' if is_plain else ""
-            raise self.document.error(place, f"expected {kind.words}, got {shown_value(value)}{quoted}")
+            quoted = ""
+            if is_plain:
+                quoted = f' (write "{str(value).lower()}")'
+            raise self.document.error(
+                place, f"expected {kind.words}, got {shown_value(value)}{quoted}"
+            )
         if isinstance(value, str):
             text = expand(value, place, self.variables)
             if "\0" in revealed(text):
@@ -218,12 +307,20 @@ class _Reader:
         if kind.inner is None or isinstance(value, int):
             return value
         if not isinstance(value, Mapping):
-            return tuple(self.checked(item, kind.inner, (*place, index)) for index, item in enumerate(value))
+            return tuple(
+                self.checked(item, kind.inner, (*place, index))
+                for index, item in enumerate(value)
+            )
         if kind is _TEXTS_BY_NAME:
             for name in value:
                 if not name or "=" in name or "\0" in name:
-                    raise self.document.error(place, f'"{safe_line(name, 60)}" cannot be a variable name')
-        return {str(name): self.checked(item, kind.inner, (*place, name)) for name, item in value.items()}
+                    raise self.document.error(
+                        place, f'"{safe_line(name, 60)}" cannot be a variable name'
+                    )
+        return {
+            str(name): self.checked(item, kind.inner, (*place, name))
+            for name, item in value.items()
+        }
 
     def environment(self) -> dict[str, str | Secret]:
         """The variables that are set for the server; those of its `.env` file are overridden.
@@ -232,7 +329,10 @@ class _Reader:
         """
         path, found = self.value("env_file"), dict[str, str | Secret]()
         try:
-            found |= read_env_file(Path(path)) if path else {}
+            if path:
+                found |= read_env_file(Path(path))
+            else:
+                found |= {}
         except ConfigError as error:
             raise UnusableError(self.places["env_file"], str(error)) from None
         return {**found, **self.value("env", {})}
@@ -243,13 +343,21 @@ class _Reader:
         for name, value in headers.items():
             place = (*self.places["headers"], name)
             if not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name):
-                raise self.document.error(place, "not a legal header name; use letters, digits and hyphens")
+                raise self.document.error(
+                    place, "not a legal header name; use letters, digits and hyphens"
+                )
             if (first := seen.setdefault(name.lower(), name)) != name:
-                raise self.document.error(place, f'the same header as "{first}"; keep one of them')
+                raise self.document.error(
+                    place, f'the same header as "{first}"; keep one of them'
+                )
             for position, char in enumerate(revealed(value)):
                 if not (" " <= char <= "~" or char == "\t"):
-                    kind = "control character" if ord(char) < 0x20 or ord(char) == 0x7F else "non-ASCII character"
-                    raise self.document.error(place, f"{kind} at position {position}; remove it")
+                    kind = "non-ASCII character"
+                    if ord(char) < 0x20 or ord(char) == 0x7F:
+                        kind = "control character"
+                    raise self.document.error(
+                        place, f"{kind} at position {position}; remove it"
+                    )
         return headers
 
     def transport(self, *, is_command: bool) -> TransportName:
@@ -262,7 +370,10 @@ class _Reader:
             what = f'transport "{safe_line(value, 40)}" is not one of {known}'
             raise self.document.error(self.places["transport"], what)
         if is_command != (name == "stdio") and name != "auto":
-            given, needs = ("command", "stdio") if is_command else ("url", "http or sse")
+            if is_command:
+                given, needs = "command", "stdio"
+            else:
+                given, needs = "url", "http or sse"
             what = f'"{safe_line(value, 40)}" does not fit a server with "{given}"; write {needs}'
             raise self.document.error(self.places["transport"], what)
         return name
@@ -274,14 +385,24 @@ class _Reader:
             return SignInConfig(), ""
         if isinstance(value, str | Secret):  # as fastmcp has it: "oauth", or a token
             is_token = value != BY_PERSON and not is_command
-            return SignInConfig(), Secret(f"Bearer {revealed(value)}", _bearer_origin(value)) if is_token else ""
+            return SignInConfig(), Secret(
+                f"Bearer {revealed(value)}", _bearer_origin(value)
+            ) if is_token else ""
         place = self.places["sign_in"]
         if is_command and value:
-            raise self.document.error(place, 'is for a server with "url"; a program gets its keys by "env"')
+            raise self.document.error(
+                place, 'is for a server with "url"; a program gets its keys by "env"'
+            )
         if any(name.lower() == "authorization" for name in self.value("headers", {})):
-            raise self.document.error(place, "stands beside an Authorization header; keep one of them")
-        values, places = entry_values(value, place, self.document, KEY_OF_SIGN_IN, folded)
-        found = replace(self, values=values, places=places, kinds=_SIGN_IN_KINDS).read(*_SIGN_IN_KINDS)
+            raise self.document.error(
+                place, "stands beside an Authorization header; keep one of them"
+            )
+        values, places = entry_values(
+            value, place, self.document, KEY_OF_SIGN_IN, folded
+        )
+        found = replace(self, values=values, places=places, kinds=_SIGN_IN_KINDS).read(
+            *_SIGN_IN_KINDS
+        )
         if isinstance(scopes := found.get("scopes"), str):
             found["scopes"] = tuple(scopes.split())
         config = SignInConfig(**found)
@@ -294,9 +415,14 @@ class _Reader:
         if "timeout" in self.values:
             # Clients disagree on the unit of the bare key; nobody waits 1000 seconds, nor 999 milliseconds.
             value = float(self.value("timeout"))
-            found["timeout_seconds"] = value / 1000 if value >= 1000 else value
+            if value >= 1000:
+                found["timeout_seconds"] = value / 1000
+            else:
+                found["timeout_seconds"] = value
         if "timeout_seconds" in found and "total_timeout_seconds" not in found:
-            found["total_timeout_seconds"] = max(found["timeout_seconds"], ServerConfig("").total_timeout_seconds)
+            found["total_timeout_seconds"] = max(
+                found["timeout_seconds"], ServerConfig("").total_timeout_seconds
+            )
         return found
 
 
@@ -305,14 +431,20 @@ def _all_revealed(value: Any) -> Any:
         return {name: _all_revealed(item) for name, item in value.items()}
     if isinstance(value, tuple):
         return tuple(map(_all_revealed, value))
-    return revealed(value) if isinstance(value, Secret) else value
+    if isinstance(value, Secret):
+        return revealed(value)
+    return value
 
 
 def _bearer_origin(token: str | Secret) -> str:
-    return f"Bearer {token.origin}" if isinstance(token, Secret) else ""
+    if isinstance(token, Secret):
+        return f"Bearer {token.origin}"
+    return ""
 
 
-def _checked_url(given: str | Secret, path: ValuePath, document: Document) -> tuple[str | Secret, str | Secret]:
+def _checked_url(
+    given: str | Secret, path: ValuePath, document: Document
+) -> tuple[str | Secret, str | Secret]:
     """Return the URL without credentials, and an Authorization header value for those it had."""
     url, origin = revealed(given), given.origin if isinstance(given, Secret) else ""
     try:
@@ -323,22 +455,36 @@ def _checked_url(given: str | Secret, path: ValuePath, document: Document) -> tu
     if any(ord(char) <= 0x20 or ord(char) == 0x7F for char in url):
         raise document.error(path, "contains a space or control character; remove it")
     if "://" not in url:
-        raise document.error(path, f"write http://{safe_line(url.rpartition('@')[2], 80)}")
+        raise document.error(
+            path, f"write http://{safe_line(url.rpartition('@')[2], 80)}"
+        )
     if parts.scheme not in ("http", "https"):
-        raise document.error(path, f'only http and https URLs, got "{safe_line(parts.scheme, 20)}"')
+        raise document.error(
+            path, f'only http and https URLs, got "{safe_line(parts.scheme, 20)}"'
+        )
     if not parts.hostname:
         raise document.error(path, "has no host; write https://host/path")
     if "@" not in parts.netloc:
         return given, ""
     from base64 import b64encode
 
-    user_and_password = f"{unquote(parts.username or '')}:{unquote(parts.password or '')}"
-    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
-    netloc = host if port is None else f"{host}:{port}"
+    user_and_password = (
+        f"{unquote(parts.username or '')}:{unquote(parts.password or '')}"
+    )
+    if ":" in parts.hostname:
+        host = f"[{parts.hostname}]"
+    else:
+        host = parts.hostname
+    if port is None:
+        netloc = host
+    else:
+        netloc = f"{host}:{port}"
     bare = urlunsplit(parts._replace(netloc=netloc))
     hide(unquote(parts.password or ""))
     credentials = "Basic " + b64encode(user_and_password.encode()).decode()
     if not origin:
         return bare, Secret(credentials)
     shown, _, after = origin.partition("@")
-    return Secret(bare, f"{shown.partition('://')[0]}://{after}"), Secret(credentials, f"Basic {shown}")
+    return Secret(bare, f"{shown.partition('://')[0]}://{after}"), Secret(
+        credentials, f"Basic {shown}"
+    )

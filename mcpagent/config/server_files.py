@@ -16,9 +16,7 @@ from typing import Any
 
 from mcpagent.config.config_documents import Document, kind_of, read_document
 from mcpagent.config.jsonc import ValuePath
-from mcpagent.config.server_entries import read_server
-from mcpagent.config.user_folders import is_users_own, project_folders, user_config_folder
-from mcpagent.config.values import (
+from mcpagent.config.server_config import (
     APPROVALS,
     Scope,
     ServerConfig,
@@ -27,10 +25,16 @@ from mcpagent.config.values import (
     ServersSource,
     tool_prefix,
 )
+from mcpagent.config.server_entries import read_server
 from mcpagent.config.variables import SecretLookup, UnusableError, Variables
 from mcpagent.errors import ConfigError
-from mcpagent.python.argument_checks import expect, expect_arguments
-from mcpagent.text.safe_text import safe_line
+from mcpagent.utilities.files.user_folders import (
+    is_users_own,
+    project_folders,
+    user_config_folder,
+)
+from mcpagent.utilities.python.argument_checks import expect, expect_arguments
+from mcpagent.utilities.text.safe_text import safe_line
 
 MAX_SERVERS = 1_000
 
@@ -54,21 +58,39 @@ def load_servers(
     `secret` looks up `${keyring:name}`. Without it, the keys set by `mcpagent keys set` are used if `environ` is left
     out or has them (`with_stored_keys`). Disabled servers are listed with `disabled` True. Raises `ConfigError`.
     """
-    expect(label, source, (str, Path, Mapping, list, tuple), "a file, a dict, or a list of ServerConfig")
+    expect(
+        label,
+        source,
+        (str, Path, Mapping, list, tuple),
+        "a file, a dict, or a list of ServerConfig",
+    )
     expect("environ", environ, (Mapping, NoneType), "a dict or None")
-    others = {"label": label, "folder": folder, "workspace": workspace, "secret": secret}
+    others = {
+        "label": label,
+        "folder": folder,
+        "workspace": workspace,
+        "secret": secret,
+    }
     expect_arguments("load_servers", load_servers, others)
     environ, secret = _with_keys(environ, secret)
     if isinstance(source, str | Path):
         path = Path(source).expanduser()
         document = read_document(path)
         return replace(
-            read_servers(document, Variables(environ, document.folder, secret, workspace)), files=(str(path),)
+            read_servers(
+                document, Variables(environ, document.folder, secret, workspace)
+            ),
+            files=(str(path),),
         )
     if isinstance(source, Mapping):
-        runs_in = "" if folder is None else str(folder)
+        if folder is None:
+            runs_in = ""
+        else:
+            runs_in = str(folder)
         document = Document(label, dict(source), {}, "", folder or Path.cwd(), runs_in)
-        return read_servers(document, Variables(environ, document.folder, secret, workspace))
+        return read_servers(
+            document, Variables(environ, document.folder, secret, workspace)
+        )
     return _checked_values(tuple(source))
 
 
@@ -77,7 +99,8 @@ def _with_keys(
 ) -> tuple[Mapping[str, str], SecretLookup | None]:
     from mcpagent.config.secret_store import EnvironmentWithKeys, with_stored_keys
 
-    environ = with_stored_keys(os.environ) if environ is None else environ
+    if environ is None:
+        environ = with_stored_keys(os.environ)
     if secret is None and isinstance(environ, EnvironmentWithKeys):
         secret = environ.secret
     return environ, secret
@@ -92,11 +115,24 @@ def load_found_servers(start: Path, environ: Mapping[str, str]) -> ServersConfig
     found: list[ServersConfig] = []
     for path in find_config_files(start, environ):
         is_found_there = path.parent == user_config_folder(environ)
-        scope: Scope = "user" if is_found_there and is_users_own(path, environ) else "project"
-        workspace = project_folders(start)[0] if scope == "user" else None
+        scope: Scope = (
+            "user" if is_found_there and is_users_own(path, environ) else "project"
+        )
+        workspace = None
+        if scope == "user":
+            workspace = project_folders(start)[0]
         loaded = load_servers(path, environ=environ, workspace=workspace)
-        servers = loaded.servers if scope == "user" else map(_without_own_permissions, loaded.servers)
-        found.append(replace(loaded, servers=tuple(replace(server, scope=scope) for server in servers)))
+        servers = (
+            loaded.servers
+            if scope == "user"
+            else map(_without_own_permissions, loaded.servers)
+        )
+        found.append(
+            replace(
+                loaded,
+                servers=tuple(replace(server, scope=scope) for server in servers),
+            )
+        )
     return merged_servers(found)
 
 
@@ -110,8 +146,12 @@ def vouches_for_itself(entry: Mapping[str, Any]) -> bool:
     """Return whether an entry as written grants itself unasked calls or trust, which only its user may grant."""
     approval = entry.get("approval")
     said = approval.values() if isinstance(approval, Mapping) else [approval]
-    allows = any(isinstance(word, str) and APPROVALS.get(word) == "allow" for word in said)
-    return allows or any(entry.get(key) is True for key in ("trust", "trust_hints", "trustHints"))
+    allows = any(
+        isinstance(word, str) and APPROVALS.get(word) == "allow" for word in said
+    )
+    return allows or any(
+        entry.get(key) is True for key in ("trust", "trust_hints", "trustHints")
+    )
 
 
 def merged_servers(sources: Sequence[ServersConfig]) -> ServersConfig:
@@ -131,7 +171,9 @@ def load_named_servers(path: Path, environ: Mapping[str, str]) -> ServersConfig:
     """Return the servers of a file that the person named: naming it is consent."""
     loaded = load_servers(path, environ=environ)
     scope: Scope = "user" if is_users_own(Path(path).expanduser(), environ) else ""
-    return replace(loaded, servers=tuple(replace(server, scope=scope) for server in loaded.servers))
+    return replace(
+        loaded, servers=tuple(replace(server, scope=scope) for server in loaded.servers)
+    )
 
 
 def find_config_files(start: Path, environ: Mapping[str, str]) -> list[Path]:
@@ -156,19 +198,29 @@ def read_servers(document: Document, variables: Variables) -> ServersConfig:
     """Return the servers of one document, and unusable ones as its problems. Raises `ConfigError` for other errors."""
     root, entries = server_entries(document)
     if len(entries) > MAX_SERVERS:
-        raise document.error(root, f"{len(entries)} servers; the limit is {MAX_SERVERS}")
+        raise document.error(
+            root, f"{len(entries)} servers; the limit is {MAX_SERVERS}"
+        )
     servers: list[ServerConfig] = []
     problems: list[ServerProblem] = []
     for name, entry in entries.items():
         path = (*root, name)
         _check_name(name, document, path)
         if not isinstance(entry, Mapping):
-            raise document.error(path, f'expected an object with "command" or "url", got {kind_of(entry)}')
+            raise document.error(
+                path,
+                f'expected an object with "command" or "url", got {kind_of(entry)}',
+            )
         try:
             servers.append(read_server(name, dict(entry), path, document, variables))
         except UnusableError as error:
-            problems.append(ServerProblem(name, str(document.error(error.path, error.what))))
-    _refuse_equal_prefixes([*(server.name for server in servers), *(problem.name for problem in problems)], document)
+            problems.append(
+                ServerProblem(name, str(document.error(error.path, error.what)))
+            )
+    _refuse_equal_prefixes(
+        [*(server.name for server in servers), *(problem.name for problem in problems)],
+        document,
+    )
     return ServersConfig(tuple(servers), tuple(problems))
 
 
@@ -176,16 +228,26 @@ def server_entries(document: Document) -> tuple[ValuePath, dict[str, Any]]:
     """Return the path of the object that contains the servers, and its entries as written. Raises `ConfigError`."""
     data = document.data
     if not isinstance(data, Mapping):
-        raise document.error((), f'expected an object with "mcpServers", got {kind_of(data)}')
+        raise document.error(
+            (), f'expected an object with "mcpServers", got {kind_of(data)}'
+        )
     for key in ("mcpServers", "servers", "mcp_servers"):
         if key in data:
             if not isinstance(data[key], Mapping):
-                raise document.error((key,), f"expected an object of name -> server, got {kind_of(data[key])}")
+                raise document.error(
+                    (key,),
+                    f"expected an object of name -> server, got {kind_of(data[key])}",
+                )
             return (key,), dict(data[key])
-    if data and all(isinstance(entry, Mapping) and {"command", "url"} & entry.keys() for entry in data.values()):
+    if data and all(
+        isinstance(entry, Mapping) and {"command", "url"} & entry.keys()
+        for entry in data.values()
+    ):
         return (), dict(data)
     near = get_close_matches("mcpServers", [str(key) for key in data], n=1, cutoff=0.6)
-    hint = f'; "{near[0]}" should be "mcpServers"' if near else '; write {"mcpServers": {"name": {"command": "..."}}}'
+    hint = '; write {"mcpServers": {"name": {"command": "..."}}}'
+    if near:
+        hint = f'; "{near[0]}" should be "mcpServers"'
     raise document.error((near[0],) if near else (), f'no "mcpServers" found{hint}')
 
 
@@ -209,9 +271,13 @@ def _refuse_equal_prefixes(names: list[str], document: Document) -> None:
 def _checked_values(servers: tuple[Any, ...]) -> ServersConfig:
     for server in servers:
         if not isinstance(server, ServerConfig):
-            raise ConfigError(f"mcp_config: expected ServerConfig values, got {kind_of(server)}")
+            raise ConfigError(
+                f"mcp_config: expected ServerConfig values, got {kind_of(server)}"
+            )
         if bool(server.command) == bool(server.url) and not server.disabled:
-            raise ConfigError(f'mcp_config: server "{server.name}": give exactly one of command and url')
+            raise ConfigError(
+                f'mcp_config: server "{server.name}": give exactly one of command and url'
+            )
     document = Document("mcp_config", None, {}, "", Path.cwd())
     names = [server.name for server in servers]
     for name in names:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from mcpagent.config.values import TransportName
+from mcpagent.config.server_config import TransportName
 
 KEYS: Mapping[str, tuple[str, ...]] = {
     "command": ("command", "cmd"),
@@ -17,15 +17,37 @@ KEYS: Mapping[str, tuple[str, ...]] = {
     "transport": ("transport", "type", "protocol", "transportType"),
     "disabled": ("disabled",),
     "enabled": ("enabled",),
-    "connect_timeout_seconds": ("connect_timeout_seconds", "startupTimeout", "startup_timeout_sec", "initTimeout"),
-    "timeout_seconds": ("timeout_seconds", "toolTimeout", "tool_timeout_sec", "call_timeout"),
+    "connect_timeout_seconds": (
+        "connect_timeout_seconds",
+        "startupTimeout",
+        "startup_timeout_sec",
+        "initTimeout",
+    ),
+    "timeout_seconds": (
+        "timeout_seconds",
+        "toolTimeout",
+        "tool_timeout_sec",
+        "call_timeout",
+    ),
     "timeout": ("timeout",),
     "total_timeout_seconds": ("total_timeout_seconds", "totalTimeout"),
     "shutdown_seconds": ("shutdown_seconds", "shutdownTimeout"),
     "description": ("description",),
     "required": ("required",),
-    "enabled_tools": ("enabled_tools", "enabledTools", "allowedTools", "allowed_tools", "includeTools"),
-    "disabled_tools": ("disabled_tools", "disabledTools", "excludedTools", "excluded_tools", "excludeTools"),
+    "enabled_tools": (
+        "enabled_tools",
+        "enabledTools",
+        "allowedTools",
+        "allowed_tools",
+        "includeTools",
+    ),
+    "disabled_tools": (
+        "disabled_tools",
+        "disabledTools",
+        "excludedTools",
+        "excluded_tools",
+        "excludeTools",
+    ),
     "always_load": ("always_load", "alwaysLoad"),
     "eager": ("eager",),
     "safe_to_repeat": ("safe_to_repeat", "safeToRepeat"),
@@ -42,8 +64,15 @@ KEYS: Mapping[str, tuple[str, ...]] = {
 }
 """Our key, and the spellings under which clients write it."""
 
-KEY_OF_SPELLING = {spelling: key for key, spellings in KEYS.items() for spelling in spellings}
-SECONDS_KEYS = ("connect_timeout_seconds", "timeout_seconds", "total_timeout_seconds", "shutdown_seconds")
+KEY_OF_SPELLING = {
+    spelling: key for key, spellings in KEYS.items() for spelling in spellings
+}
+SECONDS_KEYS = (
+    "connect_timeout_seconds",
+    "timeout_seconds",
+    "total_timeout_seconds",
+    "shutdown_seconds",
+)
 TRANSPORTS: Mapping[str, TransportName] = {
     "auto": "auto",
     "stdio": "stdio",

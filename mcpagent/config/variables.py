@@ -14,8 +14,8 @@ from typing import TypeAlias
 from mcpagent.config.config_documents import own_workspace, read_bytes
 from mcpagent.config.jsonc import ValuePath
 from mcpagent.errors import ConfigError, CredentialsError
-from mcpagent.text.safe_text import safe_line
-from mcpagent.text.secrets import Secret, hide, names_a_credential
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.utilities.text.secrets import Secret, hide, names_a_credential
 
 SecretLookup: TypeAlias = Callable[[str], str | None]
 """The secret kept under a name, None if there is none. Raises `CredentialsError` if it cannot be read."""
@@ -45,7 +45,9 @@ class Variables:
     @property
     def workspace_folder(self) -> Path:
         """The value of `${workspaceFolder}`; for a file in `.vscode` or a similar folder, the parent folder."""
-        return self.workspace if self.workspace is not None else own_workspace(self.folder)
+        if self.workspace is not None:
+            return self.workspace
+        return own_workspace(self.folder)
 
     def place(self, name: str) -> str | None:
         """Return the value of an editor's variable for a location; None for other names."""
@@ -95,7 +97,9 @@ def expand(text: str, place: ValuePath, variables: Variables) -> str | Secret:
         expanded += (between, value)
         start = match.end()
     whole, shown = (f"{''.join(pieces)}{text[start:]}" for pieces in (expanded, origin))
-    return whole if whole == shown else Secret(whole, shown)
+    if whole == shown:
+        return whole
+    return Secret(whole, shown)
 
 
 def _value_of(match: re.Match[str], place: ValuePath, variables: Variables) -> str:
@@ -106,9 +110,13 @@ def _value_of(match: re.Match[str], place: ValuePath, variables: Variables) -> s
         return _secret(inside.removeprefix("keyring:"), place, variables.secret)
     name, has_default, default = inside.removeprefix("env:").partition(":-")
     if not _VARIABLE_NAME.fullmatch(name):
-        fix = "import it: mcpagent mcp import, or write" if inside.startswith("input:") else "use"
+        fix = "use"
+        if inside.startswith("input:"):
+            fix = "import it: mcpagent mcp import, or write"
         forms = "${VAR}, ${VAR:-default} or ${env:VAR}"
-        raise UnusableError(place, f'"{safe_line(match.group(), 60)}" is not supported; {fix} {forms}')
+        raise UnusableError(
+            place, f'"{safe_line(match.group(), 60)}" is not supported; {fix} {forms}'
+        )
     try:
         value = variables.environ.get(name, _OURS.get(name))
     except CredentialsError as error:  # it is one of the keys set for this environment
@@ -125,17 +133,26 @@ def _is_credential(inside: str, place: ValuePath) -> bool:
     name = inside.removeprefix("env:").partition(":-")[0]
     fields = [str(step) for step in place[-2:]]
     is_header = any(field in _HEADERS for field in fields)
-    return inside.startswith("keyring:") or is_header or any(map(names_a_credential, (name, *fields[-1:])))
+    return (
+        inside.startswith("keyring:")
+        or is_header
+        or any(map(names_a_credential, (name, *fields[-1:])))
+    )
 
 
 def _secret(name: str, place: ValuePath, lookup: SecretLookup | None) -> str:
     try:
-        value = lookup(name) if lookup is not None else None
+        value = None
+        if lookup is not None:
+            value = lookup(name)
     except CredentialsError as error:
         raise UnusableError(place, str(error)) from None
     if value is None:
         shown = safe_line(name, 60)
-        raise UnusableError(place, f"${{keyring:{shown}}} is not stored; store it: mcpagent keys set {shown}")
+        raise UnusableError(
+            place,
+            f"${{keyring:{shown}}} is not stored; store it: mcpagent keys set {shown}",
+        )
     return value
 
 

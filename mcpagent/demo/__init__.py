@@ -21,7 +21,11 @@ def module_server(module: str, about: str, *arguments: str) -> dict[str, Any]:
 
     `-P` keeps a `random.py` or `mcp.py` in the user's folder from being imported in place of the real one.
     """
-    return {"command": sys.executable, "args": ["-P", "-m", module, *arguments], "description": about}
+    return {
+        "command": sys.executable,
+        "args": ["-P", "-m", module, *arguments],
+        "description": about,
+    }
 
 
 def demo_server_config() -> dict[str, Any]:
@@ -32,7 +36,9 @@ def demo_server_config() -> dict[str, Any]:
 
 def number_text(number: float) -> str:
     """A number without floating-point dust: 12 significant digits, no trailing zeros."""
-    return str(number) if isinstance(number, int) else f"{number:.12g}"
+    if isinstance(number, int):
+        return str(number)
+    return f"{number:.12g}"
 
 
 def data_table(name: str) -> list[dict[str, str]]:

@@ -12,7 +12,10 @@ from pydantic import Field
 from mcpagent.demo import DemoToolError
 
 _random = secrets.SystemRandom()
-Items = Annotated[list[str], Field(description="The things to choose from", min_length=1, max_length=1000)]
+Items = Annotated[
+    list[str],
+    Field(description="The things to choose from", min_length=1, max_length=1000),
+]
 
 
 def random_number(
@@ -27,11 +30,15 @@ def random_number(
 
 def roll_dice(
     count: Annotated[int, Field(description="How many dice", ge=1, le=100)] = 1,
-    sides: Annotated[int, Field(description="Number of sides of each", ge=2, le=10_000)] = 6,
+    sides: Annotated[
+        int, Field(description="Number of sides of each", ge=2, le=10_000)
+    ] = 6,
 ) -> str:
     """Roll dice, for example 2d6: two dice of six sides."""
     rolls = [_random.randint(1, sides) for _ in range(count)]
-    return f"{' + '.join(map(str, rolls))} = {sum(rolls)}" if count > 1 else str(rolls[0])
+    if count > 1:
+        return f"{' + '.join(map(str, rolls))} = {sum(rolls)}"
+    return str(rolls[0])
 
 
 def flip_coin() -> str:
@@ -55,9 +62,17 @@ def generate_uuid() -> str:
 
 
 def generate_password(
-    length: Annotated[int, Field(description="Number of characters", ge=8, le=128)] = 16,
-    symbols: Annotated[bool, Field(description="Use punctuation as well as letters and digits")] = True,
+    length: Annotated[
+        int, Field(description="Number of characters", ge=8, le=128)
+    ] = 16,
+    symbols: Annotated[
+        bool, Field(description="Use punctuation as well as letters and digits")
+    ] = True,
 ) -> str:
     """Generate a random password."""
-    letters = string.ascii_letters + string.digits + ("!#$%&()*+,-./:;<=>?@[]^_{|}~" if symbols else "")
+    letters = (
+        string.ascii_letters
+        + string.digits
+        + ("!#$%&()*+,-./:;<=>?@[]^_{|}~" if symbols else "")
+    )
     return "".join(secrets.choice(letters) for _ in range(length))

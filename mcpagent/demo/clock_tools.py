@@ -13,8 +13,13 @@ from pydantic import Field
 
 from mcpagent.demo import DemoToolError
 
-Timezone = Annotated[str, Field(description="IANA time zone name, for example Asia/Tokyo or Europe/Paris")]
-TimeOfDay = Annotated[str, Field(description="Time of day, 24 hours, HH:MM", pattern=r"^\d{1,2}:\d{2}$")]
+Timezone = Annotated[
+    str,
+    Field(description="IANA time zone name, for example Asia/Tokyo or Europe/Paris"),
+]
+TimeOfDay = Annotated[
+    str, Field(description="Time of day, 24 hours, HH:MM", pattern=r"^\d{1,2}:\d{2}$")
+]
 
 
 @cache
@@ -25,14 +30,20 @@ def _zone_names() -> tuple[str, ...]:
 def _zone(name: str) -> ZoneInfo:
     """The zone of that name, case ignored. Raises `DemoToolError` with near names."""
     if not _zone_names():
-        raise DemoToolError("this computer has no time zone data; install the Python package tzdata")
+        raise DemoToolError(
+            "this computer has no time zone data; install the Python package tzdata"
+        )
     known = {known_name.lower(): known_name for known_name in _zone_names()}
     wanted = name.strip().replace(" ", "_").lower()
     if wanted in known:
         return ZoneInfo(known[wanted])
     by_city = [full for low, full in known.items() if low.endswith(f"/{wanted}")]
-    near = by_city or [known[low] for low in difflib.get_close_matches(wanted, known, n=3, cutoff=0.6)]
-    hint = f"did you mean {', '.join(near[:3])}?" if near else "names look like Europe/Paris; see list_timezones"
+    near = by_city or [
+        known[low] for low in difflib.get_close_matches(wanted, known, n=3, cutoff=0.6)
+    ]
+    hint = "names look like Europe/Paris; see list_timezones"
+    if near:
+        hint = f"did you mean {', '.join(near[:3])}?"
     raise DemoToolError(f"unknown time zone {name!r}: {hint}")
 
 
@@ -46,7 +57,9 @@ def _moment(moment: datetime) -> dict[str, Any]:
 
 def _hours(moment: datetime) -> float:
     offset = moment.utcoffset()
-    return offset.total_seconds() / 3600 if offset else 0.0
+    if offset:
+        return offset.total_seconds() / 3600
+    return 0.0
 
 
 def get_current_time(timezone: Timezone = "UTC") -> dict[str, Any]:
@@ -54,31 +67,51 @@ def get_current_time(timezone: Timezone = "UTC") -> dict[str, Any]:
     return _moment(datetime.now(_zone(timezone)))
 
 
-def convert_time(time: TimeOfDay, source_timezone: Timezone, target_timezone: Timezone) -> dict[str, Any]:
+def convert_time(
+    time: TimeOfDay, source_timezone: Timezone, target_timezone: Timezone
+) -> dict[str, Any]:
     """Convert a time of day today from one time zone to another."""
     try:
         hour, minute = (int(part) for part in time.split(":"))
-        there = datetime.now(_zone(source_timezone)).replace(hour=hour, minute=minute, second=0, microsecond=0)
+        there = datetime.now(_zone(source_timezone)).replace(
+            hour=hour, minute=minute, second=0, microsecond=0
+        )
     except ValueError as error:
         if isinstance(error, DemoToolError):
             raise
-        raise DemoToolError(f"time {time!r} is not HH:MM between 00:00 and 23:59") from None
-    return {"source": _moment(there), "target": _moment(there.astimezone(_zone(target_timezone)))}
+        raise DemoToolError(
+            f"time {time!r} is not HH:MM between 00:00 and 23:59"
+        ) from None
+    return {
+        "source": _moment(there),
+        "target": _moment(there.astimezone(_zone(target_timezone))),
+    }
 
 
 def time_difference(first_timezone: Timezone, second_timezone: Timezone) -> str:
     """Tell how many hours two time zones are apart now."""
     now = datetime.now(UTC)
-    first, second = (_hours(now.astimezone(_zone(name))) for name in (first_timezone, second_timezone))
+    first, second = (
+        _hours(now.astimezone(_zone(name)))
+        for name in (first_timezone, second_timezone)
+    )
     if first == second:
         return f"{first_timezone} and {second_timezone} have the same time now."
-    word = "ahead of" if second > first else "behind"
-    return f"{second_timezone} is {abs(second - first):g} hours {word} {first_timezone}."
+    word = "behind"
+    if second > first:
+        word = "ahead of"
+    return (
+        f"{second_timezone} is {abs(second - first):g} hours {word} {first_timezone}."
+    )
 
 
 def list_timezones(
-    contains: Annotated[str, Field(description="Only names with this text in them, for example America")] = "",
-    limit: Annotated[int, Field(description="At most this many names", ge=1, le=600)] = 50,
+    contains: Annotated[
+        str, Field(description="Only names with this text in them, for example America")
+    ] = "",
+    limit: Annotated[
+        int, Field(description="At most this many names", ge=1, le=600)
+    ] = 50,
 ) -> list[str]:
     """List IANA time zone names."""
     wanted = contains.strip().replace(" ", "_").lower()
@@ -86,19 +119,28 @@ def list_timezones(
 
 
 def to_unix_timestamp(
-    date_time: Annotated[str, Field(description="ISO 8601, for example 2026-11-22T14:30:00")],
+    date_time: Annotated[
+        str, Field(description="ISO 8601, for example 2026-11-22T14:30:00")
+    ],
     timezone: Timezone = "UTC",
 ) -> int:
     """Convert a date and time to a Unix timestamp (seconds since 1970)."""
     try:
         moment = datetime.fromisoformat(date_time.strip())
     except ValueError:
-        raise DemoToolError(f"date_time {date_time!r} is not ISO 8601, such as 2026-11-22T14:30:00") from None
-    return int((moment if moment.tzinfo else moment.replace(tzinfo=_zone(timezone))).timestamp())
+        raise DemoToolError(
+            f"date_time {date_time!r} is not ISO 8601, such as 2026-11-22T14:30:00"
+        ) from None
+    return int(
+        (
+            moment if moment.tzinfo else moment.replace(tzinfo=_zone(timezone))
+        ).timestamp()
+    )
 
 
 def from_unix_timestamp(
-    timestamp: Annotated[float, Field(description="Seconds since 1970-01-01 UTC")], timezone: Timezone = "UTC"
+    timestamp: Annotated[float, Field(description="Seconds since 1970-01-01 UTC")],
+    timezone: Timezone = "UTC",
 ) -> dict[str, Any]:
     """Convert a Unix timestamp to a date and time."""
     try:
@@ -106,12 +148,16 @@ def from_unix_timestamp(
     except (OverflowError, OSError, ValueError) as error:
         if isinstance(error, DemoToolError):
             raise
-        raise DemoToolError(f"timestamp {timestamp} is outside the years 1 to 9999") from None
+        raise DemoToolError(
+            f"timestamp {timestamp} is outside the years 1 to 9999"
+        ) from None
 
 
 Day = Annotated[str, Field(description="Date as YYYY-MM-DD, or today")]
 Year = Annotated[int, Field(description="Year, 1 to 9999", ge=1, le=9999)]
-Weekday = Literal["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"]
+Weekday = Literal[
+    "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"
+]
 
 
 def _day(text: str) -> date:
@@ -148,7 +194,9 @@ def add_to_date(
     date: Day = "today",
     days: Annotated[int, Field(description="Days to add, negative to subtract")] = 0,
     weeks: Annotated[int, Field(description="Weeks to add, negative to subtract")] = 0,
-    months: Annotated[int, Field(description="Months to add, negative to subtract")] = 0,
+    months: Annotated[
+        int, Field(description="Months to add, negative to subtract")
+    ] = 0,
     years: Annotated[int, Field(description="Years to add, negative to subtract")] = 0,
 ) -> dict[str, str]:
     """Add days, weeks, months or years to a date: what date is it 90 days from now."""
@@ -157,7 +205,11 @@ def add_to_date(
     year, month = divmod(month_count, 12)
     if not 1 <= year <= 9999:
         raise DemoToolError("the result is outside the years 1 to 9999")
-    moved = start.replace(year=year, month=month + 1, day=min(start.day, calendar.monthrange(year, month + 1)[1]))
+    moved = start.replace(
+        year=year,
+        month=month + 1,
+        day=min(start.day, calendar.monthrange(year, month + 1)[1]),
+    )
     try:
         result = moved + timedelta(days=days + 7 * weeks)
     except OverflowError:
@@ -166,7 +218,10 @@ def add_to_date(
 
 
 def month_calendar(
-    year: Year, month: Annotated[int, Field(description="Month, 1 (January) to 12 (December)", ge=1, le=12)]
+    year: Year,
+    month: Annotated[
+        int, Field(description="Month, 1 (January) to 12 (December)", ge=1, le=12)
+    ],
 ) -> str:
     """Show the calendar of one month."""
     return calendar.TextCalendar().formatmonth(year, month).rstrip()
@@ -178,7 +233,8 @@ def is_leap_year(year: Year) -> str:
 
 
 def next_weekday(
-    weekday: Annotated[Weekday, Field(description="The day of the week to look for")], after: Day = "today"
+    weekday: Annotated[Weekday, Field(description="The day of the week to look for")],
+    after: Day = "today",
 ) -> str:
     """Find the date of the next Monday, Friday or other day of the week."""
     start = _day(after)
@@ -187,7 +243,8 @@ def next_weekday(
 
 
 def age_in_years(
-    birth_date: Annotated[str, Field(description="Date of birth as YYYY-MM-DD")], on: Day = "today"
+    birth_date: Annotated[str, Field(description="Date of birth as YYYY-MM-DD")],
+    on: Day = "today",
 ) -> str:
     """Calculate how old somebody is from the date of birth."""
     born, day = _day(birth_date), _day(on)

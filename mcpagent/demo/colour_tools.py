@@ -10,7 +10,12 @@ from pydantic import Field
 
 from mcpagent.demo import DemoToolError, data_table
 
-Colour = Annotated[str, Field(description="Colour name such as teal, or hex such as #1e90ff", max_length=40)]
+Colour = Annotated[
+    str,
+    Field(
+        description="Colour name such as teal, or hex such as #1e90ff", max_length=40
+    ),
+]
 
 _NAMED = {row["name"]: row["hex"] for row in data_table("colours.csv")}
 """The sixteen colours of HTML 4.01 and some that people name often (CSS Color Module Level 4)."""
@@ -49,7 +54,9 @@ def _nearest_name(rgb: Rgb) -> str:
 def describe_colour(colour: Colour) -> dict[str, str]:
     """Describe a colour as hex, RGB and HSL with its nearest name."""
     rgb = _parsed(colour)
-    hue, lightness, saturation = colorsys.rgb_to_hls(*(channel / 255 for channel in rgb))
+    hue, lightness, saturation = colorsys.rgb_to_hls(
+        *(channel / 255 for channel in rgb)
+    )
     return {
         "hex": _hex(rgb),
         "rgb": f"rgb({rgb[0]}, {rgb[1]}, {rgb[2]})",
@@ -67,13 +74,18 @@ def mix_colours(first: Colour, second: Colour) -> str:
 
 
 def _luminance(rgb: Rgb) -> float:
-    linear = [c / 12.92 if (c := channel / 255) <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for channel in rgb]
+    linear = [
+        c / 12.92 if (c := channel / 255) <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4
+        for channel in rgb
+    ]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
 def contrast_ratio(foreground: Colour, background: Colour) -> str:
     """Calculate the contrast ratio of text and background colours after WCAG."""
-    light, dark = sorted((_luminance(_parsed(name)) for name in (foreground, background)), reverse=True)
+    light, dark = sorted(
+        (_luminance(_parsed(name)) for name in (foreground, background)), reverse=True
+    )
     ratio = (light + 0.05) / (dark + 0.05)
     if ratio >= 7:
         grade = "passes AAA"

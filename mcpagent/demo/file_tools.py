@@ -14,8 +14,15 @@ from pydantic import Field
 
 from mcpagent.demo import DemoToolError
 
-Folder = Annotated[str, Field(description="Folder, relative to the working directory; . is the working directory")]
-FilePath = Annotated[str, Field(description="Path of a file, relative to the working directory")]
+Folder = Annotated[
+    str,
+    Field(
+        description="Folder, relative to the working directory; . is the working directory"
+    ),
+]
+FilePath = Annotated[
+    str, Field(description="Path of a file, relative to the working directory")
+]
 
 _SKIPPED = frozenset({"node_modules", "__pycache__", "venv"})
 _MOST_FILES = 20_000
@@ -30,9 +37,13 @@ def _inside(path: str, root: Path | None = None) -> Path:
     except (OSError, ValueError, RuntimeError):
         raise DemoToolError(f"{path!r} is not a usable path") from None
     if not real.is_relative_to(base):
-        raise DemoToolError(f"{path!r} is outside the working directory; only paths below it can be read")
+        raise DemoToolError(
+            f"{path!r} is outside the working directory; only paths below it can be read"
+        )
     if not real.exists():
-        raise DemoToolError(f"there is no {path!r} in the working directory; list_files shows what is there")
+        raise DemoToolError(
+            f"there is no {path!r} in the working directory; list_files shows what is there"
+        )
     return real
 
 
@@ -46,7 +57,9 @@ def _folder(path: str) -> Path:
 def _file(path: str) -> Path:
     real = _inside(path)
     if not real.is_file():
-        raise DemoToolError(f"{path!r} is a folder, not a file; list_files shows what is in it")
+        raise DemoToolError(
+            f"{path!r} is a folder, not a file; list_files shows what is in it"
+        )
     return real
 
 
@@ -57,13 +70,17 @@ def _text(path: Path, limit: int = _LARGEST_BYTES) -> str | None:
             data = stream.read(limit)
     except OSError:
         return None
-    return None if b"\0" in data[:8192] else data.decode(errors="replace")
+    if b"\0" in data[:8192]:
+        return None
+    return data.decode(errors="replace")
 
 
 def _walk(folder: Path) -> Iterator[Path]:
     """Files below a folder in a fixed order; hidden folders are left out, links not followed."""
     for parent, names, files in os.walk(folder):
-        names[:] = sorted(name for name in names if name not in _SKIPPED and not name.startswith("."))
+        names[:] = sorted(
+            name for name in names if name not in _SKIPPED and not name.startswith(".")
+        )
         for name in sorted(files):
             path = Path(parent, name)
             if not path.is_symlink() and path.is_file():
@@ -78,31 +95,48 @@ def list_files(folder: Folder = ".") -> str:
     """List the files and folders in a directory."""
     real = _folder(folder)
     try:
-        entries = sorted(os.scandir(real), key=lambda entry: (entry.is_file(), entry.name))
+        entries = sorted(
+            os.scandir(real), key=lambda entry: (entry.is_file(), entry.name)
+        )
     except OSError as error:
         raise DemoToolError(f"cannot list {folder!r}: {error.strerror}") from None
     lines = [f"{entry.name}/" if entry.is_dir() else entry.name for entry in entries]
-    shown = lines[:500] + ([f"... and {len(lines) - 500} more"] if len(lines) > 500 else [])
+    shown = lines[:500] + (
+        [f"... and {len(lines) - 500} more"] if len(lines) > 500 else []
+    )
     return "\n".join(shown) or f"{folder} is empty."
 
 
 def read_text_file(
     path: FilePath,
-    max_lines: Annotated[int, Field(description="At most this many lines from the start", ge=1, le=5000)] = 200,
+    max_lines: Annotated[
+        int, Field(description="At most this many lines from the start", ge=1, le=5000)
+    ] = 200,
 ) -> str:
     """Read the contents of a text file."""
     text = _text(_file(path))
     if text is None:
         raise DemoToolError(f"{path!r} is not a text file that can be read")
     lines = text.splitlines()
-    more = f"\n... {len(lines) - max_lines} more lines" if len(lines) > max_lines else ""
+    more = ""
+    if len(lines) > max_lines:
+        more = f"\n... {len(lines) - max_lines} more lines"
     return "\n".join(lines[:max_lines]) + more
 
 
 def search_in_files(
-    text: Annotated[str, Field(description="The text to look for, case ignored", min_length=1, max_length=200)],
+    text: Annotated[
+        str,
+        Field(
+            description="The text to look for, case ignored",
+            min_length=1,
+            max_length=200,
+        ),
+    ],
     folder: Folder = ".",
-    limit: Annotated[int, Field(description="At most this many matching lines", ge=1, le=500)] = 50,
+    limit: Annotated[
+        int, Field(description="At most this many matching lines", ge=1, le=500)
+    ] = 50,
 ) -> str:
     """Search for text inside the files of a folder and its subfolders (like grep)."""
     base, wanted = _folder(folder), text.casefold()
@@ -112,11 +146,17 @@ def search_in_files(
         for number, line in enumerate((_text(path) or "").splitlines(), 1)
         if wanted in line.casefold()
     )
-    return "\n".join(itertools.islice(hits, limit)) or f"No file below {folder} contains {text!r}."
+    return (
+        "\n".join(itertools.islice(hits, limit))
+        or f"No file below {folder} contains {text!r}."
+    )
 
 
 def find_files(
-    pattern: Annotated[str, Field(description="File name pattern such as *.py or test_*", max_length=100)],
+    pattern: Annotated[
+        str,
+        Field(description="File name pattern such as *.py or test_*", max_length=100),
+    ],
     folder: Folder = ".",
 ) -> str:
     """Find files by name pattern in a folder and its subfolders."""
@@ -124,8 +164,15 @@ def find_files(
     # fnmatch becomes a regular expression, in which many stars cost exponential time.
     if pattern.count("*") > 4:
         raise DemoToolError("pattern has more than four *; use a simpler one")
-    found = [path.relative_to(base) for path in _bounded(base) if fnmatchcase(path.name.lower(), pattern.lower())]
-    return "\n".join(str(path) for path in found[:200]) or f"No file below {folder} matches {pattern!r}."
+    found = [
+        path.relative_to(base)
+        for path in _bounded(base)
+        if fnmatchcase(path.name.lower(), pattern.lower())
+    ]
+    return (
+        "\n".join(str(path) for path in found[:200])
+        or f"No file below {folder} matches {pattern!r}."
+    )
 
 
 def file_info(path: FilePath) -> dict[str, Any]:
@@ -136,7 +183,9 @@ def file_info(path: FilePath) -> dict[str, Any]:
         "name": real.name,
         "type": "folder" if real.is_dir() else "file",
         "bytes": status.st_size,
-        "modified": datetime.fromtimestamp(status.st_mtime, UTC).isoformat(timespec="seconds"),
+        "modified": datetime.fromtimestamp(status.st_mtime, UTC).isoformat(
+            timespec="seconds"
+        ),
     }
 
 

@@ -18,7 +18,18 @@ from mcpagent.demo import place_tools as places
 from mcpagent.demo import unit_tools as units
 
 AREAS = frozenset(
-    ["Africa", "America", "Antarctica", "Arctic", "Asia", "Atlantic", "Australia", "Europe", "Indian", "Pacific"]
+    [
+        "Africa",
+        "America",
+        "Antarctica",
+        "Arctic",
+        "Asia",
+        "Atlantic",
+        "Australia",
+        "Europe",
+        "Indian",
+        "Pacific",
+    ]
 )
 
 
@@ -34,10 +45,15 @@ class NarrowTool:
 
 def world_clock() -> Iterator[NarrowTool]:
     """The time in each time zone that has a city in its name."""
-    zones = sorted(name for name in available_timezones() if name.partition("/")[0] in AREAS)
+    zones = sorted(
+        name for name in available_timezones() if name.partition("/")[0] in AREAS
+    )
     cities = [name.rpartition("/")[2] for name in zones]
     for name, city in zip(zones, cities, strict=True):
-        own = city if cities.count(city) == 1 else name
+        if cities.count(city) == 1:
+            own = city
+        else:
+            own = name
         shown = city.replace("_", " ")
         yield NarrowTool(
             f"time_in_{_plain(own)}",
@@ -53,11 +69,16 @@ def converter() -> Iterator[NarrowTool]:
             for target in names:
                 if source == target:
                     continue
-                about = {"type": "number", "description": f"The {quantity} in {plural(source)}"}
+                about = {
+                    "type": "number",
+                    "description": f"The {quantity} in {plural(source)}",
+                }
                 yield NarrowTool(
                     f"convert_{_plain(plural(source))}_to_{_plain(plural(target))}",
                     f"Convert a {quantity} from {plural(source)} to {plural(target)}.",
-                    lambda value, source=source, target=target: units.convert_units(value, source, target),
+                    lambda value, source=source, target=target: units.convert_units(
+                        value, source, target
+                    ),
                     {"value": about},
                 )
 
@@ -73,7 +94,9 @@ def atlas() -> Iterator[NarrowTool]:
         yield NarrowTool(
             f"distance_from_{_plain(country.capital)}",
             f"Calculate how far {country.capital}, the capital of {country.name}, is from another capital city.",
-            lambda city, capital=country.capital: places.distance_between_capitals(capital, city),
+            lambda city, capital=country.capital: places.distance_between_capitals(
+                capital, city
+            ),
             {"city": {"type": "string", "description": "The other capital city"}},
         )
 
@@ -84,13 +107,21 @@ def plural(name: str) -> str:
     if first in ("foot", "square foot"):
         first = first.replace("foot", "feet")
     elif first not in ("celsius", "fahrenheit", "kelvin", "psi"):
-        first += "es" if first.endswith("ch") else "s"
-    return f"{first} per {rest}" if rest else first
+        if first.endswith("ch"):
+            first += "es"
+        else:
+            first += "s"
+    if rest:
+        return f"{first} per {rest}"
+    return first
 
 
 THEMES: dict[str, tuple[Callable[[], Iterator[NarrowTool]], str]] = {
     "world-clock": (world_clock, "the current time in any city"),
-    "converter": (converter, "units of length, mass, volume, area, speed, time, data, energy, pressure"),
+    "converter": (
+        converter,
+        "units of length, mass, volume, area, speed, time, data, energy, pressure",
+    ),
     "atlas": (atlas, "facts about countries, distances between capitals"),
 }
 """The servers by name: their tools, and what they are about."""
@@ -100,7 +131,8 @@ def catalog_config() -> dict[str, Any]:
     """The servers as an `mcpServers` mapping, run by this Python."""
     return {
         "mcpServers": {
-            name: module_server("mcpagent.demo.many_tools", about, name) for name, (_, about) in THEMES.items()
+            name: module_server("mcpagent.demo.many_tools", about, name)
+            for name, (_, about) in THEMES.items()
         }
     }
 
@@ -116,8 +148,14 @@ async def serve(theme: str) -> None:
         types.Tool(
             name=tool.name,
             description=tool.description,
-            input_schema={"type": "object", "properties": tool.properties, "required": list(tool.properties)},
-            annotations=types.ToolAnnotations(read_only_hint=True, open_world_hint=False),
+            input_schema={
+                "type": "object",
+                "properties": tool.properties,
+                "required": list(tool.properties),
+            },
+            annotations=types.ToolAnnotations(
+                read_only_hint=True, open_world_hint=False
+            ),
         )
         for tool in known.values()
     ]
@@ -125,18 +163,28 @@ async def serve(theme: str) -> None:
     async def list_tools(_context: Any, _params: Any) -> types.ListToolsResult:
         return types.ListToolsResult(tools=listed)
 
-    async def call_tool(_context: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
+    async def call_tool(
+        _context: Any, params: types.CallToolRequestParams
+    ) -> types.CallToolResult:
         tool = known.get(params.name)
         try:
             if tool is None:
                 raise DemoToolError(f"there is no tool {params.name!r}")
             given = tool.run(**(params.arguments or {}))
         except (DemoToolError, TypeError) as problem:
-            return types.CallToolResult(content=[types.TextContent(type="text", text=str(problem))], is_error=True)
-        text = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
+            return types.CallToolResult(
+                content=[types.TextContent(type="text", text=str(problem))],
+                is_error=True,
+            )
+        if isinstance(given, str):
+            text = given
+        else:
+            text = json.dumps(given, ensure_ascii=False)
         return types.CallToolResult(content=[types.TextContent(type="text", text=text)])
 
-    server: Any = Server(f"mcpagent-{theme}", on_list_tools=list_tools, on_call_tool=call_tool)
+    server: Any = Server(
+        f"mcpagent-{theme}", on_list_tools=list_tools, on_call_tool=call_tool
+    )
     async with stdio_server() as (reading, writing):
         await server.run(reading, writing, server.create_initialization_options())
 
@@ -146,7 +194,9 @@ def _plain(text: str) -> str:
     import unicodedata
 
     plain = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode()
-    return "_".join("".join(char if char.isalnum() else " " for char in plain.lower()).split())
+    return "_".join(
+        "".join(char if char.isalnum() else " " for char in plain.lower()).split()
+    )
 
 
 if __name__ == "__main__":

@@ -10,7 +10,9 @@ from pydantic import Field
 from mcpagent.demo import DemoToolError
 
 _MOST = 1000
-Title = Annotated[str, Field(description="Title of the note", min_length=1, max_length=200)]
+Title = Annotated[
+    str, Field(description="Title of the note", min_length=1, max_length=200)
+]
 
 
 @dataclass
@@ -26,15 +28,27 @@ _todos: list[_Todo] = []
 
 
 def _note_title(title: str) -> str:
-    found = next((known for known in _notes if known.casefold() == title.strip().casefold()), None)
+    found = next(
+        (known for known in _notes if known.casefold() == title.strip().casefold()),
+        None,
+    )
     if found is None:
-        raise DemoToolError(f"no note {title!r}; there is {', '.join(_notes) or 'none yet'}"[:500])
+        raise DemoToolError(
+            f"no note {title!r}; there is {', '.join(_notes) or 'none yet'}"[:500]
+        )
     return found
 
 
 def add_note(
-    text: Annotated[str, Field(description="What to write down", min_length=1, max_length=20_000)],
-    title: Annotated[str, Field(description="Title of the note; empty takes its first words", max_length=200)] = "",
+    text: Annotated[
+        str, Field(description="What to write down", min_length=1, max_length=20_000)
+    ],
+    title: Annotated[
+        str,
+        Field(
+            description="Title of the note; empty takes its first words", max_length=200
+        ),
+    ] = "",
 ) -> str:
     """Write down a note to remember; it is kept until the server stops."""
     if len(_notes) >= _MOST:
@@ -54,11 +68,15 @@ def read_note(title: Title) -> str:
     return _notes[_note_title(title)]
 
 
-def search_notes(query: Annotated[str, Field(description="Words to look for")]) -> dict[str, str]:
+def search_notes(
+    query: Annotated[str, Field(description="Words to look for")],
+) -> dict[str, str]:
     """Search the notes for words."""
     words = query.casefold().split()
     return {
-        title: text for title, text in _notes.items() if all(word in f"{title} {text}".casefold() for word in words)
+        title: text
+        for title, text in _notes.items()
+        if all(word in f"{title} {text}".casefold() for word in words)
     }
 
 
@@ -72,32 +90,51 @@ def delete_note(title: Title) -> str:
 def _find_todo(task: str) -> _Todo:
     wanted = task.strip().casefold().lstrip("#")
     exact = [todo for todo in _todos if wanted in (str(todo.id), todo.task.casefold())]
-    near = exact or [todo for todo in _todos if wanted and wanted in todo.task.casefold()]
+    near = exact or [
+        todo for todo in _todos if wanted and wanted in todo.task.casefold()
+    ]
     if len(near) != 1:
-        raise DemoToolError(f"{len(near)} todo entries match {task!r}; give the number that list_todos shows")
+        raise DemoToolError(
+            f"{len(near)} todo entries match {task!r}; give the number that list_todos shows"
+        )
     return near[0]
 
 
-Task = Annotated[str, Field(description="The task's text or its number", min_length=1, max_length=500)]
+Task = Annotated[
+    str,
+    Field(description="The task's text or its number", min_length=1, max_length=500),
+]
 
 
 def add_todo(
-    task: Annotated[str, Field(description="What is to be done", min_length=1, max_length=500)],
-    priority: Annotated[Literal["low", "normal", "high"], Field(description="How important it is")] = "normal",
+    task: Annotated[
+        str, Field(description="What is to be done", min_length=1, max_length=500)
+    ],
+    priority: Annotated[
+        Literal["low", "normal", "high"], Field(description="How important it is")
+    ] = "normal",
 ) -> str:
     """Add a task to the todo list."""
     if len(_todos) >= _MOST:
         raise DemoToolError(f"there are {_MOST} tasks already; delete_todo first")
-    todo = _Todo(max((known.id for known in _todos), default=0) + 1, task.strip(), priority)
+    todo = _Todo(
+        max((known.id for known in _todos), default=0) + 1, task.strip(), priority
+    )
     _todos.append(todo)
     return f"Added task {todo.id}: {todo.task}"
 
 
 def list_todos(
-    status: Annotated[Literal["open", "done", "all"], Field(description="Which tasks to list")] = "open",
+    status: Annotated[
+        Literal["open", "done", "all"], Field(description="Which tasks to list")
+    ] = "open",
 ) -> list[dict[str, Any]]:
     """List the tasks of the todo list."""
-    return [asdict(todo) for todo in _todos if status == "all" or todo.done == (status == "done")]
+    return [
+        asdict(todo)
+        for todo in _todos
+        if status == "all" or todo.done == (status == "done")
+    ]
 
 
 def complete_todo(task: Task) -> str:

@@ -11,7 +11,9 @@ from pydantic import Field
 
 from mcpagent.demo import DemoToolError, data_table
 
-Continent = Literal["Africa", "Asia", "Europe", "North America", "South America", "Oceania"]
+Continent = Literal[
+    "Africa", "Asia", "Europe", "North America", "South America", "Oceania"
+]
 
 
 @dataclass(frozen=True)
@@ -28,8 +30,12 @@ class Country:
 
 
 def _row(row: dict[str, str]) -> Country:
-    millions, *place = (float(row[column]) for column in ("million people", "latitude", "longitude"))
-    return Country(row["name"], row["capital"], row["continent"], millions, row["currency"], *place)
+    millions, *place = (
+        float(row[column]) for column in ("million people", "latitude", "longitude")
+    )
+    return Country(
+        row["name"], row["capital"], row["continent"], millions, row["currency"], *place
+    )
 
 
 _ROWS = data_table("countries.csv")
@@ -37,7 +43,10 @@ COUNTRIES = tuple(map(_row, _ROWS))
 _ALIASES = {
     other: row[named].lower()
     for row in _ROWS
-    for named, column in (("name", "other names"), ("capital", "other names of the capital"))
+    for named, column in (
+        ("name", "other names"),
+        ("capital", "other names of the capital"),
+    )
     for other in filter(None, row[column].split("|"))
 }
 _BY_NAME = {country.name.lower(): country for country in COUNTRIES}
@@ -54,12 +63,18 @@ def _country(text: str) -> Country:
     found = _BY_NAME.get(key) or _BY_CAPITAL.get(key)
     if found is None:
         near = difflib.get_close_matches(key, _BY_NAME, n=3)
-        hint = f"did you mean {', '.join(_BY_NAME[name].name for name in near)}?" if near else "see list_countries"
-        raise DemoToolError(f"{text!r} is not in the table of {len(COUNTRIES)} countries: {hint}")
+        hint = "see list_countries"
+        if near:
+            hint = f"did you mean {', '.join(_BY_NAME[name].name for name in near)}?"
+        raise DemoToolError(
+            f"{text!r} is not in the table of {len(COUNTRIES)} countries: {hint}"
+        )
     return found
 
 
-def country_facts(country: Annotated[str, Field(description="Name of the country, or its capital")]) -> dict[str, Any]:
+def country_facts(
+    country: Annotated[str, Field(description="Name of the country, or its capital")],
+) -> dict[str, Any]:
     """Get the capital, population, currency and continent of a country."""
     found = _country(country)
     return {
@@ -71,7 +86,9 @@ def country_facts(country: Annotated[str, Field(description="Name of the country
     }
 
 
-def country_of_capital(capital: Annotated[str, Field(description="Name of a capital city")]) -> str:
+def country_of_capital(
+    capital: Annotated[str, Field(description="Name of a capital city")],
+) -> str:
     """Tell which country a capital city belongs to."""
     found = _BY_CAPITAL.get(_key(capital))
     if found is None:
@@ -80,14 +97,22 @@ def country_of_capital(capital: Annotated[str, Field(description="Name of a capi
 
 
 def list_countries(
-    continent: Annotated[Continent | Literal["all"], Field(description="Only countries of this continent")] = "all",
-    sort_by: Annotated[Literal["name", "population"], Field(description="Order of the list")] = "name",
+    continent: Annotated[
+        Continent | Literal["all"],
+        Field(description="Only countries of this continent"),
+    ] = "all",
+    sort_by: Annotated[
+        Literal["name", "population"], Field(description="Order of the list")
+    ] = "name",
 ) -> str:
     """List countries with their capitals and populations."""
     rows = [country for country in COUNTRIES if continent in ("all", country.continent)]
     if sort_by == "population":
         rows.sort(key=lambda country: -country.population_millions)
-    return "\n".join(f"{row.name}: {row.capital}, {row.population_millions:g} million people" for row in rows)
+    return "\n".join(
+        f"{row.name}: {row.capital}, {row.population_millions:g} million people"
+        for row in rows
+    )
 
 
 def _radians(country: Country) -> tuple[float, float]:
@@ -102,6 +127,9 @@ def distance_between_capitals(
     one, two = _country(first_city), _country(second_city)
     (lat1, lon1), (lat2, lon2) = _radians(one), _radians(two)
     # Haversine formula on a sphere of the mean earth radius, 6371 km: right to about 0.5 %.
-    inner = math.sin((lat2 - lat1) / 2) ** 2 + math.cos(lat1) * math.cos(lat2) * math.sin((lon2 - lon1) / 2) ** 2
+    inner = (
+        math.sin((lat2 - lat1) / 2) ** 2
+        + math.cos(lat1) * math.cos(lat2) * math.sin((lon2 - lon1) / 2) ** 2
+    )
     kilometres = 2 * 6371 * math.asin(math.sqrt(inner))
     return f"{one.capital} to {two.capital}: about {kilometres:,.0f} km ({kilometres / 1.609344:,.0f} miles)"

@@ -33,7 +33,11 @@ THEMES = (clock, numbers, units, text, notes, files, chance, colours, places, sy
 
 def tools_of(theme: ModuleType) -> list[Callable[..., Any]]:
     """The tools of a module: its public functions, in the order in which they stand there."""
-    own = [value for name, value in vars(theme).items() if inspect.isfunction(value) and not name.startswith("_")]
+    own = [
+        value
+        for name, value in vars(theme).items()
+        if inspect.isfunction(value) and not name.startswith("_")
+    ]
     return [function for function in own if function.__module__ == theme.__name__]
 
 

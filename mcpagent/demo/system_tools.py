@@ -1,4 +1,4 @@
-"""What machine the server runs on; no user names, no environment variables."""
+"""Describe the machine that the server runs on, without user names and environment variables."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ def system_info() -> dict[str, Any]:
 def disk_space() -> dict[str, str]:
     """Tell how much disk space is used and free where the working directory is."""
     usage = shutil.disk_usage(Path.cwd())
-    return {name: f"{size / 1e9:.1f} GB" for name, size in (("total", usage.total), ("free", usage.free))}
+    return {
+        name: f"{size / 1e9:.1f} GB"
+        for name, size in (("total", usage.total), ("free", usage.free))
+    }
 
 
 def working_directory() -> str:

@@ -10,7 +10,18 @@ from pydantic import Field
 
 from mcpagent.demo import DemoToolError, data_table, number_text
 
-Quantity = Literal["length", "mass", "volume", "area", "speed", "duration", "data", "energy", "pressure", "temperature"]
+Quantity = Literal[
+    "length",
+    "mass",
+    "volume",
+    "area",
+    "speed",
+    "duration",
+    "data",
+    "energy",
+    "pressure",
+    "temperature",
+]
 
 # Temperatures are not proportional: to and from kelvin each has a formula of its own.
 _TO_KELVIN = {
@@ -23,14 +34,24 @@ _FROM_KELVIN = {
     "fahrenheit": lambda kelvin: kelvin * 9 / 5 - 459.67,
     "kelvin": lambda kelvin: kelvin,
 }
-_TEMPERATURE_NAMES = {"c": "celsius", "f": "fahrenheit", "k": "kelvin", "centigrade": "celsius"}
+_TEMPERATURE_NAMES = {
+    "c": "celsius",
+    "f": "fahrenheit",
+    "k": "kelvin",
+    "centigrade": "celsius",
+}
 
 
 def _spellings(name: str, aliases: str) -> set[str]:
     first, _, rest = name.partition(" per ")
-    plural = f"{first}s per {rest}" if rest else f"{name}s"
+    if rest:
+        plural = f"{first}s per {rest}"
+    else:
+        plural = f"{name}s"
     american = {word.replace("tre", "ter") for word in (name, plural)}
-    aliases_and_plurals = {form for alias in aliases.split() for form in (alias, f"{alias}s")}
+    aliases_and_plurals = {
+        form for alias in aliases.split() for form in (alias, f"{alias}s")
+    }
     return {name, plural, *american, *aliases_and_plurals}
 
 
@@ -48,7 +69,9 @@ UNIT_NAMES = {
 
 
 def _unit(text: str) -> tuple[str, str, float]:
-    wanted = " ".join(text.lower().replace("_", " ").replace("°", "").replace("degrees", "").split())
+    wanted = " ".join(
+        text.lower().replace("_", " ").replace("°", "").replace("degrees", "").split()
+    )
     wanted = wanted.replace("²", "2").replace("³", "3")
     if wanted in _BY_SPELLING:
         return _BY_SPELLING[wanted]
@@ -60,24 +83,38 @@ def _unit(text: str) -> tuple[str, str, float]:
 
 def convert_units(
     value: Annotated[float, Field(description="The amount to convert")],
-    from_unit: Annotated[str, Field(description="Unit of the value, for example km, pounds, celsius, litres")],
-    to_unit: Annotated[str, Field(description="Unit of the result, for example miles, kg, fahrenheit, gallons")],
+    from_unit: Annotated[
+        str,
+        Field(description="Unit of the value, for example km, pounds, celsius, litres"),
+    ],
+    to_unit: Annotated[
+        str,
+        Field(
+            description="Unit of the result, for example miles, kg, fahrenheit, gallons"
+        ),
+    ],
 ) -> str:
     """Convert a value between units of length, mass (weight), temperature, volume, area, speed, duration, data."""
     source_quantity, source, source_factor = _unit(from_unit)
     target_quantity, target, target_factor = _unit(to_unit)
     if source_quantity != target_quantity:
-        raise DemoToolError(f"{source} measures {source_quantity} and {target} measures {target_quantity}")
+        raise DemoToolError(
+            f"{source} measures {source_quantity} and {target} measures {target_quantity}"
+        )
     if source_quantity == "temperature":
         kelvin = _TO_KELVIN[source](value)
         if kelvin < 0:
-            raise DemoToolError(f"{number_text(value)} {source} is below absolute zero, which is 0 kelvin")
+            raise DemoToolError(
+                f"{number_text(value)} {source} is below absolute zero, which is 0 kelvin"
+            )
         result = _FROM_KELVIN[target](kelvin)
     else:
         result = value * source_factor / target_factor
     return f"{number_text(value)} {source} = {float(f'{result:.6g}'):g} {target}"
 
 
-def list_units(quantity: Annotated[Quantity, Field(description="What the units measure")]) -> list[str]:
+def list_units(
+    quantity: Annotated[Quantity, Field(description="What the units measure")],
+) -> list[str]:
     """List the units that convert_units knows for one quantity."""
     return UNIT_NAMES[quantity]

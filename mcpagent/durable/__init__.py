@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mcpagent.python import late_names
+from mcpagent.utilities.python import late_names
 
 if TYPE_CHECKING:
     from mcpagent.durable.runs import DurableRun, DurableRuns
@@ -12,4 +12,6 @@ if TYPE_CHECKING:
 
 __all__ = ["DurableResult", "DurableRun", "DurableRuns"]
 
-__getattr__, __dir__ = late_names(__name__, {"runs": ("DurableResult", "DurableRun", "DurableRuns")})
+__getattr__, __dir__ = late_names(
+    __name__, {"runs": ("DurableResult", "DurableRun", "DurableRuns")}
+)

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from mcpagent.config.file_changes import make_private
 from mcpagent.errors import SessionStoreError
 from mcpagent.sessions.places import file_meant, is_address
-from mcpagent.text.safe_text import safe_line
-from mcpagent.text.secrets import hide
+from mcpagent.utilities.files.file_changes import make_private
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.utilities.text.secrets import hide
 
 _ITS_TABLE = "workflow_status"
 _NAME_ANOTHER = "name another one: --database FILE, or DurableRuns(FILE)"
@@ -36,7 +36,10 @@ class EngineDatabase:
             rest = database.partition("://")[2]
             with contextlib.suppress(ValueError):  # said by whoever connects
                 hide(urlsplit(database).password)
-            return cls(f"postgresql://{rest}", f"postgresql://{safe_line(rest.rpartition('@')[2], 200)}")
+            return cls(
+                f"postgresql://{rest}",
+                f"postgresql://{safe_line(rest.rpartition('@')[2], 200)}",
+            )
         file = file_meant(database, "runs.db", os.environ)
         return cls(f"sqlite:///{file}", safe_line(str(file), 200), file)
 
@@ -52,25 +55,40 @@ class EngineDatabase:
             if not self.file.exists():
                 os.close(os.open(self.file, os.O_CREAT | os.O_RDWR, 0o600))
             if not os.access(self.file, os.R_OK | os.W_OK) or self.file.is_dir():
-                why = "is a folder" if self.file.is_dir() else "cannot be written"
+                why = "cannot be written"
+                if self.file.is_dir():
+                    why = "is a folder"
                 raise SessionStoreError(f"{self.where}: {why}; {_NAME_ANOTHER}")
-            with contextlib.closing(sqlite3.connect(self.file, timeout=10)) as connection:
-                tables = {str(row[0]) for row in connection.execute("SELECT name FROM sqlite_master")}
+            with contextlib.closing(
+                sqlite3.connect(self.file, timeout=10)
+            ) as connection:
+                tables = {
+                    str(row[0])
+                    for row in connection.execute("SELECT name FROM sqlite_master")
+                }
         except (OSError, sqlite3.Error) as error:
             raise self.problem(error) from None
         if tables and _ITS_TABLE not in tables:
-            raise SessionStoreError(f"{self.where}: is another program's database; {_NAME_ANOTHER}")
+            raise SessionStoreError(
+                f"{self.where}: is another program's database; {_NAME_ANOTHER}"
+            )
 
     def problem(self, error: BaseException) -> SessionStoreError:
         """What the engine, or its database, could not do there, and what to do."""
         cause = getattr(error, "orig", None) or error
-        if self.file is None and not hasattr(cause, "sqlstate"):  # its text quotes what cannot be read
+        if self.file is None and not hasattr(
+            cause, "sqlstate"
+        ):  # its text quotes what cannot be read
             form = "postgresql://user:password@host:port/database"
-            return SessionStoreError(f"durable runs: the address cannot be read; write {form}, special ones as %40")
+            return SessionStoreError(
+                f"durable runs: the address cannot be read; write {form}, special ones as %40"
+            )
         said = safe_line(str(cause).partition("\n")[0], 200)
         if isinstance(cause, OSError):
             said = safe_line(cause.strerror or said, 120)
-        return SessionStoreError(f"{self.where}: durable runs cannot be kept there ({said}); {self._advice(cause)}")
+        return SessionStoreError(
+            f"{self.where}: durable runs cannot be kept there ({said}); {self._advice(cause)}"
+        )
 
     def _advice(self, cause: BaseException) -> str:
         if self.file is None:
@@ -79,7 +97,10 @@ class EngineDatabase:
             code = getattr(cause, "sqlstate", None)
             if str(code) == "42501":
                 return "its owner has to say: GRANT CREATE ON DATABASE ... TO this user"
-            return advice(code, str(cause)) or "is the server running there, and may this user make tables in it?"
+            return (
+                advice(code, str(cause))
+                or "is the server running there, and may this user make tables in it?"
+            )
         text = str(cause)
         if "full" in text or "disk I/O" in text:
             return "make room on the disk and go on"

@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeAlias, TypeVar
 
 from mcpagent.sessions.store import Sessions, written
-from mcpagent.text.safe_text import safe_line
+from mcpagent.utilities.text.safe_text import safe_line
 
 if TYPE_CHECKING:
     from dbos import WorkflowStatus
@@ -99,11 +99,15 @@ class RunQueue:
             self.name,
             global_concurrency=limits.at_once,
             partition_concurrency=limits.per_user,
-            limiter={"limit": limits.per_minute, "period": 60.0} if limits.per_minute is not None else None,
+            limiter={"limit": limits.per_minute, "period": 60.0}
+            if limits.per_minute is not None
+            else None,
             polling_interval_sec=POLL_SECONDS,
             on_conflict=how,
         )
-        await DBOS.register_queue_async(self.waiting, polling_interval_sec=WAITING_POLL_SECONDS, on_conflict=how)
+        await DBOS.register_queue_async(
+            self.waiting, polling_interval_sec=WAITING_POLL_SECONDS, on_conflict=how
+        )
 
     def options(self, session: str, user: str, run: str) -> dict[str, Any]:
         """Return what the engine stores of a run beside its input."""
@@ -114,7 +118,9 @@ class RunQueue:
             "workflow_id": run,
             "queue_partition_key": owner_of(session, user),
             "authenticated_user": session,  # the engine finds runs by this on both databases, by attributes on one only
-            "attributes": {"asked": time.time_ns()},  # it knows the second, which is not enough for the order
+            "attributes": {
+                "asked": time.time_ns()
+            },  # it knows the second, which is not enough for the order
         }
 
     async def turn(self, session: str, run: str) -> RunTurn | None:
@@ -135,7 +141,9 @@ class RunQueue:
         first = min(unfinished, key=order_of, default=None)
         own = next((status for status in unfinished if status.workflow_id == run), None)
         if own is None or first is None:
-            return RunTurn() if len(unfinished) == MAX_COMPARED else None
+            if len(unfinished) == MAX_COMPARED:
+                return RunTurn()
+            return None
         return RunTurn(first is own, own.queue_name == self.waiting)
 
     # -- who serves it ------------------------------------------------------------------------------------------------
@@ -165,13 +173,20 @@ def state_of(status: WorkflowStatus) -> State:
 
 def owner_of(session: str, user: str) -> str:
     """Return a digest of the owner of a run, who may have any name: its user, or else its session."""
-    owner = f"user {user}" if user else f"session {session}"
+    if user:
+        owner = f"user {user}"
+    else:
+        owner = f"session {session}"
     return hashlib.sha256(owner.encode(errors="surrogatepass")).hexdigest()[:32]
 
 
 def order_of(status: WorkflowStatus) -> tuple[int, int, str]:
     """Return the place of a run among others, by when it was asked for."""
-    return status.created_at or 0, int((status.attributes or {}).get("asked") or 0), status.workflow_id
+    return (
+        status.created_at or 0,
+        int((status.attributes or {}).get("asked") or 0),
+        status.workflow_id,
+    )
 
 
 async def models_served(store: Sessions, version: str = VERSION) -> set[str]:
@@ -201,5 +216,7 @@ async def unserved_words(store: Sessions, queue_name: str, version: str) -> str:
             "running; start one, or cancel it and ask again"
         )
     others = ", ".join(f'"{safe_line(other, 80)}"' for other in sorted(served)[:5])
-    so = f"the workers that are running do those of {others}" if others else "no worker is running"
+    so = "no worker is running"
+    if others:
+        so = f"the workers that are running do those of {others}"
     return f'no worker does the runs of the model "{model}": {so}; start one: mcpagent worker -m {model}'

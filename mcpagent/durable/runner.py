@@ -5,23 +5,24 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NoReturn
 
-from mcpagent.agent import Agent
-from mcpagent.conversation import usable_prompt
+from mcpagent.agents.agent import Agent
+from mcpagent.agents.run_input import Given, wanted_output
+from mcpagent.agents.session_runtime import SessionRuntime
 from mcpagent.durable.queues import VERSION, WORKFLOW_NAME, RunQueue, RunTurn, outside
 from mcpagent.errors import McpAgentError, SessionBusyError
-from mcpagent.limits.run_limits import KINDS, Limits
-from mcpagent.permissions.pending_calls import CallAnswer, usable_answers
-from mcpagent.questions.given import Given, wanted_output
-from mcpagent.runtime.session_runtime import SessionRuntime
+from mcpagent.history.conversation import usable_prompt
+from mcpagent.sessions.entries import clean_json
 from mcpagent.sessions.run_ended import RunEnded, ended_from_json, ended_to_json
 from mcpagent.sessions.store import Sessions, written
-from mcpagent.text.safe_text import safe_line
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.values.approval import CallAnswer, usable_answers
+from mcpagent.values.limits.run_limits import KINDS, Limits
 
 LOOK_SECONDS = 1.0
 """How often a worker looks for dead workers, and a waiting run for its session."""
@@ -49,26 +50,43 @@ class RunRequest:
     def to_json(self) -> dict[str, Any]:
         """Return the input as plain JSON data."""
         answers = [answer.to_json() for answer in self.answers]
-        given = {"prompt": self.prompt, "answers": answers, "output": self.output, "limits": self.limits}
-        return {"session": self.session} | {name: value for name, value in given.items() if value}
+        given = {
+            "prompt": self.prompt,
+            "answers": answers,
+            "output": self.output,
+            "limits": self.limits,
+        }
+        return {"session": self.session} | {
+            name: value for name, value in given.items() if value
+        }
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> RunRequest:
         """Return the input that `to_json` wrote."""
-        answers = tuple(CallAnswer.from_json(answer) for answer in data.get("answers", ()))
-        return cls(data["session"], data.get("prompt", ""), answers, data.get("output"), data.get("limits"))
+        answers = tuple(
+            CallAnswer.from_json(answer) for answer in data.get("answers", ())
+        )
+        return cls(
+            data["session"],
+            data.get("prompt", ""),
+            answers,
+            data.get("output"),
+            data.get("limits"),
+        )
 
 
 class Runner:
     """Works on the runs of one agent. `me` is the token of this process, by which others see that it is alive."""
 
-    def __init__(self, agent: Agent[Any], store: Sessions, queue: RunQueue, me: str) -> None:
+    def __init__(
+        self, agent: Agent[Any], store: Sessions, queue: RunQueue, me: str
+    ) -> None:
         self.agent, self.store, self.queue, self.me = agent, store, queue, me
         self._active: set[asyncio.Task[Any]] = set()
         self._waiting: set[asyncio.Task[Any]] = set()
         self._open: OrderedDict[str, SessionRuntime[Any]] = OrderedDict()
-        self.freed = asyncio.Event()
-        """Set when a run of this process has ended."""
+        self._freed: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
+        """By the ID of a run that has ended in this process; "" for any run."""
 
     async def end(self, seconds: float) -> None:
         """Waits for the runs under way; those that are left are unfinished, and another worker resumes them."""
@@ -88,13 +106,22 @@ class Runner:
         while True:
             try:
                 pending = await DBOS.list_workflows_async(
-                    status="PENDING", name=WORKFLOW_NAME, app_version=VERSION, load_input=False
+                    status="PENDING",
+                    name=WORKFLOW_NAME,
+                    app_version=VERSION,
+                    load_input=False,
                 )
-                for executor in sorted({str(item.executor_id) for item in pending} - {self.me}):
+                for executor in sorted(
+                    {str(item.executor_id) for item in pending} - {self.me}
+                ):
                     if not await written(self.store.is_alive(executor)):
-                        await asyncio.to_thread(DBOS._recover_pending_workflows, [executor])
+                        await asyncio.to_thread(
+                            DBOS._recover_pending_workflows, [executor]
+                        )
             except Exception as error:  # noqa: BLE001 - the next look may find the database again
-                logging.getLogger("mcpagent").warning("durable runs: %s", safe_line(str(error), 200))
+                logging.getLogger("mcpagent").warning(
+                    "durable runs: %s", safe_line(str(error), 200)
+                )
             await asyncio.sleep(LOOK_SECONDS)
 
     async def execute(self, run: str, data: str) -> None:
@@ -108,9 +135,13 @@ class Runner:
             raise self._without_secrets(RunEnded.failed(run, error)) from None
         finally:
             self._active.discard(task)
-            self.freed.set()
+            for key in ("", run):
+                if (freed := self._freed.pop(key, None)) is not None:
+                    freed.set()
 
-    async def _work(self, request: RunRequest, run: str, task: asyncio.Task[Any]) -> None:
+    async def _work(
+        self, request: RunRequest, run: str, task: asyncio.Task[Any]
+    ) -> None:
         record = await written(self.store.run_record(request.session, run))
         if record.ended is not None:  # the worker died before it could tell the engine
             if record.ended.error is not None:
@@ -136,7 +167,9 @@ class Runner:
         from dbos import DBOS
 
         await outside(DBOS.resume_workflow, run, queue_name=queue)
-        if (await written(self.store.run_record(session, run))).is_cancelled:  # meanwhile
+        if (
+            await written(self.store.run_record(session, run))
+        ).is_cancelled:  # meanwhile
             await self._leave_cancelled(run)
         raise asyncio.CancelledError
 
@@ -149,7 +182,9 @@ class Runner:
 
     # -- the session --------------------------------------------------------------------------------------------------
 
-    async def _taken(self, name: str, run: str, turn: RunTurn) -> SessionRuntime[Any] | None:
+    async def _taken(
+        self, name: str, run: str, turn: RunTurn
+    ) -> SessionRuntime[Any] | None:
         """Return the session for this run; None while another process has it, or an earlier run waits for it.
 
         The session is taken once more than the `Session` does: `store.release` gives that back.
@@ -171,7 +206,9 @@ class Runner:
             self.store.release(name)
         return session
 
-    async def _opened(self, name: str, run: str, updated: float) -> SessionRuntime[Any] | None:
+    async def _opened(
+        self, name: str, run: str, updated: float
+    ) -> SessionRuntime[Any] | None:
         """Return the session as it was left in this process, or else as the store has it.
 
         None if it belongs to another unfinished run.
@@ -180,7 +217,9 @@ class Runner:
         if session is not None and session.take_again(updated):
             return session
         kept = await written(self.store.reading(name))
-        owner = str(kept.values.get("durable") or "") if kept is not None else ""
+        owner = ""
+        if kept is not None:
+            owner = str(kept.values.get("durable") or "")
         if owner not in ("", run) and await _is_unfinished(owner):
             return None
         return self.agent._runtime.session_as_of(name, kept)
@@ -199,7 +238,9 @@ class Runner:
             if loop.time() - begun > TOLD_SECONDS and not is_reported:
                 is_reported = True
                 who = await asyncio.to_thread(self._holder_of, name)
-                self.agent._runtime.warn(f'a durable run waits for session "{safe_line(name, 60)}", which {who} has')
+                self.agent._runtime.warn(
+                    f'a durable run waits for session "{safe_line(name, 60)}", which {who} has'
+                )
             seconds = await self._until_freed(seconds)
         self._let_go(session)
 
@@ -215,30 +256,47 @@ class Runner:
         """Waits so long, or until a run of this process has ended; gives how long to wait the next time."""
         if not await self.is_freed_within(seconds):
             return min(seconds * 1.5, LOOK_SECONDS)
-        await asyncio.sleep(FIRST_LOOK_SECONDS)  # until the engine knows that it has ended, too
+        await asyncio.sleep(
+            FIRST_LOOK_SECONDS
+        )  # until the engine knows that it has ended, too
         return FIRST_LOOK_SECONDS
 
-    async def is_freed_within(self, seconds: float) -> bool:
-        """Waits so long; True as soon as a run of this process has ended."""
-        self.freed.clear()
+    async def is_freed_within(self, seconds: float, run: str = "") -> bool:
+        """Wait so long; return True as soon as this run, or any run, has ended in this process."""
         try:
             async with asyncio.timeout(seconds):
-                await self.freed.wait()
+                await self._freed[run].wait()
         except TimeoutError:
             return False
         return True
 
+    def forget(self, run: str) -> None:
+        """Wait for this run no more."""
+        self._freed.pop(run, None)
+
     def _holder_of(self, name: str) -> str:
         holder = self.store.read(name).info.holder
-        return str(holder) if holder is not None else "another run"
+        if holder is not None:
+            return str(holder)
+        return "another run"
 
     # -- the run ------------------------------------------------------------------------------------------------------
 
-    async def _answer(self, session: SessionRuntime[Any], request: RunRequest, run: str, *, resumes: bool) -> None:
+    async def _answer(
+        self,
+        session: SessionRuntime[Any],
+        request: RunRequest,
+        run: str,
+        *,
+        resumes: bool,
+    ) -> None:
         """Has the session answer, or resume if a worker that died began the run; the session stores the end."""
         session.durable_run = run
         try:
-            given = partial(self._resumed, session, request) if resumes else partial(self._given, request)
+            if resumes:
+                given = partial(self._resumed, session, request)
+            else:
+                given = partial(self._given, request)
             await session.result_of(given)
         except Exception as error:
             session.fail(error)
@@ -251,7 +309,9 @@ class Runner:
         limits = self._limits_of(request)
         if request.answers:
             return Given(usable_answers(request.answers), limits=limits)
-        return Given(usable_prompt(request.prompt), wanted_output(request.output), limits=limits)
+        return Given(
+            usable_prompt(request.prompt), wanted_output(request.output), limits=limits
+        )
 
     def _resumed(self, session: SessionRuntime[Any], request: RunRequest) -> Given:
         """Return the answers to those calls that still wait for them: the others were made."""
@@ -268,7 +328,9 @@ class Runner:
 
     def _without_secrets(self, ended: RunEnded) -> McpAgentError:
         """Return the error that ended a run, as the engine may store it."""
-        error = ended_from_json(ended.run, json.loads(self.store.as_json(ended_to_json(ended)))).error
+        error = ended_from_json(
+            ended.run, json.loads(clean_json(ended_to_json(ended)))
+        ).error
         assert error is not None
         return error
 
@@ -277,4 +339,8 @@ async def _is_unfinished(run: str) -> bool:
     from dbos import DBOS
 
     status = await outside(DBOS.get_workflow_status, run)
-    return status is not None and str(status.status) in ("ENQUEUED", "DELAYED", "PENDING")
+    return status is not None and str(status.status) in (
+        "ENQUEUED",
+        "DELAYED",
+        "PENDING",
+    )

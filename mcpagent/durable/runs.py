@@ -14,9 +14,8 @@ from types import NoneType
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from mcpagent.agent import Agent
-from mcpagent.conversation import usable_prompt
-from mcpagent.definition import Definition
+from mcpagent.agents.agent import Agent
+from mcpagent.agents.run_input import wanted_output
 from mcpagent.durable.database import EngineConnection, EngineDatabase
 from mcpagent.durable.queues import (
     POLL_SECONDS,
@@ -31,15 +30,17 @@ from mcpagent.durable.queues import (
 )
 from mcpagent.durable.runner import Runner, RunRequest
 from mcpagent.errors import AgentStateError, ConfigError, InputError, RunCancelledError
-from mcpagent.limits.run_limits import Limits
-from mcpagent.messages import Text
-from mcpagent.permissions.pending_calls import CallAnswer, usable_answers
-from mcpagent.python.argument_checks import checked, expect
-from mcpagent.questions.given import wanted_output
+from mcpagent.history.conversation import usable_prompt
+from mcpagent.sessions.entries import clean_json
 from mcpagent.sessions.run_ended import DurableResult, RunEnded, RunRecord
 from mcpagent.sessions.standing import written_json
 from mcpagent.sessions.store import Sessions, usable_id, written
-from mcpagent.text.safe_text import safe_line
+from mcpagent.toolsets.definition import Definition
+from mcpagent.utilities.python.argument_checks import checked, expect
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.values.approval import CallAnswer, usable_answers
+from mcpagent.values.limits.run_limits import Limits
+from mcpagent.values.messages import Text
 
 if TYPE_CHECKING:
     from dbos import DBOSConfig, WorkflowStatus
@@ -70,7 +71,9 @@ class DurableRun:
         unserved = asyncio.ensure_future(self._runs.never_served(self))
         try:
             async with asyncio.timeout(timeout_seconds):
-                await asyncio.wait({ended, unserved}, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait(
+                    {ended, unserved}, return_when=asyncio.FIRST_COMPLETED
+                )
             if not ended.done():
                 unserved.result()  # raises
             end = ended.result()
@@ -89,7 +92,9 @@ class DurableRun:
         if record.ended is not None:
             return record.ended.state
         state = state_of(await _status(self.id))
-        return "running" if record.is_under_way and state != "failed" else state
+        if record.is_under_way and state != "failed":
+            return "running"
+        return state
 
 
 class DurableRuns:
@@ -122,8 +127,17 @@ class DurableRuns:
         per_minute: int | None = None,
         unserved_seconds: float = 60.0,
     ) -> None:
-        expect("DurableRuns: database", database, (str, Path, NoneType), "a file, or postgresql://...")
-        for name, value in (("at_once", at_once), ("per_user", per_user), ("per_minute", per_minute)):
+        expect(
+            "DurableRuns: database",
+            database,
+            (str, Path, NoneType),
+            "a file, or postgresql://...",
+        )
+        for name, value in (
+            ("at_once", at_once),
+            ("per_user", per_user),
+            ("per_minute", per_minute),
+        ):
             expect(
                 f"DurableRuns: {name}",
                 value,
@@ -132,11 +146,22 @@ class DurableRuns:
                 holds=lambda number: number is None or number >= 1,
             )
         seconds = "a number of seconds above 0"
-        expect("DurableRuns: unserved_seconds", unserved_seconds, (int, float), seconds, holds=lambda limit: limit > 0)
+        expect(
+            "DurableRuns: unserved_seconds",
+            unserved_seconds,
+            (int, float),
+            seconds,
+            holds=lambda limit: limit > 0,
+        )
         self._database = EngineDatabase.of(database)
-        self._limits, self._unserved_seconds = Bounds(at_once, per_user, per_minute), float(unserved_seconds)
+        self._limits, self._unserved_seconds = (
+            Bounds(at_once, per_user, per_minute),
+            float(unserved_seconds),
+        )
         if at_once is not None and per_user is not None and per_user > at_once:
-            raise ConfigError(f"DurableRuns: per_user is {per_user}, and at_once only {at_once}; make per_user smaller")
+            raise ConfigError(
+                f"DurableRuns: per_user is {per_user}, and at_once only {at_once}; make per_user smaller"
+            )
         self._runner: Runner | None = None
         self._works = False
 
@@ -171,21 +196,37 @@ class DurableRuns:
         validators of a type do not count. `limits` hold besides those of the worker's agent. Raises `InputError` for an
         unusable prompt, ID, type or limit, and for the ID of another owner's run.
         """
-        expect("start: limits", limits, (Limits, NoneType), "Limits(...)", error=InputError)
+        expect(
+            "start: limits", limits, (Limits, NoneType), "Limits(...)", error=InputError
+        )
         parts = usable_prompt(prompt)
         if any(not isinstance(part, Text) for part in parts):
             raise InputError("start: a durable run is asked with words alone")
         expect("start: user", user, str, "a name as text", error=InputError)
         words = "".join(part.text for part in parts if isinstance(part, Text))
-        wanted = uuid4().hex if run is None else _usable_run(run)
+        if run is None:
+            wanted = uuid4().hex
+        else:
+            wanted = _usable_run(run)
         name = usable_id(owner_of(wanted, user) if session is None else session)
         spec = wanted_output(output_type)
-        output = {"title": spec.format.name, **spec.schema} if spec is not None else None
-        given = limits.given() if limits is not None else None
-        begun = await self._enqueue(RunRequest(name, words, output=output, limits=given), user, wanted)
-        return begun if run is None else await self.run(wanted, session=name, user=user)
+        output = None
+        if spec is not None:
+            output = {"title": spec.format.name, **spec.schema}
+        if limits is not None:
+            given = limits.given()
+        else:
+            given = None
+        begun = await self._enqueue(
+            RunRequest(name, words, output=output, limits=given), user, wanted
+        )
+        if run is None:
+            return begun
+        return await self.run(wanted, session=name, user=user)
 
-    async def answer(self, answers: Sequence[CallAnswer], *, session: str, user: str = "") -> DurableRun:
+    async def answer(
+        self, answers: Sequence[CallAnswer], *, session: str, user: str = ""
+    ) -> DurableRun:
         """Goes on with a run that ended with calls that wait, also days later and in another process.
 
         The same answers given twice are one run.
@@ -196,16 +237,29 @@ class DurableRuns:
             raise InputError("answer: give an answer to each call that waits")
         request = RunRequest(usable_id(session), answers=tuple(given.values()))
         store = self._require_serving().store
-        digest = hashlib.sha256(written_json(request.to_json()).encode()).hexdigest()[:32]
+        digest = hashlib.sha256(written_json(request.to_json()).encode()).hexdigest()[
+            :32
+        ]
         # What failed, or answered the same call before the conversation was taken back, is not what is answered now.
         for number in count(1):
             run = DurableRun(self, f"answer-{digest}-{number}", session)
-            state = await run.state() if await _found(run.id) is not None else "waiting"
-            if state in ("waiting", "running") or (state == "done" and not _wait(store, session, given)):
+            if await _found(run.id) is not None:
+                state = await run.state()
+            else:
+                state = "waiting"
+            if state in ("waiting", "running") or (
+                state == "done" and not _wait(store, session, given)
+            ):
                 return await self._enqueue(request, user, run.id)
         raise AssertionError
 
-    async def run(self, id: str, *, session: str | None = None, user: str | None = None) -> DurableRun:  # noqa: A002
+    async def run(
+        self,
+        id: str,  # noqa: A002
+        *,
+        session: str | None = None,
+        user: str | None = None,
+    ) -> DurableRun:
         """Return the run of this ID, begun in whichever process.
 
         Raises `InputError` if there is none, and for a run of another session or user, where these are named.
@@ -217,10 +271,18 @@ class DurableRuns:
         found = str(status.authenticated_user)
         is_users = user is None or status.queue_partition_key == owner_of(found, user)
         if session not in (None, found) or not is_users:
-            raise InputError(f'run "{safe_line(id, 60)}" belongs to another owner; use the ID of a run of your own')
+            raise InputError(
+                f'run "{safe_line(id, 60)}" belongs to another owner; use the ID of a run of your own'
+            )
         return DurableRun(self, id, found)
 
-    async def cancel(self, id: str, *, session: str | None = None, user: str | None = None) -> None:  # noqa: A002
+    async def cancel(
+        self,
+        id: str,  # noqa: A002
+        *,
+        session: str | None = None,
+        user: str | None = None,
+    ) -> None:
         """Ends a run before its next step, in whichever process; a request or call that was sent is not taken back.
 
         Raises as `run` does.
@@ -236,8 +298,12 @@ class DurableRuns:
 
         runner = self._require_serving()
         options: Any = runner.queue.options(request.session, user, run)
-        await DBOS.enqueue_workflow_with_options_async(options, runner.store.as_json(request.to_json()))
-        if not self._works and (words := await unserved_words(runner.store, runner.queue.name, VERSION)):
+        await DBOS.enqueue_workflow_with_options_async(
+            options, clean_json(request.to_json())
+        )
+        if not self._works and (
+            words := await unserved_words(runner.store, runner.queue.name, VERSION)
+        ):
             runner.agent._runtime.warn(f"{self.where}: {words}")
         return DurableRun(self, run, request.session)
 
@@ -245,30 +311,39 @@ class DurableRuns:
 
     async def record_of(self, run: DurableRun) -> RunRecord:
         """Return the state of a run in its session, which decides over what the engine says."""
-        return await written(self._require_serving().store.run_record(run.session, run.id))
+        return await written(
+            self._require_serving().store.run_record(run.session, run.id)
+        )
 
     async def end_of(self, run: DurableRun) -> RunEnded:
         """Waits for the end of a run. Raises the error of a run that ended before it began in its session."""
         loop, runner = asyncio.get_running_loop(), self._require_serving()
         ask_engine_at = loop.time() + ASK_ENGINE_SECONDS
-        while True:
-            record = await self.record_of(run)
-            if record.ended is not None:
-                return record.ended
-            if loop.time() > ask_engine_at:
-                ask_engine_at = loop.time() + ASK_ENGINE_SECONDS
-                if (end := await self._end_without_session(run)) is not None:
-                    return end
-            await runner.is_freed_within(POLL_SECONDS)
+        try:
+            while True:
+                record = await self.record_of(run)
+                if record.ended is not None:
+                    return record.ended
+                if loop.time() > ask_engine_at:
+                    ask_engine_at = loop.time() + ASK_ENGINE_SECONDS
+                    if (end := await self._end_without_session(run)) is not None:
+                        return end
+                await runner.is_freed_within(POLL_SECONDS, run.id)
+        finally:
+            runner.forget(run.id)
 
     async def _end_without_session(self, run: DurableRun) -> RunEnded | None:
         """Return the end of a run that its session will never have; None while a worker may still bring it to one."""
         status = await _found(run.id)
-        state = state_of(status) if status is not None else "failed"
+        state = "failed"
+        if status is not None:
+            state = state_of(status)
         if state in ("waiting", "running"):
             return None
         record = await self.record_of(run)  # it may have ended in between
-        if record.is_under_way and state == "cancelled":  # by a worker that may have died before it saw that
+        if (
+            record.is_under_way and state == "cancelled"
+        ):  # by a worker that may have died before it saw that
             await written(self._require_serving().store.cancel_run(run.session, run.id))
             return None
         return record.ended or _end_told_by_engine(run, status)
@@ -283,15 +358,21 @@ class DurableRuns:
             with suppress(Exception):  # a database that is away may come back
                 status = await _status(run.id)
                 if str(status.status) in ("ENQUEUED", "DELAYED"):
-                    words = await unserved_words(runner.store, str(status.queue_name), str(status.app_version))
+                    words = await unserved_words(
+                        runner.store, str(status.queue_name), str(status.app_version)
+                    )
             if not words:
                 since = loop.time()
             elif loop.time() - since >= self._unserved_seconds:
-                raise AgentStateError(f'{self.where}: run "{safe_line(run.id, 60)}" waits: {words}')
+                raise AgentStateError(
+                    f'{self.where}: run "{safe_line(run.id, 60)}" waits: {words}'
+                )
 
     def _require_serving(self) -> Runner:
         if self._runner is None:
-            raise AgentStateError("durable runs are not served; use `async with durable.serving(agent):`")
+            raise AgentStateError(
+                "durable runs are not served; use `async with durable.serving(agent):`"
+            )
         return self._runner
 
     # -- the worker ---------------------------------------------------------------------------------------------------
@@ -310,25 +391,36 @@ class DurableRuns:
         except ModuleNotFoundError:
             raise ConfigError(_INSTALL) from None
         if agent._runtime.store is None:
-            raise ConfigError("durable runs need an agent that keeps its sessions: Agent(sessions=Sessions(...))")
+            raise ConfigError(
+                "durable runs need an agent that keeps its sessions: Agent(sessions=Sessions(...))"
+            )
         if not agent._runtime.is_started:
-            raise AgentStateError("start the agent first: `async with agent, durable.serving(agent):`")
+            raise AgentStateError(
+                "start the agent first: `async with agent, durable.serving(agent):`"
+            )
         if self._runner is not None or _SERVING[0] is not None:
-            raise AgentStateError("this process serves durable runs already; it can serve one agent's at a time")
+            raise AgentStateError(
+                "this process serves durable runs already; it can serve one agent's at a time"
+            )
         await asyncio.to_thread(self._database.make_ready)
         me = await written(agent._runtime.store.join())
-        logging.getLogger("dbos").setLevel(logging.CRITICAL)  # what went wrong with a run is told by its result
+        logging.getLogger("dbos").setLevel(
+            logging.CRITICAL
+        )  # what went wrong with a run is told by its result
         looking: asyncio.Task[None] | None = None
         loop = asyncio.get_running_loop()
         threads = getattr(loop, "_default_executor", None)
         queue = RunQueue.of(agent._runtime.model.name)
         self._works = works
-        self._runner = runner = _SERVING[0] = Runner(agent, agent._runtime.store, queue, me)
+        self._runner = runner = _SERVING[0] = Runner(
+            agent, agent._runtime.store, queue, me
+        )
         try:
             try:
                 DBOS(config=self._config(me))
                 if DBOS.__dict__.get("_mcpagent_workflow") is None:
-                    DBOS._mcpagent_workflow = DBOS.workflow(name=WORKFLOW_NAME)(_workflow)  # type: ignore[attr-defined]
+                    workflow = DBOS.workflow(name=WORKFLOW_NAME)(_workflow)
+                    DBOS._mcpagent_workflow = workflow  # type: ignore[attr-defined]
                 DBOS.listen_queues([queue.name, queue.waiting] if works else [])
                 DBOS.launch()
                 await queue.register(self._limits, works=works)
@@ -342,12 +434,16 @@ class DurableRuns:
             if looking is not None:
                 looking.cancel()
                 await asyncio.wait({looking})
-                with suppress(Exception):  # the database may be what is gone; others see that this process is
+                with suppress(
+                    Exception
+                ):  # the database may be what is gone; others see that this process is
                     await queue.stand_up(me)
             await runner.end(stop_seconds)
             await asyncio.to_thread(DBOS.destroy)
             # The engine has put its own threads in place of the loop's, and they are gone now.
-            loop.set_default_executor(threads or ThreadPoolExecutor(thread_name_prefix="asyncio"))
+            loop.set_default_executor(
+                threads or ThreadPoolExecutor(thread_name_prefix="asyncio")
+            )
             self._runner = _SERVING[0] = None
 
     def _config(self, me: str) -> DBOSConfig:
@@ -355,7 +451,9 @@ class DurableRuns:
         return {
             "name": "mcpagent",
             "system_database_url": self._database.address,
-            "db_engine_kwargs": {"connect_args": {"factory": EngineConnection}} if is_file else {},
+            "db_engine_kwargs": {"connect_args": {"factory": EngineConnection}}
+            if is_file
+            else {},
             "application_version": VERSION,
             "executor_id": me,
             "log_level": "CRITICAL",
@@ -400,7 +498,10 @@ def _end_told_by_engine(run: DurableRun, status: WorkflowStatus | None) -> RunEn
         return RunEnded.failed(run.id, status.error)
     gone = "or its session, was deleted"
     return RunEnded(
-        run.id, error=AgentStateError(f'run "{safe_line(run.id, 60)}", {gone}; there is no result any more')
+        run.id,
+        error=AgentStateError(
+            f'run "{safe_line(run.id, 60)}", {gone}; there is no result any more'
+        ),
     )
 
 
@@ -418,4 +519,8 @@ def _wait(store: Sessions, session: str, given: Mapping[str, CallAnswer]) -> boo
     """Whether calls with these ids wait in the session now."""
     kept = store.read(session)
     waiting = {call["call_id"] for call in kept.values.get("pending") or ()}
-    return bool(waiting & given.keys()) and bool(kept.messages) and kept.messages[-1].role == "assistant"
+    return (
+        bool(waiting & given.keys())
+        and bool(kept.messages)
+        and kept.messages[-1].role == "assistant"
+    )

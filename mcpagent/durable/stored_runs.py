@@ -14,7 +14,7 @@ from mcpagent.durable.queues import WORKFLOW_NAME, State, order_of, state_of
 from mcpagent.errors import InputError, McpAgentError
 from mcpagent.sessions.run_ended import RunEnded
 from mcpagent.sessions.store import Sessions
-from mcpagent.text.safe_text import safe_line
+from mcpagent.utilities.text.safe_text import safe_line
 
 if TYPE_CHECKING:
     from dbos import DBOSClient, WorkflowStatus
@@ -54,15 +54,25 @@ class StoredRuns:
         """The file, or the database without its password."""
         return self._database.where
 
-    def listed(self, limit: int | None = None, session: str | None = None) -> list[StoredRun]:
+    def listed(
+        self, limit: int | None = None, session: str | None = None
+    ) -> list[StoredRun]:
         """Return the runs, the newest first; those of one session if it is named."""
         with self._client() as client:
             if client is None:
                 return []
             found = client.list_workflows(
-                name=WORKFLOW_NAME, user=session, limit=limit, sort_desc=True, load_input=False, load_output=False
+                name=WORKFLOW_NAME,
+                user=session,
+                limit=limit,
+                sort_desc=True,
+                load_input=False,
+                load_output=False,
             )
-            return [self._run(status) for status in sorted(found, key=order_of, reverse=True)]
+            return [
+                self._run(status)
+                for status in sorted(found, key=order_of, reverse=True)
+            ]
 
     def find(self, run: str) -> StoredRun:
         """Return the run of this ID. Raises `InputError` if there is none."""
@@ -72,7 +82,9 @@ class StoredRuns:
     def prompt(self, run: str) -> str:
         """Return the question of a run; "" if it was begun by answers to calls."""
         with self._client() as client:
-            found = client.list_workflows(workflow_ids=[run], load_output=False) if client is not None else []
+            found = []
+            if client is not None:
+                found = client.list_workflows(workflow_ids=[run], load_output=False)
         if not found or found[0].input is None:
             return ""
         return str(json.loads(found[0].input["args"][0]).get("prompt", ""))
@@ -82,7 +94,9 @@ class StoredRuns:
         with self._client() as client:
             found = self._found(client, run)
             if not found.is_unfinished:
-                raise InputError(f'run "{safe_line(run, 60)}" is {found.state}; there is nothing to cancel')
+                raise InputError(
+                    f'run "{safe_line(run, 60)}" is {found.state}; there is nothing to cancel'
+                )
             assert client is not None
             self._store.cancel_run(found.session, run).result()
             client.cancel_workflow(run)
@@ -93,12 +107,18 @@ class StoredRuns:
         with self._client() as client:
             found = self._found(client, run)
             if found.is_unfinished:
-                raise InputError(f'run "{safe_line(run, 60)}" is {found.state}; cancel it first: mcpagent runs cancel')
+                raise InputError(
+                    f'run "{safe_line(run, 60)}" is {found.state}; cancel it first: mcpagent runs cancel'
+                )
             self._delete(client, [found])
 
     def prune(self, before: float) -> list[StoredRun]:
         """Deletes the runs that ended before this time (seconds since 1970), and returns them."""
-        old = [run for run in self.listed() if run.changed < before and not run.is_unfinished]
+        old = [
+            run
+            for run in self.listed()
+            if run.changed < before and not run.is_unfinished
+        ]
         with self._client() as client:
             self._delete(client, old)
         return old
@@ -112,9 +132,15 @@ class StoredRuns:
             del ids[:_AT_ONCE]
 
     def _found(self, client: DBOSClient | None, run: str) -> StoredRun:
-        found = client.list_workflows(workflow_ids=[run], name=WORKFLOW_NAME, load_input=False) if client else []
+        found = []
+        if client:
+            found = client.list_workflows(
+                workflow_ids=[run], name=WORKFLOW_NAME, load_input=False
+            )
         if not found:
-            raise InputError(f'{self.where}: there is no run "{safe_line(run, 60)}"; see mcpagent runs list')
+            raise InputError(
+                f'{self.where}: there is no run "{safe_line(run, 60)}"; see mcpagent runs list'
+            )
         return self._run(found[0])
 
     def _run(self, status: WorkflowStatus) -> StoredRun:
@@ -126,7 +152,9 @@ class StoredRuns:
         elif record.is_under_way and state != "failed":
             state = "running"
         asked, changed = status.created_at or 0, status.updated_at or 0
-        return StoredRun(run, session, state, asked / 1_000, changed / 1_000, record.ended)
+        return StoredRun(
+            run, session, state, asked / 1_000, changed / 1_000, record.ended
+        )
 
     @contextmanager
     def _client(self) -> Iterator[DBOSClient | None]:
@@ -141,7 +169,9 @@ class StoredRuns:
         made: dict[str, Any] = {"system_database_url": self._database.address}
         engine = None
         if self._database.file is not None:
-            engine = create_engine(self._database.address, connect_args={"factory": EngineConnection})
+            engine = create_engine(
+                self._database.address, connect_args={"factory": EngineConnection}
+            )
             made = {"system_database_engine": engine}
         try:
             client = DBOSClient(**made, retry_connection_errors=False)

@@ -11,14 +11,19 @@ from pathlib import Path
 
 from mcpagent.config import ServerConfig, ServersConfig
 from mcpagent.errors import InputError, ServerError
-from mcpagent.events import Emit, Notice, ServerFailed, ServerLogged
-from mcpagent.mcp import offers
+from mcpagent.mcp import prompts_and_resources as offers
 from mcpagent.mcp.link import ServerLink
-from mcpagent.mcp.lists.server_lists import PromptInfo, ResourceInfo, ToolsDifference, difference
+from mcpagent.mcp.lists.server_lists import (
+    PromptInfo,
+    ResourceInfo,
+    ToolsDifference,
+    difference,
+)
 from mcpagent.mcp.server_options import ServerOptions, unattended_sign_in
 from mcpagent.mcp.server_status import Life, ServerStatus, still_connecting
-from mcpagent.text.safe_text import safe_line
-from mcpagent.tools import Tool, ToolOutput
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.values.events import Emit, Notice, ServerFailed, ServerLogged
+from mcpagent.values.tools import Tool, ToolOutput
 
 TURNED_OFF = "it is turned off"
 MOST_STARTS = 3
@@ -27,7 +32,10 @@ MOST_STARTS = 3
 
 def joins_later(server: str) -> Notice:
     """Return the notice that the start no longer waits for a server."""
-    return Notice(f'server "{server}" is still connecting; its tools join when it is ready', "warning")
+    return Notice(
+        f'server "{server}" is still connecting; its tools join when it is ready',
+        "warning",
+    )
 
 
 class McpServers:
@@ -54,7 +62,8 @@ class McpServers:
         self._on_lost = on_lost
         self._on_changed = on_changed
         self._unusable = {
-            item.name: ServerStatus(item.name, state="failed", reason=item.reason) for item in config.problems
+            item.name: ServerStatus(item.name, state="failed", reason=item.reason)
+            for item in config.problems
         }
         ordered = sorted(wanted, key=lambda item: item.name)
         self._links = {item.name: self._link(item, options) for item in ordered}
@@ -69,12 +78,16 @@ class McpServers:
             emit=self._emit,
             cache=options.cache,
             eager=options.eager or config.eager,
-            handlers=options.handlers(config) if callable(options.handlers) else options.handlers,
+            handlers=options.handlers(config)
+            if callable(options.handlers)
+            else options.handlers,
             auth=(options.auth or unattended_sign_in) if config.url else None,
             pins=options.pins,
             allow_change=options.allow_change,
             log_folder=options.log_folder,
-            on_tools_changed=lambda change: self._on_changed(self._links[config.name], change),
+            on_tools_changed=lambda change: self._on_changed(
+                self._links[config.name], change
+            ),
         )
 
     @property
@@ -94,7 +107,9 @@ class McpServers:
     @property
     def statuses(self) -> dict[str, ServerStatus]:
         """The status of each server by name, including failed and unusable ones."""
-        return {name: link.status for name, link in self._links.items()} | self._unusable
+        return {
+            name: link.status for name, link in self._links.items()
+        } | self._unusable
 
     @property
     def configs(self) -> dict[str, ServerConfig]:
@@ -104,7 +119,11 @@ class McpServers:
     @property
     def connecting(self) -> tuple[str, ...]:
         """The servers whose tools are not known yet and may be soon."""
-        found = [name for name, link in self._links.items() if link.life.state == "connecting" and not link.is_known]
+        found = [
+            name
+            for name, link in self._links.items()
+            if link.life.state == "connecting" and not link.is_known
+        ]
         return tuple(found)
 
     @property
@@ -114,7 +133,9 @@ class McpServers:
             return {}
         waited = self.connecting
         return {
-            name: still_connecting(status.reason) if name in waited else status.reason or TURNED_OFF
+            name: still_connecting(status.reason)
+            if name in waited
+            else status.reason or TURNED_OFF
             for name, status in self.statuses.items()
             if status.state in ("failed", "closed") or name in waited
         }
@@ -132,13 +153,19 @@ class McpServers:
             self._emit(ServerFailed(status.name, status.reason))
         first_tries = {name: asyncio.Event() for name in self._links}
         for name, link in self._links.items():
-            self._starts[name] = asyncio.create_task(self._start(link, first_tries[name]), name=f"mcp-start-{name}")
-            self._starts[name].add_done_callback(lambda _, name=name: first_tries[name].set())  # type: ignore[misc]
+            self._starts[name] = asyncio.create_task(
+                self._start(link, first_tries[name]), name=f"mcp-start-{name}"
+            )
+            self._starts[name].add_done_callback(
+                lambda _, name=name: first_tries[name].set()  # type: ignore[misc]
+            )
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(startup_seconds):
                 for first_try in first_tries.values():
                     await first_try.wait()
-        for name in [name for name, link in self._links.items() if link.config.required]:
+        for name in [
+            name for name, link in self._links.items() if link.config.required
+        ]:
             await asyncio.wait({self._starts[name]})
             if (failure := self._starts[name].result()) is not None:
                 raise failure
@@ -163,8 +190,13 @@ class McpServers:
         """
         if not self._links:
             return 0.0
-        left = None if limit is None else max(limit - spent, 0.0)
-        if left == 0 or not (self._awaited(limit) or self._reading):  # a timer would hold the run until it is over
+        if limit is None:
+            left = None
+        else:
+            left = max(limit - spent, 0.0)
+        if left == 0 or not (
+            self._awaited(limit) or self._reading
+        ):  # a timer would hold the run until it is over
             return 0.0
         started = time.monotonic()
         reported: tuple[str, ...] = ()
@@ -172,7 +204,10 @@ class McpServers:
         try:
             async with asyncio.timeout(left):
                 while (waited := self._awaited(limit)) and not enough():
-                    now = time.monotonic() if begun else started
+                    if begun:
+                        now = time.monotonic()
+                    else:
+                        now = started
                     for name in waited:
                         begun.setdefault((name, self._links[name].since), now)
                     if waited != reported:
@@ -199,7 +234,10 @@ class McpServers:
 
     def _awaited(self, limit: float | None) -> tuple[str, ...]:
         """Return the connecting servers for which no question has waited that long in vain."""
-        waits = {name: (self._links[name].since, self._waits.get(name, (0.0, 0.0))) for name in self.connecting}
+        waits = {
+            name: (self._links[name].since, self._waits.get(name, (0.0, 0.0)))
+            for name in self.connecting
+        }
         return tuple(
             name
             for name, (now, (attempt, waited)) in waits.items()
@@ -208,9 +246,14 @@ class McpServers:
 
     def _count_wait(self, name: str, attempt: float, seconds: float) -> None:
         before, waited = self._waits.get(name, (0.0, 0.0))
-        self._waits[name] = (attempt, max(seconds, waited) if before == attempt else seconds)
+        self._waits[name] = (
+            attempt,
+            max(seconds, waited) if before == attempt else seconds,
+        )
 
-    async def _start(self, link: ServerLink, first_try: asyncio.Event) -> ServerError | None:
+    async def _start(
+        self, link: ServerLink, first_try: asyncio.Event
+    ) -> ServerError | None:
         """Enter a link; return the error if that failed.
 
         A server whose process ends while it starts is tried again; the other servers are usable meanwhile.
@@ -232,7 +275,11 @@ class McpServers:
                 self._on_lost(name, str(failure))
             if failure.exit_code is None:
                 return failure
-        self._emit(Notice(f'server "{name}" did not start {MOST_STARTS} times; it stays down until it is restarted'))
+        self._emit(
+            Notice(
+                f'server "{name}" did not start {MOST_STARTS} times; it stays down until it is restarted'
+            )
+        )
         return failure
 
     async def _stop_starting(self, server: str) -> None:
@@ -245,27 +292,45 @@ class McpServers:
         try:
             await asyncio.gather(*(self._stop_starting(name) for name in self._starts))
         finally:  # also if whoever waits for it is cancelled
-            await asyncio.gather(*(link.__aexit__(None, None, None) for link in self._links.values()))
+            await asyncio.gather(
+                *(link.__aexit__(None, None, None) for link in self._links.values())
+            )
 
     # --- single servers ---
 
     @property
     def prompts(self) -> dict[str, tuple[PromptInfo, ...]]:
         """The prompts of each server that is connected or known and has some."""
-        return {link.config.name: link.lists.prompts for link in self.toolsets if link.lists.prompts}
+        return {
+            link.config.name: link.lists.prompts
+            for link in self.toolsets
+            if link.lists.prompts
+        }
 
     @property
     def resources(self) -> dict[str, tuple[ResourceInfo, ...]]:
         """The resources and templates of each server that is connected or known and has some."""
-        return {link.config.name: link.lists.resources for link in self.toolsets if link.lists.resources}
+        return {
+            link.config.name: link.lists.resources
+            for link in self.toolsets
+            if link.lists.resources
+        }
 
-    async def get_prompt(self, server: str, name: str, arguments: Mapping[str, str]) -> ToolOutput:
+    async def get_prompt(
+        self, server: str, name: str, arguments: Mapping[str, str]
+    ) -> ToolOutput:
         """Return one filled prompt. Raises `InputError` for an unknown server, prompt, or argument."""
         link = self._known(server, "prompts")
         prompts = {item.name: item for item in reversed(link.lists.prompts)}
         if (prompt := prompts.get(name)) is None:
-            raise InputError(f'server "{server}" has no prompt "{safe_line(name, 60)}"{_near(name, prompts)}')
-        missing = [item.name for item in prompt.arguments if item.required and not arguments.get(item.name)]
+            raise InputError(
+                f'server "{server}" has no prompt "{safe_line(name, 60)}"{_near(name, prompts)}'
+            )
+        missing = [
+            item.name
+            for item in prompt.arguments
+            if item.required and not arguments.get(item.name)
+        ]
         if missing:
             raise InputError(
                 f'prompt "{safe_line(name, 60)}" needs {", ".join(safe_line(item, 60) for item in missing)}'
@@ -282,7 +347,12 @@ class McpServers:
         return await offers.get_resource(self._known(server, "resources"), uri)
 
     async def complete(
-        self, server: str, name: str, argument: str, value: str, known: Mapping[str, str] | None = None
+        self,
+        server: str,
+        name: str,
+        argument: str,
+        value: str,
+        known: Mapping[str, str] | None = None,
     ) -> tuple[str, ...]:
         """Return the server's completions of a prefix, for an argument of a prompt (`name`) or of a template (its URI).
 
@@ -291,10 +361,12 @@ class McpServers:
         link = self._links.get(server)
         if link is None or not link.is_known:
             return ()
-        of = next((item for item in link.lists.prompts if item.name == name), None) or next(
-            (item for item in link.lists.resources if item.uri == name), None
-        )
-        return () if of is None else await offers.complete(link, of, argument, value, known)
+        of = next(
+            (item for item in link.lists.prompts if item.name == name), None
+        ) or next((item for item in link.lists.resources if item.uri == name), None)
+        if of is None:
+            return ()
+        return await offers.complete(link, of, argument, value, known)
 
     async def set_roots(self, server: str, folders: Sequence[str | Path]) -> None:
         """Replace the folders that a server may know; the server is notified of the change.
@@ -327,7 +399,9 @@ class McpServers:
     async def turn_off(self, server: str) -> None:
         """Stop the server and withdraw its tools until it is restarted. Raises `InputError`."""
         link = self._configured(server)
-        before = [tool.definition for tool in link.bound_tools()] if link.is_known else []
+        before = []
+        if link.is_known:
+            before = [tool.definition for tool in link.bound_tools()]
         await self._stop_starting(server)
         await link.__aexit__(None, None, None)
         self._on_lost(server, TURNED_OFF)
@@ -339,20 +413,28 @@ class McpServers:
         if link is not None:
             return link
         if (problem := self._unusable.get(server)) is not None:
-            raise InputError(f'server "{safe_line(server, 60)}" cannot be started: {problem.reason}')
-        raise InputError(f'no server "{safe_line(server, 60)}" is enabled{_near(server, self._links)}')
+            raise InputError(
+                f'server "{safe_line(server, 60)}" cannot be started: {problem.reason}'
+            )
+        raise InputError(
+            f'no server "{safe_line(server, 60)}" is enabled{_near(server, self._links)}'
+        )
 
     def _known(self, server: str, what: str) -> ServerLink:
         link = self._configured(server)
         if link.is_known:
             return link
         reason = self.unavailable.get(server, TURNED_OFF)
-        raise InputError(f'the {what} of server "{server}" are not known: {safe_line(reason)}')
+        raise InputError(
+            f'the {what} of server "{server}" are not known: {safe_line(reason)}'
+        )
 
 
 def _near(name: str, known: Iterable[str]) -> str:
     near = get_close_matches(name, list(known), n=3)
-    return f"; did you mean {', '.join(safe_line(item, 60) for item in near)}?" if near else ""
+    if near:
+        return f"; did you mean {', '.join(safe_line(item, 60) for item in near)}?"
+    return ""
 
 
 async def _first_of(waits: Sequence[Coroutine[None, None, None]]) -> None:

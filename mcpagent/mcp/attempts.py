@@ -15,7 +15,7 @@ from mcp_types import RequestId
 from pydantic import RootModel
 
 from mcpagent.mcp.request_failures import RequestLimits
-from mcpagent.run import current_run
+from mcpagent.run.agent_run import current_run
 
 Progress: TypeAlias = Callable[[float, float | None, str], None]
 """Gets the progress of one request: how much is done, of how much, and a message."""
@@ -32,7 +32,9 @@ class Attempt:
     whatever happens to later messages. `silent_from` is the time of the last piece of its answer.
     """
 
-    def __init__(self, limits: RequestLimits, on_progress: Progress | None, *, is_paused: bool) -> None:
+    def __init__(
+        self, limits: RequestLimits, on_progress: Progress | None, *, is_paused: bool
+    ) -> None:
         self._loop = asyncio.get_running_loop()
         self._idle = limits.idle
         self._end = self._loop.time() + limits.total
@@ -50,7 +52,9 @@ class Attempt:
         """True if the total time is used up; otherwise it ran out of time because of the server's silence."""
         return self._loop.time() >= self._end
 
-    async def heard(self, progress: float, total: float | None, message: str | None) -> None:
+    async def heard(
+        self, progress: float, total: float | None, message: str | None
+    ) -> None:
         """Process a progress report of the server, as the SDK's `ProgressFnT`: it is not silent."""
         self.restart_silence()
         if self._on_progress is not None:
@@ -68,10 +72,14 @@ class Attempt:
     def whole(self, result: dict[str, Any]) -> dict[str, Any]:
         """Return the result from the SDK, or the stored one if that was a placeholder."""
         kept, self._result = self._result, None
-        return result if kept is None else kept
+        if kept is None:
+            return result
+        return kept
 
     def _due(self) -> float:
-        return self._end if self._is_paused else min(self._end, self._loop.time() + self._idle)
+        if self._is_paused:
+            return self._end
+        return min(self._end, self._loop.time() + self._idle)
 
     def restart_silence(self) -> None:
         """Restart the silence limit: a piece of the answer has arrived."""
@@ -95,7 +103,9 @@ class Attempts:
         return bool(self._open)
 
     @contextmanager
-    def opened(self, limits: RequestLimits, on_progress: Progress | None) -> Iterator[Attempt]:
+    def opened(
+        self, limits: RequestLimits, on_progress: Progress | None
+    ) -> Iterator[Attempt]:
         """Open an attempt; messages that this task sends inside the block belong to it."""
         attempt = Attempt(limits, on_progress, is_paused=self._asking > 0)
         before = _current.set(attempt)
@@ -109,7 +119,9 @@ class Attempts:
     @contextmanager
     def paused(self) -> Iterator[None]:
         """Pause silence limits and run time while the user answers a server's question; total limits continue."""
-        runs = {id(run): run for attempt in self._open if (run := attempt.run) is not None}
+        runs = {
+            id(run): run for attempt in self._open if (run := attempt.run) is not None
+        }
         self._asking += 1
         self._pause(True)
         try:
@@ -154,4 +166,6 @@ class Attempts:
 
     def _mine(self) -> Attempt | None:
         attempt = _current.get()
-        return attempt if attempt in self._open else None
+        if attempt in self._open:
+            return attempt
+        return None

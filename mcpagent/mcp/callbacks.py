@@ -15,10 +15,10 @@ from mcp import MCPError
 from mcp.client.session import ClientRequestContext, ClientSession
 from pydantic import FileUrl
 
-from mcpagent.json_schema.parts import properties_of
 from mcpagent.mcp.handlers import DismissedError, Handlers, Sampled
-from mcpagent.text.safe_text import safe_text
-from mcpagent.text.secrets import data_without_random_secrets
+from mcpagent.utilities.json_schema.parts import properties_of
+from mcpagent.utilities.text.safe_text import safe_text
+from mcpagent.utilities.text.secrets import data_without_random_secrets
 
 ASKED_PER_MINUTE = 10
 MAX_INPUT_ROUNDS = 10
@@ -29,7 +29,9 @@ USER_REJECTED = -1
 
 
 def callbacks(
-    server: str, handlers: Handlers, asking: Callable[[], AbstractContextManager[None]] = nullcontext
+    server: str,
+    handlers: Handlers,
+    asking: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> dict[str, Any]:
     """Return the SDK client's callback arguments; a missing one keeps the capability from being advertised.
 
@@ -56,11 +58,16 @@ class _Callbacks:
     def _too_often(self) -> types.ErrorData | None:
         now = time.monotonic()
         if len(self.times) == ASKED_PER_MINUTE and now - self.times[0] < 60.0:
-            return types.ErrorData(code=types.INVALID_REQUEST, message=f"more than {ASKED_PER_MINUTE} a minute")
+            return types.ErrorData(
+                code=types.INVALID_REQUEST,
+                message=f"more than {ASKED_PER_MINUTE} a minute",
+            )
         self.times.append(now)
         return None
 
-    async def elicit(self, _: Any, params: types.ElicitRequestParams) -> types.ElicitResult | types.ErrorData:
+    async def elicit(
+        self, _: Any, params: types.ElicitRequestParams
+    ) -> types.ElicitResult | types.ErrorData:
         assert self.handlers.elicit is not None
         if (refusal := self._too_often()) is not None:
             return refusal
@@ -78,7 +85,9 @@ class _Callbacks:
             content = await self.handlers.elicit(self.server, message, schema)
             if content is None:
                 return types.ElicitResult(action="decline")
-            return types.ElicitResult(action="accept", content=_with_defaults(content, schema))
+            return types.ElicitResult(
+                action="accept", content=_with_defaults(content, schema)
+            )
         visit = self.handlers.visit
         message = safe_text(params.message)
         accepted = visit is not None and await visit(self.server, message, params.url)
@@ -93,15 +102,24 @@ class _Callbacks:
         wanted = params.model_dump(by_alias=True, mode="json", exclude_none=True)
         try:
             with self.asking():
-                given = await self.handlers.sample(self.server, data_without_random_secrets(wanted))
+                given = await self.handlers.sample(
+                    self.server, data_without_random_secrets(wanted)
+                )
         except DismissedError:
             return types.ErrorData(code=USER_REJECTED, message="the user declined")
-        answer = given if isinstance(given, Sampled) else Sampled(given, "mcpagent")
+        if isinstance(given, Sampled):
+            answer = given
+        else:
+            answer = Sampled(given, "mcpagent")
         block = types.TextContent(type="text", text=answer.text)
-        return types.CreateMessageResult(role="assistant", content=block, model=answer.model, stop_reason="endTurn")
+        return types.CreateMessageResult(
+            role="assistant", content=block, model=answer.model, stop_reason="endTurn"
+        )
 
     async def roots(self, _: Any) -> types.ListRootsResult:
-        return types.ListRootsResult(roots=[types.Root(uri=FileUrl(uri)) for uri in self.handlers.root_uris()])
+        return types.ListRootsResult(
+            roots=[types.Root(uri=FileUrl(uri)) for uri in self.handlers.root_uris()]
+        )
 
 
 def _with_defaults(content: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
@@ -109,16 +127,22 @@ def _with_defaults(content: dict[str, Any], schema: dict[str, Any]) -> dict[str,
     defaults = {
         name: rule["default"]
         for name, rule in properties_of(schema).items()
-        if isinstance(rule, dict) and isinstance(rule.get("default"), str | int | float | list)
+        if isinstance(rule, dict)
+        and isinstance(rule.get("default"), str | int | float | list)
     }
-    return {name: value for name, value in (defaults | content).items() if value is not None}
+    return {
+        name: value for name, value in (defaults | content).items() if value is not None
+    }
 
 
 # --- what it wants to know before it carries out a request (2026-07-28, multi round-trip requests) ---
 
 
 async def with_input(
-    session: ClientSession, request: types.Request[Any, Any], result: dict[str, Any], allowed: Collection[str]
+    session: ClientSession,
+    request: types.Request[Any, Any],
+    result: dict[str, Any],
+    allowed: Collection[str],
 ) -> types.Request[Any, Any]:
     """Return the request to send next, after one whose `result` asks for input. Raises as `answers_to` does."""
     wanted = types.InputRequiredResult.model_validate(result, by_name=False)
@@ -126,7 +150,10 @@ async def with_input(
     if not responses:
         await asyncio.sleep(_STATE_ONLY_WAIT_SECONDS)
     params = request.params.model_copy(
-        update={"input_responses": responses or None, "request_state": wanted.request_state}
+        update={
+            "input_responses": responses or None,
+            "request_state": wanted.request_state,
+        }
     )
     return request.model_copy(update={"params": params})
 
@@ -141,7 +168,10 @@ async def answers_to(
     responses: dict[str, types.InputResponse] = {}
     for key, question in (wanted.input_requests or {}).items():
         if question.method not in allowed:
-            code, text = types.METHOD_NOT_FOUND, f"it wants {question.method}, which is not allowed"
+            code, text = (
+                types.METHOD_NOT_FOUND,
+                f"it wants {question.method}, which is not allowed",
+            )
             raise MCPError(code=code, message=text)
         context = ClientRequestContext(session=session, request_id=key)
         answer = await session.dispatch_input_request(context, question)

@@ -26,10 +26,10 @@ from mcpagent.config import Era, ServerConfig
 from mcpagent.errors import ServerError
 from mcpagent.mcp.attempts import Attempt, Attempts, Progress, RawResult
 from mcpagent.mcp.callbacks import MAX_INPUT_ROUNDS, callbacks, with_input
-from mcpagent.mcp.eras import agree_on_era, ask_for_news
-from mcpagent.mcp.explaining import Explainer, after_colon, is_end_of_session
+from mcpagent.mcp.connection_errors import Explainer, after_colon, is_end_of_session
 from mcpagent.mcp.handlers import Handlers
 from mcpagent.mcp.outcomes import End, Outcome, TransportName, outcome_of
+from mcpagent.mcp.protocol_version import agree_on_era, ask_for_news
 from mcpagent.mcp.request_failures import (
     REQUEST_FAILURES,
     CallTimeoutError,
@@ -39,18 +39,25 @@ from mcpagent.mcp.request_failures import (
     RequestLimits,
     failure_of,
 )
-from mcpagent.mcp.server_news import ReportNews, ServerNews
-from mcpagent.mcp.tasks import EXTENSION, HANDLE, FollowedTasks, Peer, as_task, takes_tasks
+from mcpagent.mcp.server_notifications import ReportNews, ServerNews
+from mcpagent.mcp.tasks import (
+    EXTENSION,
+    HANDLE,
+    FollowedTasks,
+    Peer,
+    as_task,
+    takes_tasks,
+)
 from mcpagent.mcp.transports.bytes_to_messages import INVALID_ANSWER, Transport
-from mcpagent.mcp.transports.relay import relayed
+from mcpagent.mcp.transports.dispatcher import relayed
 from mcpagent.mcp.transports.remote import http_streams
 from mcpagent.mcp.transports.server_log import ServerLog, log_path
 from mcpagent.mcp.transports.sse import sse_streams
 from mcpagent.mcp.transports.stdio import StdioTransport
-from mcpagent.run import current_run
-from mcpagent.run_parts import ServerRequest
-from mcpagent.text.safe_text import safe_line
-from mcpagent.text.secrets import without_secrets
+from mcpagent.run.agent_run import current_run
+from mcpagent.run.run_parts import ServerRequest
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.utilities.text.secrets import without_secrets
 
 if TYPE_CHECKING:
     import httpx2
@@ -90,7 +97,10 @@ class McpConnection:
         self.era: Era = era
         self._report = report
         self._explain = Explainer(config.name)
-        self._log = None if log_folder is None else ServerLog(log_path(log_folder, config.name))
+        if log_folder is None:
+            self._log = None
+        else:
+            self._log = ServerLog(log_path(log_folder, config.name))
         self._handlers = handlers
         self._allowed = handlers.methods()
         self._auth = auth
@@ -114,7 +124,9 @@ class McpConnection:
     async def open(self) -> None:
         """Connect. Raises `ServerError` at the latest after `connect_timeout_seconds`."""
         ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._owner = asyncio.create_task(self._own(ready), name=f"mcp-{self.config.name}")
+        self._owner = asyncio.create_task(
+            self._own(ready), name=f"mcp-{self.config.name}"
+        )
         try:
             await asyncio.wait({ready}, timeout=self.config.connect_timeout_seconds)
         except asyncio.CancelledError:
@@ -146,7 +158,10 @@ class McpConnection:
         if self._session is None:
             self._owner.cancel()
         self._stop.set()
-        seconds = 1.0 if self._session is None else self.config.shutdown_seconds
+        if self._session is None:
+            seconds = 1.0
+        else:
+            seconds = self.config.shutdown_seconds
         await asyncio.wait({self._owner, *self._jobs}, timeout=seconds)
         if not self._owner.done():
             if self._stdio is not None:
@@ -167,7 +182,9 @@ class McpConnection:
     @property
     def spawn_seconds(self) -> float:
         """Seconds that starting the process took; 0.0 without a process."""
-        return 0.0 if self._stdio is None else self._stdio.spawn_seconds
+        if self._stdio is None:
+            return 0.0
+        return self._stdio.spawn_seconds
 
     @property
     def session(self) -> ClientSession:
@@ -196,7 +213,8 @@ class McpConnection:
                     if _is_cancelled() or self._is_closing or ready.done():
                         return
                     found = self._as_server_error(error)
-                    failure = found if failure is None or way.transport == "stdio" else failure
+                    if failure is None or way.transport == "stdio":
+                        failure = found
             if failure is not None:
                 ready.set_exception(failure)
         finally:
@@ -205,12 +223,18 @@ class McpConnection:
             if self._log is not None:
                 self._log.close()
             if not ready.done():
-                ready.set_exception(self._explain.error("was closed while it connected", "connect"))
+                ready.set_exception(
+                    self._explain.error("was closed while it connected", "connect")
+                )
             ready.exception()  # marks it as seen: whoever opened may be gone
 
     async def _hold(self, way: Way, ready: asyncio.Future[None]) -> None:
-        version = sys.modules["mcpagent"].__version__  # the package is no module that one here may import
-        wire = relayed(self._transport(way), self, self._attempts, self._tasks, self._allowed)
+        version = sys.modules[
+            "mcpagent"
+        ].__version__  # the package is no module that one here may import
+        wire = relayed(
+            self._transport(way), self, self._attempts, self._tasks, self._allowed
+        )
         async with (
             wire as relay,
             ClientSession(
@@ -222,7 +246,10 @@ class McpConnection:
             ) as session,
         ):
             await agree_on_era(session, way.era)
-            self.era = "legacy" if session.initialize_result is not None else "auto"
+            if session.initialize_result is not None:
+                self.era = "legacy"
+            else:
+                self.era = "auto"
             self._session = session
             if not ready.done():
                 ready.set_result(None)
@@ -232,21 +259,31 @@ class McpConnection:
     def _transport(self, way: Way) -> Transport:
         self._way = way.transport
         if way.transport == "http":
-            return http_streams(self.config, auth=self._auth, heard=self._attempts.heard)
+            return http_streams(
+                self.config, auth=self._auth, heard=self._attempts.heard
+            )
         if way.transport == "sse":
             return sse_streams(self.config, auth=self._auth, heard=self._attempts.heard)
         heard = self._attempts.heard
-        self._stdio = self._explain.stdio = StdioTransport(self.config, self.junk, self._environ, self._log, heard)
+        self._stdio = self._explain.stdio = StdioTransport(
+            self.config, self.junk, self._environ, self._log, heard
+        )
         return self._stdio
 
     async def _settle_in(self, session: ClientSession) -> None:
         """Send settings to a server after connecting; a refusal does not make it unusable."""
         if self.is_modern:
             self._listen_anew(session)
-        elif (level := self.config.log_level) is not None and (can := session.server_capabilities) and can.logging:
+        elif (
+            (level := self.config.log_level) is not None
+            and (can := session.server_capabilities)
+            and can.logging
+        ):
             params = types.SetLevelRequestParams(level=level)
             try:
-                await self.request(types.SetLevelRequest(params=params), limits=self._connect_limits)
+                await self.request(
+                    types.SetLevelRequest(params=params), limits=self._connect_limits
+                )
             except REQUEST_FAILURES as error:
                 self.warn(f"does not take the log level: {safe_line(str(error))}")
 
@@ -299,27 +336,51 @@ class McpConnection:
         `is_vital` gets no answer, the server is checked for life. Raises `REQUEST_FAILURES`: `RefusedError` (the
         server's own error), `CallTimeoutError`, `TaskError`, or `LostError`; cancelling it notifies the server.
         """
-        phase = f'{request.method} "{safe_line(target, 60)}"' if target else str(request.method)
-        async with self._attempt(phase, limits, on_progress, is_vital=is_vital) as attempt:
+        if target:
+            phase = f'{request.method} "{safe_line(target, 60)}"'
+        else:
+            phase = str(request.method)
+        async with self._attempt(
+            phase, limits, on_progress, is_vital=is_vital
+        ) as attempt:
             session = self.session
-            if may_be_task and isinstance(request, types.CallToolRequest) and takes_tasks(session):
+            if (
+                may_be_task
+                and isinstance(request, types.CallToolRequest)
+                and takes_tasks(session)
+            ):
                 request = as_task(request, limits.total)
             for _ in range(MAX_INPUT_ROUNDS + 1):
                 # Results go past the SDK, which has a stand-in for each.
-                shown = await session.send_request(request, RawResult, progress_callback=attempt.heard)
+                shown = await session.send_request(
+                    request, RawResult, progress_callback=attempt.heard
+                )
                 result = attempt.whole(shown.root)
                 if HANDLE in result:
                     attempt.has_begun = True
-                    peer = Peer(self.config.name, session, self._allowed, limits.idle / 3, self.warn)
+                    peer = Peer(
+                        self.config.name,
+                        session,
+                        self._allowed,
+                        limits.idle / 3,
+                        self.warn,
+                    )
                     return await self._tasks.result(result, target, peer, attempt.heard)
                 if result.get("resultType") != "input_required":
                     return result
                 request = await with_input(session, request, result, self._allowed)
-            raise MCPError(code=INVALID_ANSWER, message=f"asks for input more than {MAX_INPUT_ROUNDS} times")
+            raise MCPError(
+                code=INVALID_ANSWER,
+                message=f"asks for input more than {MAX_INPUT_ROUNDS} times",
+            )
 
-    async def list_tools_page(self, cursor: str | None, limits: RequestLimits) -> types.ListToolsResult:
+    async def list_tools_page(
+        self, cursor: str | None, limits: RequestLimits
+    ) -> types.ListToolsResult:
         """Return one page of `tools/list`, through the SDK so that it has the data for later calls."""
-        params = types.PaginatedRequestParams(cursor=cursor) if cursor is not None else None
+        params = None
+        if cursor is not None:
+            params = types.PaginatedRequestParams(cursor=cursor)
         async with self._attempt("tools/list", limits):
             return await self.session.list_tools(params=params)
 
@@ -333,9 +394,13 @@ class McpConnection:
             self._listen_anew(self.session)
             return
         request: types.SubscribeRequest | types.UnsubscribeRequest
-        request = types.UnsubscribeRequest(params=types.UnsubscribeRequestParams(uri=uri))
+        request = types.UnsubscribeRequest(
+            params=types.UnsubscribeRequestParams(uri=uri)
+        )
         if wanted:
-            request = types.SubscribeRequest(params=types.SubscribeRequestParams(uri=uri))
+            request = types.SubscribeRequest(
+                params=types.SubscribeRequestParams(uri=uri)
+            )
         await self.request(request, target=uri, limits=self._connect_limits)
 
     async def notify_roots_changed(self) -> None:
@@ -349,7 +414,12 @@ class McpConnection:
 
     @asynccontextmanager
     async def _attempt(
-        self, phase: str, limits: RequestLimits, on_progress: Progress | None = None, *, is_vital: bool = True
+        self,
+        phase: str,
+        limits: RequestLimits,
+        on_progress: Progress | None = None,
+        *,
+        is_vital: bool = True,
     ) -> AsyncIterator[Attempt]:
         """Run one request within its limits; every failure is raised as one of mcpagent's errors, with a message."""
         if self._check is not None:
@@ -388,22 +458,38 @@ class McpConnection:
         """Return the outcome of a request on a connection that ended."""
         sent_id, stdio = attempt.sent_id, self._stdio
         was_read = attempt.has_begun or stdio is None or stdio.has_read(sent_id)
-        return outcome_of(End(self._way, is_sent=attempt.has_begun or sent_id is not None, was_read=was_read))[0]
+        return outcome_of(
+            End(
+                self._way,
+                is_sent=attempt.has_begun or sent_id is not None,
+                was_read=was_read,
+            )
+        )[0]
 
-    def _explained(self, error: BaseException, phase: str, outcome: Outcome) -> Exception:
+    def _explained(
+        self, error: BaseException, phase: str, outcome: Outcome
+    ) -> Exception:
         is_open = self._session is not None
-        return self._explain.explained(error, phase, outcome, is_open=is_open, is_usable=self.usable)
+        return self._explain.explained(
+            error, phase, outcome, is_open=is_open, is_usable=self.usable
+        )
 
     def _as_server_error(self, error: BaseException) -> ServerError:
         was_read = self._stdio is None or self._stdio.has_read()
-        explained = self._explained(error, "initialize", outcome_of(End(self._way, was_read=was_read))[0])
+        explained = self._explained(
+            error, "initialize", outcome_of(End(self._way, was_read=was_read))[0]
+        )
         if isinstance(explained, ServerError):
             return explained
-        return self._explain.error(f"failed during initialize: {safe_line(str(explained))}", "initialize")
+        return self._explain.error(
+            f"failed during initialize: {safe_line(str(explained))}", "initialize"
+        )
 
     @property
     def _connect_limits(self) -> RequestLimits:
-        return RequestLimits(self.config.connect_timeout_seconds, self.config.connect_timeout_seconds)
+        return RequestLimits(
+            self.config.connect_timeout_seconds, self.config.connect_timeout_seconds
+        )
 
     async def _check_alive(self) -> None:
         """Ping a server after an unanswered call; give it up if the ping is not answered either."""
@@ -419,7 +505,9 @@ class McpConnection:
                 return
             self._stop.set()
         except TimeoutError:
-            self.warn("does not answer a ping either; it is started anew for the next call")
+            self.warn(
+                "does not answer a ping either; it is started anew for the next call"
+            )
             if self._stdio is not None:
                 self._stdio.is_patient = False
             self._stop.set()
@@ -446,25 +534,41 @@ class Way:
         use SSE.
         """
         if self.transport != "stdio":
-            return isinstance(failure, LostError) and failure.http_status in _OTHER_TRANSPORT_STATUSES
+            return (
+                isinstance(failure, LostError)
+                and failure.http_status in _OTHER_TRANSPORT_STATUSES
+            )
         if self.era != "legacy":
             return isinstance(failure, EraError)
-        return isinstance(failure, LostError) and failure.exit_code is not None and failure.outcome == "unknown"
+        return (
+            isinstance(failure, LostError)
+            and failure.exit_code is not None
+            and failure.outcome == "unknown"
+        )
 
 
 def ways_to(config: ServerConfig, era: Era) -> list[Way]:
     """Return the combinations to try, at least one; `era` is the server's known protocol, "auto" if unknown."""
     if config.command:
         local = [Way("stdio", "auto"), Way("stdio", "legacy")]
-        return local if era == "auto" else local[::-1]
+        if era == "auto":
+            return local
+        return local[::-1]
     # Over HTTP the probe costs one short request, so it is made unless the configuration says otherwise.
     http, sse = Way("http", config.era), Way("sse", "legacy")
     return {"auto": [http, sse], "sse": [sse]}.get(config.transport, [http])
 
 
-def _note_request(phase: str, attempt: Attempt, failure: Exception | None = None) -> None:
+def _note_request(
+    phase: str, attempt: Attempt, failure: Exception | None = None
+) -> None:
     """Note the request, with the code of a refusal, for the call that it is made for."""
     run = current_run()
     if attempt.sent_id is not None and run is not None and run.of_call is not None:
-        code = failure.code if isinstance(failure, RefusedError) else None
-        run.of_call.request = ServerRequest(phase.partition(" ")[0], str(attempt.sent_id), code)
+        if isinstance(failure, RefusedError):
+            code = failure.code
+        else:
+            code = None
+        run.of_call.request = ServerRequest(
+            phase.partition(" ")[0], str(attempt.sent_id), code
+        )

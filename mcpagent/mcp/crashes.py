@@ -51,9 +51,17 @@ class CrashLog:
         """Return why no start is allowed now, as the end of a sentence; "" if one is."""
         blocked = self.blocked_seconds(now)
         what = f"died {self.count(now)} times within a minute ({self.last_reason})"
-        return f"{what}; tried again in {blocked:.0f} s" if blocked else ""
+        if blocked:
+            return f"{what}; tried again in {blocked:.0f} s"
+        return ""
 
     def delay_seconds(self, now: float) -> float:
         """Return the delay in seconds before the next start."""
-        doublings = max(self.count(now) - 2, min(self._failed_starts, self.count(now)) - 1)
-        return 0.0 if doublings < 0 else min(_LONGEST_DELAY_SECONDS, _FIRST_DELAY_SECONDS * 2**doublings)
+        doublings = max(
+            self.count(now) - 2, min(self._failed_starts, self.count(now)) - 1
+        )
+        return (
+            0.0
+            if doublings < 0
+            else min(_LONGEST_DELAY_SECONDS, _FIRST_DELAY_SECONDS * 2**doublings)
+        )

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from mcpagent.python.argument_checks import expect_fields
+from mcpagent.utilities.python.argument_checks import expect_fields
 
-Elicit: TypeAlias = Callable[[str, str, dict[str, Any]], Awaitable[dict[str, Any] | None]]
+Elicit: TypeAlias = Callable[
+    [str, str, dict[str, Any]], Awaitable[dict[str, Any] | None]
+]
 """Asks a person: (server's configured name, message, schema of the flat object wanted). None: they decline."""
 
 Visit: TypeAlias = Callable[[str, str, str], Awaitable[bool]]
@@ -49,7 +51,9 @@ class Handlers:
 
     def root_uris(self) -> Sequence[str]:
         """Return the current folders."""
-        return self.roots() if callable(self.roots) else self.roots
+        if callable(self.roots):
+            return self.roots()
+        return self.roots
 
     def methods(self) -> frozenset[str]:
         """Return the server requests these answer."""

@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from mcpagent.config import ServerConfig
 from mcpagent.errors import ServerError
-from mcpagent.events import Emit, Notice, ServerConnected, ServerConnecting, ServerFailed, ServerLogged, ignore
 from mcpagent.mcp.crashes import CrashLog
 from mcpagent.mcp.handlers import Handlers, folder_uris
 from mcpagent.mcp.lists.list_cache import CachedServer, ListCache
@@ -41,15 +40,28 @@ from mcpagent.mcp.request_failures import (
     failed_output,
     mistake_in,
 )
-from mcpagent.mcp.server_news import PacedNews, ServerNews
+from mcpagent.mcp.server_notifications import PacedNews, ServerNews
 from mcpagent.mcp.server_options import Authenticate
 from mcpagent.mcp.server_status import Life, ServerStatus
 from mcpagent.mcp.tool_rules import enabled_tools, may_be_task, may_repeat
-from mcpagent.mcp.transports.beside_loop import beside_loop, imported, is_large
-from mcpagent.messages import Text, ToolDefinition
-from mcpagent.text.safe_text import safe_line
-from mcpagent.text.secrets import data_without_random_secrets, without_random_secrets, without_secrets
-from mcpagent.tools import Tool, ToolOutput
+from mcpagent.utilities.python.worker_threads import beside_loop, imported, is_large
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.utilities.text.secrets import (
+    data_without_random_secrets,
+    without_random_secrets,
+    without_secrets,
+)
+from mcpagent.values.events import (
+    Emit,
+    Notice,
+    ServerConnected,
+    ServerConnecting,
+    ServerFailed,
+    ServerLogged,
+    ignore,
+)
+from mcpagent.values.messages import Text, ToolDefinition
+from mcpagent.values.tools import Tool, ToolOutput
 
 if TYPE_CHECKING:
     import httpx2
@@ -101,7 +113,9 @@ class ServerLink:
         on_tools_changed: OnToolsChanged | None = None,
     ) -> None:
         self.config = config
-        self.limits = RequestLimits(config.timeout_seconds, config.total_timeout_seconds)
+        self.limits = RequestLimits(
+            config.timeout_seconds, config.total_timeout_seconds
+        )
         self._emit = emit
         self._environ = environ
         self._cache = cache
@@ -147,7 +161,11 @@ class ServerLink:
     @property
     def is_reading(self) -> bool:
         """True if lists that were announced as changed are being read again."""
-        return self._refreshing is not None and not self._refreshing.done() and self._refreshed != self._announced
+        return (
+            self._refreshing is not None
+            and not self._refreshing.done()
+            and self._refreshed != self._announced
+        )
 
     async def settled(self) -> None:
         """Wait until no connection is being opened; the state then has the outcome."""
@@ -175,13 +193,18 @@ class ServerLink:
     # --- life: nothing else replaces `_life` ---
 
     async def __aenter__(self) -> ServerLink:
-        cached = None if self._cache is None else self._cache.load(self.config)
+        if self._cache is None:
+            cached = None
+        else:
+            cached = self._cache.load(self.config)
         if cached is None:
             await self.connected(is_entering=True)
             return self
         async with self._lock:
             self._life = replace(self._life, state="connecting", since=time.monotonic())
-            self._life = Life("cached", cached, time.monotonic(), await self._bound(cached.lists))
+            self._life = Life(
+                "cached", cached, time.monotonic(), await self._bound(cached.lists)
+            )
         if self._eager or cached.is_stale:
             self._refresh_soon()
         return self
@@ -204,7 +227,9 @@ class ServerLink:
         """
         async with self._lock:
             await self._drop(self._life.connection)
-            if self._life.state == "closed":  # what it listed before that is not compared with what it lists now
+            if (
+                self._life.state == "closed"
+            ):  # what it listed before that is not compared with what it lists now
                 self._life = replace(self._life, taken=0.0, tools=())
             elif self._life.state == "ready":
                 self._life = replace(self._life, state="cached")
@@ -252,19 +277,35 @@ class ServerLink:
             connection = self._new_connection()
             self._life = replace(self._life, connection=connection)
             await connection.open()
-            self._life = replace(self._life, known=replace(self._life.known, is_modern=connection.is_modern))
+            self._life = replace(
+                self._life,
+                known=replace(self._life.known, is_modern=connection.is_modern),
+            )
             if not is_ready:
                 known, tools = await self._read(connection)
                 if self._life.state != "connecting":
                     raise self._error("was closed while it connected", "connect")
-                self._take(known, tools, state="ready", reason="", seconds=time.monotonic() - started)
+                self._take(
+                    known,
+                    tools,
+                    state="ready",
+                    reason="",
+                    seconds=time.monotonic() - started,
+                )
         except BaseException as error:
             await self._drop(self._life.connection)
-            if not isinstance(error, Exception):  # cancelled: nobody waits for it any more
+            if not isinstance(
+                error, Exception
+            ):  # cancelled: nobody waits for it any more
                 if self._life.state != "closed":
-                    self._life = replace(self._life, state=before.state, reason=before.reason)
+                    self._life = replace(
+                        self._life, state=before.state, reason=before.reason
+                    )
                 raise
-            failure = error if isinstance(error, ServerError) else self._error(mistake_in(error), "connect")
+            if isinstance(error, ServerError):
+                failure = error
+            else:
+                failure = self._error(mistake_in(error), "connect")
             self._fail(failure, time.monotonic() - started)
             raise failure from (None if failure is error else error)
         self._crashes.has_started()
@@ -272,25 +313,43 @@ class ServerLink:
         if is_ready:
             self._refresh_soon()
         else:
-            self._emit(ServerConnected(self.config.name, len(self._life.tools), self._life.seconds))
+            self._emit(
+                ServerConnected(
+                    self.config.name, len(self._life.tools), self._life.seconds
+                )
+            )
         await self._subscribe_again(connection)
         return connection
 
     def _fail(self, failure: ServerError, seconds: float) -> None:
         if self._life.state == "closed":  # which is why it failed
             return
-        self._life = replace(self._life, state="failed", reason=str(failure), seconds=seconds)
+        self._life = replace(
+            self._life, state="failed", reason=str(failure), seconds=seconds
+        )
         self._crashes.add_failed_start(time.monotonic(), str(failure))
         self._forget_cached()
-        was_reported, self._last_failure = self._last_failure == str(failure), str(failure)
+        was_reported, self._last_failure = (
+            self._last_failure == str(failure),
+            str(failure),
+        )
         if not was_reported:
-            self._emit(ServerFailed(self.config.name, str(failure), failure.stderr_tail))
+            self._emit(
+                ServerFailed(self.config.name, str(failure), failure.stderr_tail)
+            )
 
-    def _take(self, known: CachedServer, tools: tuple[Tool, ...], **changes: Any) -> None:
+    def _take(
+        self, known: CachedServer, tools: tuple[Tool, ...], **changes: Any
+    ) -> None:
         """Store the server's current lists for the next start, and report a change."""
         before = self._life
-        after = replace(before, known=known, taken=time.monotonic(), tools=tools, **changes)
-        if after.definitions == before.definitions and known.lists.output_schemas == before.known.lists.output_schemas:
+        after = replace(
+            before, known=known, taken=time.monotonic(), tools=tools, **changes
+        )
+        if (
+            after.definitions == before.definitions
+            and known.lists.output_schemas == before.known.lists.output_schemas
+        ):
             after = replace(after, tools=before.tools)
         self._life = after
         if self._cache is not None:
@@ -313,12 +372,16 @@ class ServerLink:
             self._report,
             era="legacy" if is_legacy else "auto",
             environ=self._environ,
-            handlers=replace(self._handlers, roots=(lambda: self._roots) if self._roots else ()),
+            handlers=replace(
+                self._handlers, roots=(lambda: self._roots) if self._roots else ()
+            ),
             auth=self._auth(config) if callable(self._auth) else self._auth,
             log_folder=self._log_folder,
         )
 
-    async def _read(self, connection: McpConnection) -> tuple[CachedServer, tuple[Tool, ...]]:
+    async def _read(
+        self, connection: McpConnection
+    ) -> tuple[CachedServer, tuple[Tool, ...]]:
         from mcpagent.mcp.lists.listing import list_server
 
         known = await list_server(connection, self.config, self._news.warn)
@@ -326,7 +389,9 @@ class ServerLink:
 
     async def _bound(self, lists: ServerLists) -> tuple[Tool, ...]:
         is_much = is_large([tool.parameters for tool in lists.tools])
-        return await beside_loop(lambda: enabled_tools(lists, self.config, self.call), is_much=is_much)
+        return await beside_loop(
+            lambda: enabled_tools(lists, self.config, self.call), is_much=is_much
+        )
 
     def _error(self, what: str, phase: str) -> ServerError:
         text = without_secrets(f'server "{self.config.name}" {what}')
@@ -343,8 +408,12 @@ class ServerLink:
 
     def _refresh_soon(self) -> None:
         """Read the lists again in the background."""
-        if self._life.state != "closed" and (self._refreshing is None or self._refreshing.done()):
-            self._refreshing = asyncio.create_task(self._refresh(), name=f"mcp-refresh-{self.config.name}")
+        if self._life.state != "closed" and (
+            self._refreshing is None or self._refreshing.done()
+        ):
+            self._refreshing = asyncio.create_task(
+                self._refresh(), name=f"mcp-refresh-{self.config.name}"
+            )
 
     async def _refresh(self) -> None:
         is_over = False
@@ -375,7 +444,9 @@ class ServerLink:
 
     # --- calls ---
 
-    async def call(self, definition: ToolDefinition, arguments: dict[str, Any]) -> ToolOutput:
+    async def call(
+        self, definition: ToolDefinition, arguments: dict[str, Any]
+    ) -> ToolOutput:
         """Call one of the server's tools; every bound tool runs this."""
         await imported("mcp_types")
         import mcp_types as types
@@ -384,13 +455,21 @@ class ServerLink:
 
         if (refusal := await self._refused_change(definition)) is not None:
             return refusal
-        tool, lists, started = definition.original_name, self._life.known.lists, time.monotonic()
+        tool, lists, started = (
+            definition.original_name,
+            self._life.known.lists,
+            time.monotonic(),
+        )
         output = await self.ask(
-            types.CallToolRequest(params=types.CallToolRequestParams(name=tool, arguments=arguments)),
+            types.CallToolRequest(
+                params=types.CallToolRequestParams(name=tool, arguments=arguments)
+            ),
             tool,
             output_of_call,
             is_repeatable=may_repeat(tool, lists, self.config),
-            may_be_task=may_be_task(tool, lists, self.config, is_long=tool in self._long),
+            may_be_task=may_be_task(
+                tool, lists, self.config, is_long=tool in self._long
+            ),
         )
         if time.monotonic() - started > LONG_CALL_SECONDS:
             self._long.add(tool)
@@ -425,12 +504,18 @@ class ServerLink:
                 break
             except REQUEST_FAILURES as error:
                 may_retry = await self._fixed_after(error, connection)
-                if attempt == 2 or not (may_retry or (is_repeatable and isinstance(error, LostError))):
+                if attempt == 2 or not (
+                    may_retry or (is_repeatable and isinstance(error, LostError))
+                ):
                     return _for_model(failed_output(error, is_repeatable=is_repeatable))
         await self.lists_settled()
-        return await beside_loop(lambda: _for_model(output_of(result)), is_much=is_large(result))
+        return await beside_loop(
+            lambda: _for_model(output_of(result)), is_much=is_large(result)
+        )
 
-    async def _fixed_after(self, error: RequestFailure, connection: McpConnection | None) -> bool:
+    async def _fixed_after(
+        self, error: RequestFailure, connection: McpConnection | None
+    ) -> bool:
         """Repair the connection after a failure; return whether the request is known not to have run."""
         if isinstance(error, RefusedError | LostError):
             self._forget_cached()
@@ -452,9 +537,16 @@ class ServerLink:
                 await self.connected()
         lists = self._life.known.lists
         refusal = await refusal_of_change(
-            self._pins, self.config, definition, lists, emit=self._emit, allow_change=self._allow_change
+            self._pins,
+            self.config,
+            definition,
+            lists,
+            emit=self._emit,
+            allow_change=self._allow_change,
         )
-        return ToolOutput.of_text(refusal, error="denied") if refusal else None
+        if refusal:
+            return ToolOutput.of_text(refusal, error="denied")
+        return None
 
     async def subscription(self, uri: str, *, wanted: bool) -> None:
         """Emit an event when this resource changes, also across restarts of the server, or stop doing so.
@@ -478,7 +570,9 @@ class ServerLink:
             try:
                 await connection.subscription(uri, wanted=True)
             except REQUEST_FAILURES as error:
-                self._news.warn(f"took no new subscription to {safe_line(uri, 200)}: {error}")
+                self._news.warn(
+                    f"took no new subscription to {safe_line(uri, 200)}: {error}"
+                )
 
     async def set_roots(self, folders: Sequence[str | Path]) -> None:
         """Set the folders that the server may know, and notify it if it runs.
@@ -492,7 +586,9 @@ class ServerLink:
             return
         if not had:
             await self._drop(connection)
-        elif not connection.is_modern:  # since 2026-07-28 a server asks when it needs them
+        elif (
+            not connection.is_modern
+        ):  # since 2026-07-28 a server asks when it needs them
             await connection.notify_roots_changed()
 
 
@@ -500,7 +596,11 @@ def _for_model(output: ToolOutput) -> ToolOutput:
     """Return the output as a model may read it: printable, and without known random secrets."""
     shown = output.for_model()
     content = tuple(
-        replace(part, text=without_random_secrets(part.text)) if isinstance(part, Text) else part
+        replace(part, text=without_random_secrets(part.text))
+        if isinstance(part, Text)
+        else part
         for part in shown.content
     )
-    return replace(shown, content=content, structured=data_without_random_secrets(shown.structured))
+    return replace(
+        shown, content=content, structured=data_without_random_secrets(shown.structured)
+    )

@@ -22,7 +22,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from mcpagent.text.retry_after import retry_after_seconds
+from mcpagent.utilities.text.retry_after import retry_after_seconds
 
 if TYPE_CHECKING:
     from mcp_types import JSONRPCError, JSONRPCResponse, RequestId
@@ -35,7 +35,9 @@ Remedy: TypeAlias = Literal["", "session", "lists", "time"]
 
 TransportName: TypeAlias = Literal["stdio", "http", "sse"]
 
-_TURNED_AWAY = frozenset({401, 403, 405, 406, 407, 411, 413, 414, 415, 417, 421, 426, 428, 429, 431, 505})
+_TURNED_AWAY = frozenset(
+    {401, 403, 405, 406, 407, 411, 413, 414, 415, 417, 421, 426, 428, 429, 431, 505}
+)
 """RFC 9110, 15.5 and RFC 6585: about the message, the sender or the number of requests, not about what was asked."""
 
 _HEADER_MISMATCH = -32020
@@ -46,17 +48,23 @@ _SESSION_WORDS = re.compile(
     r"|invalid|is|known|mcp|mcp-session-id|missing|new|no|not|or|please|provided|reinitialize|request|required|server"
     r"|session|session-id|sessionid|start|terminated|the|unknown|valid|was|with)"
 )
-_SESSION_NAMES = re.compile(r"mcp-session-id|session[- ]?id|session identifier", re.IGNORECASE)
+_SESSION_NAMES = re.compile(
+    r"mcp-session-id|session[- ]?id|session identifier", re.IGNORECASE
+)
 _BUSY_WORDS = re.compile(
     r"(?:a|after|again|allowed|api|are|been|busy|client|exceeded|few|for|from|has|have|hour|hours|http|in|is|later|limit"
     r"|limited|limiting|limits|many|maximum|minute|minutes|moment|ms|of|per|please|quota|rate|rate-limit|rate_limit"
     r"|rate_limited|rate_limit_exceeded|ratelimit|reached|request|requests|retry|retry-after|s|second|seconds|server|slow"
     r"|down|slowdown|the|code|status|error|message|detail|title|jsonrpc|null|throttled|throttling|too|too_many_requests|try|wait|was|were|you|your|\d+)"
 )
-_MARKUP = re.compile(r"</?[a-z][a-z0-9]{0,20}[^<>]{0,100}>|nginx|openresty|cloudflare", re.IGNORECASE)
+_MARKUP = re.compile(
+    r"</?[a-z][a-z0-9]{0,20}[^<>]{0,100}>|nginx|openresty|cloudflare", re.IGNORECASE
+)
 """HTML, and the servers that sign an error page of their own."""
 
-_FRAME = frozenset({"404", "400", "code", "detail", "error", "message", "page", "status", "title"})
+_FRAME = frozenset(
+    {"404", "400", "code", "detail", "error", "message", "page", "status", "title"}
+)
 """What stands around the words of an error, such as the keys of a JSON object."""
 
 INTERNAL_ERROR = -32603
@@ -99,28 +107,48 @@ def outcome_of(end: End) -> tuple[Outcome, Remedy]:
     if not end.was_read:
         return "unread", ""
     remedy: Remedy = "session" if end.status == 404 and end.session else ""
-    if end.answer is not None and _error_in(end) is None and end.status is not None and end.status >= 400:
-        return "unknown", remedy  # the body says that it ran, the status that it did not
-    whose = None if end.answer is None else whose_answer(end.answer.id, end.request_id)
+    if (
+        end.answer is not None
+        and _error_in(end) is None
+        and end.status is not None
+        and end.status >= 400
+    ):
+        return (
+            "unknown",
+            remedy,
+        )  # the body says that it ran, the status that it did not
+    if end.answer is None:
+        whose = None
+    else:
+        whose = whose_answer(end.answer.id, end.request_id)
     if end.answer is not None and _is_header_mismatch(end):
         return "unread", "lists"
     if end.answer is not None and whose == "own":
         return _of_answer(end.answer), "session" if _says_session_is_gone(end) else ""
     if whose != "another's" and _says_session_is_gone(end):
         return "unread", "session"
-    is_busy = end.status == 429 and end.transport == "http" and whose != "another's" and _says_too_many(end)
+    is_busy = (
+        end.status == 429
+        and end.transport == "http"
+        and whose != "another's"
+        and _says_too_many(end)
+    )
     if is_busy and retry_after_seconds(end.headers) is not None:
         return "unread", "time"
     if end.answer is not None and whose == "nobody's":
         return _of_answer(end.answer), ""
     # The response to a POST of the older transport does not answer the request in it, so it says little about that.
-    is_turned_away = end.transport == "http" and end.status in _TURNED_AWAY and whose != "another's"
+    is_turned_away = (
+        end.transport == "http" and end.status in _TURNED_AWAY and whose != "another's"
+    )
     if end.status == 429:
         is_turned_away = is_busy
     return ("refused" if is_turned_away else "unknown"), remedy
 
 
-def whose_answer(answer_id: RequestId | None, request_id: RequestId | None) -> Literal["own", "another's", "nobody's"]:
+def whose_answer(
+    answer_id: RequestId | None, request_id: RequestId | None
+) -> Literal["own", "another's", "nobody's"]:
     """Return whose answer has this ID, if it came back for a request with that one: 7 and "7" are the same.
 
     Our requests have whole numbers. So an ID that is none, such as null or "server-error", belongs to no request.
@@ -132,7 +160,9 @@ def whose_answer(answer_id: RequestId | None, request_id: RequestId | None) -> L
     coerced = coerce_request_id(answer_id)
     if request_id is not None and coerced == coerce_request_id(request_id):
         return "own"
-    return "another's" if isinstance(coerced, int) else "nobody's"
+    if isinstance(coerced, int):
+        return "another's"
+    return "nobody's"
 
 
 def _says_too_many(end: End) -> bool:
@@ -148,7 +178,9 @@ def _of_answer(answer: JSONRPCResponse | JSONRPCError) -> Outcome:
 
     if isinstance(answer, JSONRPCResponse):
         return "answered"
-    return "unknown" if answer.error.code in (INVALID_ANSWER, INTERNAL_ERROR) else "refused"
+    if answer.error.code in (INVALID_ANSWER, INTERNAL_ERROR):
+        return "unknown"
+    return "refused"
 
 
 def _is_header_mismatch(end: End) -> bool:
@@ -172,13 +204,22 @@ def _says_session_is_gone(end: End) -> bool:
     if len(end.body) > _LONGEST_SAID:
         return False
     error, said = _error_in(end), _said(end)
-    said = said.replace(end.session, "") if end.session else said
+    if end.session:
+        said = said.replace(end.session, "")
     words = [word for word in _WORD.findall(said.lower()) if word not in _FRAME]
-    is_about_ours = error is not None and end.answer is not None and end.answer.id != end.request_id
-    is_plain = end.transport == "http" and (error is None or is_about_ours) and words in ([], ["not", "found"])
+    is_about_ours = (
+        error is not None and end.answer is not None and end.answer.id != end.request_id
+    )
+    is_plain = (
+        end.transport == "http"
+        and (error is None or is_about_ours)
+        and words in ([], ["not", "found"])
+    )
     if end.status == 404 and is_plain:
         return True
-    if not any("session" in word for word in words) or not all(map(_SESSION_WORDS.fullmatch, words)):
+    if not any("session" in word for word in words) or not all(
+        map(_SESSION_WORDS.fullmatch, words)
+    ):
         return False
     return end.status == 404 or is_about_ours or _SESSION_NAMES.search(said) is not None
 
@@ -190,11 +231,17 @@ def _said(end: End) -> str:
         whole = json.loads(body)
     except ValueError:
         return body
-    is_one_error = error is not None and isinstance(whole, dict) and isinstance(whole.get("error"), dict)
+    is_one_error = (
+        error is not None
+        and isinstance(whole, dict)
+        and isinstance(whole.get("error"), dict)
+    )
     if (
         not is_one_error
         or whole.keys() - {"jsonrpc", "id", "error"}
         or whole["error"].keys() - {"code", "message", "data"}
     ):
         return body
-    return str(error.message) if error.data is None else f"{error.message} {json.dumps(error.data)}"
+    if error.data is None:
+        return str(error.message)
+    return f"{error.message} {json.dumps(error.data)}"

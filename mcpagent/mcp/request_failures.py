@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from mcpagent.errors import ServerError
 from mcpagent.mcp.outcomes import INTERNAL_ERROR, Outcome, Remedy
-from mcpagent.text.for_model import MAX_ERROR, cut_for_model
-from mcpagent.text.safe_text import safe_line
-from mcpagent.tools import ToolOutput
+from mcpagent.utilities.text.for_model import MAX_ERROR, cut_for_model
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.values.tools import ToolOutput
 
 if TYPE_CHECKING:
     from mcp_types import ErrorData, JSONRPCError, RequestId
@@ -82,16 +82,24 @@ def failed_output(error: RequestFailure, *, is_repeatable: bool = False) -> Tool
     A call that `is_repeatable` changes nothing, or nothing more if it runs twice, so it needs no such hint.
     """
     if isinstance(error, RefusedError):
-        hint = _MAY_HAVE_RUN if error.outcome == "unknown" and not is_repeatable else ""
+        hint = ""
+        if error.outcome == "unknown" and not is_repeatable:
+            hint = _MAY_HAVE_RUN
         return ToolOutput.of_text(f"{_refusal_text(error)}{hint}", error="failed")
     if isinstance(error, CallTimeoutError):
         return ToolOutput.of_text(str(error), error="timeout")
     if isinstance(error, TaskError):
         return ToolOutput.of_text(str(error), error="failed")
     is_answer = isinstance(error, InvalidAnswerError)
-    may_have_run = isinstance(error, InvalidAnswerError | LostError) and error.outcome == "unknown"
-    hint = _MAY_HAVE_RUN if may_have_run else ""
-    return ToolOutput.of_text(f"{error}{hint}", error="failed" if is_answer else "server_down")
+    may_have_run = (
+        isinstance(error, InvalidAnswerError | LostError) and error.outcome == "unknown"
+    )
+    hint = ""
+    if may_have_run:
+        hint = _MAY_HAVE_RUN
+    return ToolOutput.of_text(
+        f"{error}{hint}", error="failed" if is_answer else "server_down"
+    )
 
 
 def _refusal_text(error: RefusedError) -> str:
@@ -99,7 +107,10 @@ def _refusal_text(error: RefusedError) -> str:
     text = cut_for_model(error.message, MAX_ERROR) or f"error {error.code}"
     if error.data is None:
         return text
-    data = error.data if isinstance(error.data, str) else _beginning_of_json(error.data)
+    if isinstance(error.data, str):
+        data = error.data
+    else:
+        data = _beginning_of_json(error.data)
     if not data or data == error.message:
         return text
     return f"{text}\n{cut_for_model(data, MAX_ERROR)}"
@@ -119,7 +130,9 @@ def _beginning_of_json(value: Any) -> str:
 
 def mistake_in(error: Exception) -> str:
     """Return an unexpected exception as the end of a sentence about its server."""
-    what = safe_line(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__, 300)
+    what = safe_line(
+        f"{type(error).__name__}: {error}" if str(error) else type(error).__name__, 300
+    )
     return f"could not be opened: {what}; this is a mistake of mcpagent or its setup"
 
 
@@ -132,15 +145,25 @@ _OURS = secrets.token_hex(8)
 """Marks our own answers: a server cannot know it."""
 
 
-def failed_request(request_id: RequestId, text: str, *, outcome: Outcome, **details: Any) -> JSONRPCError:
+def failed_request(
+    request_id: RequestId, text: str, *, outcome: Outcome, **details: Any
+) -> JSONRPCError:
     """Return the answer to one request. `details` may be the `status` of HTTP, and the `remedy`."""
     from mcp_types import ErrorData, JSONRPCError
 
     data = {"by": _OURS, "outcome": outcome} | details
-    return JSONRPCError(jsonrpc="2.0", id=request_id, error=ErrorData(code=REQUEST_FAILED, message=text, data=data))
+    return JSONRPCError(
+        jsonrpc="2.0",
+        id=request_id,
+        error=ErrorData(code=REQUEST_FAILED, message=text, data=data),
+    )
 
 
 def failure_of(error: ErrorData) -> Mapping[str, Any] | None:
     """Return the data of `failed_request`; None for the server's own error with any code."""
-    is_ours = error.code == REQUEST_FAILED and isinstance(error.data, Mapping) and error.data.get("by") == _OURS
+    is_ours = (
+        error.code == REQUEST_FAILED
+        and isinstance(error.data, Mapping)
+        and error.data.get("by") == _OURS
+    )
     return error.data if is_ours else None

@@ -7,10 +7,15 @@ import binascii
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from mcpagent.mcp.transports.beside_loop import json_in_steps
-from mcpagent.messages import BinaryBlock, Image, Text
-from mcpagent.text.for_model import fenced, for_model, line_for_model, set_apart
-from mcpagent.tools import ToolOutput
+from mcpagent.utilities.python.worker_threads import json_in_steps
+from mcpagent.utilities.text.for_model import (
+    fenced,
+    for_model,
+    line_for_model,
+    set_apart,
+)
+from mcpagent.values.messages import BinaryBlock, Image, Text
+from mcpagent.values.tools import ToolOutput
 
 Content = Text | Image | BinaryBlock
 
@@ -21,16 +26,26 @@ _ESCAPED = str.maketrans({"<": "%3C", ">": "%3E", " ": "%20"})
 
 def output_of_call(result: dict[str, Any]) -> ToolOutput:
     """Convert a `tools/call` result. Structured content becomes JSON text if the result has no text."""
-    content, blocks = _apart(part for block in result.get("content") or () for part in parts_of_block(block))
+    content, blocks = _apart(
+        part for block in result.get("content") or () for part in parts_of_block(block)
+    )
     structured = result.get("structuredContent")
-    if structured is not None and not any(isinstance(part, Text) and part.text.strip() for part in content):
+    if structured is not None and not any(
+        isinstance(part, Text) and part.text.strip() for part in content
+    ):
         content += (Text(json_in_steps(structured)),)
     if not says_true(result.get("isError")):
         return ToolOutput(content, structured=structured, blocks=blocks)
-    return ToolOutput(content or (Text("the tool failed and did not say why"),), "failed", blocks=blocks)
+    return ToolOutput(
+        content or (Text("the tool failed and did not say why"),),
+        "failed",
+        blocks=blocks,
+    )
 
 
-def _apart(parts: Iterable[Content]) -> tuple[tuple[Text | Image, ...], tuple[BinaryBlock, ...]]:
+def _apart(
+    parts: Iterable[Content],
+) -> tuple[tuple[Text | Image, ...], tuple[BinaryBlock, ...]]:
     """Return the parts for a model, which name the binary blocks, and the blocks."""
     shown, blocks = list[Text | Image](), list[BinaryBlock]()
     for part in parts:
@@ -61,7 +76,11 @@ def _said(part: Text | Image) -> Text | Image:
     """Return the content after a role, fenced if it could imitate another role."""
     if isinstance(part, Image):
         return part
-    return Text(fenced(for_model(part.text)) if part.text.lstrip().startswith("[") else set_apart(for_model(part.text)))
+    return Text(
+        fenced(for_model(part.text))
+        if part.text.lstrip().startswith("[")
+        else set_apart(for_model(part.text))
+    )
 
 
 def output_of_resource(result: dict[str, Any]) -> ToolOutput:
@@ -72,7 +91,11 @@ def output_of_resource(result: dict[str, Any]) -> ToolOutput:
         if isinstance(item.get("text"), str):
             parts.append(Text(item["text"]))
         elif media_type.startswith("image/"):
-            parts.extend(parts_of_block({"type": "image", "mimeType": media_type, "data": item.get("blob")}))
+            parts.extend(
+                parts_of_block(
+                    {"type": "image", "mimeType": media_type, "data": item.get("blob")}
+                )
+            )
         else:
             parts.append(_binary("resource", item, item.get("blob")))
     content, blocks = _apart(parts)
@@ -101,7 +124,10 @@ def _image(block: dict[str, Any]) -> Content:
     media_type = str(block.get("mimeType") or "")
     data = block.get("data")
     if isinstance(data, str) and media_type.startswith("image/"):
-        for plain in (data, "".join(data.rpartition("base64,")[2].split())):  # as a data URL, or in lines
+        for plain in (
+            data,
+            "".join(data.rpartition("base64,")[2].split()),
+        ):  # as a data URL, or in lines
             if _decoded_size(plain):
                 return Image(media_type, plain)
     return Text(
@@ -120,7 +146,10 @@ def _embedded(resource: dict[str, Any]) -> Content:
 def _binary(what: str, block: dict[str, Any], data: Any) -> Content:
     """Return data other than images: a block, or a text if it cannot be decoded."""
     address, media_type = (_field(block.get(key), 200) for key in ("uri", "mimeType"))
-    plain = "".join(data.split()) if isinstance(data, str) else ""  # some write it in lines
+    # some write it in lines
+    plain = ""
+    if isinstance(data, str):
+        plain = "".join(data.split())
     if isinstance(data, str) and _decoded_size(plain) is not None:
         return BinaryBlock(media_type or what, plain, address)
     details = [detail for detail in (address, media_type) if detail]
@@ -129,15 +158,28 @@ def _binary(what: str, block: dict[str, Any], data: Any) -> Content:
 
 def _described(block: BinaryBlock) -> str:
     """Describe content that is not shown in one line: its kind, address, type and size."""
-    what = "audio" if block.media_type.startswith("audio") else "resource"
-    details = [detail for detail in (block.address, block.media_type) if detail and detail != what]
+    what = "resource"
+    if block.media_type.startswith("audio"):
+        what = "audio"
+    details = [
+        detail
+        for detail in (block.address, block.media_type)
+        if detail and detail != what
+    ]
     return f"[{what}: {', '.join((*details, f'{_decoded_size(block.data)} bytes'))}; not shown]"
 
 
 def _link(block: dict[str, Any]) -> str:
-    name, uri = _field(block.get("name"), 100), line_for_model(str(block.get("uri") or ""), 500).translate(_ESCAPED)
-    media_type = f" ({_field(block['mimeType'], 60)})" if block.get("mimeType") else ""
-    about = f": {_field(block['description'], 300)}" if block.get("description") else ""
+    name, uri = (
+        _field(block.get("name"), 100),
+        line_for_model(str(block.get("uri") or ""), 500).translate(_ESCAPED),
+    )
+    media_type = ""
+    if block.get("mimeType"):
+        media_type = f" ({_field(block['mimeType'], 60)})"
+    about = ""
+    if block.get("description"):
+        about = f": {_field(block['description'], 300)}"
     return f"[resource link: {name} <{uri}>{media_type}{about}]"
 
 
@@ -157,7 +199,9 @@ def _joined(parts: Sequence[Text | Image]) -> tuple[Text | Image, ...]:
     """Merge neighbouring texts, one per line."""
     joined: list[Text | Image] = []
     for part in parts:
-        last = joined[-1] if joined else None
+        last = None
+        if joined:
+            last = joined[-1]
         if isinstance(part, Text) and isinstance(last, Text):
             joined[-1] = Text(f"{last.text}\n{part.text}")
         else:

@@ -14,7 +14,11 @@ from mcpagent.config.secret_store import token_store
 from mcpagent.mcp.handlers import Handlers
 from mcpagent.mcp.lists.list_cache import ListCache
 from mcpagent.mcp.lists.pins import AllowChange, PinStore
-from mcpagent.python.argument_checks import expect, expect_fields, expect_names
+from mcpagent.utilities.python.argument_checks import (
+    expect,
+    expect_fields,
+    expect_names,
+)
 
 if TYPE_CHECKING:
     import httpx2
@@ -74,16 +78,19 @@ class ServerOptions:
             )
 
     @classmethod
-    def stored(cls, environ: Mapping[str, str] | None = None, **others: Any) -> ServerOptions:
+    def stored(
+        cls, environ: Mapping[str, str] | None = None, **others: Any
+    ) -> ServerOptions:
         """Return the options of `mcpagent chat`, with the same folders of the user, so that both share what they learn.
 
         Lists are read from the cache, and old ones again in the background. Tools are pinned, sign-ins of `mcpagent mcp
         login` are used, and the output of servers is written to log files. `environ` determines the folders
-        (`mcpagent.config.user_folders`), None: this process's. Any option can be overridden:
+        (`mcpagent.utilities.files.user_folders`), None: this process's. Any option can be overridden:
         `ServerOptions.stored(pins=None)`. Nothing is read or written here.
         """
         expect("environ", environ, (Mapping, NoneType), "a dict or None")
-        environ = os.environ if environ is None else environ
+        if environ is None:
+            environ = os.environ
         kept = cls(
             cache=stored_lists(environ),
             pins=PinStore(state_folder(environ) / "pins"),
@@ -93,7 +100,9 @@ class ServerOptions:
         return replace(kept, **others)
 
 
-def stored_lists(environ: Mapping[str, str], *, stale_seconds: float = STALE_SECONDS) -> ListCache:
+def stored_lists(
+    environ: Mapping[str, str], *, stale_seconds: float = STALE_SECONDS
+) -> ListCache:
     """Return the user's cache of servers' lists."""
     return ListCache(cache_folder(environ) / "catalog", stale_seconds=stale_seconds)
 

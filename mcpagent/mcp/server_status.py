@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from mcpagent.mcp.lists.list_cache import CachedServer
-from mcpagent.messages import ToolDefinition
-from mcpagent.tools import Tool
+from mcpagent.values.messages import ToolDefinition
+from mcpagent.values.tools import Tool
 
 if TYPE_CHECKING:
     from mcpagent.mcp.connection import McpConnection
@@ -19,7 +19,9 @@ ServerState: TypeAlias = Literal["cached", "connecting", "ready", "failed", "clo
 
 def still_connecting(failure: str = "") -> str:
     """Return the text about a connecting server; `failure` is the outcome of the last attempt."""
-    return f"it is still connecting again, since {failure}" if failure else "it is still connecting"
+    if failure:
+        return f"it is still connecting again, since {failure}"
+    return "it is still connecting"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +76,17 @@ class Life:
     def status(self, name: str, warnings: tuple[str, ...]) -> ServerStatus:
         """Return the value to show. The earlier lists of a server that is unusable now are not shown."""
         is_usable = self.state in ("ready", "cached", "closed")
-        known = self.known if is_usable else CachedServer()
+        if is_usable:
+            known = self.known
+        else:
+            known = CachedServer()
         return ServerStatus(
             name,
             self.state,
             reason=self.reason,
-            seconds=time.monotonic() - self.since if self.state == "connecting" else self.seconds,
+            seconds=time.monotonic() - self.since
+            if self.state == "connecting"
+            else self.seconds,
             tool_count=len(self.tools) if is_usable else 0,
             protocol_version=known.protocol_version,
             title=known.title,

@@ -27,12 +27,14 @@ from mcpagent.mcp.request_failures import TaskError, failure_of
 from mcpagent.mcp.transports.bytes_to_messages import INVALID_ANSWER
 from mcpagent.mcp.transports.open_requests import number
 from mcpagent.mcp.transports.result_repairs import repair_result
-from mcpagent.text.safe_text import safe_line
+from mcpagent.utilities.text.safe_text import safe_line
 
 Raw: TypeAlias = dict[str, Any]
 
 EXTENSION = "io.modelcontextprotocol/tasks"
-NEWS = frozenset({"notifications/tasks/status", "notifications/tasks", "notifications/progress"})
+NEWS = frozenset(
+    {"notifications/tasks/status", "notifications/tasks", "notifications/progress"}
+)
 """What a server may say of a task unasked."""
 
 STATUSES = frozenset({"working", "input_required", "completed", "failed", "cancelled"})
@@ -55,16 +57,28 @@ HANDLE = "mcpagent/task"
 def marked(result: Raw, request_id: types.RequestId) -> Raw | None:
     """Return a `tools/call` answer that is a task's handle, in the form of a result for the SDK; None for a result."""
     nested, is_extension = result.get("task"), result.get("resultType") == "task"
-    if not is_extension and (not isinstance(nested, dict) or "content" in result or "structuredContent" in result):
+    if not is_extension and (
+        not isinstance(nested, dict)
+        or "content" in result
+        or "structuredContent" in result
+    ):
         return None
-    handle = {"task": result if is_extension else nested, "is_extension": is_extension, "token": request_id}
+    handle = {
+        "task": result if is_extension else nested,
+        "is_extension": is_extension,
+        "token": request_id,
+    }
     return {"content": [], "resultType": "complete", HANDLE: handle}
 
 
-def as_task(request: types.CallToolRequest, keep_seconds: float) -> types.CallToolRequest:
+def as_task(
+    request: types.CallToolRequest, keep_seconds: float
+) -> types.CallToolRequest:
     """Return the call, to be carried out as a task whose result the server keeps so long."""
     task = types.TaskMetadata(ttl=int(keep_seconds * 1000))
-    return request.model_copy(update={"params": request.params.model_copy(update={"task": task})})
+    return request.model_copy(
+        update={"params": request.params.model_copy(update={"task": task})}
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +101,10 @@ class TaskState:
         """Read a task from the server's data. Raises `MCPError` if they are none."""
         task_id, status = raw.get("taskId"), raw.get("status")
         if not isinstance(task_id, str) or not task_id or not isinstance(status, str):
-            raise MCPError(code=INVALID_ANSWER, message="it begins a task and gives no id or no status of it")
+            raise MCPError(
+                code=INVALID_ANSWER,
+                message="it begins a task and gives no id or no status of it",
+            )
         if status not in STATUSES:
             text = f'its task has the status "{safe_line(status, 60)}", which the protocol does not know'
             raise MCPError(code=INVALID_ANSWER, message=text)
@@ -98,7 +115,9 @@ class TaskState:
             message=str(raw.get("statusMessage") or ""),
             updated=str(raw.get("lastUpdatedAt") or ""),
             ttl_seconds=_seconds(raw, "ttlMs", "ttl"),
-            poll_seconds=min(max(poll or POLL_SECONDS, LEAST_POLL_SECONDS), MOST_POLL_SECONDS),
+            poll_seconds=min(
+                max(poll or POLL_SECONDS, LEAST_POLL_SECONDS), MOST_POLL_SECONDS
+            ),
             raw=raw,
         )
 
@@ -140,9 +159,16 @@ class Peer:
 def takes_tasks(session: ClientSession) -> bool:
     """Return whether tool calls may be requested as tasks, the 2025-11-25 form; later the server decides."""
     can = session.server_capabilities
-    requests = can.tasks.requests if can and can.tasks else None
+    if can and can.tasks:
+        requests = can.tasks.requests
+    else:
+        requests = None
     is_modern = session.protocol_version in MODERN_PROTOCOL_VERSIONS
-    return not is_modern and requests is not None and bool(requests.tools and requests.tools.call)
+    return (
+        not is_modern
+        and requests is not None
+        and bool(requests.tools and requests.tools.call)
+    )
 
 
 class FollowedTask:
@@ -178,7 +204,9 @@ class FollowedTask:
             return False
         if (done := number(params.get("progress"))) is not None:
             self._steps = done
-            await self._heard(done, number(params.get("total")), str(params.get("message") or ""))
+            await self._heard(
+                done, number(params.get("total")), str(params.get("message") or "")
+            )
         return True
 
     async def result(self) -> Raw:
@@ -205,20 +233,30 @@ class FollowedTask:
     async def cancel(self) -> None:
         """Cancel the task at the server, if supported. Raises nothing, and ends within `CANCEL_SECONDS`."""
         can = self._peer.session.server_capabilities
-        if self._peer.version in MODERN_PROTOCOL_VERSIONS or (can and can.tasks and can.tasks.cancel):
+        if self._peer.version in MODERN_PROTOCOL_VERSIONS or (
+            can and can.tasks and can.tasks.cancel
+        ):
             with contextlib.suppress(MCPError, TimeoutError):
                 async with asyncio.timeout(CANCEL_SECONDS):
-                    await self._peer.ask(_Cancel(params=types.CancelTaskRequestParams(task_id=self._task.id)))
+                    await self._peer.ask(
+                        _Cancel(
+                            params=types.CancelTaskRequestParams(task_id=self._task.id)
+                        )
+                    )
 
     async def _wait(self) -> None:
         """Wait until it is time to poll again, the server sent a notification, or the result arrived."""
         news = asyncio.create_task(self._news.wait())
-        awaited: set[asyncio.Task[Any]] = {news} if self._fetching is None else {news, self._fetching}
+        awaited: set[asyncio.Task[Any]] = (
+            {news} if self._fetching is None else {news, self._fetching}
+        )
         seconds = min(self._task.poll_seconds, self._peer.most_poll_seconds)
         try:
             await asyncio.sleep(LEAST_POLL_SECONDS)  # however much news there is
             await asyncio.wait(
-                awaited, timeout=max(seconds - LEAST_POLL_SECONDS, 0.0), return_when=asyncio.FIRST_COMPLETED
+                awaited,
+                timeout=max(seconds - LEAST_POLL_SECONDS, 0.0),
+                return_when=asyncio.FIRST_COMPLETED,
             )
         finally:
             news.cancel()
@@ -228,40 +266,66 @@ class FollowedTask:
         """Fetch the current state of the task. A failed poll is repeated: it changes nothing."""
         for attempt in range(1, MOST_FAILED_POLLS + 1):
             try:
-                raw = await self._peer.ask(_Get(params=types.GetTaskRequestParams(task_id=self._task.id)))
+                raw = await self._peer.ask(
+                    _Get(params=types.GetTaskRequestParams(task_id=self._task.id))
+                )
                 break
             except MCPError as error:
                 if failure_of(error.error) is None:
                     if error.code in (types.CONNECTION_CLOSED, INVALID_ANSWER):
                         raise
-                    raise self._error(f"no longer knows the task: {error.message}") from None
+                    raise self._error(
+                        f"no longer knows the task: {error.message}"
+                    ) from None
                 if attempt == MOST_FAILED_POLLS:
-                    raise self._error(f"cannot be asked after the task: {error.message}") from None
+                    raise self._error(
+                        f"cannot be asked after the task: {error.message}"
+                    ) from None
                 await asyncio.sleep(self._task.poll_seconds)
         before, task = self._task, TaskState.read(raw)
         if task.id != before.id:
-            raise MCPError(code=INVALID_ANSWER, message="asked after one task, it answers about another")
+            raise MCPError(
+                code=INVALID_ANSWER,
+                message="asked after one task, it answers about another",
+            )
         self._task = task
         if task.look != before.look and task.status not in ENDED:
             self._steps += 1
-            await self._heard(self._steps, None, self._task.message or self._task.status.replace("_", " "))
+            await self._heard(
+                self._steps,
+                None,
+                self._task.message or self._task.status.replace("_", " "),
+            )
 
     def _check_age(self) -> None:
         ttl = self._task.ttl_seconds
-        if ttl and asyncio.get_running_loop().time() - self._begun > ttl + GRACE_SECONDS:
-            raise self._error(f"keeps the task for {ttl:g} s only, and it has not ended")
+        if (
+            ttl
+            and asyncio.get_running_loop().time() - self._begun > ttl + GRACE_SECONDS
+        ):
+            raise self._error(
+                f"keeps the task for {ttl:g} s only, and it has not ended"
+            )
 
     async def _give_input(self) -> None:
         """Answer the server's questions for the task; in the earlier form it asks while its result is awaited."""
         if not self._is_extension:
             if not self._peer.allowed:
-                raise self._error("wants input, and nothing that a server may ask is allowed here")
+                raise self._error(
+                    "wants input, and nothing that a server may ask is allowed here"
+                )
             if self._fetching is None:
-                self._fetching = asyncio.create_task(self._fetch(), name="mcp-task-result")
+                self._fetching = asyncio.create_task(
+                    self._fetch(), name="mcp-task-result"
+                )
             return
         asked = self._task.raw.get("inputRequests")
-        questions = asked if isinstance(asked, dict) else {}
-        if fresh := {key: value for key, value in questions.items() if key not in self._answered}:
+        questions = {}
+        if isinstance(asked, dict):
+            questions = asked
+        if fresh := {
+            key: value for key, value in questions.items() if key not in self._answered
+        }:
             self._answered.update(fresh)
             responses = await self._peer.answer(fresh)
             params = _UpdateParams(task_id=self._task.id, input_responses=responses)
@@ -270,21 +334,34 @@ class FollowedTask:
     async def _ended(self) -> Raw:
         task = self._task
         if task.status == "cancelled":
-            raise self._error("cancelled the task" + (f": {task.message}" if task.message else ""))
+            raise self._error(
+                "cancelled the task" + (f": {task.message}" if task.message else "")
+            )
         if not self._is_extension:
             result = self._repaired(await (self._fetching or self._fetch()))
-            return result | {"isError": True} if task.status == "failed" else result
+            if task.status == "failed":
+                return result | {"isError": True}
+            return result
         if task.status == "failed":
             error = task.raw.get("error")
-            words = str(error.get("message") or "") if isinstance(error, dict) else ""
-            raise self._error(f"failed: {words or task.message or 'it gives no reason'}", may_have_run=False)
+            words = ""
+            if isinstance(error, dict):
+                words = str(error.get("message") or "")
+            raise self._error(
+                f"failed: {words or task.message or 'it gives no reason'}",
+                may_have_run=False,
+            )
         inlined = task.raw.get("result")
         if not isinstance(inlined, dict):
-            raise MCPError(code=INVALID_ANSWER, message="its task is completed and has no result")
+            raise MCPError(
+                code=INVALID_ANSWER, message="its task is completed and has no result"
+            )
         return self._repaired(inlined)
 
     async def _fetch(self) -> Raw:
-        return await self._peer.ask(_Result(params=types.GetTaskPayloadRequestParams(task_id=self._task.id)))
+        return await self._peer.ask(
+            _Result(params=types.GetTaskPayloadRequestParams(task_id=self._task.id))
+        )
 
     def _repaired(self, raw: Raw) -> Raw:
         result, changes = repair_result("tools/call", self._peer.version, raw)
@@ -296,7 +373,9 @@ class FollowedTask:
 
     def _error(self, what: str, *, may_have_run: bool = True) -> TaskError:
         text = f'server "{self._peer.name}", tools/call "{self._tool}" as a task: it {safe_line(what, 400)}'
-        end = "; the call may have run: check before you repeat it" if may_have_run else ""
+        end = ""
+        if may_have_run:
+            end = "; the call may have run: check before you repeat it"
         return TaskError(text + end, server=self._peer.name, phase="tasks/get")
 
 
@@ -316,7 +395,9 @@ class FollowedTasks:
             self._early.append((method, params))
         return is_heard
 
-    async def result(self, handle: Raw, tool: str, peer: Peer, heard: ProgressFnT) -> Raw:
+    async def result(
+        self, handle: Raw, tool: str, peer: Peer, heard: ProgressFnT
+    ) -> Raw:
         """Return the result of the call with this handle. Raises as `FollowedTask.result` does.
 
         If that ends before the task does, also by cancellation, the server is asked to cancel the task in the
@@ -331,7 +412,9 @@ class FollowedTasks:
         finally:
             self._open.discard(task)
             if not task.is_over:
-                cancelling = asyncio.create_task(task.cancel(), name=f"mcp-cancel-{peer.name}")
+                cancelling = asyncio.create_task(
+                    task.cancel(), name=f"mcp-cancel-{peer.name}"
+                )
                 self._cancelling.add(cancelling)
                 cancelling.add_done_callback(self._cancelling.discard)
 
@@ -367,4 +450,6 @@ class _Update(types.Request[_UpdateParams, Literal["tasks/update"]]):
 def _seconds(raw: Raw, *keys: str) -> float | None:
     """Return the seconds of the first present key, in milliseconds there; None if it has no positive number."""
     value = number(next((raw[key] for key in keys if key in raw), None))
-    return value / 1000 if value is not None and value > 0 else None
+    if value is not None and value > 0:
+        return value / 1000
+    return None

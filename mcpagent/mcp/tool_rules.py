@@ -10,17 +10,19 @@ from typing import Any, TypeAlias
 from mcpagent.config import ServerConfig
 from mcpagent.mcp.lists.server_lists import ServerLists
 from mcpagent.mcp.lists.shown_tools import ShownTool, are_plain
-from mcpagent.messages import ToolDefinition
 from mcpagent.permissions.rules import entry_rules, is_enabled
-from mcpagent.text.globs import fits
-from mcpagent.tools import Tool, ToolOutput
+from mcpagent.utilities.text.globs import fits
+from mcpagent.values.messages import ToolDefinition
+from mcpagent.values.tools import Tool, ToolOutput
 
 CallTool: TypeAlias = Callable[[ToolDefinition, dict[str, Any]], Awaitable[ToolOutput]]
 
 _USUAL_TOTAL_SECONDS = ServerConfig("").total_timeout_seconds
 
 
-def enabled_tools(lists: ServerLists, config: ServerConfig, call: CallTool) -> tuple[Tool, ...]:
+def enabled_tools(
+    lists: ServerLists, config: ServerConfig, call: CallTool
+) -> tuple[Tool, ...]:
     """Return the tools that the configuration enables, in their order and their form for a model, bound to `call`.
 
     `call` receives each tool as listed. All tools enter here, from a server or a cache file, and always become tools of
@@ -28,7 +30,10 @@ def enabled_tools(lists: ServerLists, config: ServerConfig, call: CallTool) -> t
     """
     seconds, always = longer_seconds(config), config.always_load
     own, rules = config.name, entry_rules(config)
-    listed = tuple(tool if tool.server == own else replace(tool, server=own) for tool in lists.tools)
+    listed = tuple(
+        tool if tool.server == own else replace(tool, server=own)
+        for tool in lists.tools
+    )
     if config.enabled_tools or config.disabled_tools:
         listed = tuple(tool for tool in listed if is_enabled(tool, config))
     is_plain = are_plain(listed)
@@ -49,9 +54,15 @@ def enabled_tools(lists: ServerLists, config: ServerConfig, call: CallTool) -> t
     return tuple(tools)
 
 
-def _bound(listed: ToolDefinition, shown: ShownTool | None, call: CallTool, **options: Any) -> Tool:
+def _bound(
+    listed: ToolDefinition, shown: ShownTool | None, call: CallTool, **options: Any
+) -> Tool:
     if shown is None or not shown.originals:
-        return Tool(listed if shown is None else shown.definition, partial(call, listed), **options)
+        return Tool(
+            listed if shown is None else shown.definition,
+            partial(call, listed),
+            **options,
+        )
 
     async def run(arguments: dict[str, Any]) -> ToolOutput:
         return await call(listed, shown.arguments(arguments))
@@ -62,7 +73,9 @@ def _bound(listed: ToolDefinition, shown: ShownTool | None, call: CallTool, **op
 def longer_seconds(config: ServerConfig) -> float | None:
     """Return the time limit for the agent's calls, if this server's limit exceeds the usual one; else None."""
     is_longer = config.total_timeout_seconds > _USUAL_TOTAL_SECONDS
-    return config.total_timeout_seconds + config.shutdown_seconds if is_longer else None
+    if is_longer:
+        return config.total_timeout_seconds + config.shutdown_seconds
+    return None
 
 
 def large_tokens(tool: str, config: ServerConfig) -> int | None:
@@ -73,16 +86,26 @@ def large_tokens(tool: str, config: ServerConfig) -> int | None:
     limits = config.large_result_tokens
     if not isinstance(limits, Mapping):
         return limits
-    fitting = [(sum(char not in "*?[]!" for char in glob), glob) for glob in limits if fits(tool, glob)]
-    return limits[max(fitting)[1]] if fitting else None
+    fitting = [
+        (sum(char not in "*?[]!" for char in glob), glob)
+        for glob in limits
+        if fits(tool, glob)
+    ]
+    if fitting:
+        return limits[max(fitting)[1]]
+    return None
 
 
 def may_repeat(tool: str, lists: ServerLists, config: ServerConfig) -> bool:
     """Return whether a call may run twice: by the user's own setting, or by the server's hint if trusted."""
-    return _matches(tool, config.safe_to_repeat) or (config.trust_hints and tool in lists.safe_by_hint)
+    return _matches(tool, config.safe_to_repeat) or (
+        config.trust_hints and tool in lists.safe_by_hint
+    )
 
 
-def may_be_task(tool: str, lists: ServerLists, config: ServerConfig, *, is_long: bool) -> bool:
+def may_be_task(
+    tool: str, lists: ServerLists, config: ServerConfig, *, is_long: bool
+) -> bool:
     """Return whether to request a call as a task: always if its server demands it, optionally for long calls."""
     is_long = is_long or longer_seconds(config) is not None
     return tool in lists.task_only or (is_long and tool in lists.task_able)

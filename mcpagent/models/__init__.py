@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mcpagent.python import late_names
+from mcpagent.utilities.python import late_names
 
 if TYPE_CHECKING:
     from mcpagent.models.anthropic.messages_model import AnthropicModel

@@ -46,10 +46,19 @@ def of_bounded_size() -> Iterator[None]:
 
 def bound(sdk_client: Any) -> None:
     """Prepare the HTTP client of an SDK's client; calling this again has no effect."""
-    http_client = getattr(sdk_client, "_client", None)  # the SDKs have no public name for it
+    http_client = getattr(
+        sdk_client, "_client", None
+    )  # the SDKs have no public name for it
     hooks = getattr(http_client, "event_hooks", None)
-    if http_client is not None and hooks is not None and _bound_answer not in hooks.get("response", ()):
-        http_client.event_hooks = {**hooks, "response": [*hooks.get("response", ()), _bound_answer]}
+    if (
+        http_client is not None
+        and hooks is not None
+        and _bound_answer not in hooks.get("response", ())
+    ):
+        http_client.event_hooks = {
+            **hooks,
+            "response": [*hooks.get("response", ()), _bound_answer],
+        }
 
 
 async def _bound_answer(response: Any) -> None:
@@ -57,7 +66,9 @@ async def _bound_answer(response: Any) -> None:
         response.aiter_bytes = partial(_bounded, response, response.aiter_bytes)
 
 
-async def _bounded(response: Any, read: Any, chunk_size: int | None = None) -> AsyncIterator[bytes]:
+async def _bounded(
+    response: Any, read: Any, chunk_size: int | None = None
+) -> AsyncIterator[bytes]:
     """Yield the response's body from `read`.
 
     Raises `AnswerError` if it is too large; an error's body is cut instead.
@@ -72,7 +83,11 @@ async def _bounded(response: Any, read: Any, chunk_size: int | None = None) -> A
                     break
         await response.aclose()
         return
-    size = AnswerSize(is_stream=not response.headers.get("content-type", "").lower().startswith("application/json"))
+    size = AnswerSize(
+        is_stream=not response.headers.get("content-type", "")
+        .lower()
+        .startswith("application/json")
+    )
     async with aclosing(read(chunk_size)) as parts:
         async for part in parts:
             if too_much := size.add(part):
@@ -98,10 +113,17 @@ class AnswerSize:
             if (begun := seen.rfind(b"data:")) >= 0:
                 self._waiting = len(seen) - begun
             ended = max(map(seen.rfind, _BLANK_LINES))
-            new = seen[ended:] if ended >= 0 else part
-            self._lines = (0 if ended >= 0 else self._lines) + new.count(b"\n") + new.count(b"\r")
+            if ended >= 0:
+                new = seen[ended:]
+            else:
+                new = part
+            self._lines = (
+                (0 if ended >= 0 else self._lines) + new.count(b"\n") + new.count(b"\r")
+            )
         if self._lines > MOST_LINES:
             return f"{MOST_LINES:,} lines as one event"
         if self._waiting > MOST_AT_ONCE:
             return f"{MOST_AT_ONCE >> 20} MiB without a whole answer or event"
-        return f"{MOST_STREAMED >> 20} MiB" if self._bytes > MOST_STREAMED else ""
+        if self._bytes > MOST_STREAMED:
+            return f"{MOST_STREAMED >> 20} MiB"
+        return ""

@@ -10,13 +10,24 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
-from mcpagent.events import AnswerRestarted, Emit, Event, TextDelta, ThinkingDelta
-from mcpagent.messages import Message, Spent, ToolDefinition, Usage
+from mcpagent.history.token_estimates import (
+    DEFINITION_SHARE,
+    json_sent,
+    message_tokens,
+    text_tokens,
+)
 from mcpagent.models.model_settings import ModelSettings as ModelSettings
 from mcpagent.models.provider_run.provider_tools import ProviderTool
-from mcpagent.python.argument_checks import expect
-from mcpagent.text.safe_text import safe_line
-from mcpagent.window.estimates import DEFINITION_SHARE, json_sent, message_tokens, text_tokens
+from mcpagent.utilities.python.argument_checks import expect
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.values.events import (
+    AnswerRestarted,
+    Emit,
+    Event,
+    TextDelta,
+    ThinkingDelta,
+)
+from mcpagent.values.messages import Message, Spent, ToolDefinition, Usage
 
 ResponseStop: TypeAlias = Literal["end", "tool_calls", "length", "refusal"]
 RequestPurpose: TypeAlias = Literal["answer", "summary", "sampling"]
@@ -86,10 +97,15 @@ MOST_DOLLARS = 1e12
 
 def _price(value: Any) -> float | None:
     try:
-        dollars = math.nan if isinstance(value, bool | str) else float(value)
+        if isinstance(value, bool | str):
+            dollars = math.nan
+        else:
+            dollars = float(value)
     except (TypeError, ValueError, OverflowError):
         return None
-    return dollars if 0 <= dollars <= MOST_DOLLARS else None
+    if 0 <= dollars <= MOST_DOLLARS:
+        return dollars
+    return None
 
 
 @runtime_checkable
@@ -114,13 +130,17 @@ class Model(Protocol):
         ...
 
 
-def search_problem(model: Model, strategy: str, deferred: Sequence[ToolDefinition]) -> str:
+def search_problem(
+    model: Model, strategy: str, deferred: Sequence[ToolDefinition]
+) -> str:
     """Return why the model's provider cannot search these tools itself, in a few words; "" if it can.
 
     A model whose provider can search implements `search_problem(strategy, deferred)`; the method is optional.
     """
     own = getattr(model, "search_problem", None)
-    return str(own(strategy, deferred)) if own is not None else f"{model.name} has no tool search of its own"
+    if own is not None:
+        return str(own(strategy, deferred))
+    return f"{model.name} has no tool search of its own"
 
 
 def search_cost(model: Model) -> float | None:
@@ -138,7 +158,9 @@ def is_small(model: Model, settings: ModelSettings) -> bool:
     A model can implement it as a method `is_small(settings)`; the method is optional.
     """
     own = getattr(model, "is_small", None)
-    return settings.profile == "small" if own is None else bool(own(settings))
+    if own is None:
+        return settings.profile == "small"
+    return bool(own(settings))
 
 
 def runs_provider_tools(model: Model) -> bool:
@@ -157,7 +179,9 @@ def price_of(model: Model, usage: Usage) -> float | None:
     """
     own = getattr(model, "price_of", None)
     try:
-        return _price(own(usage)) if own is not None else None
+        if own is not None:
+            return _price(own(usage))
+        return None
     except Exception:  # noqa: BLE001 - it may be somebody else's, and what it is asked for must not hide why
         return None
 
@@ -165,16 +189,29 @@ def price_of(model: Model, usage: Usage) -> float | None:
 def request_tokens(request: ModelRequest) -> int:
     """Estimated tokens of the whole request."""
     tools = sum(
-        len(json_sent({"name": tool.name, "description": tool.description, "parameters": tool.parameters}))
+        len(
+            json_sent(
+                {
+                    "name": tool.name,
+                    "description": tool.description,
+                    "parameters": tool.parameters,
+                }
+            )
+        )
         for tool in request.tools
     )
     said = text_tokens(request.system) + sum(map(message_tokens, request.messages))
     return said + int(tools / 4 * DEFINITION_SHARE)
 
 
-def untold_tokens(usage: Usage, sent: Callable[[], int], written: Message) -> tuple[int, int]:
+def untold_tokens(
+    usage: Usage, sent: Callable[[], int], written: Message
+) -> tuple[int, int]:
     """Estimate the counts that the provider did not report (0 if it did): tokens `sent`, and tokens of the answer."""
-    return 0 if usage.input_tokens else sent(), 0 if usage.output_tokens else message_tokens(written)
+    return (
+        0 if usage.input_tokens else sent(),
+        0 if usage.output_tokens else message_tokens(written),
+    )
 
 
 class RequestUnderWay:
@@ -192,7 +229,12 @@ class RequestUnderWay:
         count: Callable[[Spent], None],
         sent: Callable[[], int] | None = None,
     ) -> None:
-        self._model, self._request, self._emit, self._count = model, request, emit, count
+        self._model, self._request, self._emit, self._count = (
+            model,
+            request,
+            emit,
+            count,
+        )
         self._sent = sent or partial(request_tokens, request)
         self.task: asyncio.Future[ModelResponse] | None = None
         """The task that waits for the response."""
@@ -214,9 +256,13 @@ class RequestUnderWay:
     @property
     def heard(self) -> str:
         """The text of the answer so far."""
-        return "".join(delta.text for delta in self.deltas if isinstance(delta, TextDelta))
+        return "".join(
+            delta.text for delta in self.deltas if isinstance(delta, TextDelta)
+        )
 
-    def answered(self, response: ModelResponse, *, offered: int = 0, saved: int = 0) -> ModelResponse:
+    def answered(
+        self, response: ModelResponse, *, offered: int = 0, saved: int = 0
+    ) -> ModelResponse:
         """Count and return the answer, with the `definition_tokens` that were `offered` for it, and `saved`.
 
         Raises `ConfigError` if it is no `ModelResponse`.
@@ -227,21 +273,45 @@ class RequestUnderWay:
         expect(f"{place}: usage", response.usage, Usage, "Usage(...)")
         price, told = response.dollars, response.usage
         estimated = sum(untold_tokens(told, self._sent, response.message))
-        self._count(Spent(told, price or 0.0, price is not None, offered, saved, estimated_tokens=estimated))
+        self._count(
+            Spent(
+                told,
+                price or 0.0,
+                price is not None,
+                offered,
+                saved,
+                estimated_tokens=estimated,
+            )
+        )
         return response
 
     def __enter__(self) -> RequestUnderWay:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
         was_over, self._is_over = self._is_over, True
         is_cut_off = kind is not None and not issubclass(kind, Exception)
         if kind is None or was_over or not (is_cut_off or self._paid):
             return  # a request that was refused costs nothing
         usage = Usage(self._sent(), text_tokens("".join(self._paid)))
         # What its provider ran until then is not known.
-        price = None if self._request.provider_tools else price_of(self._model, usage)
-        self._count(Spent(Usage(requests=1), price or 0.0, price is not None, estimated_tokens=usage.tokens))
+        if self._request.provider_tools:
+            price = None
+        else:
+            price = price_of(self._model, usage)
+        self._count(
+            Spent(
+                Usage(requests=1),
+                price or 0.0,
+                price is not None,
+                estimated_tokens=usage.tokens,
+            )
+        )
 
 
 class WrappedModel:

@@ -9,10 +9,16 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
-from mcpagent.messages import Origin
 from mcpagent.models.base import ToolLimits
 from mcpagent.models.endpoints.model_identity import ModelIdentity, Version, identity_of
-from mcpagent.models.profiles import UNKNOWN, caching_of, is_at_openai, profile_of, server_of
+from mcpagent.models.profiles import (
+    UNKNOWN,
+    caching_of,
+    is_at_openai,
+    profile_of,
+    server_of,
+)
+from mcpagent.values.messages import Origin
 
 NO_LIMITS = ToolLimits()
 
@@ -54,29 +60,76 @@ class Capabilities:
 
 SAFE = Capabilities()
 
-KEEPING = Capabilities("call_tool", source="benchmarks/cost.py: the dearest part of a conversation stays cached")
+KEEPING = Capabilities(
+    "call_tool",
+    source="benchmarks/cost.py: the dearest part of a conversation stays cached",
+)
 """For a format, or a model, that has no other way to say that a tool was found than the beginning of the request."""
 
 _REFERENCES = (
-    "Anthropic docs, tool search, 'model support' (Nov 2026); recorded: sonnet-4-5, -4-6, -5, opus-4-8, haiku-4-5"
+    "Anthropic docs, tool search, 'model support' (Nov 2026); "
+    "recorded: sonnet-4-5, -4-6, -5, opus-4-8, haiku-4-5"
 )
-_CHANGES = "Anthropic docs, mid-conversation tool changes (Nov 2026); recorded: opus-4-8"
+_CHANGES = (
+    "Anthropic docs, mid-conversation tool changes (Nov 2026); recorded: opus-4-8"
+)
 _ADDITIONAL = (
-    "SDK type AdditionalTools; recorded: gpt-5, gpt-5.6; reported by pydantic-ai for 13 models, 4o-mini to 5.6"
+    "SDK type AdditionalTools; recorded: gpt-5, gpt-5.6; "
+    "reported by pydantic-ai for 13 models, 4o-mini to 5.6"
 )
 
 _Row: TypeAlias = tuple[str, Version, Version, Capabilities]
 
 _ANTHROPIC: tuple[_Row, ...] = (
     # family, from version, to version (both included), what it can; the first row that fits counts
-    ("fable", (5, 0), (5, 9), Capabilities("references", "by_value", searches=True, source=_CHANGES)),
-    ("mythos", (5, 0), (5, 9), Capabilities("references", "by_value", searches=True, source=_CHANGES)),
-    ("opus", (4, 8), (5, 5), Capabilities("references", "by_value", searches=True, source=_CHANGES)),
-    ("sonnet", (5, 5), (5, 5), Capabilities("references", "by_value", searches=True, source=_CHANGES)),
-    ("haiku", (5, 5), (5, 5), Capabilities("references", "by_value", searches=True, source=_CHANGES)),
-    ("opus", (4, 5), (4, 7), Capabilities("references", searches=True, source=_REFERENCES)),
-    ("sonnet", (4, 5), (5, 4), Capabilities("references", searches=True, source=_REFERENCES)),
-    ("haiku", (4, 5), (5, 4), Capabilities("references", searches=True, source=_REFERENCES)),
+    (
+        "fable",
+        (5, 0),
+        (5, 9),
+        Capabilities("references", "by_value", searches=True, source=_CHANGES),
+    ),
+    (
+        "mythos",
+        (5, 0),
+        (5, 9),
+        Capabilities("references", "by_value", searches=True, source=_CHANGES),
+    ),
+    (
+        "opus",
+        (4, 8),
+        (5, 5),
+        Capabilities("references", "by_value", searches=True, source=_CHANGES),
+    ),
+    (
+        "sonnet",
+        (5, 5),
+        (5, 5),
+        Capabilities("references", "by_value", searches=True, source=_CHANGES),
+    ),
+    (
+        "haiku",
+        (5, 5),
+        (5, 5),
+        Capabilities("references", "by_value", searches=True, source=_CHANGES),
+    ),
+    (
+        "opus",
+        (4, 5),
+        (4, 7),
+        Capabilities("references", searches=True, source=_REFERENCES),
+    ),
+    (
+        "sonnet",
+        (4, 5),
+        (5, 4),
+        Capabilities("references", searches=True, source=_REFERENCES),
+    ),
+    (
+        "haiku",
+        (4, 5),
+        (5, 4),
+        Capabilities("references", searches=True, source=_REFERENCES),
+    ),
 )
 
 _HOSTED = "OpenAI docs, tool search (Nov 2026); recorded: gpt-5.4"
@@ -88,21 +141,33 @@ _OPENAI: tuple[_Row, ...] = (
     ("gpt-nano", (4, 1), (5, 6), _INLINE),
     ("gpt", (4, 1), (5, 3), _INLINE),
     ("gpt", (5, 4), (5, 6), _INLINE_AND_HOSTED),
-    ("gpt", (6, 0), (6, 9), replace(_INLINE_AND_HOSTED, source=f"{_HOSTED}; additional_tools by the SDK's type alone")),
+    (
+        "gpt",
+        (6, 0),
+        (6, 9),
+        replace(
+            _INLINE_AND_HOSTED,
+            source=f"{_HOSTED}; additional_tools by the SDK's type alone",
+        ),
+    ),
 )
 
 
 def anthropic_capabilities(model_name: str) -> Capabilities:
     """By family and version, however an address writes the name."""
     model = identity_of(model_name)
-    return _looked_up(_ANTHROPIC, model) if model.maker == "anthropic" else SAFE
+    if model.maker == "anthropic":
+        return _looked_up(_ANTHROPIC, model)
+    return SAFE
 
 
 def openai_capabilities(model_name: str) -> Capabilities:
     """For OpenAI's own Responses endpoint: `gpt-5.4-mini-2026-03-17`, `gpt-4o-mini`; a known model
     that can do nothing of the kind is given found tools through another one."""
     found = _looked_up(_OPENAI, identity_of(model_name))
-    return KEEPING if found is SAFE and profile_of(Origin("openai", model=model_name)) is not UNKNOWN else found
+    if found is SAFE and profile_of(Origin("openai", model=model_name)) is not UNKNOWN:
+        return KEEPING
+    return found
 
 
 def capabilities_of(to: Origin) -> Capabilities:
@@ -114,7 +179,9 @@ def capabilities_of(to: Origin) -> Capabilities:
     server = server_of(to)
     is_known = server.dialect != "openai" or profile_of(to) is not UNKNOWN
     keeps = (server.proxies and is_known) or caching_of(to) == "markers"
-    return KEEPING if keeps else SAFE
+    if keeps:
+        return KEEPING
+    return SAFE
 
 
 def _in_cloud(known: Capabilities, to: Origin) -> Capabilities:

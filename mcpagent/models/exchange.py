@@ -12,9 +12,12 @@ from dataclasses import dataclass, replace
 from functools import partial, reduce
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-from mcpagent.events import Emit, Event, Notice, ProviderCallFinished, ProviderCallStarted
-from mcpagent.messages import Message, Origin, Part, Usage
-from mcpagent.models.base import ModelRequest, ModelResponse, request_tokens, untold_tokens
+from mcpagent.models.base import (
+    ModelRequest,
+    ModelResponse,
+    request_tokens,
+    untold_tokens,
+)
 from mcpagent.models.failures_and_retries import (
     AnswerError,
     Failure,
@@ -25,9 +28,21 @@ from mcpagent.models.failures_and_retries import (
     to_error,
 )
 from mcpagent.models.prices import dollars_for
-from mcpagent.models.provider_run.provider_calls import call_events, calls_to_come, ran_unpriced
-from mcpagent.models.shown_deltas import CallDelta, Delta, ShownDeltas
+from mcpagent.models.provider_run.provider_calls import (
+    call_events,
+    calls_to_come,
+    ran_unpriced,
+)
+from mcpagent.models.stream_rollback import CallDelta, Delta, ShownDeltas
 from mcpagent.models.tool_changes_in_history import with_found
+from mcpagent.values.events import (
+    Emit,
+    Event,
+    Notice,
+    ProviderCallFinished,
+    ProviderCallStarted,
+)
+from mcpagent.values.messages import Message, Origin, Part, Usage
 
 if TYPE_CHECKING:
     import httpx2
@@ -89,7 +104,9 @@ class ApiFormat(ABC):
     def _read(self, answer: Mapping[str, Any], request: ModelRequest) -> ModelResponse:
         """Return the provider's answer as ours; nothing of it that the provider wants back is lost."""
 
-    def read_answer(self, answer: Mapping[str, Any], request: ModelRequest) -> ModelResponse:
+    def read_answer(
+        self, answer: Mapping[str, Any], request: ModelRequest
+    ) -> ModelResponse:
         """Return the provider's answer as ours, with where it is from and the tools that its own search found."""
         response = self._read(answer, request)
         message = replace(response.message, origin=self.origin)
@@ -132,7 +149,11 @@ class ApiFormat(ABC):
         """Return whether the failure implies another form of the request, which is then used next."""
         return False
 
-    def continued(self, body: Mapping[str, Any], answers: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:  # noqa: ARG002
+    def continued(
+        self,
+        body: Mapping[str, Any],  # noqa: ARG002
+        answers: Sequence[Mapping[str, Any]],  # noqa: ARG002
+    ) -> dict[str, Any] | None:
         """Return the body that continues an answer that the provider paused; None if the answer is complete."""
         return None
 
@@ -148,7 +169,9 @@ class Exchange:
     reports that they are dropped.
     """
 
-    def __init__(self, api: ApiFormat, request: ModelRequest, emit: Emit, max_retries: int) -> None:
+    def __init__(
+        self, api: ApiFormat, request: ModelRequest, emit: Emit, max_retries: int
+    ) -> None:
         self._api = api
         self._max_retries = max_retries
         self._request = request
@@ -171,7 +194,13 @@ class Exchange:
 
         Servers close idle connections. The request is repeated on a new one, without a notice.
         """
-        if not was_used or self._reopened or self._began or self._answers or read_failure(error).kind != "cut":
+        if (
+            not was_used
+            or self._reopened
+            or self._began
+            or self._answers
+            or read_failure(error).kind != "cut"
+        ):
             return False
         self._reopened = True
         return True
@@ -186,7 +215,9 @@ class Exchange:
     def streams(self, response: httpx2.Response) -> bool:
         """Return whether the answer comes as events: some servers always send it in one piece."""
         self._began = True
-        kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+        kind = (
+            response.headers.get("content-type", "").partition(";")[0].strip().lower()
+        )
         if kind == "text/html":
             raise AnswerError("a web page", "unreadable")
         return kind != "application/json"
@@ -200,7 +231,9 @@ class Exchange:
         if self._whole:
             return False
         with reading():
-            delta = self._reader.add(event) if isinstance(event, Mapping) else None
+            delta = None
+            if isinstance(event, Mapping):
+                delta = self._reader.add(event)
         if isinstance(delta, CallDelta):
             self._way.hear_call(delta)
         elif delta is not None:
@@ -245,8 +278,15 @@ class Exchange:
         failure = read_failure(error)
         if failure.kind == "cut" and not self._began:
             failure = replace(failure, kind="closed")
-        what = f"HTTP {failure.status}" if failure.status else failure.message or failure.kind
-        if self._ways_left and not self._shown.any_text and self._asks_otherwise(failure):
+        if failure.status:
+            what = f"HTTP {failure.status}"
+        else:
+            what = failure.message or failure.kind
+        if (
+            self._ways_left
+            and not self._shown.any_text
+            and self._asks_otherwise(failure)
+        ):
             self._ways_left -= 1
             self._shown.restart(what)
             self._ask()
@@ -258,14 +298,29 @@ class Exchange:
         # An answer that took its whole time is not waited for once more.
         took_long = failure.kind == "too_long" and self._shown.any_since_kept
         final = self._shown.any_text or took_long or self._attempt == self._max_retries
-        delay = None if final else failure.seconds_before_retry(self._attempt)
+        if final:
+            delay = None
+        else:
+            delay = failure.seconds_before_retry(self._attempt)
         if delay is None:
-            silent = self._request.settings.timeout_seconds or self._api.target.silent_seconds
-            raise to_error(failure, replace(self._api.target, silent_seconds=silent)) from None
+            silent = (
+                self._request.settings.timeout_seconds
+                or self._api.target.silent_seconds
+            )
+            raise to_error(
+                failure, replace(self._api.target, silent_seconds=silent)
+            ) from None
         self._attempt += 1
         self._shown.restart(what)
-        self._way = self._api.way(self._request, self._shown)  # what it held back of the answer is gone with it
-        self._emit(Notice(f"{self._api.provider}: {what}; trying again in {delay:.1f} s", "warning"))
+        self._way = self._api.way(
+            self._request, self._shown
+        )  # what it held back of the answer is gone with it
+        self._emit(
+            Notice(
+                f"{self._api.provider}: {what}; trying again in {delay:.1f} s",
+                "warning",
+            )
+        )
         return delay
 
     def _asks_otherwise(self, failure: Failure) -> bool:
@@ -283,16 +338,32 @@ class Exchange:
         try:
             with reading():
                 response = api.read_answer(reduce(joined, self._answers), request)
-                happened = api.search_events(response.message, known=request.known_tools)
-                before = next((one for one in reversed(request.messages) if one.role == "assistant"), None)
-                happened += call_events(response.message, self._told, calls_to_come(before))
+                happened = api.search_events(
+                    response.message, known=request.known_tools
+                )
+                before = next(
+                    (
+                        one
+                        for one in reversed(request.messages)
+                        if one.role == "assistant"
+                    ),
+                    None,
+                )
+                happened += call_events(
+                    response.message, self._told, calls_to_come(before)
+                )
         except (AnswerError, ReportedError) as error:
             raise to_error(read_failure(error), api.target) from None
         for event in happened:
             self._way.listen(event)
-        untold = Usage(*untold_tokens(response.usage, partial(request_tokens, request), response.message))
+        untold = Usage(
+            *untold_tokens(
+                response.usage, partial(request_tokens, request), response.message
+            )
+        )
         dollars = api.price_of(response.usage + untold)
-        dollars = dollars if api.is_priced(response.message, self._sent) else None
+        if not api.is_priced(response.message, self._sent):
+            dollars = None
         return self._way.understand(replace(response, dollars=dollars))
 
 
@@ -306,7 +377,11 @@ def joined(paused: Mapping[str, Any], following: Mapping[str, Any]) -> dict[str,
         "content": [*paused["content"], *following["content"]],
         "usage": _added(paused.get("usage") or {}, following.get("usage") or {}),
         "continued": [*(paused.get("continued") or ()), paused.get("id")],
-        **({"container": container} if (container := following.get("container") or paused.get("container")) else {}),
+        **(
+            {"container": container}
+            if (container := following.get("container") or paused.get("container"))
+            else {}
+        ),
     }
 
 

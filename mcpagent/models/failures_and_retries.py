@@ -15,12 +15,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from mcpagent.errors import ContextOverflowError, CredentialsError, McpAgentError, ModelError
-from mcpagent.text.retry_after import retry_after_seconds
-from mcpagent.text.safe_text import safe_line
-from mcpagent.text.secrets import without_credentials
+from mcpagent.errors import (
+    ContextOverflowError,
+    CredentialsError,
+    McpAgentError,
+    ModelError,
+)
+from mcpagent.utilities.text.retry_after import retry_after_seconds
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.utilities.text.secrets import without_credentials
 
-FailureKind: TypeAlias = Literal["status", "connect", "silent", "too_long", "cut", "closed", "unreadable", "too_much"]
+FailureKind: TypeAlias = Literal[
+    "status", "connect", "silent", "too_long", "cut", "closed", "unreadable", "too_much"
+]
 
 _STATUS_OF_TYPE = {
     "invalid_request_error": 400,
@@ -38,7 +45,9 @@ _STATUS_OF_TYPE = {
 }
 """Anthropic's and OpenAI's error types: an error inside a stream comes with HTTP status 200."""
 
-_OVERFLOW_CODES = frozenset({"context_length_exceeded", "exceed_context_size_error", "request_too_large"})
+_OVERFLOW_CODES = frozenset(
+    {"context_length_exceeded", "exceed_context_size_error", "request_too_large"}
+)
 _OVERFLOW_WORDS = (
     "prompt is too long",
     "prompt too long",
@@ -72,7 +81,12 @@ _WINDOW = re.compile(
 )
 
 _QUOTA_CODES = frozenset(
-    {"insufficient_quota", "billing_hard_limit_reached", "enforced_spend_limit_reached", "billing_error"}
+    {
+        "insufficient_quota",
+        "billing_hard_limit_reached",
+        "enforced_spend_limit_reached",
+        "billing_error",
+    }
 )
 
 _QUOTA_WORDS = ("credit balance is too low", "insufficient balance")
@@ -135,13 +149,19 @@ class Failure:
             return True
         if self.status == 429:
             return _TOO_LARGE in text
-        return self.status in (400, 422, 500) and any(words in text for words in _OVERFLOW_WORDS)
+        return self.status in (400, 422, 500) and any(
+            words in text for words in _OVERFLOW_WORDS
+        )
 
     @property
     def is_quota(self) -> bool:
         """True if the paid or allowed use is used up: waiting seconds does not help."""
         text = self.message.lower()
-        return self.status == 402 or self.code in _QUOTA_CODES or any(words in text for words in _QUOTA_WORDS)
+        return (
+            self.status == 402
+            or self.code in _QUOTA_CODES
+            or any(words in text for words in _QUOTA_WORDS)
+        )
 
     @property
     def may_pass(self) -> bool:
@@ -180,7 +200,9 @@ class ReportedError(Exception):
 
     def __init__(self, body: object) -> None:
         super().__init__("the provider reported an error inside its answer")
-        self.body = {"error": dict(body) if isinstance(body, Mapping) else {"message": body}}
+        self.body = {
+            "error": dict(body) if isinstance(body, Mapping) else {"message": body}
+        }
 
 
 @contextmanager
@@ -188,7 +210,13 @@ def reading() -> Iterator[None]:
     """Raise `AnswerError` if the block, which reads a provider's data, meets an undocumented shape."""
     try:
         yield
-    except (LookupError, TypeError, AttributeError, ValueError, RecursionError) as error:
+    except (
+        LookupError,
+        TypeError,
+        AttributeError,
+        ValueError,
+        RecursionError,
+    ) as error:
         raise AnswerError(f"{type(error).__name__}: {error}", "unreadable") from error
 
 
@@ -201,12 +229,18 @@ def read_failure(error: Exception) -> Failure:
     if isinstance(error, AnswerError):
         return Failure(None, "", safe_line(str(error)), kind=error.kind)
     cause = _http_cause(error)
-    if isinstance(cause, httpx2.TimeoutException) and not isinstance(cause, httpx2.ConnectTimeout):
+    if isinstance(cause, httpx2.TimeoutException) and not isinstance(
+        cause, httpx2.ConnectTimeout
+    ):
         return Failure(None, "", safe_line(str(cause)), kind="silent")
     if isinstance(cause, httpx2.ConnectError | httpx2.ConnectTimeout):
-        return Failure(None, "", safe_line(str(cause) or type(cause).__name__), kind="connect")
+        return Failure(
+            None, "", safe_line(str(cause) or type(cause).__name__), kind="connect"
+        )
     if isinstance(cause, httpx2.HTTPError | httpx2.InvalidURL):
-        return Failure(None, "", safe_line(str(cause) or type(cause).__name__), kind="cut")
+        return Failure(
+            None, "", safe_line(str(cause) or type(cause).__name__), kind="cut"
+        )
     if isinstance(error, ValueError | RecursionError):
         return Failure(None, "", safe_line(str(error)), kind="unreadable")
     return _answered_failure(error)
@@ -230,20 +264,45 @@ def _answered_failure(error: Exception) -> Failure:
     found: Any = body.get("error", body) if isinstance(body, dict) else {}
     inner: dict[str, Any] = found if isinstance(found, dict) else {"message": found}
     details = inner.get("details")
-    named = (details.get("error_code") if isinstance(details, dict) else None, inner.get("code"), inner.get("type"))
-    codes = [*_google_codes(details), *(name for name in named if isinstance(name, str) and name)]
+    named = (
+        details.get("error_code") if isinstance(details, dict) else None,
+        inner.get("code"),
+        inner.get("type"),
+    )
+    codes = [
+        *_google_codes(details),
+        *(name for name in named if isinstance(name, str) and name),
+    ]
     numbered = next((name for name in named if isinstance(name, int)), None)
     status = getattr(error, "status_code", None)
-    headers: Mapping[str, str] = getattr(getattr(error, "response", None), "headers", {})
+    headers: Mapping[str, str] = getattr(
+        getattr(error, "response", None), "headers", {}
+    )
     if isinstance(status, int) and 300 <= status < 400:
-        return Failure(status, "redirect", safe_line(f"redirects to {headers.get('location') or 'nowhere'}"))
+        return Failure(
+            status,
+            "redirect",
+            safe_line(f"redirects to {headers.get('location') or 'nowhere'}"),
+        )
     if not isinstance(status, int) or status < 400:
-        known = next((_STATUS_OF_TYPE[code] for code in codes if code in _STATUS_OF_TYPE), None)
+        known = next(
+            (_STATUS_OF_TYPE[code] for code in codes if code in _STATUS_OF_TYPE), None
+        )
         status = known or (numbered if numbered and 400 <= numbered < 600 else None)
-    code = next((name for name in codes if name in _QUOTA_CODES | _OVERFLOW_CODES), codes[0] if codes else "")
+    code = next(
+        (name for name in codes if name in _QUOTA_CODES | _OVERFLOW_CODES),
+        codes[0] if codes else "",
+    )
     message = next(
         text
-        for text in (inner.get("message"), _detail(inner), body, code, str(error), "no reason given")
+        for text in (
+            inner.get("message"),
+            _detail(inner),
+            body,
+            code,
+            str(error),
+            "no reason given",
+        )
         if isinstance(text, str) and text
     )
     return Failure(
@@ -272,19 +331,34 @@ def _detail(inner: Mapping[str, Any]) -> str:
     told = (message if isinstance(message, Mapping) else inner).get("detail")
     if isinstance(told, str):
         return told
-    listed = [one for one in told[:5] if isinstance(one, Mapping)] if isinstance(told, list) else []
-    return "; ".join(f"{_place(one.get('loc'))}{one.get('msg') or 'is refused'}" for one in listed)
+    listed = []
+    if isinstance(told, list):
+        listed = [one for one in told[:5] if isinstance(one, Mapping)]
+    return "; ".join(
+        f"{_place(one.get('loc'))}{one.get('msg') or 'is refused'}" for one in listed
+    )
 
 
 def _place(where: object) -> str:
-    return f"{'.'.join(map(str, where))}: " if isinstance(where, list) and where else ""
+    if isinstance(where, list) and where:
+        return f"{'.'.join(map(str, where))}: "
+    return ""
 
 
 def _request_id(body: object, headers: Mapping[str, str]) -> str:
     """Return the request ID of Anthropic or OpenAI, from a header or, for some errors, from the body."""
-    told = body.get("request_id") if isinstance(body, Mapping) else None
-    named = (told, headers.get("request-id"), headers.get("x-request-id"), headers.get("apim-request-id"))
-    return safe_line(next((one for one in named if isinstance(one, str) and one), ""), 80)
+    told = None
+    if isinstance(body, Mapping):
+        told = body.get("request_id")
+    named = (
+        told,
+        headers.get("request-id"),
+        headers.get("x-request-id"),
+        headers.get("apim-request-id"),
+    )
+    return safe_line(
+        next((one for one in named if isinstance(one, str) and one), ""), 80
+    )
 
 
 def _generated(inner: Mapping[str, Any]) -> str:
@@ -303,40 +377,70 @@ def _told_window(inner: Mapping[str, Any], message: str) -> int | None:
     if isinstance(told, int) and told > 0:
         return told
     named = _WINDOW.search(message)
-    return int(named[1]) if named else None
+    if named:
+        return int(named[1])
+    return None
 
 
 def _google_details(details: object, kind: str) -> list[Mapping[str, Any]]:
     listed = details if isinstance(details, list) else ()
-    return [item for item in listed if isinstance(item, Mapping) and str(item.get("@type")).endswith(kind)]
+    return [
+        item
+        for item in listed
+        if isinstance(item, Mapping) and str(item.get("@type")).endswith(kind)
+    ]
 
 
 def _google_codes(details: object) -> list[str]:
     """Return codes of exhausted quotas: of a day, which last long, or of a minute (google.rpc.QuotaFailure)."""
-    failed = [item.get("violations") for item in _google_details(details, "QuotaFailure")]
-    return ["insufficient_quota"] if any("PerDay" in str(violations) for violations in failed) else []
+    failed = [
+        item.get("violations") for item in _google_details(details, "QuotaFailure")
+    ]
+    if any("PerDay" in str(violations) for violations in failed):
+        return ["insufficient_quota"]
+    return []
 
 
 def _google_wait(details: object) -> dict[str, str]:
     """Return Gemini's wait as a header: it is in the body (google.rpc.RetryInfo: "39s")."""
-    delay = next((item.get("retryDelay") for item in _google_details(details, "RetryInfo")), None)
-    return {"retry-after": delay.removesuffix("s")} if isinstance(delay, str) else {}
+    delay = next(
+        (item.get("retryDelay") for item in _google_details(details, "RetryInfo")), None
+    )
+    if isinstance(delay, str):
+        return {"retry-after": delay.removesuffix("s")}
+    return {}
 
 
 def _without_markup(text: str) -> str:
     """Return the title of a proxy's error page; any other text unchanged."""
-    if not text[:500].lstrip().lower().startswith(("<!doctype", "<html", "<head", "<?xml")):
+    if (
+        not text[:500]
+        .lstrip()
+        .lower()
+        .startswith(("<!doctype", "<html", "<head", "<?xml"))
+    ):
         return text
     start = text.lower().find("<title>", 0, 20_000)
-    end = text.find("<", start + len("<title>")) if start >= 0 else -1
-    return text[start + len("<title>") : end].strip() or "a web page" if end >= 0 else "a web page"
+    if start >= 0:
+        end = text.find("<", start + len("<title>"))
+    else:
+        end = -1
+    if end >= 0:
+        return text[start + len("<title>") : end].strip() or "a web page"
+    return "a web page"
 
 
 def to_error(failure: Failure, target: Target) -> McpAgentError:
     """The exception a caller gets, with one line that says who failed, how, and what to do."""
     who, status = target.provider, failure.status
-    said = f"HTTP {status}: {failure.message}" if status else failure.message
-    said += f"; request {failure.request_id}" if failure.request_id else ""
+    if status:
+        said = f"HTTP {status}: {failure.message}"
+    else:
+        said = failure.message
+    if failure.request_id:
+        said += f"; request {failure.request_id}"
+    else:
+        said += ""
     if status in (401, 403):
         return CredentialsError(_refused(target, said))
     wait = failure.retry_after_seconds
@@ -353,8 +457,12 @@ def to_error(failure: Failure, target: Target) -> McpAgentError:
         text = f'{who}: no model "{target.model}" at {target.address} ({said}); '
         text += target.hint or "check the model's name"
     elif status is not None:
-        later = f"; it asks to wait {wait:.0f} s" if wait else "; try again later"
-        text = f"{who}: {target.model} failed ({said})" + (later if failure.may_pass else "")
+        later = "; try again later"
+        if wait:
+            later = f"; it asks to wait {wait:.0f} s"
+        text = f"{who}: {target.model} failed ({said})" + (
+            later if failure.may_pass else ""
+        )
     else:
         text = _no_answer(failure, target)
     return kind(
@@ -388,7 +496,9 @@ def _no_answer(failure: Failure, target: Target) -> str:
         case "too_long":
             return f"{who}: {target.model} was not done after {target.total_seconds:g} s; ask for less at once"
         case "cut":
-            return f"{who}: the answer of {target.model} was cut off ({said}); try again"
+            return (
+                f"{who}: the answer of {target.model} was cut off ({said}); try again"
+            )
         case "closed":
             return f"{who}: {target.address} closed the connection before it answered ({said}); try again"
         case "too_much":

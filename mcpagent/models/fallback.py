@@ -7,9 +7,12 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from mcpagent.errors import ConfigError, ContextOverflowError, CredentialsError, ModelError
-from mcpagent.events import Emit, Notice
-from mcpagent.messages import ToolDefinition, Usage
+from mcpagent.errors import (
+    ConfigError,
+    ContextOverflowError,
+    CredentialsError,
+    ModelError,
+)
 from mcpagent.models.base import (
     Model,
     ModelRequest,
@@ -24,9 +27,11 @@ from mcpagent.models.base import (
     search_problem,
     tool_limits,
 )
-from mcpagent.models.output_ways.asked_output import told_form
-from mcpagent.models.shown_deltas import ShownDeltas
-from mcpagent.python.argument_checks import checked
+from mcpagent.models.output_modes.asked_output import told_form
+from mcpagent.models.stream_rollback import ShownDeltas
+from mcpagent.utilities.python.argument_checks import checked
+from mcpagent.values.events import Emit, Notice
+from mcpagent.values.messages import ToolDefinition, Usage
 
 REST_SECONDS = 60.0
 """How long a model that failed is passed over, if its provider did not say how long to wait."""
@@ -76,15 +81,26 @@ class FallbackModel:
                 response = await model.respond(told_form(model, request), shown)
             except (ModelError, CredentialsError) as error:
                 # What is too long for an account's minute is not so for others.
-                if isinstance(error, ContextOverflowError) and (error.status != 429 or len(tried) == last):
+                if isinstance(error, ContextOverflowError) and (
+                    error.status != 429 or len(tried) == last
+                ):
                     raise
                 tried.append((model, error))
                 self._rest(position, error)
                 emit(Notice(str(error), "warning"))
                 continue
-            if response.message.text.strip() or response.message.tool_calls or response.stop != "end":
-                return response if empty is None else _beside(response, empty)
-            empty = response if empty is None else _beside(response, empty)
+            if (
+                response.message.text.strip()
+                or response.message.tool_calls
+                or response.stop != "end"
+            ):
+                if empty is None:
+                    return response
+                return _beside(response, empty)
+            if empty is None:
+                empty = response
+            else:
+                empty = _beside(response, empty)
             emit(Notice(f"{model.name} gave an empty answer", "warning"))
         if empty is not None:
             return empty
@@ -92,11 +108,20 @@ class FallbackModel:
 
     def _tell_left_out(self, model: Model, request: ModelRequest, emit: Emit) -> None:
         """Emit one notice of the provider tools that a model without a provider cannot run."""
-        if not request.provider_tools or model.name in self._told or runs_provider_tools(model):
+        if (
+            not request.provider_tools
+            or model.name in self._told
+            or runs_provider_tools(model)
+        ):
             return
         self._told.add(model.name)
         names = ", ".join(tool.name for tool in request.provider_tools)
-        emit(Notice(f"{model.name}: {names} is left out: it has no provider that runs tools", "warning"))
+        emit(
+            Notice(
+                f"{model.name}: {names} is left out: it has no provider that runs tools",
+                "warning",
+            )
+        )
 
     def search_problem(self, strategy: str, deferred: Sequence[ToolDefinition]) -> str:
         """Return the first problem of any model, because each of them may answer and must be able to find tools."""
@@ -112,14 +137,26 @@ class FallbackModel:
         """Return the highest price, None if one is unknown: an upper bound, because any model may have answered."""
         prices = [price_of(model, usage) for model in self.models]
         known = [price for price in prices if price is not None]
-        return max(known) if len(known) == len(prices) else None
+        if len(known) == len(prices):
+            return max(known)
+        return None
 
     def tool_limits(self) -> ToolLimits:
         """Return the smallest known limits, because the tools must fit each model that may answer."""
         limits = [tool_limits(model) for model in self.models]
         return ToolLimits(
-            min((limit.max_tools for limit in limits if limit.max_tools is not None), default=None),
-            min((limit.window_tokens for limit in limits if limit.window_tokens is not None), default=None),
+            min(
+                (limit.max_tools for limit in limits if limit.max_tools is not None),
+                default=None,
+            ),
+            min(
+                (
+                    limit.window_tokens
+                    for limit in limits
+                    if limit.window_tokens is not None
+                ),
+                default=None,
+            ),
             all(limit.joining for limit in limits),
         )
 
@@ -142,11 +179,18 @@ class FallbackModel:
     def _order(self) -> list[int]:
         """Return positions in order, with resting models last: they are used only after all others."""
         now = self._clock()
-        return sorted(range(len(self.models)), key=lambda place: (self._rests_until.get(place, now) > now, place))
+        return sorted(
+            range(len(self.models)),
+            key=lambda place: (self._rests_until.get(place, now) > now, place),
+        )
 
     def _rest(self, position: int, error: Exception) -> None:
-        told = error.retry_after_seconds if isinstance(error, ModelError) else None
-        self._rests_until[position] = self._clock() + (told if told is not None else REST_SECONDS)
+        told = None
+        if isinstance(error, ModelError):
+            told = error.retry_after_seconds
+        self._rests_until[position] = self._clock() + (
+            told if told is not None else REST_SECONDS
+        )
 
     async def aclose(self) -> None:
         """Close the owned models."""
@@ -180,17 +224,30 @@ class UnusableModel:
 def _beside(response: ModelResponse, empty: ModelResponse) -> ModelResponse:
     """Return the response with the usage of an earlier empty answer added, which is paid for, too."""
     known = response.dollars is not None and empty.dollars is not None
-    dollars = (response.dollars or 0.0) + (empty.dollars or 0.0) if known else None
+    if known:
+        dollars = (response.dollars or 0.0) + (empty.dollars or 0.0)
+    else:
+        dollars = None
     return replace(response, usage=response.usage + empty.usage, dollars=dollars)
 
 
-def _nobody_answered(tried: Sequence[tuple[Model, Exception]]) -> ModelError | CredentialsError:
+def _nobody_answered(
+    tried: Sequence[tuple[Model, Exception]],
+) -> ModelError | CredentialsError:
     if len(tried) == 1 and isinstance(tried[0][1], ModelError | CredentialsError):
         return tried[0][1]
-    reasons = "; ".join(f"{number}. {error}" for number, (_, error) in enumerate(tried, 1))
+    reasons = "; ".join(
+        f"{number}. {error}" for number, (_, error) in enumerate(tried, 1)
+    )
     failed = [error for _, error in tried if isinstance(error, ModelError)]
-    last = failed[-1] if failed else None
-    waits = [error.retry_after_seconds for error in failed if error.retry_after_seconds is not None]
+    last = None
+    if failed:
+        last = failed[-1]
+    waits = [
+        error.retry_after_seconds
+        for error in failed
+        if error.retry_after_seconds is not None
+    ]
     return ModelError(
         f"none of {len(tried)} models answered: {reasons}",
         provider=last.provider if last else "",

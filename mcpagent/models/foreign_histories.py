@@ -15,9 +15,15 @@ from dataclasses import dataclass, replace
 from itertools import chain, count
 from typing import Any
 
-from mcpagent.conversation import closed, usable_history
 from mcpagent.errors import InputError
-from mcpagent.messages import (
+from mcpagent.history.conversation import closed, usable_history
+from mcpagent.models.anthropic.messages_model import read_block
+from mcpagent.models.openai.openai_responses import read_item
+from mcpagent.models.provenance import SERVER_TOOLS
+from mcpagent.models.wire_values import read_call, without
+from mcpagent.utilities.python.argument_checks import expect
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.values.messages import (
     Compacted,
     Container,
     Image,
@@ -30,12 +36,6 @@ from mcpagent.messages import (
     ToolResult,
     load_message,
 )
-from mcpagent.models.anthropic.messages_model import read_block
-from mcpagent.models.openai.openai_responses import read_item
-from mcpagent.models.origins import SERVER_TOOLS
-from mcpagent.models.wire_values import read_call, without
-from mcpagent.python.argument_checks import expect
-from mcpagent.text.safe_text import safe_line
 
 _ANTHROPIC_SIDE, _OPENAI_SIDE = SERVER_TOOLS["messages"], SERVER_TOOLS["responses"]
 _ANTHROPIC, _OPENAI = Origin("anthropic", "messages"), Origin("openai", "responses")
@@ -53,7 +53,9 @@ class History:
     messages: list[Message]
 
 
-def history_of(messages: Sequence[Message | Mapping[str, Any]], trusted: bool | None = None) -> History:
+def history_of(
+    messages: Sequence[Message | Mapping[str, Any]], trusted: bool | None = None
+) -> History:
     """Return messages in any of the shapes as a conversation that can continue. Raises `InputError`.
 
     A history that is not `trusted` comes from a third party: see `only_said`. None: a history of mcpagent's own
@@ -69,11 +71,19 @@ def history_of(messages: Sequence[Message | Mapping[str, Any]], trusted: bool | 
     )
     given = list(messages)
     known = [message for message in given if isinstance(message, Message)]
-    history = History("", known) if len(known) == len(given) else read_history(given)
+    if len(known) == len(given):
+        history = History("", known)
+    else:
+        history = read_history(given)
     history = replace(history, messages=usable_history(history.messages))
     if trusted is None:
-        trusted = all(isinstance(one, Message) or (isinstance(one, Mapping) and "parts" in one) for one in given)
-    return history if trusted else only_said(history)
+        trusted = all(
+            isinstance(one, Message) or (isinstance(one, Mapping) and "parts" in one)
+            for one in given
+        )
+    if trusted:
+        return history
+    return only_said(history)
 
 
 def only_said(history: History) -> History:
@@ -83,7 +93,11 @@ def only_said(history: History) -> History:
     """
     said: list[Message] = []
     for message in history.messages:
-        parts = tuple(part for part in message.parts if not isinstance(part, Compacted | Container))
+        parts = tuple(
+            part
+            for part in message.parts
+            if not isinstance(part, Compacted | Container)
+        )
         if parts:
             said.append(replace(message, parts=parts))
     return History("", closed(said, NOT_TRUSTED))
@@ -103,7 +117,9 @@ def read_history(messages: Sequence[Any]) -> History:
     for place, message in enumerate(messages):
         reader.read(_as_data(message), place)
     if not reader.messages and not reader.system:
-        raise InputError("messages: the history is empty; it must end with a user's message")
+        raise InputError(
+            "messages: the history is empty; it must end with a user's message"
+        )
     return History("\n\n".join(reader.system), reader.messages)
 
 
@@ -133,43 +149,70 @@ class _HistoryReader:
             case {"type": str(kind)}:
                 self._read_item(kind, message, at)
             case _:
-                raise InputError(f"{at}: expected an object with role and content, got {_kind(message)}")
+                raise InputError(
+                    f"{at}: expected an object with role and content, got {_kind(message)}"
+                )
 
     def _read_said(self, role: str, message: Mapping[str, Any], at: str) -> None:
         match role:
             case "system" | "developer":
-                words = _words(_listed(message.get("content"), f"{at}.content"), f"{at}.content")
+                words = _words(
+                    _listed(message.get("content"), f"{at}.content"), f"{at}.content"
+                )
                 self.system += [text.text for text in words if text.text.strip()]
             case "user":
                 self._add_user(message.get("content"), f"{at}.content")
             case "assistant":
                 self._add_assistant(message, at)
             case "tool":
-                self._add_results([self._result(message.get("tool_call_id"), message.get("content"), at, "content")])
+                self._add_results(
+                    [
+                        self._result(
+                            message.get("tool_call_id"),
+                            message.get("content"),
+                            at,
+                            "content",
+                        )
+                    ]
+                )
             case _:
                 known = "system, developer, user, assistant or tool"
-                raise InputError(f'{at}.role: expected {known}, got "{safe_line(role, 60)}"')
+                raise InputError(
+                    f'{at}.role: expected {known}, got "{safe_line(role, 60)}"'
+                )
 
     def _read_item(self, kind: str, item: Mapping[str, Any], at: str) -> None:
         match item:
             case {"type": "function_call_output"}:
-                self._add_results([self._result(item.get("call_id"), item.get("output"), at, "output")])
+                self._add_results(
+                    [
+                        self._result(
+                            item.get("call_id"), item.get("output"), at, "output"
+                        )
+                    ]
+                )
             case {"type": "reasoning"} if not item.get("encrypted_content"):
-                self._ids_are_lost = True  # OpenAI takes neither it nor the ids of what followed it
+                self._ids_are_lost = (
+                    True  # OpenAI takes neither it nor the ids of what followed it
+                )
             case {"type": "function_call", "name": str(), "call_id": str()}:
                 _check_arguments(item.get("arguments"), f"{at}.arguments")
                 self._add_item(item)
             case _ if kind == "reasoning" or kind in _OPENAI_SIDE:
                 self._add_item(item)
             case _:
-                raise InputError(f'{at}: an item of type "{safe_line(kind, 60)}", which is not known or not whole')
+                raise InputError(
+                    f'{at}: an item of type "{safe_line(kind, 60)}", which is not known or not whole'
+                )
 
     def _add_ours(self, message: Message) -> None:
         self._in_items = self._ids_are_lost = False
         self.messages.append(message)
         if message.role == "tool":
             answered = {result.call_id for result in message.tool_results}
-            self._open = [(given, call) for given, call in self._open if call.id not in answered]
+            self._open = [
+                (given, call) for given, call in self._open if call.id not in answered
+            ]
         else:
             self._open = [(call.id, call) for call in message.tool_calls]
             self._ids.update(call.id for call in message.tool_calls)
@@ -181,8 +224,14 @@ class _HistoryReader:
         for place, block in enumerate(_listed(content, at)):
             here = f"{at}[{place}]"
             if isinstance(block, Mapping) and block.get("type") == "tool_result":
-                result = self._result(block.get("tool_use_id"), block.get("content"), here, "content")
-                results.append(replace(result, error="failed") if block.get("is_error") is True else result)
+                result = self._result(
+                    block.get("tool_use_id"), block.get("content"), here, "content"
+                )
+                results.append(
+                    replace(result, error="failed")
+                    if block.get("is_error") is True
+                    else result
+                )
             else:
                 said.append(_shown(block, here))
         self._add_results(results)
@@ -193,11 +242,17 @@ class _HistoryReader:
         """Return the result of the waiting call. A missing content gives an empty result."""
         waiting = next((pair for pair in self._open if pair[0] == call_id), None)
         if waiting is None:
-            shown = f'call "{safe_line(call_id, 60)}"' if isinstance(call_id, str) else "a call without an id"
-            raise InputError(f"{at}: a result of {shown}, which does not wait for one; put it directly after its call")
+            shown = "a call without an id"
+            if isinstance(call_id, str):
+                shown = f'call "{safe_line(call_id, 60)}"'
+            raise InputError(
+                f"{at}: a result of {shown}, which does not wait for one; put it directly after its call"
+            )
         self._open.remove(waiting)
         pieces = enumerate(_listed([] if content is None else content, f"{at}.{field}"))
-        shown_pieces = tuple(_shown(piece, f"{at}.{field}[{place}]") for place, piece in pieces)
+        shown_pieces = tuple(
+            _shown(piece, f"{at}.{field}[{place}]") for place, piece in pieces
+        )
         return ToolResult(waiting[1].id, waiting[1].name, shown_pieces)
 
     def _add_results(self, results: Sequence[ToolResult]) -> None:
@@ -212,32 +267,53 @@ class _HistoryReader:
         content = message.get("content")
         blocks = _listed([] if content is None else content, f"{at}.content")
         kinds = _kinds(blocks)
-        if message.get("type") == "message" and kinds and kinds <= {"output_text", "refusal"}:
+        if (
+            message.get("type") == "message"
+            and kinds
+            and kinds <= {"output_text", "refusal"}
+        ):
             _words(blocks, f"{at}.content")
             self._add_item({**message, "content": blocks})
             return
         is_anthropics = bool(kinds & _ONLY_ANTHROPIC) or "stop_reason" in message
-        read = [_answer_block(block, f"{at}.content[{place}]", is_anthropics) for place, block in enumerate(blocks)]
+        read = [
+            _answer_block(block, f"{at}.content[{place}]", is_anthropics)
+            for place, block in enumerate(blocks)
+        ]
         parts = [part for part in read if part is not None]
         if isinstance(refusal := message.get("refusal"), str) and refusal:
             parts.append(Text(refusal))
         self._add_answer(
-            [*parts, *_chat_calls(message, at)], _ANTHROPIC if is_anthropics else None, goes_on=self._in_items
+            [*parts, *_chat_calls(message, at)],
+            _ANTHROPIC if is_anthropics else None,
+            goes_on=self._in_items,
         )
 
     def _add_item(self, item: Mapping[str, Any]) -> None:
         """Add an item of OpenAI's. The items of one answer are consecutive: a call is not a separate answer."""
         lost = self._ids_are_lost
-        self._add_answer(read_item(without(item, ("id",)) if lost else item), _OPENAI, goes_on=True)
+        self._add_answer(
+            read_item(without(item, ("id",)) if lost else item), _OPENAI, goes_on=True
+        )
         self._in_items, self._ids_are_lost = True, lost
 
-    def _add_answer(self, parts: Sequence[Part], origin: Origin | None, *, goes_on: bool) -> None:
-        opened = [(part.id, self._apart(part)) for part in parts if isinstance(part, ToolCall)]
+    def _add_answer(
+        self, parts: Sequence[Part], origin: Origin | None, *, goes_on: bool
+    ) -> None:
+        opened = [
+            (part.id, self._apart(part)) for part in parts if isinstance(part, ToolCall)
+        ]
         calls = iter(opened)
-        made = tuple(next(calls)[1] if isinstance(part, ToolCall) else part for part in parts)
-        last = self.messages[-1] if self.messages else None
+        made = tuple(
+            next(calls)[1] if isinstance(part, ToolCall) else part for part in parts
+        )
+        last = None
+        if self.messages:
+            last = self.messages[-1]
         if goes_on and last is not None and last.role == "assistant":
-            self.messages[-1] = replace(last, parts=(*last.parts, *made), origin=origin or last.origin)
+            self.messages[-1] = replace(
+                last, parts=(*last.parts, *made), origin=origin or last.origin
+            )
             self._open += opened
         elif made:
             self._add_ours(Message("assistant", made, origin))
@@ -245,30 +321,52 @@ class _HistoryReader:
 
     def _apart(self, call: ToolCall) -> ToolCall:
         """Return the call with an id that no other has: some servers number those of every answer alike."""
-        ids = chain([call.id], (f"call_{len(self.messages)}_{number}" for number in count()))
+        ids = chain(
+            [call.id], (f"call_{len(self.messages)}_{number}" for number in count())
+        )
         free = next(call_id for call_id in ids if call_id and call_id not in self._ids)
         self._ids.add(free)
-        return call if free == call.id else replace(call, id=free)
+        if free == call.id:
+            return call
+        return replace(call, id=free)
 
 
 def _chat_calls(message: Mapping[str, Any], at: str) -> list[ToolCall]:
     """Return the calls of an answer of Chat Completions."""
     for former in ("function_call", "audio"):
         if message.get(former):
-            raise InputError(f"{at}.{former}: cannot be read; write calls as tool_calls, and spoken words as content")
+            raise InputError(
+                f"{at}.{former}: cannot be read; write calls as tool_calls, and spoken words as content"
+            )
     calls = message.get("tool_calls") or []
     if not isinstance(calls, list | tuple):
-        raise InputError(f"{at}.tool_calls: expected a list of calls, got {type(calls).__name__}")
+        raise InputError(
+            f"{at}.tool_calls: expected a list of calls, got {type(calls).__name__}"
+        )
     read: list[ToolCall] = []
     for place, call in enumerate(map(_as_data, calls)):
         match call:
-            case {"function": {"name": str(name), **function}} if call.get("type") in (None, "function"):
+            case {"function": {"name": str(name), **function}} if call.get("type") in (
+                None,
+                "function",
+            ):
                 arguments = function.get("arguments")
-                _check_arguments(arguments, f"{at}.tool_calls[{place}].function.arguments")
+                _check_arguments(
+                    arguments, f"{at}.tool_calls[{place}].function.arguments"
+                )
                 call_id = str(call.get("id") or "")
-                read.append(read_call(call_id, name, "" if arguments is None else arguments, cut_off=False))
+                read.append(
+                    read_call(
+                        call_id,
+                        name,
+                        "" if arguments is None else arguments,
+                        cut_off=False,
+                    )
+                )
             case _:
-                raise InputError(f"{at}.tool_calls[{place}]: expected a function's call, with name and arguments")
+                raise InputError(
+                    f"{at}.tool_calls[{place}]: expected a function's call, with name and arguments"
+                )
     return read
 
 
@@ -277,9 +375,14 @@ def _answer_block(block: Any, at: str, is_anthropics: bool) -> Part | None:
     match block:
         case {"type": "tool_use", "name": str(), "id": str()}:
             _check_arguments(block.get("input"), f"{at}.input")
-        case {"type": "thinking", "thinking": str(thought)} if not block.get("signature"):
+        case {"type": "thinking", "thinking": str(thought)} if not block.get(
+            "signature"
+        ):
             return Thinking(thought)  # it cannot go back
-        case {"type": "thinking", "thinking": str()} | {"type": "redacted_thinking", "data": str()}:
+        case {"type": "thinking", "thinking": str()} | {
+            "type": "redacted_thinking",
+            "data": str(),
+        }:
             pass
         case {"type": "text", "text": str()} if is_anthropics:
             pass
@@ -287,7 +390,9 @@ def _answer_block(block: Any, at: str, is_anthropics: bool) -> Part | None:
             pass
         case _:
             [word] = _words([block], at, numbered=False)
-            return word if word.text else None
+            if word.text:
+                return word
+            return None
     return read_block(without(block, ("cache_control",)))
 
 
@@ -295,10 +400,15 @@ def _words(blocks: Sequence[Any], at: str, *, numbered: bool = True) -> list[Tex
     """Return the blocks, which must be text."""
     words: list[Text] = []
     for place, block in enumerate(blocks):
-        here = f"{at}[{place}]" if numbered else at
+        if numbered:
+            here = f"{at}[{place}]"
+        else:
+            here = at
         shown = _shown(block, here)
         if isinstance(shown, Image):
-            raise InputError(f"{here}: an image; only a user's message or a result can hold one")
+            raise InputError(
+                f"{here}: an image; only a user's message or a result can hold one"
+            )
         words.append(shown)
     return words
 
@@ -316,14 +426,25 @@ def _shown(block: Any, at: str) -> Text | Image:
             "image_url": str(url),
         }:
             return _image(url, at)
-        case {"type": "image", "source": {"type": "base64", "media_type": str(media_type), "data": str(data)}}:
+        case {
+            "type": "image",
+            "source": {
+                "type": "base64",
+                "media_type": str(media_type),
+                "data": str(data),
+            },
+        }:
             return Image(media_type, data)
         case {"type": "image", "source": {"type": "url", "url": str(url)}}:
             return _image(url, at)
         case {"type": str(kind)}:
-            raise InputError(f'{at}: content of type "{safe_line(kind, 60)}", which is not known here or not whole')
+            raise InputError(
+                f'{at}: content of type "{safe_line(kind, 60)}", which is not known here or not whole'
+            )
         case _:
-            raise InputError(f"{at}: expected an object with a type, got {_kind(block)}")
+            raise InputError(
+                f"{at}: expected an object with a type, got {_kind(block)}"
+            )
 
 
 def _image(url: str, at: str) -> Image:
@@ -331,8 +452,13 @@ def _image(url: str, at: str) -> Image:
     media_type, _, rest = head.removeprefix("data:").partition(";")
     if head.startswith("data:") and comma and rest.split(";")[-1] == "base64":
         return Image(media_type, data)
-    problem = "not a base64 data: URL" if head.startswith("data:") else f"{safe_line(url, 80)} is not fetched"
-    raise InputError(f"{at}: {problem}; pass the image's own bytes: data:image/png;base64,...")
+    if head.startswith("data:"):
+        problem = "not a base64 data: URL"
+    else:
+        problem = f"{safe_line(url, 80)} is not fetched"
+    raise InputError(
+        f"{at}: {problem}; pass the image's own bytes: data:image/png;base64,..."
+    )
 
 
 def _listed(content: Any, at: str) -> list[Any]:
@@ -340,7 +466,9 @@ def _listed(content: Any, at: str) -> list[Any]:
     if isinstance(content, str):
         return [{"type": "text", "text": content}]
     if not isinstance(content, list | tuple):
-        raise InputError(f"{at}: expected text or a list of parts, got {_kind(content)}")
+        raise InputError(
+            f"{at}: expected text or a list of parts, got {_kind(content)}"
+        )
     return [_as_data(block) for block in content]
 
 
@@ -353,14 +481,20 @@ def _check_arguments(arguments: Any, at: str) -> None:
     try:
         json.dumps(arguments)
     except (TypeError, ValueError, RecursionError):
-        raise InputError(f"{at}: expected JSON, as text or as an object, got {_kind(arguments)}") from None
+        raise InputError(
+            f"{at}: expected JSON, as text or as an object, got {_kind(arguments)}"
+        ) from None
 
 
 def _as_data(value: Any) -> Any:
     """Return an SDK's object as JSON data; anything else unchanged."""
     dump = getattr(value, "model_dump", None)
-    return dump(mode="json", exclude_unset=True) if callable(dump) else value
+    if callable(dump):
+        return dump(mode="json", exclude_unset=True)
+    return value
 
 
 def _kind(value: object) -> str:
-    return "nothing" if value is None else type(value).__name__
+    if value is None:
+        return "nothing"
+    return type(value).__name__

@@ -19,27 +19,53 @@ from dataclasses import replace
 from functools import cache
 from hashlib import sha256
 from inspect import iscoroutinefunction
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias, TypedDict, Unpack
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    NamedTuple,
+    TypeAlias,
+    TypedDict,
+    Unpack,
+)
 from urllib.parse import urlsplit
 
 from mcpagent.errors import ConfigError, CredentialsError, McpAgentError
-from mcpagent.events import Emit, Notice
-from mcpagent.messages import Message, Origin, ToolDefinition, WireProtocol
 from mcpagent.models.answer_size import bound, of_bounded_size
-from mcpagent.models.base import ModelRequest, ModelResponse, ModelSettings, ToolLimits, is_small
+from mcpagent.models.base import (
+    ModelRequest,
+    ModelResponse,
+    ModelSettings,
+    ToolLimits,
+    is_small,
+)
 from mcpagent.models.capabilities import Capabilities
 from mcpagent.models.endpoints.endpoint import Endpoint, endpoint_of
-from mcpagent.models.endpoints.learned import MOST_EVIDENCE, FactValue, Learned, LearnedFact, LearnedStore
+from mcpagent.models.endpoints.learned import (
+    MOST_EVIDENCE,
+    FactValue,
+    Learned,
+    LearnedFact,
+    LearnedStore,
+)
 from mcpagent.models.endpoints.model_identity import OWN_SERVERS
 from mcpagent.models.exchange import ApiFormat, AskedWay, Exchange
-from mcpagent.models.failures_and_retries import AnswerError, Failure, ReportedError, Target
+from mcpagent.models.failures_and_retries import (
+    AnswerError,
+    Failure,
+    ReportedError,
+    Target,
+)
 from mcpagent.models.local.local_servers import listed_models, parameters_at_ollama
-from mcpagent.models.local.loose_schemas import beyond_llamacpp, refuses_schemas, with_loose_schemas
+from mcpagent.models.local.loose_schemas import (
+    beyond_llamacpp,
+    refuses_schemas,
+    with_loose_schemas,
+)
 from mcpagent.models.local.model_size import SMALL, is_of_small_size
 from mcpagent.models.local.textual_calls import read_textual_calls, textual_way
 from mcpagent.models.model_settings import merged
-from mcpagent.models.origins import address_of, thoughts_of, written_for
-from mcpagent.models.output_ways.asked_output import (
+from mcpagent.models.output_modes.asked_output import (
     OutputWay,
     callable_in,
     demanded,
@@ -57,8 +83,14 @@ from mcpagent.models.output_ways.asked_output import (
 )
 from mcpagent.models.prices import known_search_cost
 from mcpagent.models.profiles import speaks_for_itself
+from mcpagent.models.provenance import address_of, thoughts_of, written_for
 from mcpagent.models.provider_run.mcp_tokens import names_tokens, read_tokens
-from mcpagent.models.provider_run.provider_tool_forms import WrittenTools, beside_ours, refused_tools, written_tools
+from mcpagent.models.provider_run.provider_tool_forms import (
+    WrittenTools,
+    beside_ours,
+    refused_tools,
+    written_tools,
+)
 from mcpagent.models.provider_run.provider_tools import ProviderTool
 from mcpagent.models.refusals import (
     OPTIONAL,
@@ -69,9 +101,11 @@ from mcpagent.models.refusals import (
     refuses_thoughts,
 )
 from mcpagent.models.written_settings import WrittenSettings, written_settings
-from mcpagent.python.argument_checks import expect
-from mcpagent.text.safe_text import safe_line
-from mcpagent.text.secrets import hide, names_a_credential
+from mcpagent.utilities.python.argument_checks import expect
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.utilities.text.secrets import hide, names_a_credential
+from mcpagent.values.events import Emit, Notice
+from mcpagent.values.messages import Message, Origin, ToolDefinition, WireProtocol
 
 if TYPE_CHECKING:
     import anthropic
@@ -140,18 +174,39 @@ class HttpModel(ApiFormat):
     usual_url: ClassVar[str]
 
     def __init__(
-        self, provider: str, model_name: str, usual_key: str, *, hint: str = "", **connection: Unpack[Connection]
+        self,
+        provider: str,
+        model_name: str,
+        usual_key: str,
+        *,
+        hint: str = "",
+        **connection: Unpack[Connection],
     ) -> None:
         for key in connection:
             if key not in Connection.__annotations__:
-                raise TypeError(f"{type(self).__name__}() got an unexpected keyword argument {key!r}")
+                raise TypeError(
+                    f"{type(self).__name__}() got an unexpected keyword argument {key!r}"
+                )
         own = connection.get("client")
-        expect("client", own, object, "an async client of the protocol's SDK, or None", holds=_is_client)
-        url = connection.get("base_url") or (str(own.base_url) if own is not None else self.usual_url)
+        expect(
+            "client",
+            own,
+            object,
+            "an async client of the protocol's SDK, or None",
+            holds=_is_client,
+        )
+        url = connection.get("base_url") or (
+            str(own.base_url) if own is not None else self.usual_url
+        )
         named = connection.get("key_variable")
-        variable = named if named is not None else usual_key
+        if named is not None:
+            variable = named
+        else:
+            variable = usual_key
         silent = connection.get("silent_seconds", 300.0)
-        self.target = Target(provider, model_name, url, variable, hint, silent_seconds=silent)
+        self.target = Target(
+            provider, model_name, url, variable, hint, silent_seconds=silent
+        )
         self.provider = provider
         self.model_name = model_name
         self.origin = Origin(provider, self.protocol, address_of(url), model_name)
@@ -159,7 +214,10 @@ class HttpModel(ApiFormat):
         self.settings = connection.get("settings") or ModelSettings()
         self._api_key = connection.get("api_key")
         self._http_client = connection.get("http_client")
-        self._own_client = own.with_options(max_retries=0) if own is not None else None
+        if own is not None:
+            self._own_client = own.with_options(max_retries=0)
+        else:
+            self._own_client = None
         self._max_retries = connection.get("max_retries", 2)
         self._sleep = connection.get("sleep", asyncio.sleep)
         self._now = connection.get("now", time.time)
@@ -192,11 +250,16 @@ class HttpModel(ApiFormat):
         unwanted = self.server().group("field")
         for name in OPTIONAL & unwanted.keys():
             body.pop(name, None)
-        kept = {**body, **{name: value for name, value in settings.items() if name not in unwanted}}
+        kept = {
+            **body,
+            **{name: value for name, value in settings.items() if name not in unwanted},
+        }
         kept = self._with_output(kept, request)
         extra = request.settings.extra
         theirs = extra.get("tools")
-        if isinstance(theirs, list):  # before ours, so that what is found later stands at the end
+        if isinstance(
+            theirs, list
+        ):  # before ours, so that what is found later stands at the end
             extra = {**extra, "tools": [*theirs, *kept.get("tools", ())]}
         return self.wellformed(self.fitted({**kept, "stream": True, **extra}))
 
@@ -205,15 +268,32 @@ class HttpModel(ApiFormat):
         """Return the body in the form that the protocol demands; the last step, after every merge."""
 
     def _written(self, request: ModelRequest, run: WrittenTools) -> tuple[Message, ...]:
-        named = (*run.fields.get("mcp_servers", ()), *listed_in(request.settings.extra, "mcp_servers"))
+        named = (
+            *run.fields.get("mcp_servers", ()),
+            *listed_in(request.settings.extra, "mcp_servers"),
+        )
         servers = {str(server.get("name")) for server in named}
-        known: dict[str, Any] = {"searches": self.capabilities.searches, "servers": servers}
-        return written_for(request.messages, self.origin, refused=self._refused, gone=self._gone, **known)
+        known: dict[str, Any] = {
+            "searches": self.capabilities.searches,
+            "servers": servers,
+        }
+        return written_for(
+            request.messages,
+            self.origin,
+            refused=self._refused,
+            gone=self._gone,
+            **known,
+        )
 
     def lose(self, containers: Collection[str], emit: Emit) -> None:
         """Stop using these containers from now on, and emit a notice."""
         self._gone |= frozenset(containers)
-        emit(Notice(f"{self.name}: the container of this conversation is gone; code runs in a new one", "warning"))
+        emit(
+            Notice(
+                f"{self.name}: the container of this conversation is gone; code runs in a new one",
+                "warning",
+            )
+        )
 
     def settings_of(self, request: ModelRequest) -> WrittenSettings:
         """Return the request's settings as the model accepts them, and the unsupported ones."""
@@ -227,13 +307,19 @@ class HttpModel(ApiFormat):
         """Return True: the model requests structured output in its provider's mode."""
         return True
 
-    def _with_output(self, body: dict[str, Any], request: ModelRequest) -> dict[str, Any]:
+    def _with_output(
+        self, body: dict[str, Any], request: ModelRequest
+    ) -> dict[str, Any]:
         """Return the body with the form of the answer, as the request's way has it."""
         if request.output is None:
             return body
         if is_submitted(request):
-            return demanded(body, request, self.protocol) if self.server().flag("demands") else _undemanded(body)
-        return with_fields(body, native_fields(request.output, self.protocol, subset=self.wants_subset))
+            if self.server().flag("demands"):
+                return demanded(body, request, self.protocol)
+            return _undemanded(body)
+        return with_fields(
+            body, native_fields(request.output, self.protocol, subset=self.wants_subset)
+        )
 
     @property
     def wants_subset(self) -> bool:
@@ -246,7 +332,9 @@ class HttpModel(ApiFormat):
         way = usual_way(request, self.origin, most_tools=most, can_call=can_call)
         if way != "native" or not self._refused_output(request):
             return way
-        return "tool" if can_call else "text"
+        if can_call:
+            return "tool"
+        return "text"
 
     def _refused_output(self, request: ModelRequest) -> bool:
         refused = self.server().group("output")
@@ -259,12 +347,20 @@ class HttpModel(ApiFormat):
         offered = [tool.name for tool in (*request.tools, *request.deferred_tools)]
         theirs = listed_in(request.settings.extra, "tools")
         offered += [str(tool.get("name") or tool.get("type")) for tool in theirs]
-        about: dict[str, Any] = {"offered": offered, "refused": self.server().group("tool"), "tokens": self._tokens}
+        about: dict[str, Any] = {
+            "offered": offered,
+            "refused": self.server().group("tool"),
+            "tokens": self._tokens,
+        }
         return written_tools(request.provider_tools, self.origin, **about)
 
-    def write_beside(self, body: dict[str, Any], run: WrittenTools, request: ModelRequest) -> dict[str, Any]:
+    def write_beside(
+        self, body: dict[str, Any], run: WrittenTools, request: ModelRequest
+    ) -> dict[str, Any]:
         """Return the body with the provider tools added."""
-        return beside_ours(body, run, self.origin, may_call=request.tool_choice != "none")
+        return beside_ours(
+            body, run, self.origin, may_call=request.tool_choice != "none"
+        )
 
     @abstractmethod
     def write(self, request: ModelRequest) -> dict[str, Any]:
@@ -285,7 +381,9 @@ class HttpModel(ApiFormat):
     def search_cost(self) -> float:
         """Return the cost of a search in cached input tokens, by the price table and the form of found tools."""
         rewrites = self.capabilities.discovery == "append"
-        window = self.endpoint.input_tokens if self.provider not in OWN_SERVERS else None
+        window = None
+        if self.provider not in OWN_SERVERS:
+            window = self.endpoint.input_tokens
         where = (self.provider, self.model_name, self.target.base_url)
         return known_search_cost(*where, rewrites=rewrites, window_tokens=window)
 
@@ -293,7 +391,9 @@ class HttpModel(ApiFormat):
         """How many tools fit: as `capabilities` say, else as its server reported, else as is known of its address."""
         given, known = self.capabilities.limits, self.endpoint.limits
         window = given.window_tokens or self.reported_window() or known.window_tokens
-        return ToolLimits(given.max_tools or known.max_tools, window, self.capabilities.joining)
+        return ToolLimits(
+            given.max_tools or known.max_tools, window, self.capabilities.joining
+        )
 
     def is_small(self, settings: ModelSettings) -> bool:
         """Return whether the model is small: by the settings, then its own, then its server; False at a provider."""
@@ -306,15 +406,32 @@ class HttpModel(ApiFormat):
 
     async def look_up(self) -> None:
         """Ask a server on this computer for the model's window and size, if there is a cache for them."""
-        if self.provider in OWN_SERVERS and self._cache is not None and self._http_client is None:
+        if (
+            self.provider in OWN_SERVERS
+            and self._cache is not None
+            and self._http_client is None
+        ):
             listed = await asyncio.to_thread(listed_models, self.target.base_url) or ()
-            named = [model for model in listed if model.name == self.model_name or len(listed) == 1]
-            told = {"window_tokens": named[0].window_tokens, "parameters": named[0].parameters} if named else {}
+            named = [
+                model
+                for model in listed
+                if model.name == self.model_name or len(listed) == 1
+            ]
+            told = {}
+            if named:
+                told = {
+                    "window_tokens": named[0].window_tokens,
+                    "parameters": named[0].parameters,
+                }
             if self.provider == "ollama" and listed:
                 of_ollama = (self.target.base_url, self.model_name)
-                told["parameters"] = await asyncio.to_thread(parameters_at_ollama, *of_ollama)
+                told["parameters"] = await asyncio.to_thread(
+                    parameters_at_ollama, *of_ollama
+                )
             known = self.server()
-            if any(size and size != getattr(known, name) for name, size in told.items()):
+            if any(
+                size and size != getattr(known, name) for name, size in told.items()
+            ):
                 self.learn(None, **{name: size for name, size in told.items() if size})
 
     @property
@@ -342,25 +459,37 @@ class HttpModel(ApiFormat):
                 emit(Notice(f"{self.name}: {name}: {what}", "warning"))
         return self.formed_way(request, emit)
 
-    def formed_way(self, request: ModelRequest, emit: Emit, *, can_call: bool = True) -> AskedWay:
+    def formed_way(
+        self, request: ModelRequest, emit: Emit, *, can_call: bool = True
+    ) -> AskedWay:
         """Return the form of the request, with the output format if there is one."""
         output = request.output
         if output is None:
-            return textual_way(request, emit) if self.is_elsewhere else AskedWay(request, emit)
+            if self.is_elsewhere:
+                return textual_way(request, emit)
+            return AskedWay(request, emit)
         match self.output_way(request, can_call=can_call):
             case "native":  # JSON is no call then, whatever it looks like
                 return AskedWay(request, emit)
             case "tool":
-                return submitted_way(AskedWay(with_submit_tool(request, output), emit), emit)
+                return submitted_way(
+                    AskedWay(with_submit_tool(request, output), emit), emit
+                )
             case _:
                 return AskedWay(replace(told_in_words(request), output=None), emit)
 
-    def read_answer(self, answer: Mapping[str, Any], request: ModelRequest) -> ModelResponse:
+    def read_answer(
+        self, answer: Mapping[str, Any], request: ModelRequest
+    ) -> ModelResponse:
         """Return the answer; elsewhere, with the calls that the model wrote as text."""
         response = super().read_answer(answer, request)
         if not self.is_elsewhere:
             return response
-        return read_textual_calls(response, callable_in(request), of_any_tool=not speaks_for_itself(self.origin))
+        return read_textual_calls(
+            response,
+            callable_in(request),
+            of_any_tool=not speaks_for_itself(self.origin),
+        )
 
     def fitted(self, body: dict[str, Any]) -> dict[str, Any]:
         """Return the body with looser schemas for a server that refused them, or is known to refuse some."""
@@ -368,7 +497,9 @@ class HttpModel(ApiFormat):
             return body
         if not self.server().takes_schemas:
             return with_loose_schemas(body)
-        return with_loose_schemas(body, beyond_llamacpp) if self.provider == "llamacpp" else body
+        if self.provider == "llamacpp":
+            return with_loose_schemas(body, beyond_llamacpp)
+        return body
 
     def learns(self, failure: Failure, way: AskedWay) -> bool:
         """Learn from a failure; return whether to repeat the request in another form.
@@ -377,19 +508,34 @@ class HttpModel(ApiFormat):
         conversation continues without it. Of a self-hosted server, it also learns the window, which changes nothing
         about this request, and the schemas that it accepts.
         """
-        if failure.status in (400, 422) and not failure.is_overflow and self._leaves_out(failure, way.request):
+        if (
+            failure.status in (400, 422)
+            and not failure.is_overflow
+            and self._leaves_out(failure, way.request)
+        ):
             return True
-        if failure.status in (403, 404, 424) and (tools := refused_tools(failure.message, self.run_for(way.request))):
-            return self.learn(failure, **{f"tool:{name}": why for name, why in tools.items()})
+        if failure.status in (403, 404, 424) and (
+            tools := refused_tools(failure.message, self.run_for(way.request))
+        ):
+            return self.learn(
+                failure, **{f"tool:{name}": why for name, why in tools.items()}
+            )
         # Elsewhere a schema that is refused may be taken once it says less.
         is_final = not self.is_elsewhere or not refuses_schema(failure)
         if is_final and self._asks_otherwise(failure, way.request):
             return True
-        if failure.window_tokens and failure.window_tokens != self.server().window_tokens:
+        if (
+            failure.window_tokens
+            and failure.window_tokens != self.server().window_tokens
+        ):
             self.learn(window_tokens=failure.window_tokens)
         if not self.is_elsewhere:
             return False
-        if failure.status in (400, 422, 500) and refuses_schemas(failure.message) and self.server().takes_schemas:
+        if (
+            failure.status in (400, 422, 500)
+            and refuses_schemas(failure.message)
+            and self.server().takes_schemas
+        ):
             body = self.request_body(way.request)
             if with_loose_schemas(body) != body:
                 return self.learn(failure, takes_schemas=False)
@@ -400,10 +546,16 @@ class HttpModel(ApiFormat):
         if request.output is None or failure.status not in (400, 404, 422, 500):
             return False
         if is_submitted(request):
-            return self.server().flag("demands") and refuses_demand(failure) and self.learn(failure, demands=False)
+            return (
+                self.server().flag("demands")
+                and refuses_demand(failure)
+                and self.learn(failure, demands=False)
+            )
         if not refuses_output(failure) or self._refused_output(request):
             return False
-        refused = _schema_key(request) if refuses_schema(failure) else ""
+        refused = ""
+        if refuses_schema(failure):
+            refused = _schema_key(request)
         return self.learn(failure, **{f"output:{refused}": "refused"})
 
     def _leaves_out(self, failure: Failure, request: ModelRequest) -> bool:
@@ -415,22 +567,33 @@ class HttpModel(ApiFormat):
         if refused := refused_caching(failure, body):
             return self.learn(failure, **{refused: False})
         if tools := refused_tools(failure.message, self.run_for(request)):
-            return self.learn(failure, **{f"tool:{name}": why for name, why in tools.items()})
+            return self.learn(
+                failure, **{f"tool:{name}": why for name, why in tools.items()}
+            )
         if refuses_thoughts(failure):
             sent = thoughts_of(self._written(request, self.run_for(request)))
             self._refused |= sent
             if sent:
                 return True
         known = self.server().group("field").keys()
-        made = refused_setting(failure, request, lambda asked: self.settings_of(asked).fields, known)
-        return bool(made) and self.learn(failure, **{f"field:{name}": setting for name, setting in made.items()})
+        made = refused_setting(
+            failure, request, lambda asked: self.settings_of(asked).fields, known
+        )
+        return bool(made) and self.learn(
+            failure, **{f"field:{name}": setting for name, setting in made.items()}
+        )
 
     def server(self) -> Learned:
         """What was learned of the model at its address, maybe by an earlier process; forgotten after a day."""
         if self._learned is None:
-            loaded = self._cache.load(self.target.base_url, self.model_name) if self._cache is not None else None
+            loaded = None
+            if self._cache is not None:
+                loaded = self._cache.load(self.target.base_url, self.model_name)
             self._learned = loaded or Learned()
-        now = self._cache.now if self._cache is not None else self._now
+        if self._cache is not None:
+            now = self._cache.now
+        else:
+            now = self._now
         self._learned = self._learned.current(now())
         return self._learned
 
@@ -441,8 +604,12 @@ class HttpModel(ApiFormat):
         forgotten if that fails too (`forget_untried`).
         """
         now = (self._cache.now if self._cache is not None else self._now)()
-        evidence = failure.message[:MOST_EVIDENCE] if failure is not None else ""
-        facts = [LearnedFact(what, value, evidence, now) for what, value in found.items()]
+        evidence = ""
+        if failure is not None:
+            evidence = failure.message[:MOST_EVIDENCE]
+        facts = [
+            LearnedFact(what, value, evidence, now) for what, value in found.items()
+        ]
         self._learned = self.server().with_facts(facts)
         if failure is None:
             self._keep()
@@ -468,7 +635,9 @@ class HttpModel(ApiFormat):
             elsewhere = self._cache.load(self.target.base_url, self.model_name)
             if elsewhere is not None:
                 known = elsewhere.with_facts(known.facts.values())
-            self._cache.save(self.target.base_url, self.model_name, known.without(self._untried))
+            self._cache.save(
+                self.target.base_url, self.model_name, known.without(self._untried)
+            )
 
     def reported_window(self) -> int | None:
         """The most tokens the model takes, as a failure reported it, maybe to an earlier process."""
@@ -507,8 +676,12 @@ class HttpModel(ApiFormat):
                         self._has_answered = True
                         continue
                     async for event in stream:
-                        if exchange.add(event):  # read to the end, so that the connection can be used again
-                            limit.reschedule(asyncio.get_running_loop().time() + END_SECONDS)
+                        if exchange.add(
+                            event
+                        ):  # read to the end, so that the connection can be used again
+                            limit.reschedule(
+                                asyncio.get_running_loop().time() + END_SECONDS
+                            )
                     exchange.end(was_marked=getattr(stream, "was_marked", False))
                 self._has_answered = True
             except caught as error:
@@ -530,7 +703,9 @@ class HttpModel(ApiFormat):
         if names_tokens(request.provider_tools):
             self._tokens |= await asyncio.to_thread(read_tokens, request.provider_tools)
         settings = merged(self.settings, request.settings)
-        return merged(SMALL, settings) if is_small(self, settings) else settings
+        if is_small(self, settings):
+            return merged(SMALL, settings)
+        return settings
 
     @contextmanager
     def _signing(self, caught: tuple[type[Exception], ...]) -> Iterator[None]:
@@ -545,25 +720,40 @@ class HttpModel(ApiFormat):
             if self._own_client is None:
                 raise
             said = safe_line(f"{type(error).__name__}: {error}", 200)
-            fix = (
-                f"pip install 'anthropic[{self.provider}]'" if isinstance(error, ImportError) else "set its credentials"
-            )
+            fix = "set its credentials"
+            if isinstance(error, ImportError):
+                fix = f"pip install 'anthropic[{self.provider}]'"
             text = f"{self.provider}: the client of {self.target.address} could not ask ({said}); {fix}"
             raise CredentialsError(text) from None
 
     def _content(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """Return the bytes; for a client of one's own the same as JSON, which it may rewrite on its way."""
-        return {"content": encoded(body)} if self._own_client is None else {"body": json.loads(encoded(body))}
+        if self._own_client is None:
+            return {"content": encoded(body)}
+        return {"body": json.loads(encoded(body))}
 
-    def _options(self, body: Mapping[str, Any], settings: ModelSettings) -> dict[str, Any]:
+    def _options(
+        self, body: Mapping[str, Any], settings: ModelSettings
+    ) -> dict[str, Any]:
         import httpx2
 
-        options: dict[str, Any] = {"follow_redirects": False, **self.request_options(body)}  # they would get the key
+        options: dict[str, Any] = {
+            "follow_redirects": False,
+            **self.request_options(body),
+        }  # they would get the key
         if settings.headers:
-            hide(*(value for name, value in settings.headers.items() if names_a_credential(name)))
+            hide(
+                *(
+                    value
+                    for name, value in settings.headers.items()
+                    if names_a_credential(name)
+                )
+            )
             options["headers"] = {**settings.headers, **options.get("headers", {})}
         if settings.timeout_seconds is not None:
-            options["timeout"] = httpx2.Timeout(settings.timeout_seconds, connect=10.0, pool=30.0)
+            options["timeout"] = httpx2.Timeout(
+                settings.timeout_seconds, connect=10.0, pool=30.0
+            )
         return options
 
     def _connected(self, sdk: ProviderSdk) -> SdkClient:
@@ -574,7 +764,9 @@ class HttpModel(ApiFormat):
             return own
 
         loop = asyncio.get_running_loop()
-        if self._client is None or self._loop is not loop:  # pooled connections belong to the loop that opened them
+        if (
+            self._client is None or self._loop is not loop
+        ):  # pooled connections belong to the loop that opened them
             self._loop, self._has_answered = loop, False
             key = self.key()
             hide(key, urlsplit(self.target.base_url).password)
@@ -582,7 +774,9 @@ class HttpModel(ApiFormat):
                 api_key=key,
                 base_url=self.target.base_url,
                 max_retries=0,
-                timeout=httpx2.Timeout(self.target.silent_seconds, connect=10.0, pool=30.0),
+                timeout=httpx2.Timeout(
+                    self.target.silent_seconds, connect=10.0, pool=30.0
+                ),
                 http_client=self._http_client,
                 default_headers=self._headers_elsewhere(sdk, key),
             )
@@ -592,21 +786,34 @@ class HttpModel(ApiFormat):
         """At another address than the provider's own: without those that the SDK takes from variables meant for it."""
         if self.target.base_url.rstrip("/") == self.usual_url:
             return {}
-        lines = [line for variable in _HEADER_VARIABLES for line in os.environ.get(variable, "").split("\n")]
+        lines = [
+            line
+            for variable in _HEADER_VARIABLES
+            for line in os.environ.get(variable, "").split("\n")
+        ]
         names = {line.partition(":")[0].strip() for line in lines if ":" in line}
-        return {**dict.fromkeys((*names, *_ORGANISATION_HEADERS), sdk.omit), sdk.key_header: sdk.key_form.format(key)}
+        return {
+            **dict.fromkeys((*names, *_ORGANISATION_HEADERS), sdk.omit),
+            sdk.key_header: sdk.key_form.format(key),
+        }
 
     def key(self) -> str:
         """The key to send; raises `CredentialsError` if it is needed and missing or cannot be one."""
         variable = self.target.key_variable
         if self._api_key is None and variable:
             return usable_key(os.environ.get(variable), variable)
-        return usable_key(self._api_key, variable or "api_key") if self._api_key is not None else "none"
+        if self._api_key is not None:
+            return usable_key(self._api_key, variable or "api_key")
+        return "none"
 
     async def aclose(self) -> None:
         """Close its own connections; an `http_client` that the caller passed stays open."""
         client, self._client = self._client, None
-        if client is not None and self._http_client is None and self._loop is asyncio.get_running_loop():
+        if (
+            client is not None
+            and self._http_client is None
+            and self._loop is asyncio.get_running_loop()
+        ):
             await client.close()
 
 
@@ -634,7 +841,9 @@ class OpenAIModel(HttpModel):
         import openai
 
         header = ("Authorization", "Bearer {}", openai.Omit())
-        return ProviderSdk(openai.AsyncOpenAI, openai.OpenAIError, _marked_stream(), *header)
+        return ProviderSdk(
+            openai.AsyncOpenAI, openai.OpenAIError, _marked_stream(), *header
+        )
 
 
 @cache
@@ -647,7 +856,9 @@ def _marked_stream() -> type[openai.AsyncStream[object]]:
         was_marked = False
 
         def decode(self, line: str) -> ServerSentEvent | None:
-            self.was_marked = self.was_marked or line.startswith(("data: [DONE]", "data:[DONE]"))
+            self.was_marked = self.was_marked or line.startswith(
+                ("data: [DONE]", "data:[DONE]")
+            )
             return super().decode(line)
 
     class MarkedStream(openai.AsyncStream[object]):
@@ -675,7 +886,9 @@ def _undemanded(body: Mapping[str, Any]) -> dict[str, Any]:
 def listed_in(extra: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
     """Return the objects that a field of the caller's own lists."""
     listed = extra.get(name)
-    return [one for one in listed if isinstance(one, Mapping)] if isinstance(listed, list) else []
+    if isinstance(listed, list):
+        return [one for one in listed if isinstance(one, Mapping)]
+    return []
 
 
 def is_openai(base_url: str | None) -> bool:
@@ -684,7 +897,10 @@ def is_openai(base_url: str | None) -> bool:
 
 
 def _is_client(given: Any) -> bool:
-    return given is None or (hasattr(given, "with_options") and iscoroutinefunction(getattr(given, "post", None)))
+    return given is None or (
+        hasattr(given, "with_options")
+        and iscoroutinefunction(getattr(given, "post", None))
+    )
 
 
 def usable_key(key: str | None, variable: str) -> str:
@@ -696,20 +912,32 @@ def usable_key(key: str | None, variable: str) -> str:
     if "\n" in key or "\r" in key:
         raise CredentialsError(f"{variable} contains a line break; check your .env")
     if key[0] in "\"'" or key[-1] in "\"'":
-        raise CredentialsError(f"{variable} contains quotes; write it without them in your .env")
+        raise CredentialsError(
+            f"{variable} contains quotes; write it without them in your .env"
+        )
     if not key.isascii() or not key.isprintable() or " " in key:
-        raise CredentialsError(f"{variable} contains a space or another character no key has; paste it again")
+        raise CredentialsError(
+            f"{variable} contains a space or another character no key has; paste it again"
+        )
     return key
 
 
 def encoded(body: Mapping[str, Any]) -> bytes:
     """Return the bytes of a request. Half a surrogate pair and NUL, which only third-party text has, are replaced."""
     try:
-        text = json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+        text = json.dumps(
+            body, ensure_ascii=False, separators=(",", ":"), allow_nan=False
+        )
     except (TypeError, ValueError) as error:
-        raise ConfigError(f"model settings or a tool's schema: not JSON ({error})") from None
-    if r"\u0000" in text:  # no provider takes it; a backslash before it would make it other words
-        text = re.sub(r"(?<!\\)((?:\\\\)*)\\u0000", "\\1\N{REPLACEMENT CHARACTER}", text)
+        raise ConfigError(
+            f"model settings or a tool's schema: not JSON ({error})"
+        ) from None
+    if (
+        r"\u0000" in text
+    ):  # no provider takes it; a backslash before it would make it other words
+        text = re.sub(
+            r"(?<!\\)((?:\\\\)*)\\u0000", "\\1\N{REPLACEMENT CHARACTER}", text
+        )
     return text.encode("utf-8", "replace")
 
 
@@ -717,4 +945,12 @@ def _failures(sdk_error: type[Exception]) -> tuple[type[Exception], ...]:
     import httpx2
 
     decoding = (json.JSONDecodeError, UnicodeDecodeError, RecursionError)
-    return (sdk_error, httpx2.HTTPError, httpx2.StreamError, TimeoutError, *decoding, AnswerError, ReportedError)
+    return (
+        sdk_error,
+        httpx2.HTTPError,
+        httpx2.StreamError,
+        TimeoutError,
+        *decoding,
+        AnswerError,
+        ReportedError,
+    )

@@ -6,7 +6,11 @@ import json
 from urllib.parse import unquote_plus
 
 from mcpagent.models.model_settings import INSIDE
-from mcpagent.text.secrets import REDACTED, names_a_credential, without_credentials
+from mcpagent.utilities.text.secrets import (
+    REDACTED,
+    names_a_credential,
+    without_credentials,
+)
 
 _DECODER = json.JSONDecoder()
 
@@ -22,7 +26,10 @@ def names_in(spec: str) -> list[str]:
             starts.append(place + 1)
         place += 1
     ends = [start - 1 for start in starts[1:]]
-    return [spec[start:end].strip() for start, end in zip(starts, [*ends, len(spec)], strict=True)]
+    return [
+        spec[start:end].strip()
+        for start, end in zip(starts, [*ends, len(spec)], strict=True)
+    ]
 
 
 def _json_end(spec: str, place: int) -> int:
@@ -45,7 +52,11 @@ def _shown_name(spec: str) -> str:
 def _shown_option(option: str) -> str:
     name, equals, value = option.partition("=")
     name, value = unquote_plus(name), unquote_plus(value)
-    inside = next((name.removeprefix(start) for start in INSIDE if name.startswith(start)), "")
+    inside = next(
+        (name.removeprefix(start) for start in INSIDE if name.startswith(start)), ""
+    )
     if name.startswith("header.") or (inside and names_a_credential(inside)):
         return f"{name}{equals}{REDACTED}"
-    return f"{name}{equals}{without_credentials(value)}" if name == "base_url" else option
+    if name == "base_url":
+        return f"{name}{equals}{without_credentials(value)}"
+    return option

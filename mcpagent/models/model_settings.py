@@ -12,11 +12,21 @@ from types import NoneType
 from typing import Any, Literal, TypeAlias
 
 from mcpagent.errors import ConfigError
-from mcpagent.python.argument_checks import expect
-from mcpagent.text.safe_text import safe_line
+from mcpagent.utilities.python.argument_checks import expect
+from mcpagent.utilities.text.safe_text import safe_line
 
-ThinkingLevel: TypeAlias = Literal["off", "minimal", "low", "medium", "high", "xhigh", "max"]
-LEVELS: tuple[ThinkingLevel, ...] = ("off", "minimal", "low", "medium", "high", "xhigh", "max")
+ThinkingLevel: TypeAlias = Literal[
+    "off", "minimal", "low", "medium", "high", "xhigh", "max"
+]
+LEVELS: tuple[ThinkingLevel, ...] = (
+    "off",
+    "minimal",
+    "low",
+    "medium",
+    "high",
+    "xhigh",
+    "max",
+)
 
 LEAST_BUDGET = 1024
 """Tokens: Anthropic takes no smaller budget."""
@@ -63,7 +73,11 @@ class ModelSettings:
 
     def given(self) -> dict[str, Any]:
         """Return the settings that are set, by name."""
-        return {item.name: value for item in fields(self) if (value := getattr(self, item.name)) != _UNSET[item.name]}
+        return {
+            item.name: value
+            for item in fields(self)
+            if (value := getattr(self, item.name)) != _UNSET[item.name]
+        }
 
     def without(self, name: str) -> ModelSettings:
         """Return the settings with one of them unset."""
@@ -84,7 +98,10 @@ def _are_texts(value: Any) -> bool:
 
 def _are_headers(value: Any) -> bool:
     lines = [*value, *value.values()]
-    return all(isinstance(text, str) and text.isascii() and text.isprintable() for text in lines) and all(value)
+    return all(
+        isinstance(text, str) and text.isascii() and text.isprintable()
+        for text in lines
+    ) and all(value)
 
 
 _LEVELS_QUOTED = ", ".join(f'"{level}"' for level in LEVELS)
@@ -96,31 +113,58 @@ _RULES: Mapping[str, tuple[Any, str, Callable[[Any], bool]]] = {
         "a whole number from 1 to 10,000,000, or None",
         _is_none_or(lambda most: 1 <= most <= 10**7),
     ),
-    "temperature": (_NUMBER, "a number from 0 to 2, or None", _is_none_or(lambda heat: 0 <= heat <= 2)),
+    "temperature": (
+        _NUMBER,
+        "a number from 0 to 2, or None",
+        _is_none_or(lambda heat: 0 <= heat <= 2),
+    ),
     "extra": (dict, "a dict of what is to be in the request", lambda _: True),
     "thinking": (
         (str, int, NoneType),
         f"{_LEVELS_QUOTED}, a number of tokens from {LEAST_BUDGET:,}, or None",
         _is_none_or(_is_thinking),
     ),
-    "top_p": (_NUMBER, "a number above 0 and up to 1, or None", _is_none_or(lambda share: 0 < share <= 1)),
+    "top_p": (
+        _NUMBER,
+        "a number above 0 and up to 1, or None",
+        _is_none_or(lambda share: 0 < share <= 1),
+    ),
     "stop": (tuple, 'a tuple of texts, ("END",)', _are_texts),
     "seed": ((int, NoneType), "a whole number or None", lambda _: True),
-    "tool_choice": (_TEXT, '"auto", "none", "required", the name of a tool, or None', _is_none_or(bool)),
+    "tool_choice": (
+        _TEXT,
+        '"auto", "none", "required", the name of a tool, or None',
+        _is_none_or(bool),
+    ),
     "parallel_tool_calls": ((bool, NoneType), "True, False or None", lambda _: True),
     "service_tier": (_TEXT, "a provider's name of a tier, or None", _is_none_or(bool)),
-    "cache_ttl": (_TEXT, f"one of {', '.join(CACHE_TTLS)}, or None", _is_none_or(lambda ttl: ttl in CACHE_TTLS)),
+    "cache_ttl": (
+        _TEXT,
+        f"one of {', '.join(CACHE_TTLS)}, or None",
+        _is_none_or(lambda ttl: ttl in CACHE_TTLS),
+    ),
     "prompt_cache_key": (_TEXT, "a text or None", _is_none_or(bool)),
     "headers": (Mapping, "a dict of names and values in ASCII", _are_headers),
-    "timeout_seconds": (_NUMBER, "a number above 0, or None", _is_none_or(lambda seconds: 0 < seconds < 1e6)),
-    "profile": (_TEXT, '"small", "large" or None', _is_none_or(lambda size: size in ("small", "large"))),
+    "timeout_seconds": (
+        _NUMBER,
+        "a number above 0, or None",
+        _is_none_or(lambda seconds: 0 < seconds < 1e6),
+    ),
+    "profile": (
+        _TEXT,
+        '"small", "large" or None',
+        _is_none_or(lambda size: size in ("small", "large")),
+    ),
 }
 _UNSET = {name: getattr(ModelSettings(), name) for name in _RULES}
 
 
 def merged(defaults: ModelSettings, given: ModelSettings) -> ModelSettings:
     """Return the given settings, completed by the defaults; `extra` and `headers` are merged field by field."""
-    both = {name: {**getattr(defaults, name), **getattr(given, name)} for name in ("extra", "headers")}
+    both = {
+        name: {**getattr(defaults, name), **getattr(given, name)}
+        for name in ("extra", "headers")
+    }
     return replace(defaults, **{**given.given(), **both})
 
 
@@ -132,16 +176,27 @@ def _whole(text: str) -> int:
 
 
 def _thinking(text: str) -> str | int:
-    return int(text) if text.isdigit() else text
+    if text.isdigit():
+        return int(text)
+    return text
 
 
 def _yes(text: str) -> bool:
-    return {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}[text.lower()]
+    return {
+        "true": True,
+        "yes": True,
+        "1": True,
+        "false": False,
+        "no": False,
+        "0": False,
+    }[text.lower()]
 
 
 def _stop(text: str) -> tuple[str, ...]:
     """Parse one text, or several as a JSON list."""
-    return tuple(json.loads(text)) if text.startswith("[") else (text,)
+    if text.startswith("["):
+        return tuple(json.loads(text))
+    return (text,)
 
 
 _READERS: Mapping[str, Callable[[str], Any]] = {
@@ -172,20 +227,30 @@ def settings_of(told: Mapping[str, str], where: str) -> ModelSettings:
     """
     made: dict[str, Any] = {}
     for name, text in told.items():
-        inside = next((start for start in INSIDE if name.startswith(start) and name != start), None)
+        inside = next(
+            (start for start in INSIDE if name.startswith(start) and name != start),
+            None,
+        )
         if inside is not None:
             group = {"header.": "headers", "extra.": "extra"}[inside]
-            value = _as_json(text) if group == "extra" else text
+            if group == "extra":
+                value = _as_json(text)
+            else:
+                value = text
             made[group] = {**made.get(group, {}), name.removeprefix(inside): value}
         elif name in _READERS:
             made[name] = _read(name, text, where)
         else:
             known = ", ".join((*SETTING_NAMES, "header.NAME", "extra.NAME"))
-            raise ConfigError(f'{where} "{safe_line(name, 80)}" is not known; write one of {known}')
+            raise ConfigError(
+                f'{where} "{safe_line(name, 80)}" is not known; write one of {known}'
+            )
     try:
         return ModelSettings(**made)
     except ConfigError:  # of headers: all others were tried one by one
-        raise ConfigError(f"{where} header.NAME: expected one line in ASCII, of name and value") from None
+        raise ConfigError(
+            f"{where} header.NAME: expected one line in ASCII, of name and value"
+        ) from None
 
 
 def _read(name: str, text: str, where: str) -> Any:
@@ -193,8 +258,12 @@ def _read(name: str, text: str, where: str) -> Any:
         value = _READERS[name](text)
         ModelSettings(**{name: value})
     except (ValueError, KeyError, TypeError, ConfigError):
-        said = _TOLD.get(name) or _RULES[name][1].removesuffix(", or None").removesuffix(" or None")
-        raise ConfigError(f'{where} {name} is "{safe_line(text, 80)}"; write {said}') from None
+        said = _TOLD.get(name) or _RULES[name][1].removesuffix(
+            ", or None"
+        ).removesuffix(" or None")
+        raise ConfigError(
+            f'{where} {name} is "{safe_line(text, 80)}"; write {said}'
+        ) from None
     return value
 
 
@@ -211,10 +280,17 @@ def as_texts(settings: ModelSettings) -> dict[str, str]:
     inside = given.pop("extra", {})
     given.pop("headers", None)
     texts = {name: _as_text(name, value) for name, value in given.items()}
-    return {**texts, **{f"extra.{name}": json.dumps(value) for name, value in inside.items()}}
+    return {
+        **texts,
+        **{f"extra.{name}": json.dumps(value) for name, value in inside.items()},
+    }
 
 
 def _as_text(name: str, value: Any) -> str:
     if name == "stop":
-        return json.dumps(list(value)) if len(value) > 1 or value[0].startswith("[") else str(value[0])
-    return str(value).lower() if isinstance(value, bool) else str(value)
+        if len(value) > 1 or value[0].startswith("["):
+            return json.dumps(list(value))
+        return str(value[0])
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value)

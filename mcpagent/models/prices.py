@@ -8,8 +8,8 @@ from __future__ import annotations
 from contextlib import suppress
 from functools import partial
 
-from mcpagent.messages import Usage
 from mcpagent.models.endpoints.model_identity import OWN_SERVERS
+from mcpagent.values.messages import Usage
 
 MILLION = 1_000_000
 
@@ -47,12 +47,20 @@ def dollars_for(usage: Usage, provider: str, model: str, base_url: str) -> float
     except ValueError:  # counters that cannot be true, which some servers send
         return None
     # At an address that the table does not know, a gateway's, it is what the provider behind it charges.
-    asked = (partial(calc_price, provider_api_url=base_url), partial(calc_price, provider_id=provider))
+    asked = (
+        partial(calc_price, provider_api_url=base_url),
+        partial(calc_price, provider_id=provider),
+    )
     for price in asked:
         with suppress(LookupError, ValueError):
             priced = price(tokens, model)
-            if usage.web_searches and getattr(priced.model_price, "web_searches_kcount", None) is None:
-                return None  # the table says nothing of them, and would take them for free
+            if (
+                usage.web_searches
+                and getattr(priced.model_price, "web_searches_kcount", None) is None
+            ):
+                return (
+                    None  # the table says nothing of them, and would take them for free
+                )
             return float(priced.total_price)
     return None
 
@@ -60,11 +68,25 @@ def dollars_for(usage: Usage, provider: str, model: str, base_url: str) -> float
 def cached_share(provider: str, model: str, base_url: str) -> float | None:
     """Return the price of a cached input token as a share of an uncached one; None if unknown."""
     whole = dollars_for(Usage(input_tokens=MILLION), provider, model, base_url)
-    cached = dollars_for(Usage(input_tokens=MILLION, cache_read_tokens=MILLION), provider, model, base_url)
-    return cached / whole if whole and cached is not None else None
+    cached = dollars_for(
+        Usage(input_tokens=MILLION, cache_read_tokens=MILLION),
+        provider,
+        model,
+        base_url,
+    )
+    if whole and cached is not None:
+        return cached / whole
+    return None
 
 
-def known_search_cost(provider: str, model: str, base_url: str, *, rewrites: bool, window_tokens: int | None) -> float:
+def known_search_cost(
+    provider: str,
+    model: str,
+    base_url: str,
+    *,
+    rewrites: bool,
+    window_tokens: int | None,
+) -> float:
     """What a search and the requests around it cost, as the number of cached input tokens that cost the same.
 
     For that cost, this many tokens of definitions can be offered instead. At most half of the model's window counts,
@@ -72,10 +94,18 @@ def known_search_cost(provider: str, model: str, base_url: str, *, rewrites: boo
     cached conversation; on a self-hosted server that costs nothing.
     """
     share = cached_share(provider, model, base_url)
-    share = _USUAL_SHARE if share is None else min(share, _LARGEST_SHARE)
-    tokens = _REWRITING if rewrites and provider not in OWN_SERVERS else _KEEPING
+    if share is None:
+        share = _USUAL_SHARE
+    else:
+        share = min(share, _LARGEST_SHARE)
+    if rewrites and provider not in OWN_SERVERS:
+        tokens = _REWRITING
+    else:
+        tokens = _KEEPING
     room = min(MOST_SEARCH_COST, (window_tokens or MOST_SEARCH_COST * 2) / 2)
-    return max(min(tokens / share, room), LEAST_SEARCH_COST) if share else room
+    if share:
+        return max(min(tokens / share, room), LEAST_SEARCH_COST)
+    return room
 
 
 _TABLE_NAMES = {"gemini": "google", "openai-chat": "openai"}
@@ -87,7 +117,10 @@ def priced_window(provider: str, model: str, base_url: str) -> int | None:
         from genai_prices.data_snapshot import get_snapshot
     except ImportError:
         return None
-    for named, url in ((None, base_url or None), (_TABLE_NAMES.get(provider, provider), None)):
+    for named, url in (
+        (None, base_url or None),
+        (_TABLE_NAMES.get(provider, provider), None),
+    ):
         with suppress(LookupError, ValueError):
             _, found = get_snapshot().find_provider_model(model, None, named, url)
             return found.context_window

@@ -12,11 +12,19 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal, TypeAlias
 
-from mcpagent.messages import Origin
 from mcpagent.models.endpoints.model_identity import OWN_SERVERS, Version, identity_of
+from mcpagent.values.messages import Origin
 
 Effort: TypeAlias = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
-EFFORTS: tuple[Effort, ...] = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+EFFORTS: tuple[Effort, ...] = (
+    "none",
+    "minimal",
+    "low",
+    "medium",
+    "high",
+    "xhigh",
+    "max",
+)
 _EFFORTS: tuple[Effort, ...] = ("low", "medium", "high")
 
 
@@ -44,32 +52,74 @@ UNKNOWN = Profile("nothing is known of this model")
 
 _OVERVIEW = "Anthropic docs, models overview and effort (Nov 2026)"
 _MIGRATION = (
-    "Anthropic docs, migration guides: 4.7 and later refuse sampling and budgets; 4.1 and later both of sampling"
+    "Anthropic docs, migration guides: 4.7 and later refuse sampling and budgets; "
+    "4.1 and later both of sampling"
 )
 
 _K = 1000
 _TO_MAX: tuple[Effort, ...] = ("low", "medium", "high", "xhigh", "max")
 _WITH_MAX: tuple[Effort, ...] = ("low", "medium", "high", "max")
-_ALWAYS_THINKS = Profile(_OVERVIEW, 128 * _K, "adaptive", can_stop=False, sampling="none", efforts=_TO_MAX)
+_ALWAYS_THINKS = Profile(
+    _OVERVIEW, 128 * _K, "adaptive", can_stop=False, sampling="none", efforts=_TO_MAX
+)
 _CLAUDES: tuple[tuple[str, Version, Version, Profile], ...] = (
     # family, from version, to version (both included); the first row that fits counts
     (
         "fable",
         (5, 0),
         (5, 9),
-        Profile(_OVERVIEW, 128 * _K, "adaptive", can_stop=False, sampling="none", efforts=_TO_MAX),
+        Profile(
+            _OVERVIEW,
+            128 * _K,
+            "adaptive",
+            can_stop=False,
+            sampling="none",
+            efforts=_TO_MAX,
+        ),
     ),
     (
         "mythos",
         (5, 0),
         (5, 9),
-        Profile(_OVERVIEW, 128 * _K, "adaptive", can_stop=False, sampling="none", efforts=_TO_MAX),
+        Profile(
+            _OVERVIEW,
+            128 * _K,
+            "adaptive",
+            can_stop=False,
+            sampling="none",
+            efforts=_TO_MAX,
+        ),
     ),
-    ("opus", (4, 7), (5, 9), Profile(_OVERVIEW, 128 * _K, "adaptive", sampling="none", efforts=_TO_MAX)),
-    ("sonnet", (5, 0), (5, 9), Profile(_OVERVIEW, 128 * _K, "adaptive", sampling="none", efforts=_TO_MAX)),
-    ("haiku", (5, 0), (5, 9), Profile(_OVERVIEW, 128 * _K, "adaptive", sampling="none", efforts=_TO_MAX)),
-    ("opus", (4, 6), (4, 6), Profile(_OVERVIEW, 128 * _K, "adaptive", sampling="one", efforts=_WITH_MAX)),
-    ("sonnet", (4, 6), (4, 6), Profile(_OVERVIEW, 128 * _K, "adaptive", sampling="one", efforts=_WITH_MAX)),
+    (
+        "opus",
+        (4, 7),
+        (5, 9),
+        Profile(_OVERVIEW, 128 * _K, "adaptive", sampling="none", efforts=_TO_MAX),
+    ),
+    (
+        "sonnet",
+        (5, 0),
+        (5, 9),
+        Profile(_OVERVIEW, 128 * _K, "adaptive", sampling="none", efforts=_TO_MAX),
+    ),
+    (
+        "haiku",
+        (5, 0),
+        (5, 9),
+        Profile(_OVERVIEW, 128 * _K, "adaptive", sampling="none", efforts=_TO_MAX),
+    ),
+    (
+        "opus",
+        (4, 6),
+        (4, 6),
+        Profile(_OVERVIEW, 128 * _K, "adaptive", sampling="one", efforts=_WITH_MAX),
+    ),
+    (
+        "sonnet",
+        (4, 6),
+        (4, 6),
+        Profile(_OVERVIEW, 128 * _K, "adaptive", sampling="one", efforts=_WITH_MAX),
+    ),
     ("opus", (4, 5), (4, 5), Profile(_MIGRATION, 64 * _K, "budget", sampling="one")),
     ("sonnet", (4, 5), (4, 5), Profile(_MIGRATION, 64 * _K, "budget", sampling="one")),
     ("haiku", (4, 5), (4, 5), Profile(_MIGRATION, 64 * _K, "budget", sampling="one")),
@@ -89,18 +139,44 @@ _PLAIN = "OpenAI docs, model pages (Nov 2026)"
 _REASONING: Mapping[str, Any] = {"thinking": "effort", "stops": False, "encrypts": True}
 _GPTS: tuple[tuple[str, Profile], ...] = (
     # how the name looks, without "ft:" and a date; the first row that fits counts
-    (r"gpt-\d+(\.\d+)?-chat.*|chatgpt-.*", Profile(_PLAIN, 16_384, "none", encrypts=False)),
-    (r"gpt-4o-(mini-)?search.*", Profile(_PLAIN, 16_384, "none", sampling="none", encrypts=False)),
+    (
+        r"gpt-\d+(\.\d+)?-chat.*|chatgpt-.*",
+        Profile(_PLAIN, 16_384, "none", encrypts=False),
+    ),
+    (
+        r"gpt-4o-(mini-)?search.*",
+        Profile(_PLAIN, 16_384, "none", sampling="none", encrypts=False),
+    ),
     (r"gpt-4o.*", Profile(_PLAIN, 16_384, "none", encrypts=False)),
     (r"gpt-4\.1.*", Profile(_PLAIN, 32_768, "none", encrypts=False)),
     (r"gpt-(4|3\.?5).*", Profile(_PLAIN, 4096, "none", encrypts=False)),
     (r"gpt-audio.*", Profile(_PLAIN, 16_384, "none", encrypts=False)),
     (r"gpt-oss.*", Profile(_GUIDE, None, "effort", can_stop=False)),
-    (r"o[1-4](-.*)?", Profile(_GUIDE, 100 * _K, can_stop=False, sampling="none", **_REASONING)),
-    (r"gpt-5-pro.*", Profile(_GUIDE, 272 * _K, can_stop=False, sampling="none", efforts=("high",), **_REASONING)),
+    (
+        r"o[1-4](-.*)?",
+        Profile(_GUIDE, 100 * _K, can_stop=False, sampling="none", **_REASONING),
+    ),
+    (
+        r"gpt-5-pro.*",
+        Profile(
+            _GUIDE,
+            272 * _K,
+            can_stop=False,
+            sampling="none",
+            efforts=("high",),
+            **_REASONING,
+        ),
+    ),
     (
         r"gpt-([6-9]|[1-9]\d)(\.\d+)?-pro.*|gpt-5\.\d+-pro.*",
-        Profile(_GUIDE, 128 * _K, can_stop=False, sampling="none", efforts=("medium", "high", "xhigh"), **_REASONING),
+        Profile(
+            _GUIDE,
+            128 * _K,
+            can_stop=False,
+            sampling="none",
+            efforts=("medium", "high", "xhigh"),
+            **_REASONING,
+        ),
     ),
     (
         r"gpt-5(-.*)?",
@@ -115,19 +191,44 @@ _GPTS: tuple[tuple[str, Profile], ...] = (
     ),
     (
         r"gpt-6-(astra|rosalind).*|gpt-6\.1-sol.*",
-        Profile(_GUIDE, 128 * _K, can_stop=False, sampling="none", efforts=_TO_MAX, **_REASONING),
+        Profile(
+            _GUIDE,
+            128 * _K,
+            can_stop=False,
+            sampling="none",
+            efforts=_TO_MAX,
+            **_REASONING,
+        ),
     ),
     (
         r"gpt-([6-9]|[1-9]\d)(\.\d+)?(-.*)?",
-        Profile(_GUIDE, 128 * _K, sampling="unless thinking", efforts=("none", *_TO_MAX), **_REASONING),
+        Profile(
+            _GUIDE,
+            128 * _K,
+            sampling="unless thinking",
+            efforts=("none", *_TO_MAX),
+            **_REASONING,
+        ),
     ),
     (
         r"gpt-5\.1(?!\d)(?!-codex-max)(-.*)?",
-        Profile(_GUIDE, 128 * _K, sampling="unless thinking", efforts=("none", *_EFFORTS), **_REASONING),
+        Profile(
+            _GUIDE,
+            128 * _K,
+            sampling="unless thinking",
+            efforts=("none", *_EFFORTS),
+            **_REASONING,
+        ),
     ),
     (
         r"gpt-5\.\d+(-.*)?",
-        Profile(_GUIDE, 128 * _K, sampling="unless thinking", efforts=("none", *_EFFORTS, "xhigh"), **_REASONING),
+        Profile(
+            _GUIDE,
+            128 * _K,
+            sampling="unless thinking",
+            efforts=("none", *_EFFORTS, "xhigh"),
+            **_REASONING,
+        ),
     ),
 )
 
@@ -151,13 +252,22 @@ def profile_of(to: Origin) -> Profile:
             if family == model.family and first <= model.version <= last:
                 return profile
         return UNKNOWN
-    return next((profile for looks, profile in (*_GPTS, *_MISTRALS) if re.fullmatch(looks, model.name)), UNKNOWN)
+    return next(
+        (
+            profile
+            for looks, profile in (*_GPTS, *_MISTRALS)
+            if re.fullmatch(looks, model.name)
+        ),
+        UNKNOWN,
+    )
 
 
 _FIRST_STRUCTURED = (4, 5)
 """Anthropic docs, structured outputs (Nov 2026): Claude 4.5 and later."""
 
-_UNSTRUCTURED = re.compile(r"gpt-(4|3\.?5)(?!o|\.1).*|gpt-audio.*|gpt-4o-2024-05-13|o1-(mini|preview).*")
+_UNSTRUCTURED = re.compile(
+    r"gpt-(4|3\.?5)(?!o|\.1).*|gpt-audio.*|gpt-4o-2024-05-13|o1-(mini|preview).*"
+)
 """OpenAI docs, structured outputs (Nov 2026): from gpt-4o-2024-08-06 on, and not the audio models."""
 
 
@@ -168,7 +278,9 @@ def is_structured(to: Origin) -> bool | None:
         return model.version >= _FIRST_STRUCTURED
     if _UNSTRUCTURED.fullmatch(model.name):
         return False
-    return None if profile_of(to).max_output_tokens is None else True
+    if profile_of(to).max_output_tokens is None:
+        return None
+    return True
 
 
 # -- Servers ----------------------------------------------------------------------------------------------------------
@@ -195,7 +307,9 @@ class Server:
 
     source: str
     fields: Mapping[str, str]
-    thinking: Literal["effort", "object", "switch", "template", "mistral", "none"] = "effort"
+    thinking: Literal["effort", "object", "switch", "template", "mistral", "none"] = (
+        "effort"
+    )
     efforts: tuple[Effort, ...] = ()
     dialect: Literal["", "openai", "gemini", "mistral", "deepseek"] = ""
     max_tools: int | None = None
@@ -206,20 +320,39 @@ class Server:
 
     def most_tools(self, model_name: str) -> int | None:
         """Return the most tools in a request to this model."""
-        return next((most for start, most in self.behind if model_name.startswith(start)), self.max_tools)
+        return next(
+            (most for start, most in self.behind if model_name.startswith(start)),
+            self.max_tools,
+        )
 
 
 def _named(*same: str, **others: str) -> dict[str, str]:
     return {**{name: name for name in same}, **others}
 
 
-_ALL = _named("top_p", "stop", "seed", "parallel_tool_calls", "service_tier", "prompt_cache_key")
-_LOCAL = _named("top_p", "stop", "seed", "parallel_tool_calls")
-_AZURE = Server("the same API as OpenAI's", _ALL, dialect="openai", max_tools=128, proxies=True, structured="always")
-_MOONSHOT = Server(
-    'its error: "thinking is enabled but reasoning_content is missing"', _LOCAL, dialect="deepseek", proxies=True
+_ALL = _named(
+    "top_p", "stop", "seed", "parallel_tool_calls", "service_tier", "prompt_cache_key"
 )
-_COHERE = Server("Cohere docs, compatibility API", _named("top_p", "stop", "seed"), efforts=("none", "high"))
+_LOCAL = _named("top_p", "stop", "seed", "parallel_tool_calls")
+_AZURE = Server(
+    "the same API as OpenAI's",
+    _ALL,
+    dialect="openai",
+    max_tools=128,
+    proxies=True,
+    structured="always",
+)
+_MOONSHOT = Server(
+    'its error: "thinking is enabled but reasoning_content is missing"',
+    _LOCAL,
+    dialect="deepseek",
+    proxies=True,
+)
+_COHERE = Server(
+    "Cohere docs, compatibility API",
+    _named("top_p", "stop", "seed"),
+    efforts=("none", "high"),
+)
 _SERVERS: tuple[tuple[str, Server], ...] = (
     # the end of its host; Anthropic and Mistral name no number of tools (Nov 2026): there the window is the limit
     (
@@ -287,15 +420,42 @@ _SERVERS: tuple[tuple[str, Server], ...] = (
             structured="always",
         ),
     ),
-    ("api.together.xyz", Server("Together docs, OpenAI compatibility", _named("top_p", "stop", "seed"))),
-    ("api.together.ai", Server("Together docs, OpenAI compatibility", _named("top_p", "stop", "seed"))),
-    ("api.fireworks.ai", Server("Fireworks docs, chat completions; prompt caching", _named("top_p", "stop", "seed"))),
+    (
+        "api.together.xyz",
+        Server("Together docs, OpenAI compatibility", _named("top_p", "stop", "seed")),
+    ),
+    (
+        "api.together.ai",
+        Server("Together docs, OpenAI compatibility", _named("top_p", "stop", "seed")),
+    ),
+    (
+        "api.fireworks.ai",
+        Server(
+            "Fireworks docs, chat completions; prompt caching",
+            _named("top_p", "stop", "seed"),
+        ),
+    ),
     (
         "api.cerebras.ai",
-        Server("Cerebras docs, chat completions", _named("top_p", "stop", "seed", "parallel_tool_calls")),
+        Server(
+            "Cerebras docs, chat completions",
+            _named("top_p", "stop", "seed", "parallel_tool_calls"),
+        ),
     ),
-    ("api.z.ai", Server("Z.ai docs, chat completion and deep thinking", _named("top_p", "stop"), "switch")),
-    ("router.huggingface.co", Server("Hugging Face docs, inference providers", _named("top_p", "stop", "seed"))),
+    (
+        "api.z.ai",
+        Server(
+            "Z.ai docs, chat completion and deep thinking",
+            _named("top_p", "stop"),
+            "switch",
+        ),
+    ),
+    (
+        "router.huggingface.co",
+        Server(
+            "Hugging Face docs, inference providers", _named("top_p", "stop", "seed")
+        ),
+    ),
     ("api.cohere.ai", _COHERE),
     ("api.cohere.com", _COHERE),
     (
@@ -309,7 +469,9 @@ _SERVERS: tuple[tuple[str, Server], ...] = (
     ),
 )
 _HOSTS: Mapping[str, Server] = dict(_SERVERS)
-_FIELD = Server("Anthropic docs, prompt caching: automatic caching", {}, caching="field")
+_FIELD = Server(
+    "Anthropic docs, prompt caching: automatic caching", {}, caching="field"
+)
 _CLOUD = Server(
     'error "cache_control: Extra inputs are not permitted" (inspect_ai#3851, vercel/ai#13986); markers are accepted',
     {},
@@ -338,11 +500,23 @@ _NAMED: Mapping[str, Server] = {
     "xai": _HOSTS["api.x.ai"],
     "openrouter": _HOSTS["openrouter.ai"],
     "azure": _AZURE,
-    "vllm": Server("vLLM docs, OpenAI-compatible server", _LOCAL, "template", structured="alone"),
+    "vllm": Server(
+        "vLLM docs, OpenAI-compatible server", _LOCAL, "template", structured="alone"
+    ),
     # "Cannot use custom grammar constraints with tools."
-    "llamacpp": Server("llama.cpp, tools/server/README.md", _LOCAL, "template", structured="alone"),
-    "ollama": Server("Ollama docs, OpenAI compatibility", _named("top_p", "stop", "seed"), structured="alone"),
-    "lmstudio": Server("LM Studio docs, OpenAI compatibility", _named("top_p", "stop", "seed"), structured="alone"),
+    "llamacpp": Server(
+        "llama.cpp, tools/server/README.md", _LOCAL, "template", structured="alone"
+    ),
+    "ollama": Server(
+        "Ollama docs, OpenAI compatibility",
+        _named("top_p", "stop", "seed"),
+        structured="alone",
+    ),
+    "lmstudio": Server(
+        "LM Studio docs, OpenAI compatibility",
+        _named("top_p", "stop", "seed"),
+        structured="alone",
+    ),
 }
 _ANY = Server("what most servers of this format take", _LOCAL)
 
@@ -380,11 +554,17 @@ def caching_of(to: Origin) -> CachingKind:
     (OpenRouter docs, prompt caching; LiteLLM docs, prompt caching). Anthropic's own Chat Completions caches nothing.
     """
     server = server_of(to)
-    if to.protocol == "messages" or identity_of(to.model).maker != "anthropic" or to.provider in OWN_SERVERS:
+    if (
+        to.protocol == "messages"
+        or identity_of(to.model).maker != "anthropic"
+        or to.provider in OWN_SERVERS
+    ):
         return server.caching
     if to.protocol == "responses":
         return server.caching
-    return "none" if host_at(to) == "api.anthropic.com" else "markers"
+    if host_at(to) == "api.anthropic.com":
+        return "none"
+    return "markers"
 
 
 def speaks_for_itself(to: Origin) -> bool:

@@ -20,7 +20,10 @@ _REFUSES_THOUGHTS = re.compile(
 )
 """As Anthropic, Gemini and OpenAI say that reasoning in a history is of another model, account or conversation."""
 
-_REFUSES = re.compile(r"support|unknown|unrecogni[sz]ed|not allowed|not permitted|not valid|invalid", re.IGNORECASE)
+_REFUSES = re.compile(
+    r"support|unknown|unrecogni[sz]ed|not allowed|not permitted|not valid|invalid",
+    re.IGNORECASE,
+)
 
 _REFUSING = (
     "(?:support|unknown|unrecogni[sz]ed|unexpected|not allowed|not permitted|not valid|invalid|deprecated|not available"
@@ -89,7 +92,10 @@ def refused_setting(
         if any(_refused_in_words(failure.message, re.escape(name)) for name in names):
             return dict.fromkeys(names, setting)
     for setting, names in made.items():
-        words = "thinking|reasoning" if setting == "thinking" else setting.replace("_", "[ _-]?")
+        if setting == "thinking":
+            words = "thinking|reasoning"
+        else:
+            words = setting.replace("_", "[ _-]?")
         if names and _refused_in_words(failure.message, words):
             return dict.fromkeys(names, setting)
     return {}
@@ -108,7 +114,14 @@ def _is_param(failure: Failure, name: str) -> bool:
 def _refused_in_words(message: str, name: str) -> bool:
     """Return whether a refusing word is next to the name, in the same sentence."""
     named = rf"(?<![A-Za-z_])(?:{name})(?![A-Za-z_])"
-    return re.search(rf"{_REFUSING}{_NEAR}{named}|{named}{_NEAR}{_REFUSING}", message, re.IGNORECASE) is not None
+    return (
+        re.search(
+            rf"{_REFUSING}{_NEAR}{named}|{named}{_NEAR}{_REFUSING}",
+            message,
+            re.IGNORECASE,
+        )
+        is not None
+    )
 
 
 def refused_caching(failure: Failure, body: Mapping[str, Any]) -> str:
@@ -116,7 +129,9 @@ def refused_caching(failure: Failure, body: Mapping[str, Any]) -> str:
     named = f"{failure.param} {failure.message}"
     if "cache_control" not in named or not _REFUSES.search(named):
         return ""
-    if "cache_control" in body and not re.search(r"(?:messages|system|tools|content)[.\[]", named):
+    if "cache_control" in body and not re.search(
+        r"(?:messages|system|tools|content)[.\[]", named
+    ):
         return "cache_field"
     return "cache_markers"
 
@@ -130,6 +145,10 @@ def longest_answer(failure: Failure) -> int | None:
     if found := _TOO_LONG_AN_ANSWER.search(failure.message):
         return int(next(filter(None, found.groups())))
     if found := _NO_ROOM.search(failure.message):
-        room = int(found["window"] or found["whole"]) - int(found["sent"] or found["input"])
-        return room if room >= LEAST_ROOM else None
+        room = int(found["window"] or found["whole"]) - int(
+            found["sent"] or found["input"]
+        )
+        if room >= LEAST_ROOM:
+            return room
+        return None
     return None

@@ -16,9 +16,9 @@ from mcpagent.models.base import Model
 from mcpagent.models.endpoints.model_identity import identity_of
 from mcpagent.models.model_names import names_in
 from mcpagent.models.model_settings import INSIDE, SETTING_NAMES, as_texts, settings_of
-from mcpagent.python.argument_checks import expect, expect_arguments
-from mcpagent.text.safe_text import safe_line
-from mcpagent.text.secrets import without_credentials
+from mcpagent.utilities.python.argument_checks import expect, expect_arguments
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.utilities.text.secrets import without_credentials
 
 if TYPE_CHECKING:
     import httpx2
@@ -46,7 +46,13 @@ class Provider:
 
 
 def _own_server(port: int, hint: str, *key_variables: str) -> Provider:
-    return Provider("chat", key_variables, base_url=f"http://localhost:{port}/v1", needs_key=False, hint=hint)
+    return Provider(
+        "chat",
+        key_variables,
+        base_url=f"http://localhost:{port}/v1",
+        needs_key=False,
+        hint=hint,
+    )
 
 
 PROVIDERS: Mapping[str, Provider] = {
@@ -56,8 +62,12 @@ PROVIDERS: Mapping[str, Provider] = {
         "claude-sonnet-5-5",
         base_url_variable="ANTHROPIC_BASE_URL",
     ),
-    "openai": Provider("responses", ("OPENAI_API_KEY",), "gpt-5.5", base_url_variable="OPENAI_BASE_URL"),
-    "openai-chat": Provider("chat", ("OPENAI_API_KEY",), "gpt-5.5", base_url_variable="OPENAI_BASE_URL"),
+    "openai": Provider(
+        "responses", ("OPENAI_API_KEY",), "gpt-5.5", base_url_variable="OPENAI_BASE_URL"
+    ),
+    "openai-chat": Provider(
+        "chat", ("OPENAI_API_KEY",), "gpt-5.5", base_url_variable="OPENAI_BASE_URL"
+    ),
     "gemini": Provider(
         "chat",
         ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
@@ -70,31 +80,76 @@ PROVIDERS: Mapping[str, Provider] = {
         "gemini-3-flash-preview",
         "https://generativelanguage.googleapis.com/v1beta/openai",
     ),
-    "openrouter": Provider("chat", ("OPENROUTER_API_KEY",), "openrouter/auto", "https://openrouter.ai/api/v1"),
-    "groq": Provider("chat", ("GROQ_API_KEY",), base_url="https://api.groq.com/openai/v1"),
-    "mistral": Provider("chat", ("MISTRAL_API_KEY",), base_url="https://api.mistral.ai/v1"),
-    "deepseek": Provider("chat", ("DEEPSEEK_API_KEY",), base_url="https://api.deepseek.com/v1"),
+    "openrouter": Provider(
+        "chat",
+        ("OPENROUTER_API_KEY",),
+        "openrouter/auto",
+        "https://openrouter.ai/api/v1",
+    ),
+    "groq": Provider(
+        "chat", ("GROQ_API_KEY",), base_url="https://api.groq.com/openai/v1"
+    ),
+    "mistral": Provider(
+        "chat", ("MISTRAL_API_KEY",), base_url="https://api.mistral.ai/v1"
+    ),
+    "deepseek": Provider(
+        "chat", ("DEEPSEEK_API_KEY",), base_url="https://api.deepseek.com/v1"
+    ),
     "xai": Provider("chat", ("XAI_API_KEY",), base_url="https://api.x.ai/v1"),
-    "together": Provider("chat", ("TOGETHER_API_KEY",), base_url="https://api.together.xyz/v1"),
-    "fireworks": Provider("chat", ("FIREWORKS_API_KEY",), base_url="https://api.fireworks.ai/inference/v1"),
-    "cerebras": Provider("chat", ("CEREBRAS_API_KEY",), base_url="https://api.cerebras.ai/v1"),
-    "moonshot": Provider("chat", ("MOONSHOT_API_KEY", "MOONSHOTAI_API_KEY"), base_url="https://api.moonshot.ai/v1"),
-    "zai": Provider("chat", ("ZAI_API_KEY", "Z_AI_API_KEY"), base_url="https://api.z.ai/api/paas/v4"),
-    "huggingface": Provider("chat", ("HF_TOKEN",), base_url="https://router.huggingface.co/v1"),
-    "cohere": Provider("chat", ("COHERE_API_KEY", "CO_API_KEY"), base_url="https://api.cohere.ai/compatibility/v1"),
-    "azure": Provider("responses", ("AZURE_OPENAI_API_KEY",), base_url_variable="AZURE_OPENAI_ENDPOINT"),
+    "together": Provider(
+        "chat", ("TOGETHER_API_KEY",), base_url="https://api.together.xyz/v1"
+    ),
+    "fireworks": Provider(
+        "chat", ("FIREWORKS_API_KEY",), base_url="https://api.fireworks.ai/inference/v1"
+    ),
+    "cerebras": Provider(
+        "chat", ("CEREBRAS_API_KEY",), base_url="https://api.cerebras.ai/v1"
+    ),
+    "moonshot": Provider(
+        "chat",
+        ("MOONSHOT_API_KEY", "MOONSHOTAI_API_KEY"),
+        base_url="https://api.moonshot.ai/v1",
+    ),
+    "zai": Provider(
+        "chat", ("ZAI_API_KEY", "Z_AI_API_KEY"), base_url="https://api.z.ai/api/paas/v4"
+    ),
+    "huggingface": Provider(
+        "chat", ("HF_TOKEN",), base_url="https://router.huggingface.co/v1"
+    ),
+    "cohere": Provider(
+        "chat",
+        ("COHERE_API_KEY", "CO_API_KEY"),
+        base_url="https://api.cohere.ai/compatibility/v1",
+    ),
+    "azure": Provider(
+        "responses",
+        ("AZURE_OPENAI_API_KEY",),
+        base_url_variable="AZURE_OPENAI_ENDPOINT",
+    ),
     "bedrock": Provider("messages", client="AsyncAnthropicBedrock", needs_key=False),
     "vertex": Provider("messages", client="AsyncAnthropicVertex", needs_key=False),
     "ollama": replace(
-        _own_server(11434, "is ollama running there, and is the model pulled? (ollama serve, ollama pull <model>)"),
+        _own_server(
+            11434,
+            "is ollama running there, and is the model pulled? (ollama serve, ollama pull <model>)",
+        ),
         key_variables=("OLLAMA_API_KEY",),
         base_url_variable="OLLAMA_HOST",
     ),
-    "vllm": _own_server(8000, "is vLLM running there, and with this model? (vllm serve <model>)", "VLLM_API_KEY"),
-    "llamacpp": _own_server(
-        8080, "is llama.cpp running there? (llama-server --jinja -m <model.gguf>)", "LLAMA_API_KEY"
+    "vllm": _own_server(
+        8000,
+        "is vLLM running there, and with this model? (vllm serve <model>)",
+        "VLLM_API_KEY",
     ),
-    "lmstudio": _own_server(1234, "is LM Studio's server running there, with a model loaded? (lms server start)"),
+    "llamacpp": _own_server(
+        8080,
+        "is llama.cpp running there? (llama-server --jinja -m <model.gguf>)",
+        "LLAMA_API_KEY",
+    ),
+    "lmstudio": _own_server(
+        1234,
+        "is LM Studio's server running there, with a model loaded? (lms server start)",
+    ),
 }
 
 _Default = TypeVar("_Default", float, None)
@@ -131,7 +186,8 @@ def resolve_model(
     """
     expect("environ", environ, (Mapping, NoneType), "a dict or None")
     expect_arguments("resolve_model", resolve_model, {"http_client": http_client})
-    environ = with_stored_keys(os.environ) if environ is None else environ
+    if environ is None:
+        environ = with_stored_keys(os.environ)
     if spec is not None and not isinstance(spec, str):
         if isinstance(spec, Model) and not isinstance(spec, type):
             return spec
@@ -154,7 +210,11 @@ def resolve_model(
     return _build(parsed, environ, http_client)
 
 
-def _chain(specs: Sequence[str | Model], environ: Mapping[str, str], http_client: httpx2.AsyncClient | None) -> Model:
+def _chain(
+    specs: Sequence[str | Model],
+    environ: Mapping[str, str],
+    http_client: httpx2.AsyncClient | None,
+) -> Model:
     from mcpagent.models.fallback import FallbackModel, UnusableModel
 
     models: list[Model] = []
@@ -166,12 +226,16 @@ def _chain(specs: Sequence[str | Model], environ: Mapping[str, str], http_client
     unusable = [model for model in models if isinstance(model, UnusableModel)]
     if unusable and len(unusable) == len(models):
         raise unusable[0].error
-    owned = [model for model, spec in zip(models, specs, strict=True) if model is not spec]
+    owned = [
+        model for model, spec in zip(models, specs, strict=True) if model is not spec
+    ]
     return FallbackModel(models, owned=owned)
 
 
 def _not_a_model(given: object) -> str:
-    missing = [name for name in ("name", "respond", "aclose") if not hasattr(given, name)]
+    missing = [
+        name for name in ("name", "respond", "aclose") if not hasattr(given, name)
+    ]
     what = f"{type(given).__name__}, which has no {', '.join(missing)}"
     if isinstance(given, type):
         what = f"the class {given.__name__}; write {given.__name__}(...)"
@@ -188,16 +252,28 @@ def spec_of(model: Model) -> str:
     if not isinstance(model, HttpModel) or not colon or provider not in PROVIDERS:
         return ""
     at, settings = PROVIDERS[provider], model.settings
-    usual = at.base_url or {"messages": ANTHROPIC_URL, "responses": OPENAI_URL, "chat": OPENAI_URL}[at.protocol]
+    usual = (
+        at.base_url
+        or {"messages": ANTHROPIC_URL, "responses": OPENAI_URL, "chat": OPENAI_URL}[
+            at.protocol
+        ]
+    )
     options: dict[str, Any] = {
-        "base_url": model.target.address if model.target.base_url.rstrip("/") != usual else None,
+        "base_url": model.target.address
+        if model.target.base_url.rstrip("/") != usual
+        else None,
         "api_key_env": model.target.key_variable
-        if model.target.key_variable and model.target.key_variable not in at.key_variables
+        if model.target.key_variable
+        and model.target.key_variable not in at.key_variables
         else None,
         **as_texts(settings),
     }
-    given = urlencode({key: value for key, value in options.items() if value is not None}, safe=":/")
-    return f"{provider}:{name}?{given}" if given else f"{provider}:{name}"
+    given = urlencode(
+        {key: value for key, value in options.items() if value is not None}, safe=":/"
+    )
+    if given:
+        return f"{provider}:{name}?{given}"
+    return f"{provider}:{name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,12 +294,16 @@ def parse_spec(spec: str) -> ModelSpec:
         raise ConfigError(_unknown_provider(name))
     model = model or PROVIDERS[prefix].default_model
     if not model:
-        raise ConfigError(f'model: "{prefix}{colon}" names no model; write {prefix}:<model>')
+        raise ConfigError(
+            f'model: "{prefix}{colon}" names no model; write {prefix}:<model>'
+        )
     options: dict[str, str] = {}
     for key, value in parse_qsl(query, keep_blank_values=True):
         if key not in (*_OPTIONS, *SETTING_NAMES) and not key.startswith(INSIDE):
             known = ", ".join(sorted((*_OPTIONS, *SETTING_NAMES)))
-            raise ConfigError(f'model: unknown option "{safe_line(key, 80)}"; known options: {known}')
+            raise ConfigError(
+                f'model: unknown option "{safe_line(key, 80)}"; known options: {known}'
+            )
         options[key] = value
     return ModelSpec(prefix, model, options)
 
@@ -233,7 +313,10 @@ def providers_of(spec: str) -> frozenset[str]:
 
     A name without a known provider is returned itself.
     """
-    prefixes = (name.partition("?")[0].partition(":")[0].strip().lower() for name in names_in(spec))
+    prefixes = (
+        name.partition("?")[0].partition(":")[0].strip().lower()
+        for name in names_in(spec)
+    )
     return frozenset(prefixes) - {"", "offline"}
 
 
@@ -244,17 +327,23 @@ def _unknown_provider(name: str) -> str:
     if meant:
         known = [*known[:_SHOWN_PREFIXES], f"{len(known) - _SHOWN_PREFIXES} more"]
     text = f'model: no provider for "{shown}"; known prefixes: {", ".join(known)}'
-    return f'{text}; did you mean "{safe_line(meant, 80)}"?' if meant else text
+    if meant:
+        return f'{text}; did you mean "{safe_line(meant, 80)}"?'
+    return text
 
 
 def _meant(name: str) -> str:
     prefix, colon, rest = name.partition(":")
     if not colon and "/" in name:
         owner, _, model = name.partition("/")
-        return f"{owner}:{model}" if owner in PROVIDERS else f"openrouter:{name}"
+        if owner in PROVIDERS:
+            return f"{owner}:{model}"
+        return f"openrouter:{name}"
     if colon:
         near = get_close_matches(prefix.lower(), PROVIDERS, n=1)
-        return f"{near[0]}:{rest}" if near else ""
+        if near:
+            return f"{near[0]}:{rest}"
+        return ""
     if name.lower().startswith(_OPEN_WEIGHTS):
         return f"ollama:{name}"
     if maker := identity_of(name).maker:
@@ -262,7 +351,9 @@ def _meant(name: str) -> str:
     return next(iter(get_close_matches(name.lower(), [*PROVIDERS, "offline"], n=1)), "")
 
 
-_KEYS = ", ".join(variable for prefix in _TRIED_BY_KEY for variable in PROVIDERS[prefix].key_variables)
+_KEYS = ", ".join(
+    variable for prefix in _TRIED_BY_KEY for variable in PROVIDERS[prefix].key_variables
+)
 _NO_KEY = (
     f"no model is named and no key is set (looked for MCPAGENT_MODEL, {_KEYS}); set one, or name a model that needs "
     'none: Agent("ollama:<model>"), or Agent("offline") for the rule-based stand-in'
@@ -277,21 +368,30 @@ def default_spec(environ: Mapping[str, str]) -> str:
 def _first_with_a_key(environ: Mapping[str, str]) -> str:
     for source in _sources(environ):
         for prefix in _TRIED_BY_KEY:
-            if any(source.get(variable, "").strip() for variable in PROVIDERS[prefix].key_variables):
+            if any(
+                source.get(variable, "").strip()
+                for variable in PROVIDERS[prefix].key_variables
+            ):
                 return f"{prefix}:{PROVIDERS[prefix].default_model}"
     return ""
 
 
 def _sources(environ: Mapping[str, str]) -> tuple[Mapping[str, str], ...]:
     """Return the sources of keys, in order: no keyring is read if the environment itself has a key."""
-    return (environ.environ, environ) if isinstance(environ, EnvironmentWithKeys) else (environ,)
+    if isinstance(environ, EnvironmentWithKeys):
+        return environ.environ, environ
+    return (environ,)
 
 
-def _build(spec: ModelSpec, environ: Mapping[str, str], http_client: httpx2.AsyncClient | None) -> Model:
+def _build(
+    spec: ModelSpec, environ: Mapping[str, str], http_client: httpx2.AsyncClient | None
+) -> Model:
     provider = PROVIDERS[spec.prefix]
     base_url = _base_url(spec, provider, environ)
     variable, key = _key(spec, provider, environ, base_url)
-    set_here = {name: text for name, text in spec.options.items() if name not in _OPTIONS}
+    set_here = {
+        name: text for name, text in spec.options.items() if name not in _OPTIONS
+    }
     shared: dict[str, Any] = {
         "api_key": key,
         "base_url": base_url,
@@ -301,17 +401,21 @@ def _build(spec: ModelSpec, environ: Mapping[str, str], http_client: httpx2.Asyn
         "key_variable": variable,
         "capabilities": _capabilities(spec.options, provider),
     }
-    from mcpagent.config.user_folders import cache_folder
     from mcpagent.models.endpoints.learned import LearnedStore
+    from mcpagent.utilities.files.user_folders import cache_folder
 
     shared["traits"] = LearnedStore(cache_folder(environ) / "models")
     if provider.protocol != "chat" and "calls" in spec.options:
-        raise ConfigError(f"model: option calls is not for {spec.prefix}:, whose models all can call")
+        raise ConfigError(
+            f"model: option calls is not for {spec.prefix}:, whose models all can call"
+        )
     shared["provider"] = spec.prefix
     if provider.protocol == "messages":
         from mcpagent.models.anthropic.messages_model import AnthropicModel
 
-        return AnthropicModel(spec.model, **shared, client=_cloud(spec.prefix, provider.client))
+        return AnthropicModel(
+            spec.model, **shared, client=_cloud(spec.prefix, provider.client)
+        )
     if provider.protocol == "responses":
         from mcpagent.models.openai.openai_responses import OpenAIResponsesModel
 
@@ -332,7 +436,9 @@ def _cloud(prefix: str, client: str) -> Any:
         return getattr(anthropic, client)()
     except Exception as error:  # noqa: BLE001 - each cloud has its own: no region, no project, no package
         said = safe_line(str(error), 200)
-        raise CredentialsError(f"model: {prefix}: {said}; see pip install 'anthropic[{prefix}]'") from None
+        raise CredentialsError(
+            f"model: {prefix}: {said}; see pip install 'anthropic[{prefix}]'"
+        ) from None
 
 
 def _calls(options: Mapping[str, str]) -> Literal["native", "prompted"] | None:
@@ -340,7 +446,9 @@ def _calls(options: Mapping[str, str]) -> Literal["native", "prompted"] | None:
         case None | "native" | "prompted" as calls:
             return calls
         case other:
-            raise ConfigError(f'model: option calls is "{safe_line(other, 80)}"; write native or prompted')
+            raise ConfigError(
+                f'model: option calls is "{safe_line(other, 80)}"; write native or prompted'
+            )
 
 
 _DISCOVERIES: Mapping[str, tuple[Discovery, ...]] = {
@@ -350,7 +458,9 @@ _DISCOVERIES: Mapping[str, tuple[Discovery, ...]] = {
 }
 
 
-def _capabilities(options: Mapping[str, str], provider: Provider) -> Capabilities | None:
+def _capabilities(
+    options: Mapping[str, str], provider: Provider
+) -> Capabilities | None:
     """Return the capabilities of `?discovery=`; None for the known capabilities of the model."""
     if "discovery" not in options:
         return None
@@ -361,33 +471,47 @@ def _capabilities(options: Mapping[str, str], provider: Provider) -> Capabilitie
 
             return Capabilities(discovery, source="the model's ?discovery= option")
     shown = safe_line(options["discovery"], 80)
-    raise ConfigError(f'model: option discovery is "{shown}"; write {" or ".join(allowed)}')
+    raise ConfigError(
+        f'model: option discovery is "{shown}"; write {" or ".join(allowed)}'
+    )
 
 
-def _base_url(spec: ModelSpec, provider: Provider, environ: Mapping[str, str]) -> str | None:
+def _base_url(
+    spec: ModelSpec, provider: Provider, environ: Mapping[str, str]
+) -> str | None:
     source, url = "base_url", spec.options.get("base_url")
     if url is None and provider.base_url_variable:
-        source, url = provider.base_url_variable, environ.get(provider.base_url_variable, "").strip() or None
+        source, url = (
+            provider.base_url_variable,
+            environ.get(provider.base_url_variable, "").strip() or None,
+        )
         if url and source == "OLLAMA_HOST":
             url = ollama_url(url)
         if source == "AZURE_OPENAI_ENDPOINT":
             url = _azure_url(url)
-    url = url if url is not None else provider.base_url
+    if not (url is not None):
+        url = provider.base_url
     if url is not None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ConfigError(
                 f'model: {source} "{safe_line(without_credentials(url), 80)}" is not an address; write http://host:port/v1'
             )
-    return url.rstrip("/") if url is not None else None
+    if url is not None:
+        return url.rstrip("/")
+    return None
 
 
 def _azure_url(endpoint: str | None) -> str:
     """Return the resource's address, with the version of the API that all its models speak."""
     if not endpoint:
-        raise ConfigError("model: AZURE_OPENAI_ENDPOINT is not set; export it as https://<resource>.openai.azure.com")
+        raise ConfigError(
+            "model: AZURE_OPENAI_ENDPOINT is not set; export it as https://<resource>.openai.azure.com"
+        )
     address = endpoint.rstrip("/").removesuffix("/openai")
-    return address if "/openai/" in address else f"{address}/openai/v1"
+    if "/openai/" in address:
+        return address
+    return f"{address}/openai/v1"
 
 
 def ollama_url(host: str) -> str:
@@ -395,7 +519,10 @@ def ollama_url(host: str) -> str:
 
     `ollama serve` binds to that host, with or without port and scheme, possibly 0.0.0.0.
     """
-    url = host if "://" in host else f"http://{host}"
+    if "://" in host:
+        url = host
+    else:
+        url = f"http://{host}"
     parts = urlsplit(url)
     name = "127.0.0.1" if parts.hostname in (None, "", "0.0.0.0") else parts.hostname  # noqa: S104 - not bound to
     port = parts.port or (443 if parts.scheme == "https" else 11434)
@@ -403,7 +530,10 @@ def ollama_url(host: str) -> str:
 
 
 def _key(
-    spec: ModelSpec, provider: Provider, environ: Mapping[str, str], base_url: str | None
+    spec: ModelSpec,
+    provider: Provider,
+    environ: Mapping[str, str],
+    base_url: str | None,
 ) -> tuple[str, str | None]:
     """Return the variable and the key. A base URL from the model's options never gets the provider's usual key."""
     from mcpagent.models.http_model import usable_key
@@ -413,11 +543,18 @@ def _key(
         return named, usable_key(environ.get(named), named)
     if "base_url" in spec.options or not provider.key_variables:
         return "", None
-    found = (name for source in _sources(environ) for name in provider.key_variables if name in source)
+    found = (
+        name
+        for source in _sources(environ)
+        for name in provider.key_variables
+        if name in source
+    )
     variable = next(found, provider.key_variables[0])
     if variable in environ:
         return variable, usable_key(environ[variable], variable)
-    if provider.needs_key and (spec.prefix == "azure" or not _is_elsewhere(provider, base_url)):
+    if provider.needs_key and (
+        spec.prefix == "azure" or not _is_elsewhere(provider, base_url)
+    ):
         raise CredentialsError(
             f"{variable} is not set; export {variable}=<your key>, or keep it: mcpagent keys set {variable}, "
             f"or use another model (ollama:<model> runs here, offline needs nothing)"
@@ -431,7 +568,11 @@ def _is_elsewhere(provider: Provider, base_url: str | None) -> bool:
 
 
 def _number(
-    options: Mapping[str, str], name: str, lowest: float, highest: float, default: _Default
+    options: Mapping[str, str],
+    name: str,
+    lowest: float,
+    highest: float,
+    default: _Default,
 ) -> float | _Default:
     if name not in options:
         return default
@@ -441,5 +582,7 @@ def _number(
         value = float("nan")
     if not lowest <= value <= highest:
         shown = safe_line(options[name], 80)
-        raise ConfigError(f'model: option {name} is "{shown}"; write a number from {lowest:g} to {highest:g}')
+        raise ConfigError(
+            f'model: option {name} is "{shown}"; write a number from {lowest:g} to {highest:g}'
+        )
     return value

@@ -6,12 +6,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
-from mcpagent.events import Emit, TextDelta, ThinkingDelta
-from mcpagent.messages import Message, Text, Thinking, ToolCall, Usage
 from mcpagent.models.base import ModelRequest, ModelResponse
-from mcpagent.python.argument_checks import checked, expect_kind
+from mcpagent.utilities.python.argument_checks import checked, expect_kind
+from mcpagent.values.events import Emit, TextDelta, ThinkingDelta
+from mcpagent.values.messages import Message, Text, Thinking, ToolCall, Usage
 
-Answer: TypeAlias = Message | ModelResponse | str | ToolCall | list[ToolCall] | Exception
+Answer: TypeAlias = (
+    Message | ModelResponse | str | ToolCall | list[ToolCall] | Exception
+)
 Reply: TypeAlias = Answer | Callable[[ModelRequest], Answer]
 
 
@@ -27,7 +29,9 @@ class ScriptedModel:
     """
 
     @checked()
-    def __init__(self, replies: Sequence[Reply], *, name: str = "scripted:test") -> None:
+    def __init__(
+        self, replies: Sequence[Reply], *, name: str = "scripted:test"
+    ) -> None:
         self._replies = list(replies)
         self._name = name
         self.requests: list[ModelRequest] = []
@@ -77,7 +81,9 @@ def _response(answer: Answer, turn: int) -> ModelResponse:
     if isinstance(answer, ModelResponse):
         return answer
     message = _message(answer, turn)
-    return ModelResponse(message, Usage(requests=1), "tool_calls" if message.tool_calls else "end", 0.0)
+    return ModelResponse(
+        message, Usage(requests=1), "tool_calls" if message.tool_calls else "end", 0.0
+    )
 
 
 def _message(answer: Message | str | ToolCall | list[ToolCall], turn: int) -> Message:
@@ -85,6 +91,12 @@ def _message(answer: Message | str | ToolCall | list[ToolCall], turn: int) -> Me
         return answer
     if isinstance(answer, str):
         return Message("assistant", (Text(answer),))
-    calls = [answer] if isinstance(answer, ToolCall) else answer
-    named = (replace(call, id=call.id or f"call_{turn}_{place}") for place, call in enumerate(calls))
+    if isinstance(answer, ToolCall):
+        calls = [answer]
+    else:
+        calls = answer
+    named = (
+        replace(call, id=call.id or f"call_{turn}_{place}")
+        for place, call in enumerate(calls)
+    )
     return Message("assistant", tuple(named))

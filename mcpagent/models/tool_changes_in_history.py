@@ -9,11 +9,20 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from mcpagent.messages import Message, Part, Text, ToolDefinition, ToolResult, ToolsChanged
 from mcpagent.models.base import ModelRequest
 from mcpagent.models.wire_values import json_text
+from mcpagent.values.messages import (
+    Message,
+    Part,
+    Text,
+    ToolDefinition,
+    ToolResult,
+    ToolsChanged,
+)
 
-SEARCH_NAMES = frozenset({"search_tools", "add_tool", "remove_tool", "show_all_tools", "call_tool"})
+SEARCH_NAMES = frozenset(
+    {"search_tools", "add_tool", "remove_tool", "show_all_tools", "call_tool"}
+)
 """Tools of the runtime's own whose words are ours."""
 
 READER_NAMES = ("read_large_output", "search_large_output", "query_large_output")
@@ -66,7 +75,9 @@ class ToolPlan:
 
     def new_at(self, position: int) -> tuple[ToolDefinition, ...]:
         """Return the tools that became callable for the first time in the message at this position."""
-        return tuple(tool for change in self.changes.get(position, ()) for tool in change.new)
+        return tuple(
+            tool for change in self.changes.get(position, ()) for tool in change.new
+        )
 
     def in_order_of_arrival(self) -> tuple[ToolDefinition, ...]:
         """Return all tools that are not eager, in the order in which the provider first received them."""
@@ -92,7 +103,9 @@ class _Fold:
     last: dict[str, ToolDefinition] = field(default_factory=dict[str, ToolDefinition])
     first: dict[str, ToolDefinition] = field(default_factory=dict[str, ToolDefinition])
     withdrawn: set[str] = field(default_factory=set[str])
-    was: dict[str, tuple[int, ToolDefinition]] = field(default_factory=dict[str, tuple[int, ToolDefinition]])
+    was: dict[str, tuple[int, ToolDefinition]] = field(
+        default_factory=dict[str, tuple[int, ToolDefinition]]
+    )
 
 
 def plan_tools(request: ModelRequest) -> ToolPlan:
@@ -110,12 +123,23 @@ def plan_tools(request: ModelRequest) -> ToolPlan:
     for name, first in fold.first.items():
         if name in offered:
             current = _same(offered[name], fold.last[name])
-            found[name] = searchable.get(name, first) if current else offered[name]
+            if current:
+                found[name] = searchable.get(name, first)
+            else:
+                found[name] = offered[name]
         elif name in fold.withdrawn:
             found[name] = searchable.get(name, first)
-    stale = frozenset(name for name, last in fold.last.items() if name in offered and not _same(offered[name], last))
+    stale = frozenset(
+        name
+        for name, last in fold.last.items()
+        if name in offered and not _same(offered[name], last)
+    )
     eager = _eager(request.tools, fold)
-    gone = frozenset(name for name in (*found, *fold.was) if name not in offered and name in fold.withdrawn)
+    gone = frozenset(
+        name
+        for name in (*found, *fold.was)
+        if name not in offered and name in fold.withdrawn
+    )
     began = {tool.name: tool for tool in eager if tool.name in fold.was}
     changes = _changes(changing, found, stale, began)
     joined = _joined(changing, searchable)
@@ -141,8 +165,15 @@ def _joined(
     waiting = dict(searchable)
     joined: dict[int, tuple[ToolDefinition, ...]] = {}
     for position, message in changing.items():
-        names = [name for part in message.parts if isinstance(part, ToolsChanged) for name in part.joined]
-        if here := tuple(waiting.pop(name) for name in dict.fromkeys(names) if name in waiting):
+        names = [
+            name
+            for part in message.parts
+            if isinstance(part, ToolsChanged)
+            for name in part.joined
+        ]
+        if here := tuple(
+            waiting.pop(name) for name in dict.fromkeys(names) if name in waiting
+        ):
             joined[position] = here
     return joined
 
@@ -167,13 +198,19 @@ def _advance(fold: _Fold, change: ToolsChanged) -> None:
         fold.withdrawn.discard(tool.name)
 
 
-def _eager(offered: Sequence[ToolDefinition], fold: _Fold) -> tuple[ToolDefinition, ...]:
+def _eager(
+    offered: Sequence[ToolDefinition], fold: _Fold
+) -> tuple[ToolDefinition, ...]:
     """Return the tools offered from the start, withdrawn ones too, each at its position with its first definition.
 
     A tool that disappeared without a record in the history is left out; one that changed so has its current definition.
     """
     now = {tool.name: tool for tool in offered}
-    eager = [tool for tool in offered if tool.name not in fold.first and tool.name not in fold.was]
+    eager = [
+        tool
+        for tool in offered
+        if tool.name not in fold.first and tool.name not in fold.was
+    ]
     for place, began in sorted(fold.was.values(), key=lambda item: item[0]):
         current = now.get(began.name)
         if current is not None and not _same(current, fold.last[began.name]):
@@ -188,7 +225,11 @@ def places_of(
 ) -> tuple[tuple[int, ToolDefinition], ...]:
     """Return `ToolsChanged.was` for a change of these tools: the ones offered from the start, by the history."""
     wanted = set(names)
-    return tuple((place, tool) for place, tool in enumerate(_eager(offered, _folded(parts))) if tool.name in wanted)
+    return tuple(
+        (place, tool)
+        for place, tool in enumerate(_eager(offered, _folded(parts)))
+        if tool.name in wanted
+    )
 
 
 def _changes(
@@ -205,7 +246,8 @@ def _changes(
         here: list[Change] = []
         result = ""
         for part in message.parts:
-            result = part.call_id if isinstance(part, ToolResult) else result
+            if isinstance(part, ToolResult):
+                result = part.call_id
             if isinstance(part, ToolsChanged):
                 here.append(_change(part, result, sent, stale, told, callable_now))
         if any(change.added or change.redefined or change.removed for change in here):
@@ -246,12 +288,16 @@ def _same(one: ToolDefinition, other: ToolDefinition) -> bool:
     return (one.description, one.parameters) == (other.description, other.parameters)
 
 
-def changes_in_words(plan: ToolPlan, messages: Sequence[Message]) -> dict[int, tuple[Change, ...]]:
+def changes_in_words(
+    plan: ToolPlan, messages: Sequence[Message]
+) -> dict[int, tuple[Change, ...]]:
     """Return the changes to announce as text, by position; changes within an answer are announced after it."""
     told: dict[int, tuple[Change, ...]] = {}
     for position, changes in plan.changes.items():
         following = range(position, len(messages))
-        place = next((place for place in following if messages[place].role != "assistant"), None)
+        place = next(
+            (place for place in following if messages[place].role != "assistant"), None
+        )
         if place is not None:
             told[place] = (*told.get(place, ()), *changes)
     return told
@@ -259,12 +305,21 @@ def changes_in_words(plan: ToolPlan, messages: Sequence[Message]) -> dict[int, t
 
 def redefinition_notes(change: Change) -> list[str]:
     """Return the words for changed definitions, for models that know no other way."""
-    return [f"The tool {tool.name} changed; from now on it is: {as_text(tool)}" for tool in change.redefined]
+    return [
+        f"The tool {tool.name} changed; from now on it is: {as_text(tool)}"
+        for tool in change.redefined
+    ]
 
 
 def as_text(tool: ToolDefinition) -> str:
     """Return a definition as JSON, so that a server's text cannot pass for ours."""
-    return json_text({"name": tool.name, "description": tool.description, "parameters": tool.parameters})
+    return json_text(
+        {
+            "name": tool.name,
+            "description": tool.description,
+            "parameters": tool.parameters,
+        }
+    )
 
 
 def annotated(
@@ -283,27 +338,43 @@ def annotated(
         return message
     notes: dict[str, list[Text]] = {}
     for change in changes:
-        notes.setdefault(change.result, []).extend(Text(note) for note in notes_of(change))
+        notes.setdefault(change.result, []).extend(
+            Text(note) for note in notes_of(change)
+        )
     if not any(notes.values()):
         return message
     parts: list[Part] = []
     for part in message.parts:
-        own = notes.pop(part.call_id, []) if isinstance(part, ToolResult) else []
+        own = []
+        if isinstance(part, ToolResult):
+            own = notes.pop(part.call_id, [])
         if own and isinstance(part, ToolResult) and part.name in inside:
             parts.append(replace(part, content=(*part.content, *own)))
         else:
             parts += [part, *own]
-    return replace(message, parts=(*parts, *(note for rest in notes.values() for note in rest)))
+    return replace(
+        message, parts=(*parts, *(note for rest in notes.values() for note in rest))
+    )
 
 
-def with_found(message: Message, request: ModelRequest, names_of: Callable[[Part], Sequence[str]]) -> Message:
+def with_found(
+    message: Message, request: ModelRequest, names_of: Callable[[Part], Sequence[str]]
+) -> Message:
     """Return the message with the tools of the provider's own search, directly after each search's result."""
     offered = {tool.name for tool in request.tools}
-    deferred = {tool.name: tool for tool in request.deferred_tools if tool.name not in offered}
+    deferred = {
+        tool.name: tool for tool in request.deferred_tools if tool.name not in offered
+    }
     parts: list[Part] = []
     for part in message.parts:
         parts.append(part)
-        new = tuple(deferred.pop(name) for name in dict.fromkeys(names_of(part)) if name in deferred)
+        new = tuple(
+            deferred.pop(name)
+            for name in dict.fromkeys(names_of(part))
+            if name in deferred
+        )
         if new:
             parts.append(ToolsChanged(added=new))
-    return replace(message, parts=tuple(parts)) if len(parts) > len(message.parts) else message
+    if len(parts) > len(message.parts):
+        return replace(message, parts=tuple(parts))
+    return message

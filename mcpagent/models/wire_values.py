@@ -12,10 +12,19 @@ from hashlib import sha256
 from itertools import count
 from typing import Any, TypeAlias
 
-from mcpagent.json_schema.parts import properties_of, required_of
-from mcpagent.messages import Image, Message, Part, Text, ToolCall, ToolResult, Usage, nests_deeper
 from mcpagent.models.base import ResponseStop
-from mcpagent.text.for_model import fenced, set_apart
+from mcpagent.utilities.json_schema.parts import properties_of, required_of
+from mcpagent.utilities.text.for_model import fenced, set_apart
+from mcpagent.values.messages import (
+    Image,
+    Message,
+    Part,
+    Text,
+    ToolCall,
+    ToolResult,
+    Usage,
+    nests_deeper,
+)
 
 Written: TypeAlias = dict[str, Any]
 """A piece of a message, as a provider takes it."""
@@ -48,10 +57,14 @@ def object_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
     the branches' properties become optional ones, so the model still sees them; arguments are validated against the
     original schema anyway. Nothing below the top level is changed.
     """
-    is_legal = schema.get("type") == "object" and isinstance(schema.get("properties"), Mapping)
+    is_legal = schema.get("type") == "object" and isinstance(
+        schema.get("properties"), Mapping
+    )
     if is_legal and not any(key in schema for key in _REFUSED_AT_THE_TOP):
         return dict(schema)
-    kept = {key: value for key, value in schema.items() if key not in _REFUSED_AT_THE_TOP}
+    kept = {
+        key: value for key, value in schema.items() if key not in _REFUSED_AT_THE_TOP
+    }
     properties = properties_of(kept)
     required = required_of(kept)
     for combiner in _COMBINERS:
@@ -59,9 +72,13 @@ def object_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
         for branch in branches if isinstance(branches, list) else ():
             properties = {**properties_of(branch), **properties}
             if combiner == "allOf":
-                required += [name for name in required_of(branch) if name not in required]
+                required += [
+                    name for name in required_of(branch) if name not in required
+                ]
     widened = {**kept, "type": "object", "properties": properties}
-    return {**widened, "required": required} if required else without(widened, ("required",))
+    if required:
+        return {**widened, "required": required}
+    return without(widened, ("required",))
 
 
 def legal_id(call_id: str, *, longest: int) -> str:
@@ -71,13 +88,18 @@ def legal_id(call_id: str, *, longest: int) -> str:
     return "call_" + sha256(call_id.encode("utf-8", "replace")).hexdigest()[:24]
 
 
-def ids_on_the_wire(messages: Iterable[Message], legal: Callable[[str], str]) -> dict[str, str]:
+def ids_on_the_wire(
+    messages: Iterable[Message], legal: Callable[[str], str]
+) -> dict[str, str]:
     """Return the ID in requests of each call and result: a provider's own IDs unchanged, others made legal."""
     ids: dict[str, str] = {}
     for message in messages:
         for part in message.parts:
             if isinstance(part, ToolCall):
-                ids[part.id] = part.id if message.origin is not None else legal(part.id)
+                if message.origin is not None:
+                    ids[part.id] = part.id
+                else:
+                    ids[part.id] = legal(part.id)
             elif isinstance(part, ToolResult) and part.call_id not in ids:
                 ids[part.call_id] = legal(part.call_id)
     return ids
@@ -97,8 +119,12 @@ def arguments_text(arguments: Any) -> str:
     Servers parse the arguments of earlier calls, and a call whose arguments cannot be read has a result that says so.
     """
     if isinstance(arguments, str):
-        return arguments if arguments.strip() and parse_object(arguments) is not None else "{}"
-    return json_text(arguments) if isinstance(arguments, dict) else "{}"
+        if arguments.strip() and parse_object(arguments) is not None:
+            return arguments
+        return "{}"
+    if isinstance(arguments, dict):
+        return json_text(arguments)
+    return "{}"
 
 
 def usable_image(image: Image) -> bool:
@@ -114,7 +140,9 @@ def usable_image(image: Image) -> bool:
 def left_out(image: Image) -> str:
     """Return the text that replaces an image that no provider accepts."""
     is_known = image.media_type in IMAGE_TYPES
-    why = "its data is not valid Base64" if is_known else "only png, jpeg, gif and webp can be shown"
+    why = "only png, jpeg, gif and webp can be shown"
+    if is_known:
+        why = "its data is not valid Base64"
     return f"[an image of type {image.media_type or 'unknown'} was left out: {why}]"
 
 
@@ -134,7 +162,9 @@ def shown_parts(result: ToolResult) -> list[Text | Image]:
     return parts or [Text(NO_OUTPUT)]
 
 
-def written_parts(parts: Iterable[Text | Image], text_type: str, as_image: Callable[[Image], Written]) -> list[Written]:
+def written_parts(
+    parts: Iterable[Text | Image], text_type: str, as_image: Callable[[Image], Written]
+) -> list[Written]:
     """Return the parts in a provider's form: no empty text, and a text for each image that it would refuse."""
     written: list[Written] = []
     for part in parts:
@@ -142,13 +172,19 @@ def written_parts(parts: Iterable[Text | Image], text_type: str, as_image: Calla
             if part.text.strip():
                 written.append({"type": text_type, "text": part.text})
         else:
-            written.append(as_image(part) if usable_image(part) else {"type": text_type, "text": left_out(part)})
+            written.append(
+                as_image(part)
+                if usable_image(part)
+                else {"type": text_type, "text": left_out(part)}
+            )
     return written
 
 
 def plain_content(content: list[Written]) -> str | list[Written]:
     """Return a single text as a string, the form that every server supports."""
-    return str(content[0]["text"]) if len(content) == 1 and "text" in content[0] else content
+    if len(content) == 1 and "text" in content[0]:
+        return str(content[0]["text"])
+    return content
 
 
 def headed(result: ToolResult, head: str, gap: str) -> list[Text | Image]:
@@ -157,7 +193,9 @@ def headed(result: ToolResult, head: str, gap: str) -> list[Text | Image]:
     No text of the result can imitate the text after it: see `set_apart`.
     """
     first, *others = _joined(shown_parts(result))
-    apart = (Text(fenced(part.text)) if isinstance(part, Text) else part for part in others)
+    apart = (
+        Text(fenced(part.text)) if isinstance(part, Text) else part for part in others
+    )
     if not isinstance(first, Text):
         return [Text(head), first, *apart]
     said = marked_error(result, first.text)
@@ -169,7 +207,9 @@ def _joined(parts: Iterable[Text | Image]) -> list[Text | Image]:
     """Merge neighbouring texts, one per line."""
     joined: list[Text | Image] = []
     for part in parts:
-        last = joined[-1] if joined else None
+        last = None
+        if joined:
+            last = joined[-1]
         if isinstance(part, Text) and isinstance(last, Text):
             joined[-1] = Text(f"{last.text}\n{part.text}")
         else:
@@ -182,7 +222,9 @@ def marked_error(result: ToolResult, text: str) -> str:
     if not result.error:
         return text
     says_so = text.lstrip().lower().startswith(("error", '{"error"'))
-    return text if says_so else f"Error: {text}"
+    if says_so:
+        return text
+    return f"Error: {text}"
 
 
 _COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
@@ -194,17 +236,33 @@ def json_text(value: Any) -> str:
 
 
 def read_call(
-    call_id: str, name: str, arguments: Any, *, cut_off: bool, provider_data: dict[str, Any] | None = None
+    call_id: str,
+    name: str,
+    arguments: Any,
+    *,
+    cut_off: bool,
+    provider_data: dict[str, Any] | None = None,
 ) -> ToolCall:
     """Return a call from its arguments, an object or JSON text. They are parsed strictly and never repaired.
 
     If they are not one JSON object, or the answer was cut off at this call, `malformed` has the text: arguments that
     happen to parse may still be half of the intended ones.
     """
-    text = arguments if isinstance(arguments, str) else json_text(arguments)
-    parsed = parse_object(text) if len(text) <= MAX_ARGUMENT_CHARACTERS else None
+    if isinstance(arguments, str):
+        text = arguments
+    else:
+        text = json_text(arguments)
+    parsed = None
+    if len(text) <= MAX_ARGUMENT_CHARACTERS:
+        parsed = parse_object(text)
     if parsed is None or cut_off:
-        return ToolCall(call_id, name, {}, malformed=text.strip() or CUT_OFF, provider_data=provider_data or {})
+        return ToolCall(
+            call_id,
+            name,
+            {},
+            malformed=text.strip() or CUT_OFF,
+            provider_data=provider_data or {},
+        )
     return ToolCall(call_id, name, parsed, provider_data=provider_data or {})
 
 
@@ -222,7 +280,9 @@ def parse_object(text: str) -> dict[str, Any] | None:
     if not isinstance(value, dict):
         return None
     opened = text.count("{") + text.count("[")
-    return None if opened > MAX_ARGUMENT_LEVELS and nests_deeper(value, MAX_ARGUMENT_LEVELS) else value
+    if opened > MAX_ARGUMENT_LEVELS and nests_deeper(value, MAX_ARGUMENT_LEVELS):
+        return None
+    return value
 
 
 def _refuse_constant(name: str) -> None:
@@ -240,14 +300,21 @@ def distinct_ids(parts: Iterable[Part], history: Sequence[Message]) -> tuple[Par
     listed = list(parts)
     if not any(isinstance(part, ToolCall) for part in listed):
         return tuple(listed)
-    seen = {part.id for message in history for part in message.parts if isinstance(part, ToolCall)}
+    seen = {
+        part.id
+        for message in history
+        for part in message.parts
+        if isinstance(part, ToolCall)
+    }
     given = seen | {part.id for part in listed if isinstance(part, ToolCall)}
     for position, part in enumerate(listed):
         if not isinstance(part, ToolCall):
             continue
         if not part.id or part.id in seen:
             candidates = (f"call_{len(history)}_{place}" for place in count(position))
-            part = replace(part, id=next(new for new in candidates if new not in given | seen))
+            part = replace(
+                part, id=next(new for new in candidates if new not in given | seen)
+            )
             listed[position] = part
         seen.add(part.id)
     return tuple(listed)
@@ -256,8 +323,13 @@ def distinct_ids(parts: Iterable[Part], history: Sequence[Message]) -> tuple[Par
 def usage_count(usage: object, *path: str) -> int:
     """Return the number at a path of a usage object; 0 if it is missing or no valid number of tokens."""
     for key in path:
-        usage = usage.get(key) if isinstance(usage, Mapping) else None
-    return usage if isinstance(usage, int) and not isinstance(usage, bool) and usage > 0 else 0
+        if isinstance(usage, Mapping):
+            usage = usage.get(key)
+        else:
+            usage = None
+    if isinstance(usage, int) and not isinstance(usage, bool) and usage > 0:
+        return usage
+    return 0
 
 
 def openai_usage(usage: object, sent: str, written: str) -> Usage:
@@ -274,8 +346,12 @@ def openai_usage(usage: object, sent: str, written: str) -> Usage:
 def stop_of(message: Message, *, cut: bool, refused: bool) -> ResponseStop:
     """Return why an answer ended."""
     if cut or refused:
-        return "length" if cut else "refusal"
-    return "tool_calls" if message.tool_calls else "end"
+        if cut:
+            return "length"
+        return "refusal"
+    if message.tool_calls:
+        return "tool_calls"
+    return "end"
 
 
 def without(data: Mapping[str, Any], keys: Sequence[str]) -> dict[str, Any]:

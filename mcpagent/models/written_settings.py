@@ -6,11 +6,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from mcpagent.messages import Origin
 from mcpagent.models.base import ModelRequest
 from mcpagent.models.model_settings import LEAST_BUDGET, ModelSettings
-from mcpagent.models.profiles import EFFORTS, Effort, Profile, Server, caching_of, profile_of, server_of
+from mcpagent.models.profiles import (
+    EFFORTS,
+    Effort,
+    Profile,
+    Server,
+    caching_of,
+    profile_of,
+    server_of,
+)
 from mcpagent.models.provider_run.provider_tool_forms import WrittenTools
+from mcpagent.values.messages import Origin
 
 DEFAULT_MAX_TOKENS = 32_000
 """Of an Anthropic model that no row names: it demands a limit."""
@@ -51,7 +59,11 @@ class WrittenSettings:
 
 
 def written_settings(
-    request: ModelRequest, to: Origin, *, limit_field: str = "max_tokens", run: WrittenTools | None = None
+    request: ModelRequest,
+    to: Origin,
+    *,
+    limit_field: str = "max_tokens",
+    run: WrittenTools | None = None,
 ) -> WrittenSettings:
     """Write the request's settings that the model supports.
 
@@ -68,40 +80,61 @@ def written_settings(
             _think_as_claude(request, profile, most, made)
             _as_messages(request, made)
         case "responses":
-            made.fields |= {} if most is None else {"max_output_tokens": most}
+            if most is None:
+                made.fields |= {}
+            else:
+                made.fields |= {"max_output_tokens": most}
             _take_effort("reasoning", settings.thinking, profile, made)
             _as_responses(settings, made)
         case _:
             server = server_of(to)
-            made.fields |= {} if most is None else {limit_field: most}
+            if most is None:
+                made.fields |= {}
+            else:
+                made.fields |= {limit_field: most}
             _think_by_chat(settings.thinking, profile, server, made)
             _as_chat(request, to, profile, server, made)
     _sample(settings, profile, made)
     for name in _UNKNOWN_TO.get(to.protocol, ()):
         if getattr(settings, name):
             made.left_out[name] = "its API knows none"
-    if settings.tool_choice not in (None, "auto") and (request.tools or run.tools) and request.tool_choice == "auto":
+    if (
+        settings.tool_choice not in (None, "auto")
+        and (request.tools or run.tools)
+        and request.tool_choice == "auto"
+    ):
         _choose_tools(settings.tool_choice, request, to, made, run)
     return made
 
 
-def _most(settings: ModelSettings, profile: Profile, made: WrittenSettings) -> int | None:
+def _most(
+    settings: ModelSettings, profile: Profile, made: WrittenSettings
+) -> int | None:
     most, largest = settings.max_output_tokens, profile.max_output_tokens
     if most is not None and largest is not None and most > largest:
-        made.left_out["max_output_tokens"] = f"its largest answer has {largest:,} tokens, not {most:,}"
+        made.left_out["max_output_tokens"] = (
+            f"its largest answer has {largest:,} tokens, not {most:,}"
+        )
         return largest
     return most
 
 
 def _sample(settings: ModelSettings, profile: Profile, made: WrittenSettings) -> None:
     named = {"temperature": settings.temperature, "top_p": settings.top_p}
-    given = {name: value for name, value in named.items() if value is not None and name not in made.left_out}
+    given = {
+        name: value
+        for name, value in named.items()
+        if value is not None and name not in made.left_out
+    }
     why = ""
     if profile.sampling == "none":
         why = "it takes none"
     elif profile.sampling == "unless thinking" and settings.thinking != "off":
         why = 'it takes none unless thinking is "off"'
-    elif made.fields.get("thinking", {}).get("type") == "enabled" and "budget_tokens" in made.fields["thinking"]:
+    elif (
+        made.fields.get("thinking", {}).get("type") == "enabled"
+        and "budget_tokens" in made.fields["thinking"]
+    ):
         why = "it takes none while it thinks"
     elif profile.sampling == "one" and len(given) == 2:
         made.left_out["top_p"] = "it takes temperature or top_p, not both"
@@ -112,15 +145,27 @@ def _sample(settings: ModelSettings, profile: Profile, made: WrittenSettings) ->
         made.fields |= given
 
 
-def _effort(thinking: str | int, efforts: Sequence[Effort], made: WrittenSettings) -> Effort:
+def _effort(
+    thinking: str | int, efforts: Sequence[Effort], made: WrittenSettings
+) -> Effort:
     """Return the effort that comes nearest, of two the higher, and note it if it is another one."""
     asked = _level_of(thinking)
     wanted = EFFORTS.index(asked)
-    nearest = min(efforts, key=lambda effort: (abs(EFFORTS.index(effort) - wanted), -EFFORTS.index(effort)))
+    nearest = min(
+        efforts,
+        key=lambda effort: (
+            abs(EFFORTS.index(effort) - wanted),
+            -EFFORTS.index(effort),
+        ),
+    )
     if isinstance(thinking, int):
-        made.changed["thinking"] = f'{thinking:,} tokens to think are sent as the level "{nearest}"'
+        made.changed["thinking"] = (
+            f'{thinking:,} tokens to think are sent as the level "{nearest}"'
+        )
     elif nearest != asked and thinking != "off":
-        made.changed["thinking"] = f'"{thinking}" is sent as "{nearest}", the nearest level that it has'
+        made.changed["thinking"] = (
+            f'"{thinking}" is sent as "{nearest}", the nearest level that it has'
+        )
     return nearest
 
 
@@ -129,11 +174,15 @@ def _level_of(thinking: str | int) -> Effort:
     if isinstance(thinking, int):
         if thinking >= _HIGH_FROM:
             return "high"
-        return "medium" if thinking >= _MEDIUM_FROM else "low"
+        if thinking >= _MEDIUM_FROM:
+            return "medium"
+        return "low"
     return next((effort for effort in EFFORTS if effort == thinking), "none")
 
 
-def _think_as_claude(request: ModelRequest, profile: Profile, most: int, made: WrittenSettings) -> None:
+def _think_as_claude(
+    request: ModelRequest, profile: Profile, most: int, made: WrittenSettings
+) -> None:
     thinking = request.settings.thinking
     if thinking is None or (thinking == "off" and profile.thinking == "none"):
         return
@@ -148,7 +197,9 @@ def _think_as_claude(request: ModelRequest, profile: Profile, most: int, made: W
             "thinking": {"type": "adaptive"},
             "output_config": {"effort": _effort(thinking, profile.efforts, made)},
         }
-    elif (budget := min(_budget(thinking), most - min(most // 4, _ROOM_TO_ANSWER))) < LEAST_BUDGET:
+    elif (
+        budget := min(_budget(thinking), most - min(most // 4, _ROOM_TO_ANSWER))
+    ) < LEAST_BUDGET:
         made.left_out["thinking"] = f"an answer of {most:,} tokens has no room for it"
     elif not _goes_on_without_thought(request):
         made.fields["thinking"] = {"type": "enabled", "budget_tokens": budget}
@@ -159,13 +210,17 @@ def _think_as_claude(request: ModelRequest, profile: Profile, most: int, made: W
 
 
 def _budget(thinking: str | int) -> int:
-    return thinking if isinstance(thinking, int) else _BUDGETS[thinking]
+    if isinstance(thinking, int):
+        return thinking
+    return _BUDGETS[thinking]
 
 
 def _goes_on_without_thought(request: ModelRequest) -> bool:
     """Return whether the model is amid calls that it began without thinking: then it cannot start thinking."""
     answers = [message for message in request.messages if message.role == "assistant"]
-    return request.messages[-1].role == "tool" and all(part.type != "thinking" for part in answers[-1].parts[:1])
+    return request.messages[-1].role == "tool" and all(
+        part.type != "thinking" for part in answers[-1].parts[:1]
+    )
 
 
 def _as_messages(request: ModelRequest, made: WrittenSettings) -> None:
@@ -178,7 +233,11 @@ def _as_messages(request: ModelRequest, made: WrittenSettings) -> None:
         made.left_out["service_tier"] = "Anthropic's are auto and standard_only"
     if settings.cache_ttl not in (None, "5m", "1h"):
         made.left_out["cache_ttl"] = "Anthropic's are 5m and 1h"
-    if settings.parallel_tool_calls is False and request.tools and request.tool_choice == "auto":
+    if (
+        settings.parallel_tool_calls is False
+        and request.tools
+        and request.tool_choice == "auto"
+    ):
         made.fields["tool_choice"] = {"type": "auto", "disable_parallel_tool_use": True}
 
 
@@ -190,24 +249,37 @@ def _take_effort(
     efforts: Sequence[Effort] = (),
 ) -> None:
     """The effort in a field of this name, `reasoning` or `reasoning_effort`; `efforts` are those of the server."""
-    if thinking is None or (thinking == "off" and profile.thinking in ("none", "budget")):
+    if thinking is None or (
+        thinking == "off" and profile.thinking in ("none", "budget")
+    ):
         return
     if profile.thinking == "none":
         made.left_out["thinking"] = "it does not think"
         return
     if thinking == "off" and profile.thinking == "adaptive" and profile.can_stop:
-        made.fields[name] = {"effort": "none"} if name == "reasoning" else "none"
+        if name == "reasoning":
+            made.fields[name] = {"effort": "none"}
+        else:
+            made.fields[name] = "none"
         return
     is_unknown = profile.thinking == "unknown"
-    effort = "none" if thinking == "off" and is_unknown else _effort(thinking, efforts or profile.efforts, made)
+    if thinking == "off" and is_unknown:
+        effort = "none"
+    else:
+        effort = _effort(thinking, efforts or profile.efforts, made)
     if thinking == "off" and effort != "none":
         made.left_out["thinking"] = f'it always thinks; "{effort}" is sent'
-    made.fields[name] = {"effort": effort} if name == "reasoning" else effort
+    if name == "reasoning":
+        made.fields[name] = {"effort": effort}
+    else:
+        made.fields[name] = effort
 
 
 def _as_responses(settings: ModelSettings, made: WrittenSettings) -> None:
     named = ("parallel_tool_calls", "service_tier", "prompt_cache_key")
-    made.fields |= {name: value for name in named if (value := getattr(settings, name)) is not None}
+    made.fields |= {
+        name: value for name in named if (value := getattr(settings, name)) is not None
+    }
     _keep_cache(settings.cache_ttl, made)
 
 
@@ -223,7 +295,9 @@ def _keep_cache(ttl: str | None, made: WrittenSettings) -> None:
             made.left_out["cache_ttl"] = "OpenAI's are in_memory, 30m, 12h and 24h"
 
 
-def _think_by_chat(thinking: str | int | None, profile: Profile, server: Server, made: WrittenSettings) -> None:
+def _think_by_chat(
+    thinking: str | int | None, profile: Profile, server: Server, made: WrittenSettings
+) -> None:
     off = thinking == "off"
     match server.thinking:
         case _ if thinking is None:
@@ -232,8 +306,15 @@ def _think_by_chat(thinking: str | int | None, profile: Profile, server: Server,
             of_server = server.efforts if profile.thinking == "unknown" else ()
             _take_effort("reasoning_effort", thinking, profile, made, of_server)
         case "object" if profile.thinking != "none":
-            asked = {"max_tokens": thinking} if isinstance(thinking, int) else {"effort": thinking}
-            made.fields["reasoning"] = {"enabled": False} if off else asked
+            asked = (
+                {"max_tokens": thinking}
+                if isinstance(thinking, int)
+                else {"effort": thinking}
+            )
+            if off:
+                made.fields["reasoning"] = {"enabled": False}
+            else:
+                made.fields["reasoning"] = asked
         case "switch":
             made.fields["thinking"] = {"type": "disabled" if off else "enabled"}
             _note_switch(thinking, made)
@@ -250,11 +331,18 @@ def _think_by_chat(thinking: str | int | None, profile: Profile, server: Server,
 
 def _note_switch(thinking: str | int | None, made: WrittenSettings) -> None:
     if thinking != "off":
-        shown = f"{thinking:,} tokens to think are" if isinstance(thinking, int) else f'"{thinking}" is'
-        made.changed["thinking"] = f"{shown} sent as thinking that is switched on: it has no levels"
+        if isinstance(thinking, int):
+            shown = f"{thinking:,} tokens to think are"
+        else:
+            shown = f'"{thinking}" is'
+        made.changed["thinking"] = (
+            f"{shown} sent as thinking that is switched on: it has no levels"
+        )
 
 
-def _think_as_mistral(thinking: str | int | None, profile: Profile, made: WrittenSettings) -> None:
+def _think_as_mistral(
+    thinking: str | int | None, profile: Profile, made: WrittenSettings
+) -> None:
     """As Mistral's docs on reasoning have it: an effort "high" or "none", or a prompt of its own for Magistral."""
     if profile.thinking == "effort" and profile.efforts:
         _take_effort("reasoning_effort", thinking, profile, made)
@@ -270,7 +358,13 @@ def _think_as_mistral(thinking: str | int | None, profile: Profile, made: Writte
 _BY_NAME = ("stop", "seed", "parallel_tool_calls", "service_tier", "prompt_cache_key")
 
 
-def _as_chat(request: ModelRequest, to: Origin, profile: Profile, server: Server, made: WrittenSettings) -> None:
+def _as_chat(
+    request: ModelRequest,
+    to: Origin,
+    profile: Profile,
+    server: Server,
+    made: WrittenSettings,
+) -> None:
     settings = request.settings
     given = settings.given()
     if not request.tools:
@@ -279,9 +373,14 @@ def _as_chat(request: ModelRequest, to: Origin, profile: Profile, server: Server
         given.pop("cache_ttl")
     asked = [name for name in (*_BY_NAME, "top_p", "cache_ttl") if name in given]
     for name in asked:
-        known = name in server.fields or (name == "cache_ttl" and "prompt_cache_key" in server.fields)
+        known = name in server.fields or (
+            name == "cache_ttl" and "prompt_cache_key" in server.fields
+        )
         if not known or (name == "stop" and not profile.stops):
-            made.left_out[name] = "it takes none" if known else "it is not known there"
+            if known:
+                made.left_out[name] = "it takes none"
+            else:
+                made.left_out[name] = "it is not known there"
         elif name == "stop":
             made.fields[server.fields[name]] = _few_stops(given[name], server, made)
         elif name in _BY_NAME:
@@ -290,17 +389,28 @@ def _as_chat(request: ModelRequest, to: Origin, profile: Profile, server: Server
             _keep_cache(settings.cache_ttl, made)
 
 
-def _few_stops(stops: Sequence[str], server: Server, made: WrittenSettings) -> list[str]:
+def _few_stops(
+    stops: Sequence[str], server: Server, made: WrittenSettings
+) -> list[str]:
     """Return as many texts as OpenAI takes: "up to 4 sequences"; other servers take more, or say what they take."""
     if server.dialect != "openai" or len(stops) <= MOST_STOPS:
         return list(stops)
-    made.changed["stop"] = f"{len(stops)} texts end an answer, and it takes {MOST_STOPS}: the first ones are sent"
+    made.changed["stop"] = (
+        f"{len(stops)} texts end an answer, and it takes {MOST_STOPS}: the first ones are sent"
+    )
     return list(stops[:MOST_STOPS])
 
 
 def _was_just_asked(request: ModelRequest) -> bool:
     """Return whether the last message is a question: a user's turn after results is information, not a question."""
-    before = next((message.role for message in reversed(request.messages) if message.role != "user"), "")
+    before = next(
+        (
+            message.role
+            for message in reversed(request.messages)
+            if message.role != "user"
+        ),
+        "",
+    )
     return request.messages[-1].role == "user" and before != "tool"
 
 
@@ -310,7 +420,11 @@ def _thinks(made: WrittenSettings) -> bool:
 
 
 def _choose_tools(
-    chosen: str | None, request: ModelRequest, to: Origin, made: WrittenSettings, run: WrittenTools
+    chosen: str | None,
+    request: ModelRequest,
+    to: Origin,
+    made: WrittenSettings,
+    run: WrittenTools,
 ) -> None:
     """Write which tool must be called, if the question was just asked, or that none may be."""
     if chosen is None or (chosen != "none" and not _was_just_asked(request)):
@@ -322,13 +436,27 @@ def _choose_tools(
         made.left_out["tool_choice"] = "no call can be demanded while it thinks"
     elif chosen in run.choices and to.protocol == "responses":
         # The form that names one tool knows no "web_search"; a list of what is allowed names any.
-        made.fields["tool_choice"] = {"type": "allowed_tools", "mode": "required", "tools": [run.choices[chosen]]}
+        made.fields["tool_choice"] = {
+            "type": "allowed_tools",
+            "mode": "required",
+            "tools": [run.choices[chosen]],
+        }
     elif to.protocol == "messages":
-        before = made.fields.get("tool_choice", {}) if chosen != "none" else {}
+        before = {}
+        if chosen != "none":
+            before = made.fields.get("tool_choice", {})
         kind = {"none": "none", "required": "any"}.get(chosen, "tool")
-        made.fields["tool_choice"] = {**before, "type": kind, **({"name": chosen} if is_name else {})}
+        made.fields["tool_choice"] = {
+            **before,
+            "type": kind,
+            **({"name": chosen} if is_name else {}),
+        }
     elif is_name:
-        named = {"name": chosen} if to.protocol == "responses" else {"function": {"name": chosen}}
+        named = (
+            {"name": chosen}
+            if to.protocol == "responses"
+            else {"function": {"name": chosen}}
+        )
         made.fields["tool_choice"] = {"type": "function", **named}
     else:
         made.fields["tool_choice"] = chosen

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from mcpagent.messages import ToolDefinition
 from mcpagent.offline.filling import Fit
 from mcpagent.offline.need import FILLER, WEAK, Need, Step, concept, concepts
+from mcpagent.values.messages import ToolDefinition
 
 SEARCH, ADD = "search_tools", "add_tool"
 VIRTUAL = frozenset((SEARCH, ADD, "remove_tool", "show_all_tools"))
@@ -38,12 +38,25 @@ def choose(need: Need, offered: Sequence[ToolDefinition]) -> NextStep:
     if real or need.is_barred:
         return NextStep("done" if real else "barred", steps=real)
     names = {tool.name for tool in offered}
-    added = {str(name) for call, _ in need.steps for name in call.arguments.get("tool_names") or ()}
+    added = {
+        str(name)
+        for call, _ in need.steps
+        for name in call.arguments.get("tool_names") or ()
+    }
     fits = _fits(need, [tool for tool in offered if tool.name not in VIRTUAL])
-    sure = [one for one in fits if one.is_certain and (one.score >= _SURE or one.tool.name in added)]
+    sure = [
+        one
+        for one in fits
+        if one.is_certain and (one.score >= _SURE or one.tool.name in added)
+    ]
     searches = [step for step in need.steps if step[0].name == SEARCH]
     if SEARCH in names and not sure:
-        found = (name for _, result in searches for name in _found(result.text, need) if name not in names | added)
+        found = (
+            name
+            for _, result in searches
+            for name in _found(result.text, need)
+            if name not in names | added
+        )
         if ADD in names and len(added) < 3 and (seen := next(found, "")):
             return NextStep("calls", ((ADD, {"tool_names": [seen]}),))
         queries = _queries(need)[len(searches) :]
@@ -54,8 +67,13 @@ def choose(need: Need, offered: Sequence[ToolDefinition]) -> NextStep:
     chosen = (sure or fits)[0]
     if not chosen.is_certain or chosen.tool.read_only is not True:
         return NextStep("changes" if chosen.is_certain else "incomplete", fit=chosen)
-    every = (chosen.arguments, *({**chosen.arguments, **other} for other in chosen.others))
-    return NextStep("calls", tuple((chosen.tool.name, arguments) for arguments in every))
+    every = (
+        chosen.arguments,
+        *({**chosen.arguments, **other} for other in chosen.others),
+    )
+    return NextStep(
+        "calls", tuple((chosen.tool.name, arguments) for arguments in every)
+    )
 
 
 def _queries(need: Need) -> list[str]:
@@ -64,7 +82,9 @@ def _queries(need: Need) -> list[str]:
     meant = [word for word in dict.fromkeys(need.hints) if word not in own]
     both = " ".join([*own, *meant[: 4 if len(own) < 2 else 2]]) or need.text[:60]
     signs = [concept(token[2]) for token in need.tokens if not token[2].isalnum()]
-    return list(dict.fromkeys((both, " ".join(meant if own else signs) or both.split()[0])))
+    return list(
+        dict.fromkeys((both, " ".join(meant if own else signs) or both.split()[0]))
+    )
 
 
 def _found(answer: str, need: Need) -> list[str]:
@@ -73,11 +93,22 @@ def _found(answer: str, need: Need) -> list[str]:
         data = json.loads(answer)
     except (ValueError, RecursionError):
         return []
-    tools = data.get("tools") if isinstance(data, dict) else None
-    listed = [(str(one.get("name")), one) for one in tools if isinstance(one, dict)] if isinstance(tools, list) else []
-    meant = concepts(" ".join(need.hints)).union(*(token[3] for token in need.tokens if token[2] not in FILLER))
-    about = {name: meant & concepts(f"{name} {tool.get('description')}") for name, tool in listed}
-    return sorted(filter(about.get, about), key=lambda name: bool(concepts(name) - WEAK - meant))
+    tools = None
+    if isinstance(data, dict):
+        tools = data.get("tools")
+    listed = []
+    if isinstance(tools, list):
+        listed = [(str(one.get("name")), one) for one in tools if isinstance(one, dict)]
+    meant = concepts(" ".join(need.hints)).union(
+        *(token[3] for token in need.tokens if token[2] not in FILLER)
+    )
+    about = {
+        name: meant & concepts(f"{name} {tool.get('description')}")
+        for name, tool in listed
+    }
+    return sorted(
+        filter(about.get, about), key=lambda name: bool(concepts(name) - WEAK - meant)
+    )
 
 
 def _fits(need: Need, tools: Sequence[ToolDefinition]) -> list[Fit]:
@@ -85,11 +116,27 @@ def _fits(need: Need, tools: Sequence[ToolDefinition]) -> list[Fit]:
 
     If the need only gives other values ("and in Paris?"), the tool that was called last comes before all others.
     """
-    earlier = need.earlier[0] if need.earlier is not None else None
-    known = earlier.arguments if earlier is not None and _REFERS.search(need.text) else {}
+    if need.earlier is not None:
+        earlier = need.earlier[0]
+    else:
+        earlier = None
+    known = {}
+    if earlier is not None and _REFERS.search(need.text):
+        known = earlier.arguments
     fits = [one for tool in tools if (one := Fit(tool, need, known)).score > 0]
-    fits.sort(key=lambda one: (not one.is_certain, len(one.unused), len(one.missing), -one.score))
+    fits.sort(
+        key=lambda one: (
+            not one.is_certain,
+            len(one.unused),
+            len(one.missing),
+            -one.score,
+        )
+    )
     if earlier is not None and _FOLLOWS.match(need.text):
-        again = [Fit(tool, need, earlier.arguments, follows=True) for tool in tools if tool.name == earlier.name]
+        again = [
+            Fit(tool, need, earlier.arguments, follows=True)
+            for tool in tools
+            if tool.name == earlier.name
+        ]
         fits = [one for one in again if one.score > 0 and one.is_certain] + fits
     return fits

@@ -7,9 +7,15 @@ from datetime import datetime
 from functools import lru_cache
 from typing import TypeAlias
 
-from mcpagent.messages import ToolCall, ToolResult
-from mcpagent.offline.pieces import Piece, find_pieces, find_sum, find_zones, text_without
+from mcpagent.offline.pieces import (
+    Piece,
+    find_pieces,
+    find_sum,
+    find_zones,
+    text_without,
+)
 from mcpagent.search.words import stem
+from mcpagent.values.messages import ToolCall, ToolResult
 
 Step: TypeAlias = tuple[ToolCall, ToolResult]
 
@@ -29,7 +35,9 @@ FILLER = word_set(
     find look"""
 )
 """Words that say nothing about what is to be done. What limits or turns round a request (no, but, if) says much."""
-WEAK = FILLER | word_set("read list run create set new current")  # say little about which tool is meant
+WEAK = FILLER | word_set(
+    "read list run create set new current"
+)  # say little about which tool is meant
 
 _SAME = """
 time clock hour | folder directory dir directories | read open cat view display print content contents | list ls
@@ -43,7 +51,9 @@ big large size | loan mortgage | complete done finish finished mark | send post 
 """
 _ROWS = [row.split() for row in re.split(r"[|\n]", _SAME)]
 # A written word comes before the stem of another: "time" is no multiplication, though "times" is.
-_FIRST = {stem(word): row[0] for row in _ROWS for word in row} | {word: row[0] for row in _ROWS for word in row}
+_FIRST = {stem(word): row[0] for row in _ROWS for word in row} | {
+    word: row[0] for row in _ROWS for word in row
+}
 
 
 @lru_cache(maxsize=8192)
@@ -56,7 +66,11 @@ def concept(word: str) -> str:
 def split_words(text: str) -> list[str]:
     """Return lower-case words; `getWeather` and `get_weather` are both "get", "weather"."""
     camel = r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])"
-    return [part.lower() for run in re.findall(r"[^\W_]+(?:['’][^\W\d_]+)?", text) for part in re.split(camel, run)]
+    return [
+        part.lower()
+        for run in re.findall(r"[^\W_]+(?:['’][^\W\d_]+)?", text)
+        for part in re.split(camel, run)
+    ]
 
 
 def concepts(text: str) -> frozenset[str]:
@@ -108,8 +122,12 @@ COMMANDS = word_set(
     generate encode decode reverse format sort hash describe display print check run echo save send spell split mix
     mark complete rename move turn change invert never don't do transfer why if explain"""
 )
-_COURTESIES = word_set("please also then now and can could would you i want to hello hi hey let's lets just so")
-_BREAK = re.compile(r"(?i)\s*(?:[;\n]+|[.?!](?=\s)|,?\s+(?:and\s+)?(?:then|also)\b|,\s*and\b|,(?=\s)|\s+and\b)\s*")
+_COURTESIES = word_set(
+    "please also then now and can could would you i want to hello hi hey let's lets just so"
+)
+_BREAK = re.compile(
+    r"(?i)\s*(?:[;\n]+|[.?!](?=\s)|,?\s+(?:and\s+)?(?:then|also)\b|,\s*and\b|,(?=\s)|\s+and\b)\s*"
+)
 _AMOUNT = re.compile(r"(?i)[-+]?[\d.,]+\s*[a-z°]+\s+(?:to|in|into)\s+\w+")
 _BACK = re.compile(r"(?i)(?<!\bis )\b(?:it|them|that|the result|there$)\b")
 
@@ -136,13 +154,24 @@ _PHRASES = {
     r"\bover(?= \d+ years)": "years",
     r"\bweb ?(?:page|site)s?\b": "fetch url",
 }
-_BY_KIND = {"time": ["convert"], "path": ["file"], "url": ["fetch", "url"], "sum": ["calculate"]}
-_TOKEN = re.compile(r"\d+(?=[a-zA-Z°]{1,3}\b)|[^\W_]+(?:['’][^\W\d_]+|=+)?|[%+*×/÷−]|(?<=\s)-(?=\s)")
+_BY_KIND = {
+    "time": ["convert"],
+    "path": ["file"],
+    "url": ["fetch", "url"],
+    "sum": ["calculate"],
+}
+_TOKEN = re.compile(
+    r"\d+(?=[a-zA-Z°]{1,3}\b)|[^\W_]+(?:['’][^\W\d_]+|=+)?|[%+*×/÷−]|(?<=\s)-(?=\s)"
+)
 
 
 def small_talk(text: str) -> str | None:
     """Return the answer if the whole text is small talk, "" if it asks what there is to do; None if it is neither."""
-    answers = (answer for said, answer in _SMALL_TALK.items() if re.fullmatch(rf"(?i)\s*(?:{said})", text[:200]))
+    answers = (
+        answer
+        for said, answer in _SMALL_TALK.items()
+        if re.fullmatch(rf"(?i)\s*(?:{said})", text[:200])
+    )
     return next(answers, None)
 
 
@@ -154,19 +183,29 @@ def first_word(text: str) -> str:
 
 def split_needs(prompt: str, now: datetime) -> list[str]:
     """Split the prompt at the start of each independent request, never inside quotes, into at most five pieces."""
-    masked = text_without(prompt, [piece for piece in find_pieces(prompt, now) if piece.kind == "quoted"])
+    masked = text_without(
+        prompt, [piece for piece in find_pieces(prompt, now) if piece.kind == "quoted"]
+    )
     cuts = [(0, 0)]
     for match in _BREAK.finditer(masked):
         here, rest = masked[cuts[-1][1] : match.start()], masked[match.end() :]
-        strong = match[0].strip()[:1] in (";", ".", "?", "!", "") or "then" in match[0].lower()
+        strong = (
+            match[0].strip()[:1] in (";", ".", "?", "!", "")
+            or "then" in match[0].lower()
+        )
         begins = first_word(rest) in COMMANDS or _AMOUNT.match(rest)
         whole = re.search(r"\w|\0", here) if strong else first_word(here) in COMMANDS
         if begins and whole and len(cuts) < 5 and not _BACK.search(rest):
             cuts.append(match.span())
     needs: list[str] = []
-    for (_, start), end in zip(cuts, [*(start for start, _ in cuts[1:]), len(prompt)], strict=True):
+    for (_, start), end in zip(
+        cuts, [*(start for start, _ in cuts[1:]), len(prompt)], strict=True
+    ):
         piece = re.sub(r"(?i)(?:[\s,.]*\band)+$", "", prompt[start:end].strip(" ,;\n"))
-        needs += [piece] if small_talk(piece) is None else []
+        if small_talk(piece) is None:
+            needs += [piece]
+        else:
+            needs += []
     return needs or [prompt.strip()]
 
 
@@ -177,34 +216,59 @@ class Need:
     words as (start, end, word as written, concepts). `payload` is a longer text that came with it.
     """
 
-    def __init__(self, text: str, now: datetime, payload: str = "", earlier: Step | None = None) -> None:
-        self.text, self.now, self.payload, self.earlier = _COURTESY.sub("", text) or text, now, payload, earlier
+    def __init__(
+        self, text: str, now: datetime, payload: str = "", earlier: Step | None = None
+    ) -> None:
+        self.text, self.now, self.payload, self.earlier = (
+            _COURTESY.sub("", text) or text,
+            now,
+            payload,
+            earlier,
+        )
         self.verb, self.steps = concept(first_word(self.text)), list[Step]()
         self.pieces = find_pieces(self.text, now)
         plain = text_without(self.text, self.of("quoted")).replace("’", "'")
-        said = _ASIDE.sub("", text_without(self.text, self.of("quoted", "date")).replace("’", "'")).strip()
+        said = _ASIDE.sub(
+            "", text_without(self.text, self.of("quoted", "date")).replace("’", "'")
+        ).strip()
         self.is_barred = bool(_BARRED.search(said))
-        self.sums = find_sum(text_without(self.text, self.of("date", "time", "path", "url", "quoted")))
-        phrases = ((re.finditer(f"(?i){like}", plain), said) for like, said in _PHRASES.items())
+        self.sums = find_sum(
+            text_without(self.text, self.of("date", "time", "path", "url", "quoted"))
+        )
+        phrases = (
+            (re.finditer(f"(?i){like}", plain), said) for like, said in _PHRASES.items()
+        )
         meant = [(*match.span(), said) for found, said in phrases for match in found]
         self.tokens: list[tuple[int, int, str, frozenset[str]]] = []
         for match in _TOKEN.finditer(self.text):
-            inside = [words for low, high, words in meant if low <= match.start() and match.end() <= high]
+            inside = [
+                words
+                for low, high, words in meant
+                if low <= match.start() and match.end() <= high
+            ]
             words = (match[0], *" ".join(inside).split())
-            self.tokens.append((*match.span(), match[0].lower(), frozenset(map(concept, words))))
+            self.tokens.append(
+                (*match.span(), match[0].lower(), frozenset(map(concept, words)))
+            )
         kinds = {piece.kind for piece in (*self.pieces, *self.sums)}
         self.hints = [word for _, _, words in meant for word in words.split()]
-        self.hints += [word for kind, words in _BY_KIND.items() if kind in kinds for word in words]
+        self.hints += [
+            word for kind, words in _BY_KIND.items() if kind in kinds for word in words
+        ]
 
     def of(self, *kinds: str) -> list[Piece]:
         """Return the need's values of these kinds. "Until Christmas" and "since May 1" also imply today."""
         if kinds in (("zone",), ("sum",)):
-            return self.sums if kinds == ("sum",) else find_zones(self.text)
+            if kinds == ("sum",):
+                return self.sums
+            return find_zones(self.text)
         pieces = [piece for piece in self.pieces if piece.kind in kinds]
         counted = re.search(r"(?i)\b(?:until|till|since)\b", self.text)
         if kinds == ("date",) and len(pieces) == 1 and counted:
             today = Piece("date", *counted.span(), self.now.date().isoformat())
-            return [*pieces, today] if counted[0].lower() == "since" else [today, *pieces]
+            if counted[0].lower() == "since":
+                return [*pieces, today]
+            return [today, *pieces]
         return pieces
 
     def is_value(self, start: int, end: int) -> bool:
@@ -213,7 +277,11 @@ class Need:
 
     def keywords(self) -> list[str]:
         """Return the words that state the task, as written."""
-        said = [token for token in self.tokens if token[2] not in FILLER and not self.is_value(*token[:2])]
+        said = [
+            token
+            for token in self.tokens
+            if token[2] not in FILLER and not self.is_value(*token[:2])
+        ]
         return split_words(" ".join(dict.fromkeys(token[2] for token in said)))
 
     def before(self, start: int) -> list[str]:
@@ -222,6 +290,12 @@ class Need:
 
     def direction(self, piece: Piece) -> int:
         """Return -1 if "from" or "between" precedes a value, 1 if "to" or "until" does, else 0."""
-        near = [word for word in self.before(piece.start)[:8] if word not in ("the", "a", "an", "of")] or [""]
+        near = [
+            word
+            for word in self.before(piece.start)[:8]
+            if word not in ("the", "a", "an", "of")
+        ] or [""]
         closes = near[0] == "and" and "between" in near
-        return -1 if near[0] in ("from", "between", "since") else closes or near[0] in ("to", "into", "until")
+        if near[0] in ("from", "between", "since"):
+            return -1
+        return closes or near[0] in ("to", "into", "until")

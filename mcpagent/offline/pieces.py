@@ -61,7 +61,9 @@ def find_pieces(text: str, now: datetime) -> list[Piece]:
     found: list[Piece] = []
     for kind, pattern in _PATTERNS.items():
         matches = re.finditer(pattern, text, re.DOTALL | re.IGNORECASE)
-        found += [Piece(kind, *match.span(), _value(kind, match, now)) for match in matches]
+        found += [
+            Piece(kind, *match.span(), _value(kind, match, now)) for match in matches
+        ]
         text = text_without(text, found)
     return sorted(found, key=lambda piece: piece.start)
 
@@ -69,20 +71,28 @@ def find_pieces(text: str, now: datetime) -> list[Piece]:
 def text_without(text: str, pieces: list[Piece]) -> str:
     """Return the text with zero characters in the place of the pieces, so that all else stays where it is."""
     for piece in pieces:
-        text = text[: piece.start] + "\0" * (piece.end - piece.start) + text[piece.end :]
+        text = (
+            text[: piece.start] + "\0" * (piece.end - piece.start) + text[piece.end :]
+        )
     return text
 
 
 def _value(kind: str, match: re.Match[str], now: datetime) -> Any:
     inner = next(filter(None, match.groups()), match[0]).strip("\n")
     has_year = re.search(rf"(?i)\b{_MONTH}(?: \d\w*,?)? \d{{4}}", match.string)
-    if kind == "date" and has_year and re.match(rf"(?i)(?!.*\d{{4}}).*\b{_MONTH}", inner):
+    if (
+        kind == "date"
+        and has_year
+        and re.match(rf"(?i)(?!.*\d{{4}}).*\b{_MONTH}", inner)
+    ):
         return None  # "between 1 May and 1 June 2027" leaves a year out
     if kind in ("date", "time"):
         return _moment(inner.lower(), now, "%Y-%m-%d" if kind == "date" else "%H:%M")
     if kind == "number":
         return _number(inner)
-    return f"https://{inner}" if kind == "url" and "://" not in inner else inner
+    if kind == "url" and "://" not in inner:
+        return f"https://{inner}"
+    return inner
 
 
 def _moment(text: str, now: datetime, shape: str) -> str | None:
@@ -92,20 +102,35 @@ def _moment(text: str, now: datetime, shape: str) -> str | None:
     if apart := _APART.fullmatch(text):
         count, unit, side, anchor = apart.groups()
         day = _moment(anchor, now, "%Y-%m-%d")
-        there = f"{count} {unit} ago" if side == "before" else f"in {count} {unit}"
-        return _moment(there, datetime.fromisoformat(day), shape) if day else None
+        if side == "before":
+            there = f"{count} {unit} ago"
+        else:
+            there = f"in {count} {unit}"
+        if day:
+            return _moment(there, datetime.fromisoformat(day), shape)
+        return None
     if re.match(r"(?!(\d\d?)/\1/)0?(?:[1-9]|1[012])/0?(?:[1-9]|1[012])/", text):
         return None  # nobody can say which one is the month
-    named = {"christmas": "25 december", "noon": "12:00", "midnight": "00:00"}.get(text, text)
+    named = {"christmas": "25 december", "noon": "12:00", "midnight": "00:00"}.get(
+        text, text
+    )
     if re.match("\\d{4}-", text):
         order = "YMD"
     elif re.match("\\d\\d?/(?:1[3-9]|[23]\\d)/", text):
         order = "MDY"
     else:
         order = "DMY"
-    settings = {"RELATIVE_BASE": now.replace(tzinfo=None), "PREFER_DATES_FROM": "future", "DATE_ORDER": order}
-    found: datetime | None = dateparser.parse(named, languages=["en"], settings=settings)
-    return found.strftime(shape) if found else None
+    settings = {
+        "RELATIVE_BASE": now.replace(tzinfo=None),
+        "PREFER_DATES_FROM": "future",
+        "DATE_ORDER": order,
+    }
+    found: datetime | None = dateparser.parse(
+        named, languages=["en"], settings=settings
+    )
+    if found:
+        return found.strftime(shape)
+    return None
 
 
 def _number(text: str) -> int | float:
@@ -133,27 +158,46 @@ _TOKEN = "|".join(f"({pattern})" for pattern in _MATHS)
 _RANGE = r"(?:(?<=of )|(?<=from )|(?<=between ))\d+ ?[-–−] ?\d"  # "the sum of 1-9"
 _SUM = re.compile(rf"(?i)(?<![\w.#])(?!{_RANGE})(?:(?:{_TOKEN})\s*){{2,200}}")
 _DONE = r"add|multiply|divide|subtract|(?:sum|product) of(?= \S+ and\b)"
-_ORDERED = re.compile(rf"(?i)\b({_DONE}) ({_DIGITS}) (?:and|to|by|with|from) ({_DIGITS})\b")
+_ORDERED = re.compile(
+    rf"(?i)\b({_DONE}) ({_DIGITS}) (?:and|to|by|with|from) ({_DIGITS})\b"
+)
 
 
 def find_sum(text: str) -> list[Piece]:
     """Return the longest sum in Python's syntax: "the square root of 2", "15 % of 80"; none if it is incomplete."""
     if ordered := _ORDERED.search(text):
-        sign = {"add": "+", "sum": "+", "mul": "*", "pro": "*", "div": "/", "sub": "-"}[ordered[1][:3].lower()]
+        sign = {"add": "+", "sum": "+", "mul": "*", "pro": "*", "div": "/", "sub": "-"}[
+            ordered[1][:3].lower()
+        ]
         numbers = [str(_number(number)) for number in ordered.groups()[1:]]
-        return [Piece("sum", *ordered.span(), f" {sign} ".join(numbers[:: -1 if sign == "-" else 1]))]
+        return [
+            Piece(
+                "sum",
+                *ordered.span(),
+                f" {sign} ".join(numbers[:: -1 if sign == "-" else 1]),
+            )
+        ]
     found = max(_SUM.finditer(text), key=lambda match: len(match[0]), default=None)
-    written = found[0].rstrip(" ,") if found else ""
+    written = ""
+    if found:
+        written = found[0].rstrip(" ,")
     spelled = list(_MATHS.values())
-    parts = ((spelled[(match.lastindex or 1) - 1], match[0].lower()) for match in re.finditer(f"(?i){_TOKEN}", written))
-    code = " ".join(str(_number(said)) if sign == "number" else sign or said for sign, said in parts)
+    parts = (
+        (spelled[(match.lastindex or 1) - 1], match[0].lower())
+        for match in re.finditer(f"(?i){_TOKEN}", written)
+    )
+    code = " ".join(
+        str(_number(said)) if sign == "number" else sign or said for sign, said in parts
+    )
     code = re.sub(r"\bsqrt (?:(-) )?([\d.]+)", r"sqrt(\1\2)", code)
     code = re.sub(r"(?<=\() | (?=[),])|(?<=[a-z\d]) (?=\()", "", code)
     try:
         is_sum = isinstance(ast.parse(code, mode="eval").body, ast.BinOp | ast.Call)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return []
-    return [Piece("sum", found.start(), found.start() + len(written), code)] if found and is_sum else []
+    if found and is_sum:
+        return [Piece("sum", found.start(), found.start() + len(written), code)]
+    return []
 
 
 _PLACES = """
@@ -167,12 +211,24 @@ Europe/London: uk, england | Europe/Berlin: germany, munich, frankfurt | Europe/
 @cache
 def _places() -> dict[str, str]:
     """Return time zones by place, from `zone.tab` and `iso3166.tab`; ambiguous places (Georgia) are left out."""
-    texts = [(files("tzdata") / "zoneinfo" / name).read_text("utf-8") for name in ("zone.tab", "iso3166.tab")]
-    rows, pairs = ([line.split("\t") for line in text.splitlines() if line[:1] != "#"] for text in texts)
+    texts = [
+        (files("tzdata") / "zoneinfo" / name).read_text("utf-8")
+        for name in ("zone.tab", "iso3166.tab")
+    ]
+    rows, pairs = (
+        [line.split("\t") for line in text.splitlines() if line[:1] != "#"]
+        for text in texts
+    )
     codes, countries = [row[0] for row in rows], dict(pairs)
-    named = {(plain(row[2].rpartition("/")[2].replace("_", " ")), row[2]) for row in rows}
-    named |= {(plain(countries[row[0]]), row[2]) for row in rows if codes.count(row[0]) == 1}
-    for zone, _, cities in (entry.partition(":") for entry in re.split(r"[|\n]", _PLACES.strip())):
+    named = {
+        (plain(row[2].rpartition("/")[2].replace("_", " ")), row[2]) for row in rows
+    }
+    named |= {
+        (plain(countries[row[0]]), row[2]) for row in rows if codes.count(row[0]) == 1
+    }
+    for zone, _, cities in (
+        entry.partition(":") for entry in re.split(r"[|\n]", _PLACES.strip())
+    ):
         named |= {(city.strip(), zone.strip()) for city in cities.split(",")}
     counts = Counter(place for place, _ in named)
     zones = {zone.lower(): zone for zone in available_timezones() if "/" in zone}
@@ -185,7 +241,11 @@ def find_zones(text: str) -> list[Piece]:
     found: list[Piece] = []
     for first, word in enumerate(words):
         for last in words[first : first + 3][::-1]:
-            zone = _places().get(plain(text[word.start() : last.end()].replace("’", "'").removesuffix("'s")))
+            zone = _places().get(
+                plain(
+                    text[word.start() : last.end()].replace("’", "'").removesuffix("'s")
+                )
+            )
             if zone and (not found or found[-1].end <= word.start()):
                 found.append(Piece("zone", word.start(), last.end(), zone))
     return found

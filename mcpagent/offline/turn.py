@@ -10,14 +10,23 @@ from contextlib import suppress
 from datetime import datetime
 from typing import Any, Protocol
 
-from mcpagent.messages import Image, Message, Text, ToolCall, ToolDefinition, ToolResult
 from mcpagent.offline.choosing import SEARCH, VIRTUAL, NextStep, choose
 from mcpagent.offline.need import Need, Step, small_talk, split_needs, split_words
 from mcpagent.prompt.builder import asks_for_summary
-from mcpagent.text.safe_text import safe_line, safe_text
+from mcpagent.utilities.text.safe_text import safe_line, safe_text
+from mcpagent.values.messages import (
+    Image,
+    Message,
+    Text,
+    ToolCall,
+    ToolDefinition,
+    ToolResult,
+)
 
 _MOST_TOLD = 1_000
-INTRODUCTION = "(Offline stand-in: rules that search and call tools, no language model.)"
+INTRODUCTION = (
+    "(Offline stand-in: rules that search and call tools, no language model.)"
+)
 _PROGRAMS = "run_code"
 _NO_PROGRAMS = "In code mode a model writes programs, and rules cannot: leave out --code, or take a real model."
 # How what the runtime says of the tools begins; it stands in a user's message too, and is no question.
@@ -27,8 +36,12 @@ _NEWS = re.compile(
     r"|(?:Loaded|Found) for what is asked next: "
     r"|What was set aside can be read"
 )
-_CONNECTS = re.compile(r"(?m)^(?:- (.{1,64}), still connecting: |A server is still connecting: (.{1,64}?); )")
-_CONNECTED = re.compile(r"(?m)^A server (?:has connected, [^:\n]{1,80}: |cannot be used: )(.{1,80})")
+_CONNECTS = re.compile(
+    r"(?m)^(?:- (.{1,64}), still connecting: |A server is still connecting: (.{1,64}?); )"
+)
+_CONNECTED = re.compile(
+    r"(?m)^A server (?:has connected, [^:\n]{1,80}: |cannot be used: )(.{1,80})"
+)
 
 
 class _RuleInput(Protocol):
@@ -47,26 +60,68 @@ class _RuleInput(Protocol):
 def answer(request: _RuleInput, now: datetime) -> Message:
     """Return the next message for a request, as a function of it and the time."""
     messages = request.messages
-    prompts = [at for at, message in enumerate(messages) if message.role == "user" and not _NEWS.match(message.text)]
-    if request.tool_choice == "none" and len(prompts) > 1 and messages[prompts[-1] - 1].role == "tool":
+    prompts = [
+        at
+        for at, message in enumerate(messages)
+        if message.role == "user" and not _NEWS.match(message.text)
+    ]
+    if (
+        request.tool_choice == "none"
+        and len(prompts) > 1
+        and messages[prompts[-1] - 1].role == "tool"
+    ):
         prompts.pop()  # a note that demands an answer after tool results
-    start, prompt = (prompts[-1], messages[prompts[-1]].text) if prompts else (len(messages), "")
-    said = [message.text for message in messages[:start] if message.role == "assistant" and message.text]
-    introduction = "" if any(INTRODUCTION in text for text in said) else f"\n\n{INTRODUCTION}"
+    if prompts:
+        start, prompt = prompts[-1], messages[prompts[-1]].text
+    else:
+        start, prompt = len(messages), ""
+    said = [
+        message.text
+        for message in messages[:start]
+        if message.role == "assistant" and message.text
+    ]
+    if any(INTRODUCTION in text for text in said):
+        introduction = ""
+    else:
+        introduction = f"\n\n{INTRODUCTION}"
     if asks_for_summary(prompt):
-        return Message("assistant", (Text(_summary(messages[:start]) or prompt[:_MOST_TOLD]),))
+        return Message(
+            "assistant", (Text(_summary(messages[:start]) or prompt[:_MOST_TOLD]),)
+        )
     if any(tool.name == _PROGRAMS for tool in request.tools):
         return Message("assistant", (Text(_NO_PROGRAMS + introduction),))
     if (talk := small_talk(prompt)) is not None:
-        return Message("assistant", (Text((talk or _abilities(request)) + introduction),))
+        return Message(
+            "assistant", (Text((talk or _abilities(request)) + introduction),)
+        )
     needs = _needs(prompt, messages[:start], messages[start:], now)
     outcomes = [choose(need, request.tools) for need in needs]
-    calls = [(number, *call) for number, outcome in enumerate(outcomes) for call in outcome.calls]
+    calls = [
+        (number, *call)
+        for number, outcome in enumerate(outcomes)
+        for call in outcome.calls
+    ]
     if request.tool_choice == "none" or not calls:
-        return Message("assistant", (Text(_final_answer(needs, outcomes, _connecting(request)) + introduction),))
+        return Message(
+            "assistant",
+            (
+                Text(
+                    _final_answer(needs, outcomes, _connecting(request)) + introduction
+                ),
+            ),
+        )
     known = " ".join(call.id for message in messages for call in message.tool_calls)
-    first = max((int(number) for number in re.findall(r"\boffline_(\d{1,9})_", known)), default=0) + 1
-    parts = (ToolCall(f"offline_{first + at}_{call[0]}", *call[1:]) for at, call in enumerate(calls))
+    first = (
+        max(
+            (int(number) for number in re.findall(r"\boffline_(\d{1,9})_", known)),
+            default=0,
+        )
+        + 1
+    )
+    parts = (
+        ToolCall(f"offline_{first + at}_{call[0]}", *call[1:])
+        for at, call in enumerate(calls)
+    )
     return Message("assistant", tuple(parts))
 
 
@@ -76,17 +131,36 @@ def _summary(messages: Sequence[Message]) -> str:
     for message in messages:
         if message.role == "user" and _NEWS.match(message.text):
             continue
-        who = "asked" if message.role == "user" else "answered"
-        lines += [f"- {who}: {safe_line(message.text, 120)}"] if message.text and message.role != "tool" else []
-        lines += [f"- called: {safe_line(call.name, 80)}" for call in message.tool_calls]
+        who = "answered"
+        if message.role == "user":
+            who = "asked"
+        if message.text and message.role != "tool":
+            lines += [f"- {who}: {safe_line(message.text, 120)}"]
+        else:
+            lines += []
+        lines += [
+            f"- called: {safe_line(call.name, 80)}" for call in message.tool_calls
+        ]
     return "\n".join(lines[-20:])
 
 
-def _needs(prompt: str, before: Sequence[Message], after: Sequence[Message], now: datetime) -> list[Need]:
+def _needs(
+    prompt: str, before: Sequence[Message], after: Sequence[Message], now: datetime
+) -> list[Need]:
     """Return the needs of a prompt, each with its own steps; the first may follow up the last earlier call."""
     text, payload = _payload(prompt)
-    earlier = [None, *(step for step in _steps(before) if step[0].name not in VIRTUAL and not step[1].error)]
-    needs = [Need(piece, now, payload, None if at else earlier[-1]) for at, piece in enumerate(split_needs(text, now))]
+    earlier = [
+        None,
+        *(
+            step
+            for step in _steps(before)
+            if step[0].name not in VIRTUAL and not step[1].error
+        ),
+    ]
+    needs = [
+        Need(piece, now, payload, None if at else earlier[-1])
+        for at, piece in enumerate(split_needs(text, now))
+    ]
     for step in _steps(after):
         found = re.fullmatch(r"offline_\d+_(\d)", step[0].id)
         needs[min(int(found[1]) if found else 0, len(needs) - 1)].steps.append(step)
@@ -94,8 +168,17 @@ def _needs(prompt: str, before: Sequence[Message], after: Sequence[Message], now
 
 
 def _steps(messages: Sequence[Message]) -> list[Step]:
-    results = {result.call_id: result for message in messages for result in message.tool_results}
-    return [(call, results[call.id]) for message in messages for call in message.tool_calls if call.id in results]
+    results = {
+        result.call_id: result
+        for message in messages
+        for result in message.tool_results
+    }
+    return [
+        (call, results[call.id])
+        for message in messages
+        for call in message.tool_calls
+        if call.id in results
+    ]
 
 
 def _payload(prompt: str) -> tuple[str, str]:
@@ -103,7 +186,9 @@ def _payload(prompt: str) -> tuple[str, str]:
     head, gap, rest = prompt.strip().partition("\n\n")
     if not gap or len(head) > 500:
         return prompt.strip()[:2_000], ""
-    fenced = re.fullmatch(r"(?:[^\n]{1,200}\n)?(`{3,})[^\n`]*\n(.*?)\n?\1\s*", rest.strip(), re.DOTALL)
+    fenced = re.fullmatch(
+        r"(?:[^\n]{1,200}\n)?(`{3,})[^\n`]*\n(.*?)\n?\1\s*", rest.strip(), re.DOTALL
+    )
     return head.strip(), fenced[2] if fenced else rest.strip("\n")
 
 
@@ -111,25 +196,47 @@ def _abilities(request: _RuleInput) -> str:
     """Describe the offered tools for an answer."""
     categories = re.findall(r"(?m)^- [^\n]{1,200}, \d+ tools?$", request.system)
     if any(tool.name == SEARCH for tool in request.tools) and categories:
-        return "\n".join(("I search these tools for what you ask, and call what fits:", *categories))
-    names = ", ".join(tool.name for tool in request.tools[:40] if tool.name not in VIRTUAL)
-    return f"I can call these tools: {names}." if names else "No tools are connected, so there is nothing I can do."
+        return "\n".join(
+            ("I search these tools for what you ask, and call what fits:", *categories)
+        )
+    names = ", ".join(
+        tool.name for tool in request.tools[:40] if tool.name not in VIRTUAL
+    )
+    if names:
+        return f"I can call these tools: {names}."
+    return "No tools are connected, so there is nothing I can do."
 
 
 def _connecting(request: _RuleInput) -> str:
     """Return the servers that the conversation announced as connecting and not yet as ready or failed."""
-    told = [request.system, *(message.text for message in request.messages if message.role == "user")]
-    begun = dict.fromkeys(first or second for text in told for first, second in _CONNECTS.findall(text))
+    told = [
+        request.system,
+        *(message.text for message in request.messages if message.role == "user"),
+    ]
+    begun = dict.fromkeys(
+        first or second for text in told for first, second in _CONNECTS.findall(text)
+    )
     ended = [line for text in told for line in _CONNECTED.findall(text)]
-    return ", ".join(name for name in begun if not any(re.match(rf"{re.escape(name)}\W", line) for line in ended))
+    return ", ".join(
+        name
+        for name in begun
+        if not any(re.match(rf"{re.escape(name)}\W", line) for line in ended)
+    )
 
 
-def _final_answer(needs: Sequence[Need], outcomes: Sequence[NextStep], connecting: str) -> str:
+def _final_answer(
+    needs: Sequence[Need], outcomes: Sequence[NextStep], connecting: str
+) -> str:
     """Return one answer for all needs; with several needs, each answer follows its need's text."""
     texts = [_answer(outcome, connecting) for outcome in outcomes]
     heads = (f"- {safe_line(need.text, 80).rstrip('?.:; ')}:" for need in needs)
-    lines = [f"{head}\n{text}" if "\n" in text else f"{head} {text}" for head, text in zip(heads, texts, strict=True)]
-    return "\n".join(lines) if len(lines) > 1 else texts[0]
+    lines = [
+        f"{head}\n{text}" if "\n" in text else f"{head} {text}"
+        for head, text in zip(heads, texts, strict=True)
+    ]
+    if len(lines) > 1:
+        return "\n".join(lines)
+    return texts[0]
 
 
 def _answer(outcome: NextStep, connecting: str) -> str:
@@ -141,43 +248,86 @@ def _answer(outcome: NextStep, connecting: str) -> str:
     if outcome.why == "done":
         return _reported(outcome)
     if fit is None:
-        asked = " and ".join(f"“{safe_line(str(call.arguments.get('query')), 60)}”" for call, _ in outcome.steps)
-        begin = f"I searched for {asked}, and no" if asked else "No"
+        asked = " and ".join(
+            f"“{safe_line(str(call.arguments.get('query')), 60)}”"
+            for call, _ in outcome.steps
+        )
+        begin = "No"
+        if asked:
+            begin = f"I searched for {asked}, and no"
         if connecting:
             return f"{begin} tool that is ready fits that. Still connecting: {connecting}. Ask again in a moment."
         return f"{begin} tool here fits that. I can only do what a tool does; a real model could answer more."
-    name, given = fit.tool.name, safe_line(json.dumps(fit.arguments, ensure_ascii=False), 300)
+    name, given = (
+        fit.tool.name,
+        safe_line(json.dumps(fit.arguments, ensure_ascii=False), 300),
+    )
     if outcome.why == "changes":
-        pairs = ((key, value if isinstance(value, str) else json.dumps(value)) for key, value in fit.arguments.items())
-        command = " ".join((f"mcpagent tools call {name}", *(f"{key}={shlex.quote(value)}" for key, value in pairs)))
-        by_hand = f", or {safe_line(command, 400)}" if fit.tool.server is not None else ""
+        pairs = (
+            (key, value if isinstance(value, str) else json.dumps(value))
+            for key, value in fit.arguments.items()
+        )
+        command = " ".join(
+            (
+                f"mcpagent tools call {name}",
+                *(f"{key}={shlex.quote(value)}" for key, value in pairs),
+            )
+        )
+        by_hand = ""
+        if fit.tool.server is not None:
+            by_hand = f", or {safe_line(command, 400)}"
         why = "It is not marked as only reading, so rules do not call it by themselves"
         return f"I would call `{name}` with {given}. {why}: use a model with a key{by_hand}"
-    about = [(slot.name, ", ".join(map(str, slot.schema.get("enum") or [slot.about]))) for slot in fit.missing[:1]]
-    needs = [f"it needs `{slot}`" + (f" ({safe_line(text, 160).rstrip('.')})" if text else "") for slot, text in about]
+    about = [
+        (slot.name, ", ".join(map(str, slot.schema.get("enum") or [slot.about])))
+        for slot in fit.missing[:1]
+    ]
+    needs = [
+        f"it needs `{slot}`"
+        + (f" ({safe_line(text, 160).rstrip('.')})" if text else "")
+        for slot, text in about
+    ]
     words = ", ".join(f"“{safe_line(word, 40)}”" for word in fit.unused[:4])
     lacks = " and ".join([*needs, *([f"that leaves out {words}"] if words else [])])
-    return f"I understood that as `{name}` with {given}, but {lacks}, so I called nothing."
+    return (
+        f"I understood that as `{name}` with {given}, but {lacks}, so I called nothing."
+    )
 
 
 def _reported(outcome: NextStep) -> str:
     lines = []
     for call, result in outcome.steps:
-        error = safe_line(" ".join(safe_text(result.text).split()).removeprefix("Error: "), 300)
-        text = f"`{call.name}` failed: {error}" if result.error else _rendered(result)
-        label = ", ".join(safe_line(str(value), 60) for value in call.arguments.values())
-        lines.append(f"{label}: {text}" if len(outcome.steps) > 1 and label not in text else text)
+        error = safe_line(
+            " ".join(safe_text(result.text).split()).removeprefix("Error: "), 300
+        )
+        if result.error:
+            text = f"`{call.name}` failed: {error}"
+        else:
+            text = _rendered(result)
+        label = ", ".join(
+            safe_line(str(value), 60) for value in call.arguments.values()
+        )
+        lines.append(
+            f"{label}: {text}" if len(outcome.steps) > 1 and label not in text else text
+        )
     return "\n".join(lines)
 
 
 def _rendered(result: ToolResult) -> str:
     """Render one result for a reader: JSON as plain lines, times in everyday form, long texts cut."""
-    images = [f"({part.media_type} image)" for part in result.content if isinstance(part, Image)]
+    images = [
+        f"({part.media_type} image)"
+        for part in result.content
+        if isinstance(part, Image)
+    ]
     text = safe_text(result.text).strip().removesuffix(INTRODUCTION).rstrip()
     with suppress(ValueError, RecursionError):
-        text = _value(json.loads(text)) if text[:1] in ("{", "[") else text
+        if text[:1] in ("{", "["):
+            text = _value(json.loads(text))
     cut = "\n".join(text.splitlines()[:60])[:6_000]
-    more = [f"... ({len(text):,} characters in all)"] if len(cut) < len(text) else []
+    more = []
+    if len(cut) < len(text):
+        more = [f"... ({len(text):,} characters in all)"]
     return "\n".join(filter(None, (cut, *more, *images))) or "(nothing)"
 
 
@@ -185,14 +335,26 @@ def _value(value: Any) -> str:
     if isinstance(value, list):
         if all(isinstance(item, int | float) for item in value):
             return ", ".join(map(_value, value))
-        return "\n".join(f"- {safe_line(_value(item).replace(chr(10), '; '), 400)}" for item in value)
+        return "\n".join(
+            f"- {safe_line(_value(item).replace(chr(10), '; '), 400)}" for item in value
+        )
     if isinstance(value, Mapping):
-        fields = {" ".join(split_words(str(key))) or str(key): _value(inner) for key, inner in value.items()}
+        fields = {
+            " ".join(split_words(str(key))) or str(key): _value(inner)
+            for key, inner in value.items()
+        }
         if " on " in fields.get("datetime", "") and "timezone" in fields:
             return f"{fields['datetime']} in {fields['timezone']}"
-        inner = [f"{key}:\n{text}" if "\n" in text else f"{key}: {text}" for key, text in fields.items()]
-        return ("\n" if len(inner) > 4 or any("\n" in one for one in inner) else "; ").join(inner)
-    if isinstance(value, str) and re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d)?(?:Z|[+-]\d\d:\d\d)?", value):
+        inner = [
+            f"{key}:\n{text}" if "\n" in text else f"{key}: {text}"
+            for key, text in fields.items()
+        ]
+        return (
+            "\n" if len(inner) > 4 or any("\n" in one for one in inner) else "; "
+        ).join(inner)
+    if isinstance(value, str) and re.fullmatch(
+        r"\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d)?(?:Z|[+-]\d\d:\d\d)?", value
+    ):
         moment = datetime.fromisoformat(value)
         return f"{moment:%H:%M} on {moment:%A}, {moment.day} {moment:%B %Y}"
     if isinstance(value, float):

@@ -12,8 +12,8 @@ from itertools import islice
 from urllib.parse import unquote
 
 from mcpagent.config.address_spellings import percent_decoded, spellings
-from mcpagent.messages import RequestKind, ToolDefinition
-from mcpagent.text.globs import fits
+from mcpagent.utilities.text.globs import fits
+from mcpagent.values.messages import RequestKind, ToolDefinition
 
 SIGNS: Mapping[RequestKind, str] = {"tool": "", "prompt": "/", "resource": "@"}
 """How a line begins that asks a server for it."""
@@ -50,8 +50,14 @@ def permits(rule: str, tool: ToolDefinition, servers: Collection[str] = ()) -> b
     if named:
         server, kind, pattern = max(named, key=lambda reading: len(reading[0]))
         return server in ("*", source) and _permits(kind, pattern, tool)
-    owner = max((server for server in known if rule.startswith(f"{server}__")), key=len, default=None)
-    is_plain = tool.kind == "tool" and own.isascii() and own.translate(_JOINTS).isalnum()
+    owner = max(
+        (server for server in known if rule.startswith(f"{server}__")),
+        key=len,
+        default=None,
+    )
+    is_plain = (
+        tool.kind == "tool" and own.isascii() and own.translate(_JOINTS).isalnum()
+    )
     return owner == source and is_plain and _is_exactly(rule, tool.name)
 
 
@@ -68,7 +74,10 @@ def forbids(rule: str, tool: ToolDefinition) -> bool:
     readings = list(_readings(rule))
     source, own, _ = tool.key
     if source is None or not readings:
-        return any(_is_among(rule, _could_be(form)) for form in (own, tool.name, tool.key.label))
+        return any(
+            _is_among(rule, _could_be(form))
+            for form in (own, tool.name, tool.key.label)
+        )
     # Once for all readings: a server may have names of a megabyte.
     owner, names = {source, _folded(source)}, _could_be(own)
     return _folded(rule) == _folded(own) or any(
@@ -88,7 +97,10 @@ def forbids_of_server(pattern: str, tool: ToolDefinition) -> bool:
     """Return `forbids` for a pattern whose server is known."""
     kind = _KINDS.get(pattern[:1], "tool")
     names = _could_be(tool.key.name)
-    bare = pattern.removeprefix(SIGNS[kind]) if kind == tool.kind else pattern
+    if kind == tool.kind:
+        bare = pattern.removeprefix(SIGNS[kind])
+    else:
+        bare = pattern
     return _is_among(pattern, names) or _is_among(bare, names)
 
 
@@ -99,7 +111,11 @@ def resource_servers(rule: str) -> set[str]:
 
 def _readings(rule: str) -> Iterator[tuple[str, RequestKind, str]]:
     """Yield each server that a rule may name, with kind and pattern: server and tool names may have any characters."""
-    places = (place for place, char in enumerate(rule) if char == "." or (char == ":" and rule[0] in _KINDS))
+    places = (
+        place
+        for place, char in enumerate(rule)
+        if char == "." or (char == ":" and rule[0] in _KINDS)
+    )
     for place in islice(places, _MOST_READINGS):
         if rule[place] == ".":
             yield rule[:place], "tool", rule[place + 1 :]
@@ -113,7 +129,9 @@ def _permits(kind: RequestKind, pattern: str, tool: ToolDefinition) -> bool:
         return True
     if kind != tool.kind:
         return False
-    return pattern == name or (not (kind == "resource" and _leads_out(name)) and fits(name, pattern))
+    return pattern == name or (
+        not (kind == "resource" and _leads_out(name)) and fits(name, pattern)
+    )
 
 
 def _is_exactly(pattern: str, name: str) -> bool:
@@ -123,7 +141,9 @@ def _is_exactly(pattern: str, name: str) -> bool:
 def _leads_out(uri: str) -> bool:
     """Return whether the URI contains a step up, out of every folder that a pattern names, in any encoding."""
     forms = percent_decoded(uri)
-    return any(".." in _folded(form) for form in forms) or unquote(forms[-1]) != forms[-1]
+    return (
+        any(".." in _folded(form) for form in forms) or unquote(forms[-1]) != forms[-1]
+    )
 
 
 def _could_be(name: str) -> set[str]:
@@ -132,13 +152,20 @@ def _could_be(name: str) -> set[str]:
     if ":" in name:
         plain |= {form for one in list(plain) for form in spellings(one)}
     seen = {_folded(form) for form in plain}
-    return plain | seen | {form.rstrip(_ENDS) for form in seen} | {form.strip(_ENDS) for form in seen}
+    return (
+        plain
+        | seen
+        | {form.rstrip(_ENDS) for form in seen}
+        | {form.strip(_ENDS) for form in seen}
+    )
 
 
 def _is_among(pattern: str, forms: Collection[str]) -> bool:
     """Return whether the pattern matches one of the forms, as written (`[!A-Z]*`) or folded."""
     wanted = _folded(pattern)
-    return any(form == wanted or fits(form, wanted) or fits(form, pattern) for form in forms)
+    return any(
+        form == wanted or fits(form, wanted) or fits(form, pattern) for form in forms
+    )
 
 
 def _folded(text: str) -> str:
@@ -147,5 +174,11 @@ def _folded(text: str) -> str:
         return text.lower().replace(" ", "")
     # Without its marks first: to put many of them in order takes time with their square.
     bare = "".join(char for char in text if unicodedata.category(char)[0] not in "CM")
-    plain = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", bare).casefold())
-    return "".join(char for char in plain if unicodedata.category(char)[0] not in "CZM" and char not in _BLANK)
+    plain = unicodedata.normalize(
+        "NFKD", unicodedata.normalize("NFKD", bare).casefold()
+    )
+    return "".join(
+        char
+        for char in plain
+        if unicodedata.category(char)[0] not in "CZM" and char not in _BLANK
+    )

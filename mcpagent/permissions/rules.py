@@ -28,36 +28,32 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from mcpagent.config.values import Approval, ServerConfig
-from mcpagent.messages import ToolDefinition
-from mcpagent.permissions.rule_names import forbids, forbids_of_server, permits, permits_of_server, rule_of
+from mcpagent.config.server_config import ServerConfig
+from mcpagent.permissions.rule_names import (
+    forbids,
+    forbids_of_server,
+    permits,
+    permits_of_server,
+    rule_of,
+)
 from mcpagent.permissions.stored_approvals import StoredApproval
-from mcpagent.text.globs import fits
-from mcpagent.text.safe_text import safe_line
+from mcpagent.utilities.text.globs import fits
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.values.approval import Approval, Rule
+from mcpagent.values.messages import ToolDefinition
 
 Mode: TypeAlias = Literal["ask", "safe", "all", "none", "unasked"]
 """The decision on calls that no rule is about: see `decisions`. "unasked" is that of the library."""
 
 _CHOICE = re.compile(r"\[[^\]]{2,}\]")
-_BY_MODE: Mapping[Mode, Approval] = {"ask": "ask", "safe": "deny", "all": "allow", "none": "deny", "unasked": "allow"}
+_BY_MODE: Mapping[Mode, Approval] = {
+    "ask": "ask",
+    "safe": "deny",
+    "all": "allow",
+    "none": "deny",
+    "unasked": "allow",
+}
 _STRICTNESS: Mapping[Approval, int] = {"allow": 0, "ask": 1, "deny": 2}
-
-
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """A written rule: the calls that its pattern names run, are asked about or are denied.
-
-    A rule with a `server` is from the entry of that server, and its pattern has no server's name (`git_*`). With
-    `only_reads` it is limited to tools and resources that only read, by the word of the server. `place` is the file or
-    variable that has the rule, and `key` the key in the file.
-    """
-
-    pattern: str
-    approval: Approval
-    place: str = ""
-    key: str = ""
-    server: str = ""
-    only_reads: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +97,11 @@ class Rules:
 
     def names(self, rule: Rule, tool: ToolDefinition) -> bool:
         """Return whether an option names this tool, prompt or resource."""
-        return forbids(rule.pattern, tool) if rule.approval == "deny" else permits(rule.pattern, tool, self.servers)
+        return (
+            forbids(rule.pattern, tool)
+            if rule.approval == "deny"
+            else permits(rule.pattern, tool, self.servers)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,9 @@ class Decision:
 
     def __str__(self) -> str:
         """Return `approval is deny in .mcp.json:3`."""
-        return f"{self.rule} in {safe_line(self.place, 120)}" if self.place else self.rule
+        return (
+            f"{self.rule} in {safe_line(self.place, 120)}" if self.place else self.rule
+        )
 
 
 def decide(call: CallFacts, rules: Rules) -> Decision:
@@ -140,7 +142,12 @@ def decisions(call: CallFacts, rules: Rules) -> Iterator[Decision]:
     of_server = [answer for answer in rules.answers if answer.server == fingerprint]
     for answer in sorted(of_server, key=lambda answer: answer.label):
         if answer.covers(tool, call.arguments, own_code=tool.server in rules.own_code):
-            yield Decision("allow", f"you answered {answer.meaning}", answer.place, safe_line(answer.label, 140))
+            yield Decision(
+                "allow",
+                f"you answered {answer.meaning}",
+                answer.place,
+                safe_line(answer.label, 140),
+            )
     if mode not in ("all", "none"):
         is_asked_about = entry is not None and entry.verdict == "ask"
         if entry is not None and is_asked_about and mode != "safe":
@@ -157,10 +164,23 @@ def entry_rules(config: ServerConfig) -> tuple[Rule, ...]:
     is_one_word = len(config.approval) == 1 and config.approval[0][0] == "*"
     rules: list[Rule] = []
     for glob, approval in config.approval:
-        key = f"{config.name}.approval" if is_one_word else f"{config.name}.approval.{glob}"
+        key = (
+            f"{config.name}.approval"
+            if is_one_word
+            else f"{config.name}.approval.{glob}"
+        )
         rules.append(Rule(glob, approval, place, key, config.name))
     if config.trust_hints:
-        rules.append(Rule("*", "allow", place, f"{config.name}.trust", config.name, only_reads=True))
+        rules.append(
+            Rule(
+                "*",
+                "allow",
+                place,
+                f"{config.name}.trust",
+                config.name,
+                only_reads=True,
+            )
+        )
     return tuple(rules)
 
 
@@ -168,7 +188,11 @@ def is_about(rule: Rule, tool: ToolDefinition) -> bool:
     """Return whether a rule of a server's entry names this tool, prompt or resource of the server."""
     if rule.server != tool.server or (rule.only_reads and tool.read_only is not True):
         return False
-    return permits_of_server(rule.pattern, tool) if rule.approval == "allow" else forbids_of_server(rule.pattern, tool)
+    return (
+        permits_of_server(rule.pattern, tool)
+        if rule.approval == "allow"
+        else forbids_of_server(rule.pattern, tool)
+    )
 
 
 def most_specific(rules: Iterable[Rule], tool: ToolDefinition) -> Rule | None:
@@ -178,14 +202,22 @@ def most_specific(rules: Iterable[Rule], tool: ToolDefinition) -> Rule | None:
     `rule_names`.
     """
     covering = [rule for rule in rules if not rule.only_reads and is_about(rule, tool)]
-    return max(covering, key=lambda rule: (_letters(rule.pattern), _STRICTNESS[rule.approval]), default=None)
+    return max(
+        covering,
+        key=lambda rule: (_letters(rule.pattern), _STRICTNESS[rule.approval]),
+        default=None,
+    )
 
 
 def is_enabled(tool: ToolDefinition, config: ServerConfig) -> bool:
     """Return whether the tool lists of a server's entry leave the tool in."""
     name = tool.original_name
-    is_named = not config.enabled_tools or any(fits(name, glob) for glob in config.enabled_tools)
-    return is_named and not any(forbids_of_server(glob, tool) for glob in config.disabled_tools)
+    is_named = not config.enabled_tools or any(
+        fits(name, glob) for glob in config.enabled_tools
+    )
+    return is_named and not any(
+        forbids_of_server(glob, tool) for glob in config.disabled_tools
+    )
 
 
 def _letters(glob: str) -> int:
@@ -194,25 +226,47 @@ def _letters(glob: str) -> int:
 
 
 def _of_option(rule: Rule) -> Decision:
-    return Decision(rule.approval, f"--{rule.approval} {safe_line(rule.pattern, 80)}", rule.place, rule.key)
+    return Decision(
+        rule.approval,
+        f"--{rule.approval} {safe_line(rule.pattern, 80)}",
+        rule.place,
+        rule.key,
+    )
 
 
 def _of_entry(call: CallFacts, rules: Rules) -> Decision | None:
     """Return the decision of the entry of the call's server, or of the rule that replaces it by name."""
     named = rules.named.get(rule_of(call.tool))
     if named is not None:
-        return Decision(named, f"the agent's rule is {named}", "ApprovalPolicy.rules", rule_of(call.tool))
+        return Decision(
+            named,
+            f"the agent's rule is {named}",
+            "ApprovalPolicy.rules",
+            rule_of(call.tool),
+        )
     rule = most_specific(call.rules, call.tool)
-    return None if rule is None else Decision(rule.approval, f"approval is {rule.approval}", rule.place, rule.key)
+    return (
+        None
+        if rule is None
+        else Decision(
+            rule.approval, f"approval is {rule.approval}", rule.place, rule.key
+        )
+    )
 
 
 def _of_trust(call: CallFacts, rules: Rules) -> Iterator[Decision]:
     tool = call.tool
     if tool.server in rules.trusted:
-        yield Decision("allow", "the bundled server changes nothing outside its own memory")
+        yield Decision(
+            "allow", "the bundled server changes nothing outside its own memory"
+        )
     if tool.server is None and tool.read_only is True:
         yield Decision("allow", "a function of yours only reads")
-    said = "its server lists it" if tool.kind == "resource" else "its server says that it only reads"
+    said = (
+        "its server lists it"
+        if tool.kind == "resource"
+        else "its server says that it only reads"
+    )
     for rule in call.rules:
         if rule.only_reads and is_about(rule, tool):
             yield Decision("allow", f"{said}, and is trusted", rule.place, rule.key)

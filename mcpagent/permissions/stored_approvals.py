@@ -14,14 +14,14 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from mcpagent.config.bounded_files import read_own
-from mcpagent.config.file_changes import alone_with, write_whole
-from mcpagent.config.user_folders import state_folder
 from mcpagent.errors import ConfigError
-from mcpagent.messages import ToolDefinition
 from mcpagent.permissions.rule_names import SIGNS
-from mcpagent.text.globs import fits
-from mcpagent.text.safe_text import safe_line
+from mcpagent.utilities.files.bounded_files import read_own
+from mcpagent.utilities.files.file_changes import alone_with, write_whole
+from mcpagent.utilities.files.user_folders import state_folder
+from mcpagent.utilities.text.globs import fits
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.values.messages import ToolDefinition
 
 What: TypeAlias = Literal["tool", "prompt", "resource", "call", "reads", "server"]
 """One tool, prompt or resource; one tool with exactly these arguments; what only reads, as its server says; all of a
@@ -70,7 +70,13 @@ class StoredApproval:
         """The answer in words."""
         return f"{'always' if self.place else 'this session'}: {MEANINGS[self.what]}"
 
-    def covers(self, tool: ToolDefinition, arguments: Mapping[str, Any], *, own_code: bool = False) -> bool:
+    def covers(
+        self,
+        tool: ToolDefinition,
+        arguments: Mapping[str, Any],
+        *,
+        own_code: bool = False,
+    ) -> bool:
         """Return whether the approval covers a call of a tool of its server; with `own_code` also once it changed."""
         match self.what:
             case "server":
@@ -82,12 +88,16 @@ class StoredApproval:
                 if (kind, self.tool) != (tool.kind, tool.key.name):
                     return False
                 is_as_shown = own_code or self.definition == definition_hash(tool)
-                return is_as_shown and (what != "call" or self.arguments == arguments_hash(arguments))
+                return is_as_shown and (
+                    what != "call" or self.arguments == arguments_hash(arguments)
+                )
 
 
 def definition_hash(tool: ToolDefinition) -> str:
     """Return a SHA-256 over everything that a user or a model sees of a tool."""
-    return _hash([tool.key.name, tool.title, tool.description, tool.parameters, tool.read_only])
+    return _hash(
+        [tool.key.name, tool.title, tool.description, tool.parameters, tool.read_only]
+    )
 
 
 def arguments_hash(arguments: Mapping[str, Any]) -> str:
@@ -114,7 +124,9 @@ class StoredApprovals:
         self._session: set[StoredApproval] = set()
 
     @classmethod
-    def of_user(cls, environ: Mapping[str, str], servers: Mapping[str, str] | None = None) -> StoredApprovals:
+    def of_user(
+        cls, environ: Mapping[str, str], servers: Mapping[str, str] | None = None
+    ) -> StoredApprovals:
         """Return the approvals in `approvals.json`, for these servers as currently configured."""
         return cls(state_folder(environ) / "approvals.json", servers or {})
 
@@ -123,7 +135,14 @@ class StoredApprovals:
         """Those that hold now, for good and in this session."""
         return frozenset(self._always | self._session)
 
-    def add(self, tool: ToolDefinition, what: What, arguments: Mapping[str, Any], *, always: bool) -> None:
+    def add(
+        self,
+        tool: ToolDefinition,
+        what: What,
+        arguments: Mapping[str, Any],
+        *,
+        always: bool,
+    ) -> None:
         """Store a new approval; tools without a server are not stored."""
         server = self.servers.get(tool.server or "")
         if server is None:
@@ -141,7 +160,16 @@ class StoredApprovals:
 
     def all(self) -> list[StoredApproval]:
         """Return the permanent approvals, sorted by label."""
-        return sorted(self._always, key=lambda one: (one.label, one.what, one.server, one.definition, one.arguments))
+        return sorted(
+            self._always,
+            key=lambda one: (
+                one.label,
+                one.what,
+                one.server,
+                one.definition,
+                one.arguments,
+            ),
+        )
 
     def forget(self, glob: str) -> list[StoredApproval]:
         """Revoke all whose label or server matches, also in this session; return the permanent ones."""
@@ -151,7 +179,9 @@ class StoredApprovals:
             self._change(lambda stored: stored - set(gone))
         return gone
 
-    def _change(self, change: Callable[[set[StoredApproval]], set[StoredApproval]]) -> None:
+    def _change(
+        self, change: Callable[[set[StoredApproval]], set[StoredApproval]]
+    ) -> None:
         """Apply a change to the file, which is read again because another program may have written it.
 
         If the file is not writable, or locked for long, the change holds for this run; the next one asks again.
@@ -159,14 +189,21 @@ class StoredApprovals:
         self._always = change(self._always)
         if self._path is None:
             return
-        with contextlib.suppress(OSError, ConfigError), alone_with(self._path, wait_seconds=LOCK_SECONDS):
+        with (
+            contextlib.suppress(OSError, ConfigError),
+            alone_with(self._path, wait_seconds=LOCK_SECONDS),
+        ):
             self._always = change(self._always | _read(self._path))
             entries = [_as_data(one) for one in self.all()]
-            write_whole(self._path, json.dumps({"format": 2, "allow": entries}, indent=1) + "\n")
+            write_whole(
+                self._path, json.dumps({"format": 2, "allow": entries}, indent=1) + "\n"
+            )
 
 
 def _as_data(one: StoredApproval) -> dict[str, str]:
-    return {key: value for key, value in asdict(one).items() if value and key != "place"}
+    return {
+        key: value for key, value in asdict(one).items() if value and key != "place"
+    }
 
 
 def _is_meant(glob: str, one: StoredApproval) -> bool:
@@ -193,7 +230,9 @@ def _is_whole(one: StoredApproval) -> bool:
     """Return whether an approval says all that its kind needs: an incomplete one would allow more."""
     if one.what in ("reads", "server"):
         return True
-    return bool(one.definition) and (one.what in SIGNS or (one.what == "call" and bool(one.arguments)))
+    return bool(one.definition) and (
+        one.what in SIGNS or (one.what == "call" and bool(one.arguments))
+    )
 
 
 def distinct_servers(servers: Iterable[tuple[str, str]]) -> dict[str, str]:
@@ -201,4 +240,6 @@ def distinct_servers(servers: Iterable[tuple[str, str]]) -> dict[str, str]:
     found: dict[str, set[str]] = {}
     for name, fingerprint in servers:
         found.setdefault(name, set()).add(fingerprint)
-    return {name: next(iter(prints)) for name, prints in found.items() if len(prints) == 1}
+    return {
+        name: next(iter(prints)) for name, prints in found.items() if len(prints) == 1
+    }

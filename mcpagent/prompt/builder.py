@@ -9,8 +9,8 @@ from importlib import resources
 from string import Template
 from typing import Any
 
-from mcpagent.text.for_model import fenced, for_model
-from mcpagent.text.safe_text import safe_line
+from mcpagent.utilities.text.for_model import fenced, for_model
+from mcpagent.utilities.text.safe_text import safe_line
 
 MAX_CATEGORY_CHARACTERS = 120
 MAX_LINE_TOKENS, MAX_LINES_TOKENS = 25, 1_500
@@ -29,7 +29,12 @@ _MARKUP = str.maketrans("", "", "`*_#<>[]()|")
 
 @cache
 def _words(name: str) -> Template:
-    return Template(resources.files("mcpagent.prompt").joinpath(f"{name}.md").read_text(encoding="utf-8").strip())
+    return Template(
+        resources.files("mcpagent.prompt")
+        .joinpath(f"{name}.md")
+        .read_text(encoding="utf-8")
+        .strip()
+    )
 
 
 def _line(text: str, limit: int = 200) -> str:
@@ -55,14 +60,19 @@ def category_lines(categories: Iterable[tuple[str, str, int]]) -> list[str]:
     return lines
 
 
-def category_line(name: str, description: str, tools: int, *, most: int = MAX_LINE_TOKENS) -> str:
+def category_line(
+    name: str, description: str, tools: int, *, most: int = MAX_LINE_TOKENS
+) -> str:
     """Return `- github (issues, pull requests, repositories), 35 tools`, of so many tokens at most.
 
     The description may be a server's own words: it is cut between words, and what could pass for markup or close the
     brackets is taken out, so that it stays data inside the prompt. The name and the number are never left out.
     """
     about = _line(_line(description, 1_000).translate(_MARKUP), MAX_CATEGORY_CHARACTERS)
-    count = f"{tools} tool" if tools == 1 else f"{tools} tools"
+    if tools == 1:
+        count = f"{tools} tool"
+    else:
+        count = f"{tools} tools"
     shown = _line(name, 64)
     while about:
         line = f"- {shown} ({about}), {count}"
@@ -78,7 +88,10 @@ def line_tokens(line: str) -> int:
     pieces = 0
     for found in _PIECES.finditer(line):
         text = found[0]
-        pieces += -(-len(text) // _LETTERS_A_TOKEN) if text.isascii() else len(text)
+        if text.isascii():
+            pieces += -(-len(text) // _LETTERS_A_TOKEN)
+        else:
+            pieces += len(text)
     return max(pieces, -(-len(line) // 4))
 
 
@@ -89,11 +102,17 @@ def connecting_line(server: str) -> str:
 
 def connecting_section(servers: Sequence[str]) -> str:
     """The same of all such servers, for a conversation without tool search."""
-    return _words("connecting").substitute(servers="\n".join(map(connecting_line, servers)))
+    return _words("connecting").substitute(
+        servers="\n".join(map(connecting_line, servers))
+    )
 
 
 def tool_search_section(
-    category_lines: Sequence[str], *, loads: bool = False, provider_searches: bool = False, is_short: bool = False
+    category_lines: Sequence[str],
+    *,
+    loads: bool = False,
+    provider_searches: bool = False,
+    is_short: bool = False,
 ) -> str:
     """How to search, what there is to find, and the workflow.
 
@@ -108,12 +127,16 @@ def tool_search_section(
             words = "tool_search_loading"
     else:
         words = "tool_search"
-    return _words("tool_search_provider" if provider_searches else words).substitute(categories=listed)
+    return _words("tool_search_provider" if provider_searches else words).substitute(
+        categories=listed
+    )
 
 
 def programs_section(category_lines: Sequence[str]) -> str:
     """How to call tools in programs, and what there is to find."""
-    return _words("programs").substitute(categories="\n".join(category_lines) or "- none: no tools are connected")
+    return _words("programs").substitute(
+        categories="\n".join(category_lines) or "- none: no tools are connected"
+    )
 
 
 def program_words(name: str) -> str:
@@ -137,7 +160,11 @@ def final_answer_note(reason: str) -> str:
     return _words("final_answer").substitute(reason=reason)
 
 
-def progress_note(question: str, results: Sequence[tuple[str, Mapping[str, Any], str]], missing: Sequence[str]) -> str:
+def progress_note(
+    question: str,
+    results: Sequence[tuple[str, Mapping[str, Any], str]],
+    missing: Sequence[str],
+) -> str:
     """Return what a small model is told in the middle: the question, the last results, and the missing parts.
 
     Args:
@@ -154,7 +181,9 @@ def progress_note(question: str, results: Sequence[tuple[str, Mapping[str, Any],
     else:
         following = "Call a tool that helps, or answer the question in words."
     return _words("progress").substitute(
-        question=_line(question, 600), results="\n".join(listed) or "- none", next=following
+        question=_line(question, 600),
+        results="\n".join(listed) or "- none",
+        next=following,
     )
 
 
@@ -165,7 +194,9 @@ def _result_line(name: str, arguments: Mapping[str, Any], text: str) -> str:
 
 def summary_note(keep: str = "", *, words: int = 600) -> str:
     """What a model is told when it is to summarise the conversation; `keep` is what a person wants in it."""
-    asked = f"\n\nKeep above all what has to do with: {_line(keep, 1_000)}" if keep.strip() else ""
+    asked = ""
+    if keep.strip():
+        asked = f"\n\nKeep above all what has to do with: {_line(keep, 1_000)}"
     return _words("summarise").substitute(words=words, keep=asked)
 
 
@@ -176,8 +207,14 @@ def asks_for_summary(text: str) -> bool:
 
 def piece_words(summary: str, transcript: str, note: str) -> str:
     """The same for a part of a conversation that is too long to be sent as it was; both texts are data."""
-    before = fenced(summary, "Summary of what came before it") if summary else ""
-    return "\n\n".join(text for text in (before, fenced(transcript, "A part of the conversation"), note) if text)
+    before = ""
+    if summary:
+        before = fenced(summary, "Summary of what came before it")
+    return "\n\n".join(
+        text
+        for text in (before, fenced(transcript, "A part of the conversation"), note)
+        if text
+    )
 
 
 def summary_words(summary: str) -> str:
@@ -189,7 +226,11 @@ def summary_words(summary: str) -> str:
 
 def misfit_note(problems: Sequence[str]) -> str:
     """What is said to the model when its answer is not what it was to be; the problems quote what it wrote."""
-    return for_model(_words("misfit").substitute(problems="\n".join(f"- {problem}" for problem in problems)))
+    return for_model(
+        _words("misfit").substitute(
+            problems="\n".join(f"- {problem}" for problem in problems)
+        )
+    )
 
 
 def is_misfit_note(text: str) -> bool:
@@ -202,4 +243,8 @@ def is_own_note(text: str) -> bool:
     asked it."""
     begins, _, ends = _words("call").template.partition("$tool")
     final = _words("final_answer").template.partition("$reason")[2]
-    return is_misfit_note(text) or (text.startswith(begins) and text.endswith(ends)) or text.endswith(final)
+    return (
+        is_misfit_note(text)
+        or (text.startswith(begins) and text.endswith(ends))
+        or text.endswith(final)
+    )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mcpagent.python import late_names
+from mcpagent.utilities.python import late_names
 
 if TYPE_CHECKING:
     from mcpagent.recording.recorder import Recorder
@@ -16,4 +16,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Recorder", "RecordingError", "Replay"]
 
-__getattr__, __dir__ = late_names(__name__, {"recorder": ("Recorder",), "replay": ("RecordingError", "Replay")})
+__getattr__, __dir__ = late_names(
+    __name__, {"recorder": ("Recorder",), "replay": ("RecordingError", "Replay")}
+)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import json
 import logging
@@ -9,27 +10,14 @@ import os
 import stat
 import sys
 import time
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
-from itertools import takewhile
 from pathlib import Path
 from typing import Any, TextIO
 
-from mcpagent.definition import Definition
-from mcpagent.errors import ConfigError, CredentialsError, ModelError
-from mcpagent.events import (
-    CustomEvent,
-    Emit,
-    Event,
-    Notice,
-    RunFinished,
-    TextDelta,
-    ThinkingDelta,
-    ToolProgress,
-    ToolsSearched,
-)
-from mcpagent.messages import Message, Spent, ToolDefinition, ToolResult
+from mcpagent.errors import ConfigError, CredentialsError, ModelError, RunCancelledError
+from mcpagent.history.conversation import call_digest
 from mcpagent.models.base import (
     Model,
     ModelSettings,
@@ -39,28 +27,46 @@ from mcpagent.models.base import (
     search_problem,
     tool_limits,
 )
-from mcpagent.python.argument_checks import checked
-from mcpagent.recording.recorded_lines import (
-    CallLine,
-    ModelLine,
+from mcpagent.recording.recorded_entries import (
+    TYPES,
+    CallEnded,
+    ModelReported,
+    ModelResponded,
     Piece,
-    QuestionLine,
-    ResponseLine,
-    WaitingLine,
-    arguments_digest,
+    RequestEntries,
+    RunOver,
+    RunStarted,
+    agent_started,
     digest_of,
-    failure_line,
     line_data,
-    request_line,
-    start_line,
-    tools_line,
+    tools_listed,
 )
-from mcpagent.run import AgentRun, Middleware, current_run
-from mcpagent.run_parts import CallState, StepState
-from mcpagent.text.safe_text import safe_line
-from mcpagent.text.secrets import hide, hide_environment, without_secrets
+from mcpagent.run.agent_run import AgentRun, Middleware, current_run
+from mcpagent.run.run_parts import CallState, StepState
+from mcpagent.sessions.run_ended import (
+    DurableResult,
+    RunEnded,
+    ended_to_json,
+    error_to_json,
+)
 from mcpagent.tool_search.catalog import Listing
+from mcpagent.toolsets.definition import Definition
 from mcpagent.toolsets.sources import AgentSources, OnChange, WrappedSources
+from mcpagent.utilities.python.argument_checks import checked
+from mcpagent.utilities.text.json_texts import with_texts
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.utilities.text.secrets import hide, hide_environment, without_secrets
+from mcpagent.values.events import (
+    CustomEvent,
+    Emit,
+    Event,
+    Notice,
+    TextDelta,
+    ThinkingDelta,
+    ToolProgress,
+    ToolsSearched,
+)
+from mcpagent.values.messages import Spent, ToolDefinition, ToolResult
 
 logger = logging.getLogger("mcpagent")
 
@@ -87,7 +93,7 @@ class Recorder(Middleware):
         self._definition: Definition | None = None
         self._first: Model | None = None
         self._requests = 0
-        self._last: Sequence[Message] = ()
+        self._asked = RequestEntries(without_secrets)
         self.sources: AgentSources | None = None
         self._listing: Listing | None = None
         self._listings: dict[str, int] = {}
@@ -107,7 +113,9 @@ class Recorder(Middleware):
             inner = inner.inside
         return replace(
             definition,
-            resolve=lambda choice: self.recorded(definition.resolve(choice), definition),
+            resolve=lambda choice: self.recorded(
+                definition.resolve(choice), definition
+            ),
             sources=_RecordedSources(definition.sources, self),
             hears=(*definition.hears, self._hear),
             middleware=(*definition.middleware, self),
@@ -121,7 +129,9 @@ class Recorder(Middleware):
         """
         if self._definition is not None and self._definition is not definition:
             shown = safe_line(str(self.path), 120)
-            raise ConfigError(f"recording {shown}: it is another agent's already; make a Recorder for each agent")
+            raise ConfigError(
+                f"recording {shown}: it is another agent's already; make a Recorder for each agent"
+            )
         self._definition = definition
         if definition is None or self.sources is not None:
             self._start(model)
@@ -150,11 +160,15 @@ class Recorder(Middleware):
         """Begin the file, or write the name of another model."""
         if self._file is not None:
             self._reopen()
-            self.write("model", ModelLine(model.name))
+            self.write(ModelReported(model.name))
             return
         self._open(os.O_TRUNC)
         if (definition := self._definition) is not None:
-            self.write("start", start_line(definition, model.name, search_cost(model), tool_limits(model)))
+            self.write(
+                agent_started(
+                    definition, model.name, search_cost(model), tool_limits(model)
+                )
+            )
 
     def _reopen(self) -> None:
         """Continue a file that was closed with its agent, which is entered again."""
@@ -167,65 +181,108 @@ class Recorder(Middleware):
         except OSError as error:
             shown = safe_line(str(self.path), 120)
             why = error.strerror or str(error)
-            fix = "" if ";" in why else "; name a file of your own, in a folder that is there"
-            raise ConfigError(f"recording {shown}: cannot be written: {why}{fix}") from None
+            fix = "; name a file of your own, in a folder that is there"
+            if ";" in why:
+                fix = ""
+            raise ConfigError(
+                f"recording {shown}: cannot be written: {why}{fix}"
+            ) from None
         self._file = os.fdopen(descriptor, "w", encoding="utf-8")
 
     # -- events ------------------------------------------------------------------------------------------------
 
     def _hear(self, event: Event) -> None:
-        match event:
-            case ToolProgress():
-                progress = self._progress.setdefault((event.server, event.tool), [])
-                progress.append(event)
-                del progress[:-MAX_PROGRESS]
-            case RunFinished(pending=pending):
-                for call in pending:
-                    self.write("waiting", WaitingLine(call.call_id, call.tool, call.kind))
-            case _:
-                pass
+        if isinstance(event, ToolProgress):
+            progress = self._progress.setdefault((event.server, event.tool), [])
+            progress.append(event)
+            del progress[:-MAX_PROGRESS]
 
     # -- middleware ----------------------------------------------------------------------------------------
 
     @asynccontextmanager
+    async def around_run(self, run: AgentRun) -> AsyncIterator[None]:
+        """Record the end of a run, as its session stores it."""
+        try:
+            yield
+        except asyncio.CancelledError:
+            self._end(
+                run, lambda number: RunEnded(number, error=RunCancelledError(number))
+            )
+            raise
+        except Exception as error:
+            failure = error
+            self._end(run, lambda number: RunEnded.failed(number, failure))
+            raise
+        if (finished := run.tally.finished) is not None:
+            self._end(
+                run,
+                lambda number: RunEnded(
+                    number, DurableResult.of(finished, finished.spent)
+                ),
+            )
+
+    def _end(self, run: AgentRun, end: Callable[[str], RunEnded]) -> None:
+        if (number := self._runs.get(run.context.run_id)) is not None:
+            self.write(RunOver(number, ended_to_json(end(str(number)))))
+
+    @asynccontextmanager
     async def around_step(self, run: AgentRun, step: StepState) -> AsyncIterator[None]:
-        """Record a request, and its answer or failure."""
+        """Record a request, and its answer or failure, or how much of an answer there was when the run ended."""
         number, started = self._request(run, step), time.monotonic()
+        responded = ModelResponded(number)
         try:
             yield
         except (ModelError, CredentialsError) as error:
-            self.write("failure", failure_line(number, error, round(time.monotonic() - started, 3)))
+            responded = replace(responded, failure=error_to_json(error))
             raise
-        if step.response is not None:
-            deltas = step.under_way.deltas if step.under_way is not None else ()
+        finally:
             seconds = round(time.monotonic() - started, 3)
-            self.write("response", ResponseLine(number, step.response, self.whole_deltas(deltas), seconds))
+            deltas = self.whole_deltas(
+                step.under_way.deltas if step.under_way is not None else ()
+            )
+            self.write(
+                replace(
+                    responded, response=step.response, deltas=deltas, seconds=seconds
+                )
+            )
 
     @asynccontextmanager
-    async def around_execution(self, run: AgentRun, call: CallState) -> AsyncIterator[None]:
-        """Record a call with the output of its tool."""
+    async def around_call(self, run: AgentRun, call: CallState) -> AsyncIterator[None]:
+        """Record a call that is permitted with the output of its tool, or with its failure."""
         started = time.monotonic()
-        digest = arguments_digest(call.call.arguments, without_secrets)
         yield
-        output, tool = call.output, call.tool
+        output, tool, spent = call.output, call.tool, call.tally.spent
         if output is None or tool is None:
             return
-        definition, seconds, spent = tool.definition, round(time.monotonic() - started, 3), call.tally.spent
-        line = CallLine(
-            ToolResult(call.call.id, tool.name, output.content, output.error, seconds),
+        definition, seconds = tool.definition, round(time.monotonic() - started, 3)
+        digest = call_digest(
+            definition.key, with_texts(call.call.arguments, without_secrets)
+        )
+        line = CallEnded(
+            ToolResult(
+                call.call.id, definition.name, output.content, output.error, seconds
+            ),
             definition.key,
             digest,
             call.arguments or {},
             definition.server,
             changes=output.changes,
-            progress=tuple(self._progress.pop((definition.server or "", definition.original_name), ())),
-            events=tuple(it for it in output.events if isinstance(it, CustomEvent | ToolsSearched)),
+            progress=tuple(
+                self._progress.pop(
+                    (definition.server or "", definition.original_name), ()
+                )
+            ),
+            events=tuple(
+                it
+                for it in output.events
+                if isinstance(it, CustomEvent | ToolsSearched)
+            ),
             blocks=output.blocks,
             waits=output.pending,
             agents=spent if spent != Spent() else None,
             run=self._run_number(run),
         )
-        self.write("call", line)
+        self.write(line)
 
     # -- lines ----------------------------------------------------------------------------------------------
 
@@ -239,15 +296,19 @@ class Recorder(Middleware):
         is_new = run.context.run_id not in self._runs
         number = self._run_number(run)
         if is_new and run.answers is None:
-            self.write("question", QuestionLine(run.context.prompt, number))
+            self.write(RunStarted(run.context.prompt, number))
         self._requests += 1
-        same = (one is other or one == other for one, other in zip(self._last, request.messages, strict=False))
-        kept = sum(takewhile(bool, same))
-        self._last = request.messages
-        line = replace(request_line(request, self._requests, kept), run=number, listing=listing)
+        line = replace(
+            self._asked.entry(request),
+            number=self._requests,
+            run=number,
+            listing=listing,
+        )
         if not step.is_summary:
-            line = replace(line, known_tools=offer.known_tools, saved_tokens=offer.saved_tokens)
-        self.write("request", line)
+            line = replace(
+                line, known_tools=offer.known_tools, saved_tokens=offer.saved_tokens
+            )
+        self.write(line)
         return self._requests
 
     def _run_number(self, run: AgentRun) -> int:
@@ -258,21 +319,23 @@ class Recorder(Middleware):
         if self.sources is None or listing is self._listing:
             return self._current
         self._listing = listing
-        line = tools_line(0, listing, self.sources.statuses)
+        line = tools_listed(0, listing, self.sources.statuses)
         before = len(self._listings)
-        number = self._listings.setdefault(digest_of(line_data(line, without_secrets)), before + 1)
+        number = self._listings.setdefault(
+            digest_of(line_data(line, without_secrets)), before + 1
+        )
         if number > before:
-            self.write("tools", replace(line, number=number))
+            self.write(replace(line, number=number))
         self._current = number
         return number
 
-    def write(self, kind: str, value: Any) -> None:
-        """Write one line of this type, secrets replaced; a disk that is full ends the recording."""
+    def write(self, entry: Any) -> None:
+        """Write one entry, secrets replaced; a disk that is full ends the recording."""
         if self._file is None or self._file.closed:
             self._report_end()
             return
-        envelope = {"type": kind, "time": round(time.time(), 3)}
-        line = json.dumps(envelope | line_data(value, without_secrets) | envelope)
+        envelope = {"type": TYPES[type(entry)], "time": round(time.time(), 3)}
+        line = json.dumps(envelope | line_data(entry, without_secrets) | envelope)
         try:
             self._file.write(line + "\n")
             self._file.flush()
@@ -289,14 +352,22 @@ class Recorder(Middleware):
             text, self._ended = self._ended, ""
             run.emit(Notice(text, "warning"))
 
-    def whole_deltas(self, deltas: Sequence[TextDelta | ThinkingDelta]) -> tuple[Piece, ...]:
+    def whole_deltas(
+        self, deltas: Sequence[TextDelta | ThinkingDelta]
+    ) -> tuple[Piece, ...]:
         """Return the pieces of a stream; those of one kind joined if they cut a secret in two."""
-        pieces: list[Piece] = [("thinking" if isinstance(it, ThinkingDelta) else "text", it.text) for it in deltas]
+        pieces: list[Piece] = [
+            ("thinking" if isinstance(it, ThinkingDelta) else "text", it.text)
+            for it in deltas
+        ]
         for kind in ("text", "thinking"):
             whole = "".join(text for of, text in pieces if of == kind)
             if without_secrets(whole) != whole:
                 others = [piece for piece in pieces if piece[0] != kind]
-                pieces = [*others, ("text", whole)] if kind == "text" else [("thinking", whole), *others]
+                if kind == "text":
+                    pieces = [*others, ("text", whole)]
+                else:
+                    pieces = [("thinking", whole), *others]
         return tuple(pieces)
 
 
@@ -308,7 +379,9 @@ class _RecordedSources(WrappedSources):
         self.path = recorder.path
         self._recorder = recorder
 
-    async def open(self, exits: AsyncExitStack, emit: Emit, on_change: OnChange) -> None:
+    async def open(
+        self, exits: AsyncExitStack, emit: Emit, on_change: OnChange
+    ) -> None:
         """Begin with the servers, and end with them."""
         exits.callback(self._recorder.close)
         self._recorder.begin(self.inside)
@@ -324,12 +397,12 @@ class _RecordedModel(WrappedModel):
 
     def search_problem(self, strategy: str, deferred: Sequence[ToolDefinition]) -> str:
         problem = search_problem(self.inside, strategy, deferred)
-        self._recorder.write("model", ModelLine(search_problem=problem))
+        self._recorder.write(ModelReported(search_problem=problem))
         return problem
 
     def is_small(self, settings: ModelSettings) -> bool:
         if small := is_small(self.inside, settings):
-            self._recorder.write("model", ModelLine(is_small=small))
+            self._recorder.write(ModelReported(is_small=small))
         return small
 
     def takes_output(self) -> bool:
@@ -342,11 +415,16 @@ def opened_alone(path: Path, how: int) -> int:
     A link is refused: in a folder that others can write into, it may lead to another file. A device or a pipe will do.
     """
     is_link = path.is_symlink()
-    linked = OSError(errno.ELOOP, "is a link; name the file that it leads to, or remove the link")
+    linked = OSError(
+        errno.ELOOP, "is a link; name the file that it leads to, or remove the link"
+    )
     if is_link and not path.exists():
         raise linked
     flags = os.O_WRONLY | how & ~os.O_TRUNC | getattr(os, "O_CLOEXEC", 0)
-    flags |= 0 if is_link else os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
+    if is_link:
+        flags |= 0
+    else:
+        flags |= os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
     # A pipe without a reader is an error then; otherwise the call would wait for one.
     descriptor = os.open(path, flags | getattr(os, "O_NONBLOCK", 0), 0o600)
     try:
@@ -377,6 +455,8 @@ def _have_alone(descriptor: int, found: os.stat_result) -> None:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise OSError(errno.EBUSY, "another program is recording into it; name another file") from None
+        raise OSError(
+            errno.EBUSY, "another program is recording into it; name another file"
+        ) from None
     except OSError:  # a file system without locks
         return

@@ -2,49 +2,61 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field, replace
-from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from mcpagent.definition import Definition
 from mcpagent.errors import AgentStateError, ConfigError, InputError
-from mcpagent.events import Emit
-from mcpagent.messages import Message, Text, ToolDefinition, ToolResult
+from mcpagent.history.conversation import INNER, call_digest
 from mcpagent.models.base import ModelRequest, ModelResponse, ModelSettings, ToolLimits
 from mcpagent.models.provider_run.provider_calls import call_events
-from mcpagent.python.argument_checks import checked
-from mcpagent.recording.recorded_lines import (
-    CallLine,
+from mcpagent.recording.recorded_entries import (
+    AgentStarted,
+    CallEnded,
     Document,
-    FailureLine,
-    ModelLine,
-    QuestionLine,
-    RequestLine,
-    ResponseLine,
-    StartLine,
-    ToolsLine,
-    WaitingLine,
-    arguments_digest,
+    ModelAsked,
+    ModelReported,
+    ModelResponded,
+    RequestEntries,
+    RunOver,
+    RunStarted,
+    ToolsListed,
     as_recorded,
-    extend_chain,
     line_data,
     message_digest,
     read_recording,
-    request_line,
 )
-from mcpagent.run import AgentRun, Middleware, active_run, run_context
-from mcpagent.run_parts import CallState
-from mcpagent.text.for_model import for_model
-from mcpagent.text.safe_text import safe_line
-from mcpagent.text.secrets import without_shapes
+from mcpagent.run.agent_run import (
+    AgentRun,
+    Middleware,
+    active_run,
+    current_run,
+    run_context,
+)
+from mcpagent.run.run_parts import CallState, Stop
+from mcpagent.sessions.run_ended import RunEnded
 from mcpagent.tool_search.catalog import Listing
-from mcpagent.tools import Tool, ToolOutput
+from mcpagent.toolsets.definition import Definition
 from mcpagent.toolsets.sources import OnChange
+from mcpagent.utilities.python.argument_checks import checked
+from mcpagent.utilities.text.for_model import for_model
+from mcpagent.utilities.text.json_texts import with_texts
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.utilities.text.secrets import without_shapes
+from mcpagent.values.events import (
+    LIMIT_STOPS,
+    Emit,
+    LimitReached,
+    ToolCallFinished,
+    ToolCallStarted,
+)
+from mcpagent.values.messages import Message, Text, ToolCall, ToolDefinition, ToolResult
+from mcpagent.values.tools import Tool, ToolOutput
 
 if TYPE_CHECKING:
     from mcpagent.mcp.all_servers import McpServers
@@ -56,13 +68,12 @@ class RecordingError(InputError):
 
 
 _NOT_RUN = ("denied", "invalid_arguments")
-_NOT_BY_THE_TOOL = (*_NOT_RUN, "timeout", "cancelled", "failed", "server_down")
+_NOT_BY_THE_TOOL = (*_NOT_RUN, "cancelled")
 _OUTCOME_UNKNOWN = "The recording has this call with other arguments. With these, its outcome is unknown."
 
-_NO_TOOLS = ToolsLine(0)
+_NO_TOOLS = ToolsListed(0)
 
-_Identity: TypeAlias = tuple[str, str, str]
-"""A request by digests: its tools and options, its messages, and its system prompt."""
+_NEVER_SECONDS = 1e9
 
 _ById: TypeAlias = tuple[str, str]
 """A call by its ID and the offered name of its tool."""
@@ -70,88 +81,143 @@ _ById: TypeAlias = tuple[str, str]
 
 @dataclass(slots=True)
 class _Contents:
-    """A recording: requests in order, answers by number, results by call ID, tool and digest of the arguments.
+    """A recording: requests in order, responses by number, results by call ID and digest, the ends of runs by number.
 
-    `message_digests` belong to the requests: each stands for all messages of one. `without_tool` are results that no
-    tool gave, as of calls that were denied.
+    `without_tool` are results that no tool gave, as of calls that were denied.
     """
 
-    requests: list[RequestLine] = field(default_factory=list[RequestLine])
-    message_digests: list[str] = field(default_factory=list[str])
-    tools: dict[int, ToolsLine] = field(default_factory=dict[int, ToolsLine])
-    responses: dict[int, ResponseLine | FailureLine] = field(default_factory=dict[int, ResponseLine | FailureLine])
-    calls: dict[tuple[Any, ...], deque[CallLine]] = field(default_factory=dict[tuple[Any, ...], deque[CallLine]])
-    without_tool: dict[_ById, deque[CallLine]] = field(default_factory=dict[_ById, deque[CallLine]])
+    requests: list[ModelAsked] = field(default_factory=list[ModelAsked])
+    tools: dict[int, ToolsListed] = field(default_factory=dict[int, ToolsListed])
+    responses: dict[int, ModelResponded] = field(
+        default_factory=dict[int, ModelResponded]
+    )
+    calls: dict[tuple[str, str], deque[CallEnded]] = field(
+        default_factory=dict[tuple[str, str], deque[CallEnded]]
+    )
+    inner: dict[str, list[CallEnded]] = field(
+        default_factory=dict[str, list[CallEnded]]
+    )
+    without_tool: dict[_ById, deque[CallEnded]] = field(
+        default_factory=dict[_ById, deque[CallEnded]]
+    )
     waiting: set[_ById] = field(default_factory=set[_ById])
     written: Counter[_ById] = field(default_factory=Counter[_ById])
+    ends: dict[int, RunEnded] = field(default_factory=dict[int, RunEnded])
     questions: list[str] = field(default_factory=list[str])
     problems: deque[str] = field(default_factory=deque[str])
     is_small: bool = False
-    _chain: list[str] = field(default_factory=lambda: [""])
 
-    def take(self, line: Any) -> None:
-        """Put a line in its place."""
-        match line:
-            case ToolsLine():
-                self.tools[line.number] = line
-            case RequestLine():
-                self._take_request(line)
-            case ResponseLine() | FailureLine():
-                self.responses[line.number] = line
-            case CallLine():
-                self.calls.setdefault((line.result.call_id, line.key, line.digest), deque()).append(line)
-                self.written[line.result.call_id, line.result.name] += not line.waits
-            case WaitingLine():
-                self.waiting.add((line.id, line.name))
-            case QuestionLine():
-                self.questions.append(line.text)
-            case ModelLine(search_problem=str(problem)):
+    def take(self, entry: Any) -> None:
+        """Put an entry in its place."""
+        match entry:
+            case ToolsListed():
+                self.tools[entry.number] = entry
+            case ModelAsked():
+                self._take_request(entry)
+            case ModelResponded(
+                error=_
+            ):  # read here, for the number of the line if it cannot be
+                self.responses[entry.number] = entry
+            case CallEnded():
+                self._take_call(entry)
+            case RunOver(end=end):
+                self.ends[entry.run] = end
+                waiting = end.result.pending if end.result is not None else ()
+                self.waiting |= {(call.call_id, call.tool) for call in waiting}
+            case RunStarted():
+                self.questions.append(entry.prompt)
+            case ModelReported(search_problem=str(problem)):
                 self.problems.append(problem)
-            case ModelLine(is_small=bool(is_small)):
+            case ModelReported(is_small=bool(is_small)):
                 self.is_small = is_small
 
-    def _take_request(self, line: RequestLine) -> None:
+    def _take_call(self, entry: CallEnded) -> None:
+        call_id = entry.result.call_id
+        self.calls.setdefault((call_id, entry.digest), deque()).append(entry)
+        if INNER in call_id:
+            self.inner.setdefault(call_id.rpartition(INNER)[0], []).append(entry)
+        self.written[call_id, entry.result.name] += not entry.waits
+
+    def _take_request(self, entry: ModelAsked) -> None:
         """Take a request, and from its messages the results that no tool gave."""
-        del self._chain[line.kept + 1 :]
-        extend_chain(self._chain, line.messages)
-        self.requests.append(line)
-        self.message_digests.append(self._chain[-1])
-        for result in (result for message in line.messages for result in message.tool_results):
+        self.requests.append(entry)
+        for result in (
+            result for message in entry.messages for result in message.tool_results
+        ):
             key = (result.call_id, result.name)
             if self.written[key]:
                 self.written[key] -= 1
             elif result.error in _NOT_BY_THE_TOOL:
-                self.without_tool.setdefault(key, deque()).append(CallLine(result))
+                self.without_tool.setdefault(key, deque()).append(CallEnded(result))
 
-    def result_of(self, run: AgentRun, tool: ToolDefinition, arguments: Document) -> CallLine | None:
+    def result_of(
+        self, run: AgentRun, tool: ToolDefinition, arguments: Document
+    ) -> CallEnded | None:
         """Take the result of a call that was recorded with these arguments; None if there is no such call."""
         call = run.context
-        asked = (one.arguments for one in run.conversation.open_calls if one.id == call.call_id)
-        digest = arguments_digest(next(asked, arguments), without_shapes)  # a person may have approved others
+        asked = (
+            one.arguments
+            for one in run.conversation.open_calls
+            if one.id == call.call_id
+        )
+        digest = _digest(
+            tool, next(asked, arguments)
+        )  # a person may have approved others
         by_id = (call.call_id, call.tool_name)
-        found = self.calls.get((call.call_id, tool.key, digest)) or self.without_tool.get(by_id)
+        found = self.calls.get((call.call_id, digest)) or self.without_tool.get(by_id)
         if found:
             return found.popleft()
-        if any(known and key[:2] == (call.call_id, tool.key) for key, known in self.calls.items()):
-            return CallLine(ToolResult(*by_id, (Text(_OUTCOME_UNKNOWN),), "failed"))
+        if any(
+            key[0] == call.call_id and known and known[0].key == tool.key
+            for key, known in self.calls.items()
+        ):
+            return CallEnded(ToolResult(*by_id, (Text(_OUTCOME_UNKNOWN),), "failed"))
         return None
 
-    def refusal_of(self, call: CallState) -> CallLine | None:
+    def report_inner(self, parent: str, emit: Emit) -> None:
+        """Report the calls that the program of this call made: the replay does not run it."""
+        for entry in self.inner.pop(parent, ()):
+            call = ToolCall(entry.result.call_id, entry.result.name, entry.arguments)
+            emit(ToolCallStarted(call, entry.server, parent))
+            self.report_inner(call.id, emit)
+            for event in (
+                *entry.progress,
+                ToolCallFinished(call, entry.result, entry.server, parent),
+                *entry.events,
+            ):
+                emit(event)
+
+    def has_result(self, call: CallState) -> bool:
+        """Return whether a result of this call, or of one with its ID, was recorded."""
+        return any(
+            known
+            for (call_id, _), known in self.calls.items()
+            if call_id == call.call.id
+        ) or bool(self.without_tool.get((call.call.id, call.call.name)))
+
+    def refusal_of(self, call: CallState) -> CallEnded | None:
         """Take the result of a call that was refused, and did not run; None if it ran."""
         if call.tool is None:
             return None
-        digest = arguments_digest(call.call.arguments, without_shapes)
         refused = self.without_tool.get((call.call.id, call.tool.name))
-        if not refused or self.calls.get((call.call.id, call.tool.definition.key, digest)):
+        if not refused or self.calls.get(
+            (call.call.id, _digest(call.tool.definition, call.call.arguments))
+        ):
             return None
-        return refused.popleft() if refused[0].result.error in _NOT_RUN else None
+        if refused[0].result.error in _NOT_RUN:
+            return refused.popleft()
+        return None
 
     def messages_of(self, place: int) -> tuple[Message, ...]:
         """Put the messages of a request together."""
         messages: tuple[Message, ...] = ()
-        for line in self.requests[: place + 1]:
-            messages = (*messages[: line.kept], *line.messages)
+        for entry in self.requests[: place + 1]:
+            messages = (*messages[: entry.kept], *entry.messages)
         return messages
+
+
+def _digest(tool: ToolDefinition, arguments: Document) -> str:
+    return call_digest(tool.key, with_texts(arguments, without_shapes))
 
 
 class Replay:
@@ -167,7 +233,9 @@ class Replay:
         self.path = Path(path)
         self._contents = _Contents()
         self._start = read_recording(self.path, self._contents.take)
-        self._model = _ReplayedModel(self._start, self._contents, safe_line(str(self.path), 100))
+        shown = safe_line(str(self.path), 100)
+        self._runs = _ReplayedRuns(self._contents, shown)
+        self._model = _ReplayedModel(self._start, self._contents, self._runs, shown)
         self._listings: dict[int, Listing] = {}
         self.functions: list[Tool] = []
 
@@ -178,16 +246,25 @@ class Replay:
     def __call__(self, definition: Definition) -> Definition:
         """Put the recording in place of the model and the sources. Raises `ConfigError` for a second one."""
         if isinstance(definition.sources, Replay):
-            shown, other = safe_line(str(self.path), 100), safe_line(str(definition.sources.path), 100)
-            raise ConfigError(f"wrappers: two recordings to replay, {other} and {shown}; give one")
+            shown, other = (
+                safe_line(str(self.path), 100),
+                safe_line(str(definition.sources.path), 100),
+            )
+            raise ConfigError(
+                f"wrappers: two recordings to replay, {other} and {shown}; give one"
+            )
         made = as_recorded(definition, self._start)
-        self._model.knows_system = bool(definition.instructions) or not self._start.computes_instructions
+        self._model.knows_system = (
+            bool(definition.instructions) or not self._start.computes_instructions
+        )
         return replace(
             made,
             resolve=lambda _: self._model,
             sources=self,
-            bind=lambda tools: [self._replayed(tool) for tool in definition.bind(tools)],
-            middleware=(*definition.middleware, _ReplayedRefusals(self._contents)),
+            bind=lambda tools: [
+                self._replayed(tool) for tool in definition.bind(tools)
+            ],
+            middleware=(*definition.middleware, self._runs),
         )
 
     @property
@@ -197,14 +274,18 @@ class Replay:
 
     # -- in place of the sources ----------------------------------------------------------------------------------
 
-    async def open(self, exits: AsyncExitStack, emit: Emit, on_change: OnChange) -> None:
+    async def open(
+        self, exits: AsyncExitStack, emit: Emit, on_change: OnChange
+    ) -> None:
         """Start nothing."""
 
     async def settle(self, emit: Emit, spent: float) -> float:  # noqa: ARG002
         """Wait for nothing."""
         return 0.0
 
-    async def enter_lifetimes(self, exits: AsyncExitStack, tools: Sequence[Tool]) -> None:
+    async def enter_lifetimes(
+        self, exits: AsyncExitStack, tools: Sequence[Tool]
+    ) -> None:
         """Start nothing."""
 
     async def from_toolsets(self) -> tuple[Tool, ...]:
@@ -213,13 +294,19 @@ class Replay:
 
     def listing(self, from_toolsets: tuple[Tool, ...]) -> Listing:
         """Return the listing that these tools belong to."""
-        known = (listing for listing in self._listings.values() if listing.tools is from_toolsets)
+        known = (
+            listing
+            for listing in self._listings.values()
+            if listing.tools is from_toolsets
+        )
         return next(known, None) or self._next_listing()
 
     def _next_listing(self) -> Listing:
         line = self._model.next_tools
         if line.number not in self._listings:
-            self._listings[line.number] = line.listing(tuple(self._replayed(one.tool) for one in line.tools))
+            self._listings[line.number] = line.listing(
+                tuple(self._replayed(one.tool) for one in line.tools)
+            )
         return self._listings[line.number]
 
     @property
@@ -236,15 +323,18 @@ class Replay:
         async def run(arguments: dict[str, Any]) -> ToolOutput:
             run = active_run()
             call = run.context
-            line = self._contents.result_of(run, tool.definition, arguments)
-            if line is None:
+            entry = self._contents.result_of(run, tool.definition, arguments)
+            if entry is None:
                 return await tool.run(arguments)
-            for event in line.progress:
+            self._contents.report_inner(call.call_id, call.emit)
+            for event in entry.progress:
                 call.emit(event)
-            if line.agents is not None:  # it counts for the limits of the run
-                run.count(line.agents)
-            here = tuple(replace(waiting, session=call.thread_id) for waiting in line.waits)
-            return replace(line.output, pending=here)
+            if entry.agents is not None:  # it counts for the limits of the run
+                run.count(entry.agents)
+            here = tuple(
+                replace(waiting, session=call.thread_id) for waiting in entry.waits
+            )
+            return replace(entry.output, pending=here)
 
         async def waits(_arguments: dict[str, Any]) -> bool:
             call = run_context()
@@ -253,30 +343,100 @@ class Replay:
         return replace(tool, run=run, approval=waits)
 
 
-class _ReplayedRefusals(Middleware):
-    """Refuses the calls that were refused when they were recorded, so that they neither run nor count."""
+class _ReplayedRuns(Middleware):
+    """Refuses the calls that were refused, and ends a run where the recorded one was cut off."""
 
-    def __init__(self, contents: _Contents) -> None:
-        self._contents = contents
+    def __init__(self, contents: _Contents, shown: str) -> None:
+        self._contents, self._shown = contents, shown
+        self._numbers: dict[str, int] = {}
+        """The number of each run in the recording, by its ID here."""
+        self._stuck: Counter[str] = Counter()
+        """How many calls of a run, by its ID, had no result when the recorded run ended."""
+
+    def begin(self, number: int) -> None:
+        """Note that the current run is the one of this number."""
+        if (run := current_run()) is not None:
+            self._numbers[run.context.run_id] = number
+
+    def _end_of(self, run: AgentRun) -> RunEnded | None:
+        return self._contents.ends.get(self._numbers.get(run.context.run_id, 0))
+
+    def _limit_of(self, run: AgentRun) -> LimitReached | None:
+        """Return the limit of seconds that cut the recorded run off; None if none did."""
+        end = self._end_of(run)
+        if end is not None and end.result is not None:
+            limit = end.result.limit
+        else:
+            limit = None
+        if limit is not None and limit.limit == "seconds":
+            return limit
+        return None
+
+    async def end(self) -> None:
+        """End the current run as the recorded one; return if that was not cut off. Raises `RecordingError`."""
+        run = current_run()
+        end = None
+        if run is not None:
+            end = self._end_of(run)
+        if end is not None and end.state == "cancelled":
+            raise RecordingError(f"{self._shown}: the recorded run was cancelled here")
+        if run is not None and self._limit_of(run) is not None:
+            run.tally.clock.end()
+            await asyncio.Event().wait()
+
+    @asynccontextmanager
+    async def around_turns(self, run: AgentRun) -> AsyncIterator[None]:
+        """Stop a run that `end` has ended, with the recorded limit, unless it has a limit of seconds here."""
+        clock = run.tally.clock
+        try:
+            async with (
+                nullcontext() if clock.is_limited else clock.limited(_NEVER_SECONDS)
+            ):
+                yield
+        except TimeoutError:
+            limit = self._limit_of(run)
+            if limit is None:
+                raise
+            run.tally.reached = run.tally.reached or limit
+            run.emit(limit)
+            raise Stop(LIMIT_STOPS["seconds"]) from None
 
     @asynccontextmanager
     async def around_call(self, run: AgentRun, call: CallState) -> AsyncIterator[None]:  # noqa: ARG002
-        line = self._contents.refusal_of(call)
-        if line is not None:
-            call.settle(line.output)
+        """Give a call that was refused its result, so that it neither runs nor counts."""
+        entry = self._contents.refusal_of(call)
+        if entry is not None:
+            call.settle(entry.output)
+        yield
+
+    @asynccontextmanager
+    async def around_execution(
+        self, run: AgentRun, call: CallState
+    ) -> AsyncIterator[None]:
+        """End the run at a call without a recorded result, once the calls beside it have theirs."""
+        if self._limit_of(run) is not None and not self._contents.has_result(call):
+            call.has_begun = True
+            self._contents.report_inner(call.call.id, run.emit)
+            self._stuck[run.context.run_id] += 1
+            while True:
+                if call.batch.unfinished <= self._stuck[run.context.run_id]:
+                    break
+                await asyncio.sleep(0)
+            await self.end()
         yield
 
 
 class _ReplayedModel:
     """Returns the recorded answer to each request, or raises the recorded error."""
 
-    def __init__(self, start: StartLine, contents: _Contents, shown: str) -> None:
-        self._start = start
+    def __init__(
+        self, start: AgentStarted, contents: _Contents, runs: _ReplayedRuns, shown: str
+    ) -> None:
+        self._start, self._runs = start, runs
         self._contents = contents
         self._shown = shown
-        self._places: dict[_Identity, deque[int]] | None = None
-        self._last: tuple[Message, ...] = ()
-        self._chain = [""]
+        self._places: dict[tuple[str, str], deque[int]] | None = None
+        self._asked = RequestEntries(without_shapes)
         self._answered: set[int] = set()
         self._first = 0
         """The place of the first request without an answer in this replay."""
@@ -284,17 +444,25 @@ class _ReplayedModel:
         self.name = safe_line(start.model, 200)
 
     @property
-    def next_tools(self) -> ToolsLine:
+    def next_tools(self) -> ToolsListed:
         """The tools of the first request without an answer; behind the last request, those of the last one."""
         requests = self._contents.requests
-        line = requests[min(self._first, len(requests) - 1)] if requests else None
-        return self._contents.tools.get(line.listing if line is not None else 1, _NO_TOOLS)
+        line = None
+        if requests:
+            line = requests[min(self._first, len(requests) - 1)]
+        return self._contents.tools.get(
+            line.listing if line is not None else 1, _NO_TOOLS
+        )
 
-    def search_problem(self, _strategy: str, _deferred: Sequence[ToolDefinition]) -> str:
+    def search_problem(
+        self, _strategy: str, _deferred: Sequence[ToolDefinition]
+    ) -> str:
         problems = self._contents.problems
         if len(problems) > 1:
             return problems.popleft()
-        return problems[0] if problems else "the recording does not say whether the provider could search"
+        if problems:
+            return problems[0]
+        return "the recording does not say whether the provider could search"
 
     def search_cost(self) -> float | None:
         return self._start.search_cost
@@ -312,28 +480,41 @@ class _ReplayedModel:
         return True
 
     async def respond(self, request: ModelRequest, emit: Emit) -> ModelResponse:
-        line = self._recorded(request_line(request))
-        response = self._contents.responses.get(line.number)
-        if response is None:
-            ends = f"the recording ends at request {line.number}, which was never answered"
-            raise RecordingError(f"{self._shown}: {ends}")
-        if isinstance(response, FailureLine):
-            raise response.error
-        for event in (*call_events(response.response.message, {}), *response.pieces):
+        now = self._asked.entry(request)
+        asked = self._recorded(now)
+        if asked is None:
+            await self._runs.end()
+            raise RecordingError(self._problem(now))
+        self._runs.begin(asked.run)
+        responded = self._contents.responses.get(asked.number) or ModelResponded(
+            asked.number
+        )
+        response = responded.response
+        for event in (
+            *(call_events(response.message, {}) if response is not None else ()),
+            *responded.pieces,
+        ):
             emit(event)
-        return response.response
+        if (error := responded.error) is not None:
+            raise error
+        if response is None:
+            await self._runs.end()
+            ends = f"the recording ends at request {asked.number}, which was never answered"
+            raise RecordingError(f"{self._shown}: {ends}")
+        return response
 
-    def _recorded(self, now: RequestLine) -> RequestLine:
-        """Find the recorded request with this digest. Raises `RecordingError` if none is left."""
+    def _recorded(self, now: ModelAsked) -> ModelAsked | None:
+        """Take the recorded request with this digest; None if none is left."""
         requests = self._contents.requests
         if self._places is None:
             self._places = {}
-            for place, (line, digest) in enumerate(zip(requests, self._contents.message_digests, strict=True)):
-                self._places.setdefault(self._identity(line, digest), deque()).append(place)
-        now = replace(now, system=without_shapes(now.system))
-        places = self._places.get(self._identity(now, self._chained(now.messages)))
+            for place, asked in enumerate(requests):
+                self._places.setdefault(self._identity(asked), deque()).append(place)
+        places = self._places.get(
+            self._identity(replace(now, system=without_shapes(now.system)))
+        )
         if not places:
-            raise RecordingError(self._problem(now))
+            return None
         place = places.popleft()
         self._answered.add(place)
         while self._first in self._answered:
@@ -341,23 +522,20 @@ class _ReplayedModel:
             self._first += 1
         return requests[place]
 
-    def _chained(self, messages: tuple[Message, ...]) -> str:
-        """Return the digest of all messages; of those that the last request had too, it is known."""
-        kept = sum(1 for _ in takewhile(lambda pair: pair[0] is pair[1], zip(self._last, messages, strict=False)))
-        del self._chain[kept + 1 :]
-        self._last = messages
-        return extend_chain(self._chain, messages[kept:])[-1]
+    def _identity(self, asked: ModelAsked) -> tuple[str, str]:
+        return asked.digest, for_model(asked.system) if self.knows_system else ""
 
-    def _identity(self, line: RequestLine, messages: str) -> _Identity:
-        return line.digest(), messages, for_model(line.system) if self.knows_system else ""
-
-    def _problem(self, now: RequestLine) -> str:
+    def _problem(self, now: ModelAsked) -> str:
         """Name the first difference from the first recorded request without an answer."""
         if self._first >= len(self._contents.requests):
             return f"{self._shown}: the recording ends here; the replay asks for one more answer"
         line = self._contents.requests[self._first]
         then = replace(line, messages=self._contents.messages_of(self._first))
-        now = now if self.knows_system else replace(now, system=then.system)
+        now = replace(
+            now, system=without_shapes(now.system), messages=tuple(self._asked.messages)
+        )
+        if not self.knows_system:
+            now = replace(now, system=then.system)
         version = safe_line(self._start.mcpagent, 20)
         return (
             f"{self._shown}: the replay parts from the recording (mcpagent {version}) "
@@ -378,30 +556,50 @@ _DIFFERENCES = {
 """By field of a request."""
 
 
-def _difference(then: RequestLine, now: RequestLine) -> str:
+def _difference(then: ModelAsked, now: ModelAsked) -> str:
     """Return the first difference of two requests, in words."""
     if then.tools != now.tools:
         return _other_tools(then.tools, now.tools)
-    for place, (one, other) in enumerate(zip(then.messages, now.messages, strict=False)):
-        if message_digest(one) != message_digest(other):
+    for place, (one, other) in enumerate(
+        zip(then.messages, now.messages, strict=False)
+    ):
+        if message_digest(one, without_shapes) != message_digest(other, without_shapes):
             said, says = (safe_line(_words(message), 60) for message in (one, other))
-            what = "question" if one.role == other.role == "user" else f"message {place + 1}"
+            if one.role == other.role == "user":
+                what = "question"
+            else:
+                what = f"message {place + 1}"
             return f'another {what}: then "{said}", now "{says}"'
     if len(then.messages) != len(now.messages):
         return f"then {len(then.messages)} messages, now {len(now.messages)}"
     if for_model(then.system) != for_model(now.system):
         return "another system prompt"
-    differ = [words for name, words in _DIFFERENCES.items() if getattr(then, name) != getattr(now, name)]
-    return differ[0] if differ else "it was answered already"
+    differ = [
+        words
+        for name, words in _DIFFERENCES.items()
+        if getattr(then, name) != getattr(now, name)
+    ]
+    if differ:
+        return differ[0]
+    return "it was answered already"
 
 
 def _other_tools(then: Sequence[str], now: Sequence[str]) -> str:
     less = [name for name in then if name not in now]
     more = [name for name in now if name not in then]
-    parts = [f"{what} {safe_line(', '.join(names), 80)}" for what, names in (("not", less), ("but", more)) if names]
-    return f"other tools are offered: {'; '.join(parts)}" if parts else "the tools are offered in another order"
+    parts = [
+        f"{what} {safe_line(', '.join(names), 80)}"
+        for what, names in (("not", less), ("but", more))
+        if names
+    ]
+    if parts:
+        return f"other tools are offered: {'; '.join(parts)}"
+    return "the tools are offered in another order"
 
 
 def _words(message: Message) -> str:
-    words = (part.text if isinstance(part, Text) else json.dumps(line_data(part, str)) for part in message.parts)
+    words = (
+        part.text if isinstance(part, Text) else json.dumps(line_data(part, str))
+        for part in message.parts
+    )
     return " ".join(words)

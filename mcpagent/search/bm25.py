@@ -73,25 +73,45 @@ def best(
     if not highest:
         return Hits({})
     if unread:
-        floor = highest[limit - 1] - left if len(highest) >= limit else 0.0
-        _score_on(postings, kept, unread, [number for number, score in kept.items() if score >= floor])
+        floor = 0.0
+        if len(highest) >= limit:
+            floor = highest[limit - 1] - left
+        _score_on(
+            postings,
+            kept,
+            unread,
+            [number for number, score in kept.items() if score >= floor],
+        )
         scores |= kept
         highest = sorted(kept.values(), reverse=True)[:candidates]
     low = min(highest[0] / 2, highest[limit - 1] if len(highest) >= limit else 0.0)
-    high = (number for number, score in (kept if low >= highest[-1] else scores).items() if score >= low)
+    high = (
+        number
+        for number, score in (kept if low >= highest[-1] else scores).items()
+        if score >= low
+    )
     others = _other_tools_of_a_server(postings, scores, high, wanted, worths)
     if others and len(others) < len(scores):
-        scores = {number: score for number, score in scores.items() if number not in others}
+        scores = {
+            number: score for number, score in scores.items() if number not in others
+        }
         kept, highest = _best_of(scores, candidates)
     # What the name can still add must not decide who is looked at.
-    lowest = highest[limit - 1] if len(highest) >= limit else 0.0
-    if limit < candidates // 2:  # where fewer are asked for, all that score half of the best are counted
+    lowest = 0.0
+    if len(highest) >= limit:
+        lowest = highest[limit - 1]
+    if (
+        limit < candidates // 2
+    ):  # where fewer are asked for, all that score half of the best are counted
         lowest = min(lowest, highest[0] / 2)
     floor = lowest / (1 + NAME_COVERAGE)
     if len(highest) >= candidates:
         floor = max(floor, highest[-1])
     top = {number: score for number, score in kept.items() if score >= floor}
-    said = {term: worth if wanted[term] <= 1.0 else postings.rarity(term) for term, worth in worths.items()}
+    said = {
+        term: worth if wanted[term] <= 1.0 else postings.rarity(term)
+        for term, worth in worths.items()
+    }
     _lift_named(postings, top, said)
     return Hits(top)
 
@@ -114,14 +134,22 @@ def _other_tools_of_a_server(
     shared = {term: served for term in wanted if (served := terms[term].from_server)}
     if not shared:
         return set()
-    main = {term for term, factor in wanted.items() if factor > _MINOR and postings.count(term)}
+    main = {
+        term
+        for term, factor in wanted.items()
+        if factor > _MINOR and postings.count(term)
+    }
     most = sum([worths[term] for term in shared]) * GAIN
 
     def is_other(number: int) -> bool:
         score = scores[number]
         if score > most:
             return False
-        held = {term for term, served in shared.items() if any(_place(numbers, number) >= 0 for numbers in served)}
+        held = {
+            term
+            for term, served in shared.items()
+            if any(_place(numbers, number) >= 0 for numbers in served)
+        }
         return not main <= held and score * _NEARLY <= sum(
             postings.weight(term, number) * worths[term] for term in held
         )
@@ -132,7 +160,9 @@ def _other_tools_of_a_server(
     return set(filter(is_other, scores.keys() & may_be))
 
 
-def _lift_named(postings: Postings, scores: dict[int, float], said: Mapping[int, float]) -> None:
+def _lift_named(
+    postings: Postings, scores: dict[int, float], said: Mapping[int, float]
+) -> None:
     """Raise each tool's score by the share of its name in the query; `said` has the rarities of the query's terms."""
     names, wholes = postings.names, postings.name_rarities
     for number in scores:
@@ -153,7 +183,13 @@ def _scores(
     Terms are read rarest first, until the rest cannot lift an unseen tool into the best `limit`, or enough was read.
     """
     spelled, gone, terms = postings.spelled, postings.gone, postings.terms
-    bounds = sorted([(-worth, spelled[term], term) for term, worth in worths.items() if terms[term].held])
+    bounds = sorted(
+        [
+            (-worth, spelled[term], term)
+            for term, worth in worths.items()
+            if terms[term].held
+        ]
+    )
     scores: dict[int, float] = {}
     best, read, most = 0.0, 0, 0.0
     left = -sum([bound for bound, _, _ in bounds]) * GAIN
@@ -175,7 +211,10 @@ def _scores(
                     else:
                         scores[number] = -(weight * bound)
             else:
-                scores = {number: weight * -bound for number, weight in zip(tools, weights, strict=True)}
+                scores = {
+                    number: weight * -bound
+                    for number, weight in zip(tools, weights, strict=True)
+                }
         read += length
         most -= bound * GAIN
         left += bound * GAIN
@@ -183,7 +222,12 @@ def _scores(
     return scores, [], 0.0
 
 
-def _score_on(postings: Postings, scores: dict[int, float], unread: Sequence[_Bound], numbers: Collection[int]) -> None:
+def _score_on(
+    postings: Postings,
+    scores: dict[int, float],
+    unread: Sequence[_Bound],
+    numbers: Collection[int],
+) -> None:
     """Add the scores of the unread terms to these tools."""
     candidates = sorted(numbers)
     for bound, _, term in unread:
@@ -197,9 +241,14 @@ def _score_on(postings: Postings, scores: dict[int, float], unread: Sequence[_Bo
                     scores[number] -= weights[at] * bound
 
 
-def _scores_of(postings: Postings, numbers: Iterable[int], worths: Mapping[int, float]) -> dict[int, float]:
+def _scores_of(
+    postings: Postings, numbers: Iterable[int], worths: Mapping[int, float]
+) -> dict[int, float]:
     factors = [(term, worth) for term, worth in worths.items() if postings.count(term)]
-    scores = {number: sum([postings.weight(term, number) * worth for term, worth in factors]) for number in numbers}
+    scores = {
+        number: sum([postings.weight(term, number) * worth for term, worth in factors])
+        for number in numbers
+    }
     return {number: score for number, score in scores.items() if score > 0}
 
 
@@ -211,10 +260,14 @@ def _leave_out(scores: dict[int, float], gone: AbstractSet[int]) -> None:
 def _place(numbers: Sequence[int], number: int) -> int:
     """Return the index of a number in a sorted list; -1 if it is missing."""
     at = bisect_left(numbers, number)
-    return at if at < len(numbers) and numbers[at] == number else -1
+    if at < len(numbers) and numbers[at] == number:
+        return at
+    return -1
 
 
-def _best_of(scores: dict[int, float], count: int) -> tuple[dict[int, float], list[float]]:
+def _best_of(
+    scores: dict[int, float], count: int
+) -> tuple[dict[int, float], list[float]]:
     """Return the tools that score as the best `count` do, and the scores of these, highest first."""
     kept = scores
     if len(kept) > 4 * count:
@@ -234,7 +287,9 @@ def _nth_highest(scores: Mapping[int, float], rank: int, floor: float = 0.0) -> 
         floor = _reached(scores, rank)
     if floor:
         values = [score for score in values if score >= floor]
-    return sorted(values)[-rank] if len(values) >= rank else 0.0
+    if len(values) >= rank:
+        return sorted(values)[-rank]
+    return 0.0
 
 
 def _reached(scores: Mapping[int, float], count: int) -> float:

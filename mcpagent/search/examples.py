@@ -13,12 +13,12 @@ from functools import cache
 from pathlib import Path
 from typing import TypeAlias
 
-from mcpagent.config.bounded_files import read_own
-from mcpagent.config.file_changes import write_whole
 from mcpagent.errors import InputError
-from mcpagent.json_schema.parts import required_of
-from mcpagent.messages import ToolDefinition
 from mcpagent.search.fields import local_name
+from mcpagent.utilities.files.bounded_files import read_own
+from mcpagent.utilities.files.file_changes import write_whole
+from mcpagent.utilities.json_schema.parts import required_of
+from mcpagent.values.messages import ToolDefinition
 
 MOST_EXAMPLES = 8
 """Requests of one tool that are searched."""
@@ -48,7 +48,9 @@ def examples_from(given: Mapping[str, Sequence[str]]) -> Examples:
 def shipped_examples(tool: ToolDefinition) -> tuple[str, ...]:
     """Return this package's examples for a tool with this name and required parameters, on a server of any name."""
     shipped, names = _shipped()
-    return shipped.get(signature_key(tool), ()) if local_name(tool) in names else ()
+    if local_name(tool) in names:
+        return shipped.get(signature_key(tool), ())
+    return ()
 
 
 def shipped_names() -> Set[str]:
@@ -64,7 +66,12 @@ def signature_key(tool: ToolDefinition) -> str:
 def content_key(tool: ToolDefinition) -> str:
     """Return a hash of the tool's own texts, so that examples written for other texts are not used."""
     said = [local_name(tool), tool.title, tool.description, tool.parameters]
-    return "sha256:" + hashlib.sha256(json.dumps(said, sort_keys=True, default=str).encode()).hexdigest()[:24]
+    return (
+        "sha256:"
+        + hashlib.sha256(
+            json.dumps(said, sort_keys=True, default=str).encode()
+        ).hexdigest()[:24]
+    )
 
 
 def read_examples(path: Path) -> dict[str, tuple[str, ...]]:
@@ -74,19 +81,32 @@ def read_examples(path: Path) -> dict[str, tuple[str, ...]]:
         return {key: tuple(texts) for key, texts in _checked(held["examples"])}
     except (FileNotFoundError, NotADirectoryError):
         return {}
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-        raise InputError(f"{path}: no file of example requests ({error}); delete it, or write it again") from None
+    except (
+        OSError,
+        ValueError,
+        LookupError,
+        TypeError,
+        AttributeError,
+        RecursionError,
+    ) as error:
+        raise InputError(
+            f"{path}: no file of example requests ({error}); delete it, or write it again"
+        ) from None
 
 
 def write_examples(path: Path, examples: Mapping[str, Sequence[str]]) -> None:
     """Write requests by `content_key`, readable by the user only. Raises `OSError` if that fails."""
     held = {key: list(examples[key]) for key in sorted(examples)}
-    write_whole(path, json.dumps({"examples": held}, ensure_ascii=False, indent=1).encode())
+    write_whole(
+        path, json.dumps({"examples": held}, ensure_ascii=False, indent=1).encode()
+    )
 
 
 def _checked(held: Mapping[str, Sequence[str]]) -> Iterable[tuple[str, Sequence[str]]]:
     for key, texts in held.items():
-        if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+        if not isinstance(texts, list) or not all(
+            isinstance(text, str) for text in texts
+        ):
             raise ValueError(f"{key[:64]}: not a list of texts")
         yield key, texts
 
@@ -95,4 +115,6 @@ def _checked(held: Mapping[str, Sequence[str]]) -> Iterable[tuple[str, Sequence[
 def _shipped() -> tuple[Mapping[str, tuple[str, ...]], Set[str]]:
     """Return the requests by `signature_key`, and the tools' own names, by which most others are passed over."""
     held = json.loads(_SHIPPED.read_text("utf-8"))
-    return {key: tuple(texts) for key, texts in held.items()}, {key[: key.index("(")] for key in held}
+    return {key: tuple(texts) for key, texts in held.items()}, {
+        key[: key.index("(")] for key in held
+    }

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from mcpagent.messages import ToolDefinition
+from mcpagent.values.messages import ToolDefinition
 
 MAX_TEXT = 2048
 """Characters of one field that are searched."""
@@ -57,7 +57,9 @@ def local_name(tool: ToolDefinition) -> str:
     if tool.original_name:
         return tool.original_name
     prefix = f"{tool.server}__"
-    return tool.name.removeprefix(prefix) if tool.server else tool.name
+    if tool.server:
+        return tool.name.removeprefix(prefix)
+    return tool.name
 
 
 def field_texts(
@@ -97,8 +99,12 @@ def enum_values(schema: Mapping[str, Any]) -> list[str]:
     values = schema.get("enum")
     if not isinstance(values, list):
         items = schema.get("items")
-        values = items.get("enum") if isinstance(items, dict) else None
-    return [value for value in values[:50] if isinstance(value, str)] if isinstance(values, list) else []
+        values = None
+        if isinstance(items, dict):
+            values = items.get("enum")
+    if isinstance(values, list):
+        return [value for value in values[:50] if isinstance(value, str)]
+    return []
 
 
 def parameters(schema: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -112,7 +118,9 @@ def parameters(schema: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, An
     for node, depth in waiting:  # grows while it is walked
         if not isinstance(node, dict):
             continue
-        deeper = depth + 1 if depth < _MAX_DEPTH else 0
+        deeper = 0
+        if depth < _MAX_DEPTH:
+            deeper = depth + 1
         properties = node.get("properties")
         if isinstance(properties, dict):
             for name, child in islice(properties.items(), _MAX_PARAMETERS - given):

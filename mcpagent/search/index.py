@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import TypeAlias, get_args
 
 from mcpagent.errors import ConfigError, InputError
-from mcpagent.messages import ToolDefinition
 from mcpagent.search import pattern as patterns
 from mcpagent.search.asked import Asked
 from mcpagent.search.bm25 import best as best_by_words
@@ -39,14 +38,24 @@ from mcpagent.search.query import (
 )
 from mcpagent.search.ranking import Ranked, reasons_of
 from mcpagent.search.requests import MAX_WORDS, candidates_in, ends_of, requests_among
-from mcpagent.search.result import How, Match, RankingName, Reason, SearchResult, taking_turns
+from mcpagent.search.result import (
+    How,
+    Match,
+    RankingName,
+    Reason,
+    SearchResult,
+    taking_turns,
+)
 from mcpagent.search.strength import MIN_STRENGTH, cutoffs
 from mcpagent.search.uses import MOST_RAISED, Uses
 from mcpagent.search.words import written_words
-from mcpagent.text.foreign_patterns import PatternError
-from mcpagent.text.safe_text import safe_line
+from mcpagent.utilities.text.foreign_patterns import PatternError
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.values.messages import ToolDefinition
 
-Ranking: TypeAlias = Callable[[str, Sequence[ToolDefinition]], Iterable[str] | Awaitable[Iterable[str]]]
+Ranking: TypeAlias = Callable[
+    [str, Sequence[ToolDefinition]], Iterable[str] | Awaitable[Iterable[str]]
+]
 Strategy: TypeAlias = RankingName | Ranking
 
 USUAL_LIMIT = 5
@@ -91,7 +100,9 @@ class ToolIndex:
     ) -> None:
         if not callable(strategy) and strategy not in get_args(RankingName):
             known = ", ".join(get_args(RankingName))
-            raise ConfigError(f'strategy: unknown ranking "{strategy}"; use {known} or a function')
+            raise ConfigError(
+                f'strategy: unknown ranking "{strategy}"; use {known} or a function'
+            )
         vectors = vectors_for(strategy, embedder, cache_folder)
         is_measured = embedder is None or hasattr(embedder, "cosines")
         if min_strength is not None:
@@ -143,14 +154,27 @@ class ToolIndex:
         """
         if callable(self._strategy):
             text, names = self._asked_of(self._strategy, query, server)
-            return self._named_result(text, await names if inspect.isawaitable(names) else names, limit or USUAL_LIMIT)
-        search = partial(self._search_as_prompt if is_prompt else self.search, query, limit, server=server)
+            return self._named_result(
+                text,
+                await names if inspect.isawaitable(names) else names,
+                limit or USUAL_LIMIT,
+            )
+        search = partial(
+            self._search_as_prompt if is_prompt else self.search,
+            query,
+            limit,
+            server=server,
+        )
         if self._is_slow(query) or self._held.vectors is not None or self._held.waiting:
             return await asyncio.to_thread(search)
         return search()
 
     def search(
-        self, query: str | Sequence[str], limit: int | None = None, *, server: str | None = None
+        self,
+        query: str | Sequence[str],
+        limit: int | None = None,
+        *,
+        server: str | None = None,
     ) -> SearchResult:
         """Return the matching tools, best first, at most `limit`; `server` restricts them to one server.
 
@@ -164,21 +188,40 @@ class ToolIndex:
             if inspect.isawaitable(names):
                 if inspect.iscoroutine(names):
                     names.close()
-                raise InputError("strategy: the ranking is an async function; call find() instead of search()")
+                raise InputError(
+                    "strategy: the ranking is an async function; call find() instead of search()"
+                )
             return self._named_result(text, names, limit or USUAL_LIMIT)
-        most = None if limit is None else max(limit, 1)
+        if limit is None:
+            most = None
+        else:
+            most = max(limit, 1)
         if isinstance(query, str):
             return self._search(query, most, server)
-        results = [self._search(one, most, server) for one in query[:MAX_QUERIES] if one.strip()]
+        results = [
+            self._search(one, most, server)
+            for one in query[:MAX_QUERIES]
+            if one.strip()
+        ]
         if not results:
             return _empty_query("")
         found = taking_turns(results, most or USUAL_LIMIT)
         if len(query) > MAX_QUERIES:
-            found = replace(found, notes=(*found.notes, f"only the first {MAX_QUERIES} queries were searched"))
+            found = replace(
+                found,
+                notes=(
+                    *found.notes,
+                    f"only the first {MAX_QUERIES} queries were searched",
+                ),
+            )
         return found
 
     def _search_as_prompt(
-        self, query: str | Sequence[str], limit: int | None = None, *, server: str | None = None
+        self,
+        query: str | Sequence[str],
+        limit: int | None = None,
+        *,
+        server: str | None = None,
     ) -> SearchResult:
         text = ends_of(query if isinstance(query, str) else "\n".join(query))
         if not text:
@@ -193,24 +236,39 @@ class ToolIndex:
         with self._lock:
             self._held.settle()
             return tuple(
-                self._held.tools[number].name for number, _ in self._held.named.near(name, _NEAR_LIKENESS, limit)
+                self._held.tools[number].name
+                for number, _ in self._held.named.near(name, _NEAR_LIKENESS, limit)
             )
 
     def _is_slow(self, query: str | Sequence[str]) -> bool:
         queries = [query] if isinstance(query, str) else query[:MAX_QUERIES]
-        return self._strategy == "regex" or any(patterns.looks_like_pattern(one) for one in queries)
+        return self._strategy == "regex" or any(
+            patterns.looks_like_pattern(one) for one in queries
+        )
 
     def _asked_of(
         self, ranking: Ranking, query: str | Sequence[str], server: str | None
     ) -> tuple[str, Iterable[str] | Awaitable[Iterable[str]]]:
         """Return the query as one text, and the result of the user's own ranking for it."""
-        text = query if isinstance(query, str) else " ".join(query)
-        return text, ranking(text, tuple(tool for tool in self.tools if server is None or tool.server == server))
+        if isinstance(query, str):
+            text = query
+        else:
+            text = " ".join(query)
+        return text, ranking(
+            text,
+            tuple(
+                tool for tool in self.tools if server is None or tool.server == server
+            ),
+        )
 
-    def _named_result(self, query: str, names: Iterable[str], limit: int) -> SearchResult:
+    def _named_result(
+        self, query: str, names: Iterable[str], limit: int
+    ) -> SearchResult:
         by_name = {tool.name: tool for tool in self.tools}
         found = [by_name[name] for name in dict.fromkeys(names) if name in by_name]
-        matches = tuple(Match(tool, 1.0 / (place + 1)) for place, tool in enumerate(found[:limit]))
+        matches = tuple(
+            Match(tool, 1.0 / (place + 1)) for place, tool in enumerate(found[:limit])
+        )
         return SearchResult(query, matches, len(found), "ranked" if found else "none")
 
     def _search(self, query: str, most: int | None, server: str | None) -> SearchResult:
@@ -233,32 +291,59 @@ class ToolIndex:
             return self._search_pattern(begun, text[:MAX_QUERY], limit, server)
         return self._search_prompt(begun, text, limit, server)
 
-    def _search_prompt(self, begun: SearchResult, text: str, limit: int, server: str | None) -> SearchResult:
+    def _search_prompt(
+        self, begun: SearchResult, text: str, limit: int, server: str | None
+    ) -> SearchResult:
         """The tools for the request in the text, which may have other text pasted around it."""
         candidates = candidates_in(text)
         if len(candidates) == 1:
             if candidates[0].is_cut:
-                begun = replace(begun, notes=(*begun.notes, f"only the first {MAX_WORDS} words were searched"))
+                begun = replace(
+                    begun,
+                    notes=(
+                        *begun.notes,
+                        f"only the first {MAX_WORDS} words were searched",
+                    ),
+                )
             return self._search_text(begun, candidates[0].text, limit, server)
         if not candidates:
             return begun
         with self._lock:
-            judged = [one._replace(form=self._held.ranker.covering(one.text, one.form)) for one in candidates]
+            judged = [
+                one._replace(form=self._held.ranker.covering(one.text, one.form))
+                for one in candidates
+            ]
         requests, odds = requests_among(judged)
-        results = [self._search_text(replace(begun, query=one), one, limit, server) for one in requests]
-        result = results[0] if len(results) == 1 else taking_turns(results, limit)
+        results = [
+            self._search_text(replace(begun, query=one), one, limit, server)
+            for one in requests
+        ]
+        if len(results) == 1:
+            result = results[0]
+        else:
+            result = taking_turns(results, limit)
         if odds < _SURE_OF_REQUEST:
-            unsure = (replace(one, odds="possible") if one.odds == "likely" else one for one in result.matches)
+            unsure = (
+                replace(one, odds="possible") if one.odds == "likely" else one
+                for one in result.matches
+            )
             result = replace(result, matches=tuple(unsure), strength=0.0)
         shown = ", ".join(f'"{safe_line(one, 120)}"' for one in requests)
-        notes = (*result.notes, f"searched for {shown} alone, what is beside it seems to be pasted")
-        return replace(result, query=begun.query, searched="\n".join(requests), notes=notes)
+        notes = (
+            *result.notes,
+            f"searched for {shown} alone, what is beside it seems to be pasted",
+        )
+        return replace(
+            result, query=begun.query, searched="\n".join(requests), notes=notes
+        )
 
     def _named(self, text: str, server: str | None) -> dict[int, str]:
         with self._lock:
             return self._held.named.mentioned(text, server)
 
-    def _search_pattern(self, begun: SearchResult, pattern: str, limit: int, server: str | None) -> SearchResult:
+    def _search_pattern(
+        self, begun: SearchResult, pattern: str, limit: int, server: str | None
+    ) -> SearchResult:
         """The tools that the pattern names or matches; if there are none, those that hold its words, all weak."""
         is_run = False
         try:
@@ -272,26 +357,46 @@ class ToolIndex:
             if str(problem).startswith("invalid"):
                 begun = replace(begun, error=str(problem))
             else:
-                begun = replace(begun, notes=(f"{problem}; searched for its words instead",))
+                begun = replace(
+                    begun, notes=(f"{problem}; searched for its words instead",)
+                )
         words = patterns.literal_words(pattern)
-        result = self._search_text(begun, words if written_words(words) else pattern, limit, server, names_too=False)
+        result = self._search_text(
+            begun,
+            words if written_words(words) else pattern,
+            limit,
+            server,
+            names_too=False,
+        )
         if not is_run or not result.matches:
             return result
         matches = tuple(replace(match, odds="weak") for match in result.matches)
         return replace(result, matches=matches, found=0, how="closest", strength=0.0)
 
     def _search_text(
-        self, begun: SearchResult, text: str, limit: int, server: str | None, *, names_too: bool = True
+        self,
+        begun: SearchResult,
+        text: str,
+        limit: int,
+        server: str | None,
+        *,
+        names_too: bool = True,
     ) -> SearchResult:
-        named = self._named(text, server) if names_too else {}
+        named = {}
+        if names_too:
+            named = self._named(text, server)
         said = signs_said(text[:MAX_QUERY])
         with self._lock:
-            return self._search_words(begun, f"{text} {said}".rstrip(), limit, server, named)
+            return self._search_words(
+                begun, f"{text} {said}".rstrip(), limit, server, named
+            )
 
     def _servers(self) -> list[str]:
         return [server for server in self._held.numbers if server]
 
-    def _select(self, query: str, names: Sequence[str], most: int | None, server: str | None) -> SearchResult:
+    def _select(
+        self, query: str, names: Sequence[str], most: int | None, server: str | None
+    ) -> SearchResult:
         with self._lock:
             found: dict[int, str] = {}
             missing: list[str] = []
@@ -300,90 +405,206 @@ class ToolIndex:
                 found.update((number, name) for number in numbers)
                 if not numbers:
                     missing.append(name)
-            near = tuple(dict.fromkeys(near for name in missing for near in self.names_near(name)))
+            near = tuple(
+                dict.fromkeys(
+                    near for name in missing for near in self.names_near(name)
+                )
+            )
             notes: tuple[str, ...] = ()
             if missing:
-                notes = (f"no tool is called {', '.join(safe_line(name, 64) for name in missing)}",)
+                notes = (
+                    f"no tool is called {', '.join(safe_line(name, 64) for name in missing)}",
+                )
             if len(names) > MAX_SELECTED:
                 notes += (f"only the first {MAX_SELECTED} names were looked up",)
             shown = islice(found.items(), most)
-            matches = tuple(self._match(number, _EXACT_SCORE, name) for number, name in shown)
-            return SearchResult(query, matches, len(found), "exact" if found else "none", notes=notes, nearest=near)
+            matches = tuple(
+                self._match(number, _EXACT_SCORE, name) for number, name in shown
+            )
+            return SearchResult(
+                query,
+                matches,
+                len(found),
+                "exact" if found else "none",
+                notes=notes,
+                nearest=near,
+            )
 
-    def _match(self, number: int, score: float, word: str, field: str = "name", digits: int = 1) -> Match:
+    def _match(
+        self, number: int, score: float, word: str, field: str = "name", digits: int = 1
+    ) -> Match:
         """Return a match with one reason, its score rounded to so many digits."""
-        return Match(self._held.tools[number], score, lambda: (Reason(field, word, round(score, digits)),))
+        return Match(
+            self._held.tools[number],
+            score,
+            lambda: (Reason(field, word, round(score, digits)),),
+        )
 
-    def _match_pattern(self, begun: SearchResult, pattern: str, limit: int, server: str | None) -> SearchResult:
+    def _match_pattern(
+        self, begun: SearchResult, pattern: str, limit: int, server: str | None
+    ) -> SearchResult:
         """The tools that the pattern names, then those that it matches. Raises `PatternError` if it cannot be run."""
         with self._lock:
             named = self._held.named.named_by_pattern(pattern, server)
             tried = patterns.may_match(pattern, self._held.tools, self._held.postings)
-            tried = {number: tool for number, tool in tried.items() if server is None or tool.server == server}
-        matched = patterns.matching(pattern, map(patterns.searched_text, tried.values()))
+            tried = {
+                number: tool
+                for number, tool in tried.items()
+                if server is None or tool.server == server
+            }
+        matched = patterns.matching(
+            pattern, map(patterns.searched_text, tried.values())
+        )
         with self._lock:
             known = list(tried)
-            numbers = ({known[place] for place in matched} | named.keys()) & self._held.tools.keys()
+            numbers = (
+                {known[place] for place in matched} | named.keys()
+            ) & self._held.tools.keys()
             shown = safe_line(pattern, 64)
-            matches = [self._match(number, _EXACT_SCORE, shown) for number in named if number in numbers]
+            matches = [
+                self._match(number, _EXACT_SCORE, shown)
+                for number in named
+                if number in numbers
+            ]
             others, left = numbers - named.keys(), max(limit - len(matches), 0)
             wanted = self._held.ranker.ask(patterns.literal_words(pattern)).factors
             scores = best_by_words(self._held.postings, wanted, limit, others).scores
             best = heapq.nsmallest(
-                left, others, key=lambda number: (-scores.get(number, 0.0), self._held.tools[number].name)
+                left,
+                others,
+                key=lambda number: (
+                    -scores.get(number, 0.0),
+                    self._held.tools[number].name,
+                ),
             )
             for number in best:
-                matches.append(self._match(number, scores.get(number, 0.0), shown, "name, description", 3))
-            return replace(begun, matches=tuple(matches), found=len(numbers), how="regex" if numbers else "none")
+                matches.append(
+                    self._match(
+                        number, scores.get(number, 0.0), shown, "name, description", 3
+                    )
+                )
+            return replace(
+                begun,
+                matches=tuple(matches),
+                found=len(numbers),
+                how="regex" if numbers else "none",
+            )
 
     def _search_words(
-        self, begun: SearchResult, text: str, limit: int, server: str | None, named: Mapping[int, str]
+        self,
+        begun: SearchResult,
+        text: str,
+        limit: int,
+        server: str | None,
+        named: Mapping[int, str],
     ) -> SearchResult:
-        matches = [self._match(number, _EXACT_SCORE, word) for number, word in named.items()]
-        beside = words_beside(text, named.values()) if named else 0
+        matches = [
+            self._match(number, _EXACT_SCORE, word) for number, word in named.items()
+        ]
+        beside = 0
+        if named:
+            beside = words_beside(text, named.values())
         if named and not beside and all(map(is_identifier, named.values())):
             return replace(begun, matches=tuple(matches), found=len(named), how="exact")
-        only = None if server is None else self._held.numbers.get(server, {}).values()
-        ranking, notes = self._held.ranker.rank(text, limit + len(named), only), [*begun.notes]
+        if server is None:
+            only = None
+        else:
+            only = self._held.numbers.get(server, {}).values()
+        ranking, notes = (
+            self._held.ranker.rank(text, limit + len(named), only),
+            [*begun.notes],
+        )
         if favours := self._favours(text, only, notes):
             ranking = self._held.ranker.favour(ranking, favours)
         asked = ranking.asked
-        others = {number: score for number, score in ranking.scores.items() if number not in named}
+        others = {
+            number: score
+            for number, score in ranking.scores.items()
+            if number not in named
+        }
         best = self._best(others, max(limit - len(named), _NEAREST))
-        strength = math.inf if named else ranking.assessed.strength
-        begun = replace(begun, notes=(*notes, *ranking.notes), unmatched_words=tuple(asked.missing), strength=strength)
-        worths = self._held.postings.worths(asked.factors)  # as they are now, whenever the reasons are asked for
+        if named:
+            strength = math.inf
+        else:
+            strength = ranking.assessed.strength
+        begun = replace(
+            begun,
+            notes=(*notes, *ranking.notes),
+            unmatched_words=tuple(asked.missing),
+            strength=strength,
+        )
+        worths = self._held.postings.worths(
+            asked.factors
+        )  # as they are now, whenever the reasons are asked for
         if strength < begun.least:
             if like_named := self._like_named(text, limit, server):
-                return replace(begun, matches=like_named, found=len(like_named), how="fuzzy", strength=math.inf)
+                return replace(
+                    begun,
+                    matches=like_named,
+                    found=len(like_named),
+                    how="fuzzy",
+                    strength=math.inf,
+                )
             if not ranking.assessed.fits:
-                near = tuple(self._held.tools[number].name for number in best[:_NEAREST]) or self.names_near(text)
+                near = tuple(
+                    self._held.tools[number].name for number in best[:_NEAREST]
+                ) or self.names_near(text)
                 return replace(begun, nearest=near)
         if named and beside <= FEW_WORDS:
             strength = -math.inf  # only the names are asked for
         cut = cutoffs(others.values(), strength, begun.least)
         for number in best[: max(limit - len(named), 0)]:
-            why = partial(self._reasons, ranking.ranked(number), self._held.tools[number], asked, worths)
-            matches.append(Match(self._held.tools[number], others[number], why, odds=cut.odds_of(others[number])))
+            why = partial(
+                self._reasons,
+                ranking.ranked(number),
+                self._held.tools[number],
+                asked,
+                worths,
+            )
+            matches.append(
+                Match(
+                    self._held.tools[number],
+                    others[number],
+                    why,
+                    odds=cut.odds_of(others[number]),
+                )
+            )
         found = len(named) + cut.count(others.values())
         if not matches:
             return replace(begun, found=found, nearest=self.names_near(text))
-        return replace(begun, matches=tuple(matches), found=found, how="exact" if named else _how_by_words(asked))
+        return replace(
+            begun,
+            matches=tuple(matches),
+            found=found,
+            how="exact" if named else _how_by_words(asked),
+        )
 
     def _best(self, scores: Mapping[int, float], count: int) -> list[int]:
         """Return the `count` best of those that score, best first; those of the same score by name."""
-        floor = sorted(scores.values())[-count] if len(scores) > count else 0.0
-        scored = [(-score, number) for number, score in scores.items() if score >= floor and score > 0]
+        floor = 0.0
+        if len(scores) > count:
+            floor = sorted(scores.values())[-count]
+        scored = [
+            (-score, number)
+            for number, score in scores.items()
+            if score >= floor and score > 0
+        ]
         scored.sort(key=lambda pair: (pair[0], self._held.tools[pair[1]].name))
         return [number for _, number in scored[:count]]
 
-    def _favours(self, text: str, only: Collection[int] | None, notes: list[str]) -> dict[int, float]:
+    def _favours(
+        self, text: str, only: Collection[int] | None, notes: list[str]
+    ) -> dict[int, float]:
         if self._uses is None:
             return {}
         try:
-            favours = self._uses.scores(text, self._held.postings.rarity_of_word, self._held.vectors)
+            favours = self._uses.scores(
+                text, self._held.postings.rarity_of_word, self._held.vectors
+            )
         except (sqlite3.Error, OSError) as error:
-            notes.append(f"searched without the history of earlier searches: {safe_line(str(error))}")
+            notes.append(
+                f"searched without the history of earlier searches: {safe_line(str(error))}"
+            )
             return {}
         found = {
             number: favour
@@ -393,26 +614,45 @@ class ToolIndex:
         }
         return dict(islice(found.items(), MOST_RAISED))
 
-    def _like_named(self, query: str, limit: int, server: str | None) -> tuple[Match, ...]:
+    def _like_named(
+        self, query: str, limit: int, server: str | None
+    ) -> tuple[Match, ...]:
         """Return the tools with names similar to the query; a sentence is no name."""
         if len(written_words(query)) > _MAX_NAME_WORDS:
             return ()
         near = self._held.named.near(query, _NAME_LIKENESS, limit, server)
-        return tuple(self._match(number, likeness, safe_line(query, 64)) for number, likeness in near)
+        return tuple(
+            self._match(number, likeness, safe_line(query, 64))
+            for number, likeness in near
+        )
 
     def _reasons(
-        self, ranked: Ranked, tool: ToolDefinition, asked: Asked, worths: Mapping[int, float]
+        self,
+        ranked: Ranked,
+        tool: ToolDefinition,
+        asked: Asked,
+        worths: Mapping[int, float],
     ) -> tuple[Reason, ...]:
         texts = self._held.texts(tool)
         weights = self._held.postings.weights_of(texts)
-        parts = {term: weights[term] * worth for term, worth in worths.items() if term in weights}
-        return reasons_of(ranked, asked, parts, self._held.postings.fields_of(texts, parts))
+        parts = {
+            term: weights[term] * worth
+            for term, worth in worths.items()
+            if term in weights
+        }
+        return reasons_of(
+            ranked, asked, parts, self._held.postings.fields_of(texts, parts)
+        )
 
 
 def _how_by_words(asked: Asked) -> How:
     """Return whether the words of the query were found as they are, or only by correcting them."""
-    return "ranked" if asked.factors.keys() - asked.guessed else "fuzzy"
+    if asked.factors.keys() - asked.guessed:
+        return "ranked"
+    return "fuzzy"
 
 
 def _empty_query(query: str) -> SearchResult:
-    return SearchResult(query, error="empty query: say in a few words what the tool should do")
+    return SearchResult(
+        query, error="empty query: say in a few words what the tool should do"
+    )

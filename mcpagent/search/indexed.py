@@ -7,14 +7,19 @@ import gc
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from mcpagent.messages import ToolDefinition
 from mcpagent.search.examples import Examples
 from mcpagent.search.fields import field_texts
 from mcpagent.search.meaning.vectors import Vectors
 from mcpagent.search.named import Named
 from mcpagent.search.postings import Postings
 from mcpagent.search.ranking import Ranker
-from mcpagent.search.saved import FEWEST_TOOLS, catalogue_key, load_postings, save_postings
+from mcpagent.search.saved import (
+    FEWEST_TOOLS,
+    catalogue_key,
+    load_postings,
+    save_postings,
+)
+from mcpagent.values.messages import ToolDefinition
 
 
 class Indexed:
@@ -52,13 +57,23 @@ class Indexed:
             return
         waiting, self.waiting = self.waiting, {}
         with garbage_collection_paused():
-            if self.tools or self._cache_folder is None or not self._settle_saved(waiting, self._cache_folder):
+            if (
+                self.tools
+                or self._cache_folder is None
+                or not self._settle_saved(waiting, self._cache_folder)
+            ):
                 self._settle_each(waiting)
 
-    def _settle_each(self, waiting: Mapping[str | None, Mapping[str, ToolDefinition]]) -> None:
+    def _settle_each(
+        self, waiting: Mapping[str | None, Mapping[str, ToolDefinition]]
+    ) -> None:
         for server, wanted in waiting.items():
             held = self.numbers.setdefault(server, {})
-            for name in [name for name, number in held.items() if wanted.get(name) != self.tools[number]]:
+            for name in [
+                name
+                for name, number in held.items()
+                if wanted.get(name) != self.tools[number]
+            ]:
                 self._remove(held.pop(name))
             for name, tool in wanted.items():
                 if name not in held:
@@ -66,9 +81,15 @@ class Indexed:
             if not held:
                 del self.numbers[server]
 
-    def _settle_saved(self, waiting: Mapping[str | None, Mapping[str, ToolDefinition]], folder: Path) -> bool:
+    def _settle_saved(
+        self, waiting: Mapping[str | None, Mapping[str, ToolDefinition]], folder: Path
+    ) -> bool:
         servers = sorted(waiting, key=lambda server: server or "")
-        tools = [waiting[server][name] for server in servers for name in sorted(waiting[server])]
+        tools = [
+            waiting[server][name]
+            for server in servers
+            for name in sorted(waiting[server])
+        ]
         if len(tools) < FEWEST_TOOLS:
             return False
         key = catalogue_key(tools, self.server_descriptions, self._examples)
@@ -80,7 +101,10 @@ class Indexed:
             self.tools[number] = tool
             self._note(number, tool)
         numbers = iter(range(len(tools)))
-        self.numbers = {server: dict(zip(sorted(waiting[server]), numbers, strict=False)) for server in servers}
+        self.numbers = {
+            server: dict(zip(sorted(waiting[server]), numbers, strict=False))
+            for server in servers
+        }
         self._next_number = len(tools)
         self.postings = postings
         self.ranker = Ranker(postings, self.vectors)
@@ -90,7 +114,11 @@ class Indexed:
 
     def texts(self, tool: ToolDefinition) -> list[tuple[str, str]]:
         """Return the searched texts of the tool as (field, text)."""
-        return field_texts(tool, self.server_descriptions.get(tool.server or "", ""), self._examples(tool))
+        return field_texts(
+            tool,
+            self.server_descriptions.get(tool.server or "", ""),
+            self._examples(tool),
+        )
 
     def add(self, tool: ToolDefinition) -> int:
         """Index one more tool; return its number."""

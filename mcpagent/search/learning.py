@@ -13,10 +13,18 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from mcpagent.config.bounded_files import check_own
-from mcpagent.config.file_changes import make_private
-from mcpagent.messages import Part, Text, ToolCall, ToolKey, ToolResult, ToolsChanged, ToolsShown
 from mcpagent.search.words import terms, written_words
+from mcpagent.utilities.files.bounded_files import check_own
+from mcpagent.utilities.files.file_changes import make_private
+from mcpagent.values.messages import (
+    Part,
+    Text,
+    ToolCall,
+    ToolKey,
+    ToolResult,
+    ToolsChanged,
+    ToolsShown,
+)
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS uses (
@@ -59,7 +67,10 @@ class Use:
     def worth(self, now_seconds: float) -> float:
         """Return the weight at that time: 1 for a call just made, .2 for a tool that was only added."""
         age = max(now_seconds - self.last_seconds, 0.0)
-        return float((self.called * _CALLED + self.added * _ADDED) * 0.5 ** (age / HALF_LIFE_SECONDS))
+        return float(
+            (self.called * _CALLED + self.added * _ADDED)
+            * 0.5 ** (age / HALF_LIFE_SECONDS)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +114,9 @@ def served_queries(parts: Iterable[Part], since: int = 0) -> dict[str, Served]:
 
 def _query_of(call: ToolCall) -> str:
     given = [call.arguments.get(name) or [] for name in ("query", "queries")]
-    return " ".join(str(text) for one in given for text in (one if isinstance(one, list) else [one]))
+    return " ".join(
+        str(text) for one in given for text in (one if isinstance(one, list) else [one])
+    )
 
 
 class SearchHistory:
@@ -118,14 +131,23 @@ class SearchHistory:
         self.changes = 0
         """How often this object has changed the file."""
 
-    def record(self, query: str, added: Iterable[ToolKey], called: Iterable[ToolKey]) -> None:
+    def record(
+        self, query: str, added: Iterable[ToolKey], called: Iterable[ToolKey]
+    ) -> None:
         """Record the tools added after the query, and the tools called without an error."""
         words = remembered_words(query)
         added, called = set(added), set(called)
         if not words or not added | called:
             return
         rows = [
-            (" ".join(sorted(words)), json.dumps(tool), query[:_MAX_QUERY], tool in added, tool in called, self.clock())
+            (
+                " ".join(sorted(words)),
+                json.dumps(tool),
+                query[:_MAX_QUERY],
+                tool in added,
+                tool in called,
+                self.clock(),
+            )
             for tool in sorted(added | called, key=str)
         ]
         with closing(self._open()) as connection, connection:
@@ -188,5 +210,7 @@ def _read(text: str) -> ToolKey:
 
 def remembered_words(query: str) -> frozenset[str]:
     """Return the key under which a query is recorded: its words as terms."""
-    found: Sequence[str] = [term for word in written_words(query[:_MAX_QUERY]) for term in terms(word)]
+    found: Sequence[str] = [
+        term for word in written_words(query[:_MAX_QUERY]) for term in terms(word)
+    ]
     return frozenset(found)

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from itertools import chain, repeat
 
-from mcpagent.messages import ToolDefinition, ToolKey
 from mcpagent.search.fields import local_name
 from mcpagent.search.query import MAX_QUERY, is_identifier, mentioned_names
 from mcpagent.search.words import name_key
+from mcpagent.values.messages import ToolDefinition, ToolKey
 
 LONGEST_KEYED = 256
 """Characters of a name of a server's own that can be looked up by it, twice what MCP recommends as the most."""
@@ -23,9 +23,16 @@ _LONGEST_NEAR = 64
 def name_keys(tool: ToolDefinition) -> set[str]:
     """Return the keys of all that the tool may be called; `server.tool` and `server__tool` have the same."""
     name, server = local_name(tool), tool.server or ""
-    local = name_key(name) if len(name) <= LONGEST_KEYED else ""
-    full = _server_key(server) + local if local else ""
-    offered = full if full and tool.name == f"{server}__{name}" else name_key(tool.name)
+    local = ""
+    if len(name) <= LONGEST_KEYED:
+        local = name_key(name)
+    full = ""
+    if local:
+        full = _server_key(server) + local
+    if full and tool.name == f"{server}__{name}":
+        offered = full
+    else:
+        offered = name_key(tool.name)
     return {offered, local, full} - {""}
 
 
@@ -85,17 +92,35 @@ class Named:
     def exactly(self, name: str, server: str | None) -> list[int]:
         """Return the tools of that name, of one server or of all, a tool of just that offered name first."""
         key, tools = name_key(name), self.tools
-        numbers = (number for number in self.numbers(key) if server is None or tools[number].server == server)
-        return sorted(numbers, key=lambda number: (name_key(tools[number].name) != key, tools[number].name))
+        numbers = (
+            number
+            for number in self.numbers(key)
+            if server is None or tools[number].server == server
+        )
+        return sorted(
+            numbers,
+            key=lambda number: (
+                name_key(tools[number].name) != key,
+                tools[number].name,
+            ),
+        )
 
     def identified(self, key: ToolKey) -> list[int]:
         """Return the tools with this identity: one, unless several owners have it."""
-        return [number for number in self.numbers(name_key(key.name)) if self.tools[number].key == key]
+        return [
+            number
+            for number in self.numbers(name_key(key.name))
+            if self.tools[number].key == key
+        ]
 
     def mentioned(self, text: str, server: str | None) -> dict[int, str]:
         """Return the tools named in the text with the written name; exact spellings come before similar ones."""
         mentioned = mentioned_names(text[:MAX_QUERY], self)
-        found = [(number, written) for key, written in mentioned.items() for number in self.exactly(key, server)]
+        found = [
+            (number, written)
+            for key, written in mentioned.items()
+            for number in self.exactly(key, server)
+        ]
         found.sort(key=lambda one: one[1] not in written_names(self.tools[one[0]]))
         return dict(found)
 
@@ -103,17 +128,28 @@ class Named:
         """Return the tools that a pattern names: letter by letter, or as alternatives that are all names."""
         parts = [part.strip() for part in pattern.split("|")]
         if len(parts) > 1 and all(map(is_identifier, parts)):
-            found = [(number, part) for part in parts for number in self.exactly(part, server)]
-            return dict(found) if {part for _, part in found} == set(parts) else {}
+            found = [
+                (number, part)
+                for part in parts
+                for number in self.exactly(part, server)
+            ]
+            if {part for _, part in found} == set(parts):
+                return dict(found)
+            return {}
         folded = pattern.casefold()
         numbers = self.exactly(pattern, server)
         return {
             number: pattern
             for number in numbers
-            if any(written.casefold() == folded for written in written_names(self.tools[number]))
+            if any(
+                written.casefold() == folded
+                for written in written_names(self.tools[number])
+            )
         }
 
-    def near(self, name: str, likeness: float, limit: int, server: str | None = None) -> list[tuple[int, float]]:
+    def near(
+        self, name: str, likeness: float, limit: int, server: str | None = None
+    ) -> list[tuple[int, float]]:
         """Return the tools whose names are similar to this one with their likeness (up to 100), the nearest first.
 
         With a `server`, only its tools.
@@ -127,14 +163,24 @@ class Named:
         # The ratio of two texts is at most 2 * shorter / (shorter + longer).
         spread = (200 - likeness) / likeness
         lengths = range(math.ceil(len(key) / spread), math.floor(len(key) * spread) + 1)
-        fitting = extract(key, list(self.of_length(lengths)), scorer=ratio, score_cutoff=likeness, limit=None)
-        fitting.sort(key=lambda one: (-one[1], one[0]))  # of names that are as near the same ones are taken
+        fitting = extract(
+            key,
+            list(self.of_length(lengths)),
+            scorer=ratio,
+            score_cutoff=likeness,
+            limit=None,
+        )
+        fitting.sort(
+            key=lambda one: (-one[1], one[0])
+        )  # of names that are as near the same ones are taken
         best: dict[int, float] = {}
         for near, score, _ in fitting[: 4 * limit if server is None else None]:
             for number in self.numbers(near):
                 if server is None or self.tools[number].server == server:
                     best[number] = max(best.get(number, 0.0), score)
-        return heapq.nsmallest(limit, best.items(), key=lambda item: (-item[1], self.tools[item[0]].name))
+        return heapq.nsmallest(
+            limit, best.items(), key=lambda item: (-item[1], self.tools[item[0]].name)
+        )
 
 
 class NamedOfSome(Named):
@@ -146,10 +192,14 @@ class NamedOfSome(Named):
 
     def numbers(self, key: str) -> tuple[int, ...]:
         """Return the numbers of the included tools with that key, in order."""
-        return tuple(number for number in self._whole.numbers(key) if number in self.tools)
+        return tuple(
+            number for number in self._whole.numbers(key) if number in self.tools
+        )
 
     def __contains__(self, key: object) -> bool:
-        return isinstance(key, str) and any(map(self.tools.__contains__, self._whole.numbers(key)))
+        return isinstance(key, str) and any(
+            map(self.tools.__contains__, self._whole.numbers(key))
+        )
 
     def of_length(self, lengths: Iterable[int]) -> Iterator[str]:
         """Yield the keys of these lengths that an included tool has."""

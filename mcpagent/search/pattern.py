@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from mcpagent.messages import ToolDefinition
 from mcpagent.search.fields import MAX_TEXT, local_name
 from mcpagent.search.postings import Postings
 from mcpagent.search.query import is_arithmetic
-from mcpagent.text.foreign_patterns import Patience, PatternError, compiled
+from mcpagent.utilities.text.foreign_patterns import Patience, PatternError, compiled
+from mcpagent.values.messages import ToolDefinition
 
 MAX_PATTERN = 200
 """Characters of a pattern that is run; longer ones are searched as words."""
@@ -39,18 +39,26 @@ def looks_like_pattern(query: str) -> bool:
     """Whether it reads as a regular expression, not as prose with a question mark or a remark in brackets, nor as a
     sum: `2+2` would match any tool with two 2s. A pattern is one line."""
     start = query.strip()[:_LONGEST]
-    if "\n" in start or (len(query) > _LONGEST and " " in start) or is_arithmetic(start):
+    if (
+        "\n" in start
+        or (len(query) > _LONGEST and " " in start)
+        or is_arithmetic(start)
+    ):
         return False
     query = start
     words = len(query.split())
     if (_SURE_SIGN if words < _PROSE_WORDS else _SURE_SIGN_IN_PROSE).search(query):
         return True
-    return words <= 3 and any(query.count(left) != query.count(right) for left, right in ("()", "[]"))
+    return words <= 3 and any(
+        query.count(left) != query.count(right) for left, right in ("()", "[]")
+    )
 
 
 def literal_words(pattern: str) -> str:
     """Return the literal words of the pattern, without its operators."""
-    without_classes = re.sub(r"\\[a-zA-Z]|\[[^\]]*\]|\(\?[a-zA-Z]*[:)=!]?|\{[\d,]*\}", " ", pattern)
+    without_classes = re.sub(
+        r"\\[a-zA-Z]|\[[^\]]*\]|\(\?[a-zA-Z]*[:)=!]?|\{[\d,]*\}", " ", pattern
+    )
     return re.sub(r"[^\w\s\-']+", " ", without_classes)
 
 
@@ -62,22 +70,34 @@ def required_literal(pattern: str) -> str:
     return max(re.findall(r"[a-z0-9]+", plain.lower()), key=len, default="")
 
 
-def may_match(pattern: str, tools: Mapping[int, ToolDefinition], postings: Postings) -> dict[int, ToolDefinition]:
+def may_match(
+    pattern: str, tools: Mapping[int, ToolDefinition], postings: Postings
+) -> dict[int, ToolDefinition]:
     """Return the tools that hold what the pattern cannot do without: few enough to be tried one by one, mostly."""
     literal = required_literal(pattern)
-    holding = [ids for word, ids in postings.words.items() if literal in word.lower()] if literal else []
+    holding = []
+    if literal:
+        holding = [
+            ids for word, ids in postings.words.items() if literal in word.lower()
+        ]
     if not literal or not all(holding):
         return dict(tools)  # a word that is not indexed may be what matches
     # A tool with a word holds all terms of that word, so the rarest of them is enough.
     rarest = {min(ids, key=postings.count) for ids in holding}
     named = {number for number, tool in tools.items() if literal in tool.name.lower()}
-    return {number: tools[number] for number in sorted(named.union(*map(postings.holding, rarest)))}
+    return {
+        number: tools[number]
+        for number in sorted(named.union(*map(postings.holding, rarest)))
+    }
 
 
 def searched_text(tool: ToolDefinition) -> str:
     """Return the text that a pattern is matched against: the tool's names and its description, a line each."""
     local = local_name(tool)
-    names = tool.name if local == tool.name else f"{tool.name}\n{local}"
+    if local == tool.name:
+        names = tool.name
+    else:
+        names = f"{tool.name}\n{local}"
     return f"{names}\n{tool.description[:MAX_TEXT]}"
 
 
@@ -90,4 +110,6 @@ def matching(pattern: str, texts: Iterable[str]) -> list[int]:
         raise PatternError(f"the pattern is longer than {MAX_PATTERN} characters")
     runnable = compiled(pattern, any_case=True)
     patience = Patience(DEADLINE_SECONDS)
-    return [place for place, text in enumerate(texts) if patience.search(runnable, text)]
+    return [
+        place for place, text in enumerate(texts) if patience.search(runnable, text)
+    ]

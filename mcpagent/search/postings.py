@@ -36,7 +36,12 @@ _MOST_TERMS = 220
 """Different terms that hardly any tool has more of: one that does says everything, and each term less."""
 
 _UNITS = {
-    field: (rule.weight, 1 - rule.b, rule.b / rule.usual_words, _LONG * rule.usual_words)
+    field: (
+        rule.weight,
+        1 - rule.b,
+        rule.b / rule.usual_words,
+        _LONG * rule.usual_words,
+    )
     for field, rule in WEIGHTS.items()
 }
 """Of each field: its weight, what that is divided by, at first and for each word of the text, and how many words are
@@ -96,7 +101,9 @@ class Postings:
         """The lists that are read in place."""
         self.placed_from_server: dict[int, Sequence[int]] = {}
         """The tools, in order, that hold a term only in what describes their server."""
-        self._added: dict[int, tuple[array[int], array[float]]] = WorkedOut(lambda _term: (array("I"), array("f")))
+        self._added: dict[int, tuple[array[int], array[float]]] = WorkedOut(
+            lambda _term: (array("I"), array("f"))
+        )
         """The lists of tools that were added since."""
         self._from_server: dict[int, array[int]] = WorkedOut(lambda _term: array("I"))
         self.gone: set[int] = set()
@@ -104,7 +111,9 @@ class Postings:
         self._gone_of: dict[int, int] = {}
         self.terms: dict[int, Term] = WorkedOut(self._look_up)
         """What a search asks of each term."""
-        self.name_rarities: dict[int, float] = WorkedOut(lambda number: sum(map(self.rarity, self.names[number])))
+        self.name_rarities: dict[int, float] = WorkedOut(
+            lambda number: sum(map(self.rarity, self.names[number]))
+        )
         """Of all terms of a tool\'s name together."""
 
     def add(self, number: int, texts: Sequence[tuple[str, str]]) -> None:
@@ -119,8 +128,15 @@ class Postings:
         for term in islice(frequencies, own, None):
             self._from_server[term].append(number)
         # A name counts as said when its words are, so the run of them in one (`getweather`) is no part of it.
-        said = [word for field, text in texts if field == "name" for word in name_words(text)]
-        self.names[number] = tuple(sorted({term for word in said for term in self.words[word]}))
+        said = [
+            word
+            for field, text in texts
+            if field == "name"
+            for word in name_words(text)
+        ]
+        self.names[number] = tuple(
+            sorted({term for word in said for term in self.words[word]})
+        )
         self.size += 1
         self._changed()
 
@@ -151,7 +167,12 @@ class Postings:
                 for number, weight in zip(numbers, weights, strict=True)
                 if number not in gone
             ]
-            served = [number for numbers in self.from_server(term) for number in numbers if number not in gone]
+            served = [
+                number
+                for numbers in self.from_server(term)
+                for number in numbers
+                if number not in gone
+            ]
             self._added[term] = (
                 array("I", (number for number, _ in held)),
                 array("f", (weight for _, weight in held)),
@@ -170,11 +191,20 @@ class Postings:
 
     def holding(self, term: int) -> list[int]:
         """Return the tools that hold the term, in order."""
-        return [number for numbers, _ in self.lists(term) for number in numbers if number not in self.gone]
+        return [
+            number
+            for numbers, _ in self.lists(term)
+            for number in numbers
+            if number not in self.gone
+        ]
 
     def count(self, term: int) -> int:
         """Return the number of tools that have the term."""
-        return len(self.placed[term][0]) + len(self._added[term][0]) - self._gone_of.get(term, 0)
+        return (
+            len(self.placed[term][0])
+            + len(self._added[term][0])
+            - self._gone_of.get(term, 0)
+        )
 
     def _look_up(self, term: int) -> Term:
         lists = self.lists(term)
@@ -195,7 +225,9 @@ class Postings:
     def rarity_of_word(self, term: str) -> float:
         """Return the rarity of a term by its spelling, also of one that no tool ever had."""
         number = self.ids.get(term)
-        return self.highest_rarity if number is None else self.rarity(number)
+        if number is None:
+            return self.highest_rarity
+        return self.rarity(number)
 
     @property
     def highest_rarity(self) -> float:
@@ -211,21 +243,31 @@ class Postings:
         tools, weights = self.placed[term]
         if not tools or number > tools[-1]:
             tools, weights = self._added[term]
-        at = bisect_left(tools, number)  # as in `_place`, which called from here would cost a fifth of a search
-        return weights[at] if at < len(tools) and tools[at] == number else 0.0
+        at = bisect_left(
+            tools, number
+        )  # as in `_place`, which called from here would cost a fifth of a search
+        if at < len(tools) and tools[at] == number:
+            return weights[at]
+        return 0.0
 
     def weights_of(self, texts: Sequence[tuple[str, str]]) -> dict[int, float]:
         """Return the weight of each term in a tool with these texts, without its rarity."""
         found = self._frequencies(texts)[0]
         gain = _gain(len(found))
-        weights = array("f", [frequency * gain / (frequency + K1) for frequency in found.values()])
+        weights = array(
+            "f", [frequency * gain / (frequency + K1) for frequency in found.values()]
+        )
         return dict(zip(found, weights, strict=True))
 
-    def fields_of(self, texts: Sequence[tuple[str, str]], wanted: Container[int]) -> dict[int, str]:
+    def fields_of(
+        self, texts: Sequence[tuple[str, str]], wanted: Container[int]
+    ) -> dict[int, str]:
         """Return the fields of such a tool that hold each of the wanted terms."""
         fields: dict[int, list[str]] = {}
         for field, text in texts:
-            for term in set(chain.from_iterable(map(self.words.__getitem__, written_words(text)))):
+            for term in set(
+                chain.from_iterable(map(self.words.__getitem__, written_words(text)))
+            ):
                 if term in wanted:
                     fields.setdefault(term, []).append(field)
         return {term: ", ".join(names) for term, names in fields.items()}
@@ -235,12 +277,16 @@ class Postings:
         known = self.terms
         return {term: known[term].rarity * factor for term, factor in factors.items()}
 
-    def _frequencies(self, texts: Sequence[tuple[str, str]]) -> tuple[dict[int, float], int]:
+    def _frequencies(
+        self, texts: Sequence[tuple[str, str]]
+    ) -> tuple[dict[int, float], int]:
         """Return the terms' weighted frequencies, and the number of leading terms from the tool's own texts."""
         found: dict[int, float] = {}
         own = 0
         known, get = self.words.__getitem__, found.get
-        for (field, _), words in zip(texts, words_of_all([text for _, text in texts]), strict=True):
+        for (field, _), words in zip(
+            texts, words_of_all([text for _, text in texts]), strict=True
+        ):
             weight, base, each, most = _UNITS[field]
             unit = weight / (base + each * len(words))
             if len(words) > most:
@@ -264,7 +310,9 @@ class Postings:
 
 def _gain(terms: int) -> float:
     """Return what no weight of a tool with so many different terms reaches."""
-    return GAIN if terms <= _MOST_TERMS else GAIN * _MOST_TERMS / terms
+    if terms <= _MOST_TERMS:
+        return GAIN
+    return GAIN * _MOST_TERMS / terms
 
 
 class PostingsOfSome(Postings):
@@ -278,11 +326,18 @@ class PostingsOfSome(Postings):
         mask = bytearray(held[-1] + 1 if held else 0)
         for number in held:
             mask[number] = 1
-        self.ids, self.words, self.spelled, self.names = whole.ids, whole.words, whole.spelled, whole.names
+        self.ids, self.words, self.spelled, self.names = (
+            whole.ids,
+            whole.words,
+            whole.spelled,
+            whole.names,
+        )
         self.size = len(held)
 
         def are_held(numbers: Sequence[int]) -> Iterable[int]:
-            return map(mask.__getitem__, islice(numbers, bisect_left(numbers, len(mask))))
+            return map(
+                mask.__getitem__, islice(numbers, bisect_left(numbers, len(mask)))
+            )
 
         def lists(term: int) -> Lists:
             tools, weights = array("I"), array("f")
@@ -292,7 +347,15 @@ class PostingsOfSome(Postings):
             return tools, weights
 
         def from_server(term: int) -> array[int]:
-            return array("I", chain(*(compress(numbers, are_held(numbers)) for numbers in whole.from_server(term))))
+            return array(
+                "I",
+                chain(
+                    *(
+                        compress(numbers, are_held(numbers))
+                        for numbers in whole.from_server(term)
+                    )
+                ),
+            )
 
         self.placed, self._served = WorkedOut(lists), WorkedOut(from_server)
 

@@ -24,16 +24,24 @@ FEW_WORDS = 3
 
 _LONGEST_PREFIX = 80
 _SEPARATORS = re.compile(r"[\s,;|]+")
-_LISTED = re.compile(r"[,;|\n+]+(?:\s*(?:and|or)\b)?|\s(?:and|or|plus)\s", re.IGNORECASE)
+_LISTED = re.compile(
+    r"[,;|\n+]+(?:\s*(?:and|or)\b)?|\s(?:and|or|plus)\s", re.IGNORECASE
+)
 _IDENTIFIER = re.compile(r"\w*(?:[_.\-]\w+)+|[A-Za-z]?[a-z0-9]+(?:[A-Z][a-z0-9]*)+")
 _ONE_WORD = re.compile(r"\w[\w.\-]*")
 _JOINERS = frozenset("_.-")
 _SELECT = re.compile(r"\s*select\s*:(.*)", re.IGNORECASE | re.DOTALL)
-_PREFIX = re.compile(r"\s*([\w.\- ]{1,64}?)\s*:\s+(\S.*)|\s*([\w.\-]{1,64}):(\S.*)", re.DOTALL)
+_PREFIX = re.compile(
+    r"\s*([\w.\- ]{1,64}?)\s*:\s+(\S.*)|\s*([\w.\-]{1,64}):(\S.*)", re.DOTALL
+)
 
 _PERCENT = re.compile(r"(?<=\d)\s?%")
-_ARITHMETIC = re.compile(r"\d[)\s]*(?:\*\*|[*×÷^+]|(?<=[)\s])[-/](?=[(\s]))[(\s]*√?\d|√\s?\d")
-_ONLY_ARITHMETIC = re.compile(r"[\s(√-]*\d[\d.,]*[)\s]*(?:(?:\*\*|//|[-+*/×÷^x])[\s(√-]*\d[\d.,]*[)\s]*)+=?[\s?]*")
+_ARITHMETIC = re.compile(
+    r"\d[)\s]*(?:\*\*|[*×÷^+]|(?<=[)\s])[-/](?=[(\s]))[(\s]*√?\d|√\s?\d"
+)
+_ONLY_ARITHMETIC = re.compile(
+    r"[\s(√-]*\d[\d.,]*[)\s]*(?:(?:\*\*|//|[-+*/×÷^x])[\s(√-]*\d[\d.,]*[)\s]*)+=?[\s?]*"
+)
 _DATE = re.compile(r"\s*(?:\d{4}-\d\d?(?:-\d\d?)?|\d{1,4}([-/])\d{1,2}\1\d{1,4})\s*")
 
 
@@ -46,25 +54,37 @@ def is_arithmetic(query: str) -> bool:
 
 def signs_said(query: str) -> str:
     """Return words for the query's signs, as descriptions of tools use them: `17%`, `3 * (4 + 5)`."""
-    said = ("percent" if _PERCENT.search(query) else "", "calculate arithmetic" if is_arithmetic(query) else "")
+    said = (
+        "percent" if _PERCENT.search(query) else "",
+        "calculate arithmetic" if is_arithmetic(query) else "",
+    )
     return " ".join(filter(None, said))
 
 
 def selected_names(query: str) -> list[str] | None:
     """The names in `select:a,b`; None if the query is no such list."""
     chosen = _SELECT.fullmatch(query[:MAX_SELECTION])
-    return [name for name in _SEPARATORS.split(chosen[1]) if name] if chosen else None
+    if chosen:
+        return [name for name in _SEPARATORS.split(chosen[1]) if name]
+    return None
 
 
 def server_prefix(query: str, servers: Collection[str]) -> tuple[str, str] | None:
     """Server and words of a query read as `server: words`, if there is such a server in any style of writing."""
-    prefixed = _PREFIX.fullmatch(query) if ":" in query[:_LONGEST_PREFIX] else None
+    prefixed = None
+    if ":" in query[:_LONGEST_PREFIX]:
+        prefixed = _PREFIX.fullmatch(query)
     if not prefixed:
         return None
-    name, words = (prefixed[1], prefixed[2]) if prefixed[1] else (prefixed[3], prefixed[4])
+    if prefixed[1]:
+        name, words = prefixed[1], prefixed[2]
+    else:
+        name, words = prefixed[3], prefixed[4]
     key = name_key(name)
     match = next((server for server in servers if name_key(server) == key), None)
-    return (match, words) if match and key else None
+    if match and key:
+        return match, words
+    return None
 
 
 def mentioned_names(query: str, is_name: Container[str]) -> dict[str, str]:
@@ -81,7 +101,11 @@ def mentioned_names(query: str, is_name: Container[str]) -> dict[str, str]:
         if len(listed) > 1:
             return listed
     # A look at each word spares most texts the slow pattern: no identifier is a word in lower case or with one capital.
-    odd = " ".join(word for word in query.split() if not word[1:].islower() or not _JOINERS.isdisjoint(word))
+    odd = " ".join(
+        word
+        for word in query.split()
+        if not word[1:].islower() or not _JOINERS.isdisjoint(word)
+    )
     written = {name_key(found): found for found in _IDENTIFIER.findall(odd)}
     return {key: found for key, found in written.items() if key in is_name}
 

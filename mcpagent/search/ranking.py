@@ -17,7 +17,7 @@ from mcpagent.search.postings import Postings
 from mcpagent.search.requests import RequestForm
 from mcpagent.search.result import Reason
 from mcpagent.search.strength import Assessed, assess, covered_share, telling_words
-from mcpagent.text.safe_text import safe_line
+from mcpagent.utilities.text.safe_text import safe_line
 
 _FOR_SEVERAL_NEEDS, _FOR_A_NEED = Work(1200, 30), Work(300, 15)
 """Half of the candidates are fused with as many that are close in meaning."""
@@ -115,7 +115,9 @@ class _Need(NamedTuple):
 class Ranker:
     """Rank texts against one set of postings, and of vectors if the ranking is hybrid."""
 
-    def __init__(self, postings: Postings, vectors: Vectors | None, asker: Asker | None = None) -> None:
+    def __init__(
+        self, postings: Postings, vectors: Vectors | None, asker: Asker | None = None
+    ) -> None:
         self._postings = postings
         self._vectors = vectors
         self.asker = asker or Asker(postings)
@@ -127,17 +129,31 @@ class Ranker:
     def covering(self, text: str, form: RequestForm) -> RequestForm:
         """Return the form of a part of a prompt with how much of what it says a tool has."""
         asked = self.ask(text)
-        covered, missing = covered_share(asked, self._hits(asked, 1, None, _FOR_A_NEED).scores, self._postings)
+        covered, missing = covered_share(
+            asked, self._hits(asked, 1, None, _FOR_A_NEED).scores, self._postings
+        )
         return form._replace(covered=covered, missing=missing)
 
-    def rank(self, text: str, limit: int, only: Collection[int] | None = None) -> Ranking:
+    def rank(
+        self, text: str, limit: int, only: Collection[int] | None = None
+    ) -> Ranking:
         """Return the best `limit` tools and more; `only` restricts the tools."""
         needs, asked = self._needs(text, limit, only), self.ask(text)
-        vectors, notes = self._embedded([(text, asked), *((need.text, need.asked) for need in needs)])
-        meant = vectors[0] if vectors else None
+        vectors, notes = self._embedded(
+            [(text, asked), *((need.text, need.asked) for need in needs)]
+        )
+        meant = None
+        if vectors:
+            meant = vectors[0]
         if not needs:
-            return replace(self._rank_one(text, asked, meant, limit, only, FOR_A_QUERY), notes=notes)
-        whole = replace(self._rank_one(text, asked, meant, limit, only, _FOR_SEVERAL_NEEDS), notes=notes)
+            return replace(
+                self._rank_one(text, asked, meant, limit, only, FOR_A_QUERY),
+                notes=notes,
+            )
+        whole = replace(
+            self._rank_one(text, asked, meant, limit, only, _FOR_SEVERAL_NEEDS),
+            notes=notes,
+        )
         lifts: dict[int, float] = {}
         for scores in self._need_scores(needs, vectors[1:], whole.scores):
             top = max(scores.values(), default=0.0) or 1.0
@@ -149,12 +165,19 @@ class Ranker:
         lifts = {number: lift * _NEED_WEIGHT * top for number, lift in lifts.items()}
         return replace(whole, scores=_raised(whole.scores, lifts), needs=lifts)
 
-    def _embedded(self, texts: Sequence[tuple[str, Asked]]) -> tuple[Sequence[Vector], tuple[str, ...]]:
+    def _embedded(
+        self, texts: Sequence[tuple[str, Asked]]
+    ) -> tuple[Sequence[Vector], tuple[str, ...]]:
         """Return the texts' vectors, corrected like their words; none without an embedder, and a note if it fails."""
         if self._vectors is None:
             return (), ()
         try:
-            return self._vectors.of([self._vectors.corrected(text, asked.corrected) for text, asked in texts]), ()
+            return self._vectors.of(
+                [
+                    self._vectors.corrected(text, asked.corrected)
+                    for text, asked in texts
+                ]
+            ), ()
         except EmbeddingError as error:
             return (), (f"searched without embeddings: {safe_line(str(error))}",)
 
@@ -165,10 +188,17 @@ class Ranker:
         scores = [need.scores for need in needs]
         if self._vectors is None or not meant:
             return scores
-        likeness = self._vectors.likeness(meant, list(dict.fromkeys(chain(close, *scores))))
+        likeness = self._vectors.likeness(
+            meant, list(dict.fromkeys(chain(close, *scores)))
+        )
         fused: list[Mapping[int, float]] = []
         for need, near in zip(needs, likeness, strict=True):
-            words, meaning = _scales(need.scores, near, self._strong(need.asked), self._vectors.cosines.weight)
+            words, meaning = _scales(
+                need.scores,
+                near,
+                self._strong(need.asked),
+                self._vectors.cosines.weight,
+            )
             fused.append(_fused(need.scores, near, words, meaning))
         return fused
 
@@ -183,10 +213,20 @@ class Ranker:
         }
         likest = max(favours.values())
         fits = ranking.assessed.fits or likest >= _LIKE_ASKED
-        assessed = Assessed(math.inf) if likest >= _ASKED_BEFORE else ranking.assessed._replace(fits=fits)
-        return replace(ranking, scores=_raised(ranking.scores, learned), learned=learned, assessed=assessed)
+        if likest >= _ASKED_BEFORE:
+            assessed = Assessed(math.inf)
+        else:
+            assessed = ranking.assessed._replace(fits=fits)
+        return replace(
+            ranking,
+            scores=_raised(ranking.scores, learned),
+            learned=learned,
+            assessed=assessed,
+        )
 
-    def _needs(self, text: str, limit: int, only: Collection[int] | None) -> list[_Need]:
+    def _needs(
+        self, text: str, limit: int, only: Collection[int] | None
+    ) -> list[_Need]:
         """Return the clauses of the text that have enough content to be searched separately, at most `_MAX_NEEDS`.
 
         Parts joined by "and", "or", "+" and commas are mostly one need ("from Berlin to Paris, by train"). They are
@@ -200,50 +240,90 @@ class Ranker:
         if len(ended) < len(parts) <= _MAX_NEEDS:  # more of them are a list
             joined = self._telling(parts)
             if len(joined) > max(len(clauses), 1):
-                needs = list(takewhile(self._is_answered, self._scored(joined, limit, only)))
+                needs = list(
+                    takewhile(self._is_answered, self._scored(joined, limit, only))
+                )
                 if len(needs) == len(joined):
                     return needs
-        return list(self._scored(clauses[:_MAX_NEEDS], limit, only)) if len(clauses) > 1 else []
+        if len(clauses) > 1:
+            return list(self._scored(clauses[:_MAX_NEEDS], limit, only))
+        return []
 
-    def _scored(self, parts: Iterable[tuple[str, Asked]], limit: int, only: Collection[int] | None) -> Iterator[_Need]:
-        return (_Need(part, asked, self._hits(asked, limit, only, _FOR_A_NEED).scores) for part, asked in parts)
+    def _scored(
+        self,
+        parts: Iterable[tuple[str, Asked]],
+        limit: int,
+        only: Collection[int] | None,
+    ) -> Iterator[_Need]:
+        return (
+            _Need(part, asked, self._hits(asked, limit, only, _FOR_A_NEED).scores)
+            for part, asked in parts
+        )
 
     def _telling(self, parts: Sequence[str]) -> list[tuple[str, Asked]]:
         """Return the parts among several whose words are rare enough."""
         if len(parts) < 2:
             return []
         asked = ((part, self.ask(part)) for part in parts[:_MOST_PARTS])
-        return [one for one in asked if self._postings.rarities(one[1].factors) >= _NEED_RARITY]
+        return [
+            one
+            for one in asked
+            if self._postings.rarities(one[1].factors) >= _NEED_RARITY
+        ]
 
     def _is_answered(self, need: _Need) -> bool:
         """Return whether a tool has nearly all words of the need."""
         asked = need.asked
         return max(need.scores.values(), default=0.0) >= _ANSWERED * (
-            self._postings.rarities(asked.factors) + self._postings.highest_rarity * len(asked.missing)
+            self._postings.rarities(asked.factors)
+            + self._postings.highest_rarity * len(asked.missing)
         )
 
     def _rank_one(
-        self, text: str, asked: Asked, meant: Vector | None, limit: int, only: Collection[int] | None, work: Work
+        self,
+        text: str,
+        asked: Asked,
+        meant: Vector | None,
+        limit: int,
+        only: Collection[int] | None,
+        work: Work,
     ) -> Ranking:
-        pool = limit if self._vectors is None else max(limit, work.candidates // 2)
+        if self._vectors is None:
+            pool = limit
+        else:
+            pool = max(limit, work.candidates // 2)
         hits = self._hits(asked, pool, only, work)
         if self._vectors is None or meant is None:
             sure = assess(text, asked, hits.scores, self._postings)
             return Ranking(asked, hits.scores, sure, hits.scores)
-        likeness = self._vectors.closest(meant, pool, hits.scores if only is None else only)
+        likeness = self._vectors.closest(
+            meant, pool, hits.scores if only is None else only
+        )
         if only is not None:
             likeness = {number: likeness[number] for number in only}
         cosine = max(likeness.values(), default=0.0)
         cosines = self._vectors.cosines
         sure = assess(text, asked, hits.scores, self._postings, cosine, cosines)
-        words, meaning = _scales(hits.scores, likeness, self._strong(asked), cosines.weight)
+        words, meaning = _scales(
+            hits.scores, likeness, self._strong(asked), cosines.weight
+        )
         fused = _fused(hits.scores, likeness, words, meaning)
-        return Ranking(asked, fused, sure, hits.scores, word_share=words, likeness=likeness, meaning_share=meaning)
+        return Ranking(
+            asked,
+            fused,
+            sure,
+            hits.scores,
+            word_share=words,
+            likeness=likeness,
+            meaning_share=meaning,
+        )
 
     def _strong(self, asked: Asked) -> float:
         return min(_STRONG, telling_words(asked) - 1) * self._postings.highest_rarity
 
-    def _hits(self, asked: Asked, limit: int, only: Collection[int] | None, work: Work) -> Hits:
+    def _hits(
+        self, asked: Asked, limit: int, only: Collection[int] | None, work: Work
+    ) -> Hits:
         return best(self._postings, asked.factors, limit, only, work)
 
 
@@ -251,13 +331,21 @@ def _between(ends: re.Pattern[str], text: str) -> list[str]:
     return [part for part in ends.split(text) if part and not part.isspace()]
 
 
-def _raised(scores: Mapping[int, float], lifts: Mapping[int, float]) -> dict[int, float]:
+def _raised(
+    scores: Mapping[int, float], lifts: Mapping[int, float]
+) -> dict[int, float]:
     """Return the scores with these added, also to tools that had none."""
-    return {**scores, **{number: scores.get(number, 0.0) + lift for number, lift in lifts.items()}}
+    return {
+        **scores,
+        **{number: scores.get(number, 0.0) + lift for number, lift in lifts.items()},
+    }
 
 
 def _scales(
-    scores: Mapping[int, float], likeness: Mapping[int, float], strong: float, weight: float
+    scores: Mapping[int, float],
+    likeness: Mapping[int, float],
+    strong: float,
+    weight: float,
 ) -> tuple[float, float]:
     """Return the factors of BM25 scores and cosines in the sum.
 
@@ -270,7 +358,10 @@ def _scales(
 
 
 def _fused(
-    scores: Mapping[int, float], likeness: Mapping[int, float], words: float, meaning: float
+    scores: Mapping[int, float],
+    likeness: Mapping[int, float],
+    words: float,
+    meaning: float,
 ) -> dict[int, float]:
     """Return the sum of both for each tool that has a cosine, each times its factor."""
     held = scores.get

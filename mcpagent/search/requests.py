@@ -34,11 +34,15 @@ _LONG_WORDS, _FEWEST_WORDS = 60, 3
 """More words than most requests have, and fewer than any."""
 
 _FENCE = re.compile(r"^\s*(```|~~~)")
-_WORDS = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]{1,2}|[^\W_]{1,16}")
+_WORDS = re.compile(
+    r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]{1,2}|[^\W_]{1,16}"
+)
 _BUDGETED = re.compile(rf"{_WORDS.pattern}|(?<![^\W_])(?:[^\w\s]|_){{1,16}}")
 """Words, and signs that stand apart from words: an embedding reads these, too."""
 
-_PASTED = re.compile(r"\s*[>|{}<]|\s*[\[(]|\t| {4}|\s*[\w\-]{1,30}: \S|\s*(?:#|//|\*|--)\s?\w?")
+_PASTED = re.compile(
+    r"\s*[>|{}<]|\s*[\[(]|\t| {4}|\s*[\w\-]{1,30}: \S|\s*(?:#|//|\*|--)\s?\w?"
+)
 _GLUED = re.compile(r"[^\W\d][_(.\[{=/:<>\\@#$%&*+|~;]+(?=[^\W\d\"'])")
 _LONG_RUN = re.compile(r"([A-Za-z0-9_]{64})[A-Za-z0-9_]+")
 _ENDS_AS_DATA = re.compile(r"[,;{}\[\]()<>=]$")
@@ -126,13 +130,20 @@ def candidates_in(prompt: str) -> list[Candidate]:
     last = len(blocks) - 1
     found: dict[str, RequestForm] = {}
     for at, lines in enumerate(blocks):
-        before, behind = blocks[at - 1] if at else [], blocks[at + 1] if at < last else []
+        before, behind = (
+            blocks[at - 1] if at else [],
+            blocks[at + 1] if at < last else [],
+        )
         if at == 0 and len(lines) > 1:
             found[lines[0].strip()] = _form(lines[:1], [], lines[1:], is_line=True)
         found["\n".join(lines).strip()] = _form(lines, before, behind)
         if at == last and len(lines) > 1:
-            found.setdefault(lines[-1].strip(), _form(lines[-1:], lines[:-1], [], is_line=True))
-    return [_candidate(part, form) for part, form in found.items() if word_count(part, 1)]
+            found.setdefault(
+                lines[-1].strip(), _form(lines[-1:], lines[:-1], [], is_line=True)
+            )
+    return [
+        _candidate(part, form) for part, form in found.items() if word_count(part, 1)
+    ]
 
 
 def _candidate(text: str, form: RequestForm) -> Candidate:
@@ -210,13 +221,23 @@ def _blocks(text: str) -> list[list[str]]:
             blocks.append([])
     told = [block for block in blocks if any(line.strip() for line in block)]
     half = _MOST_BLOCKS // 2
-    return told if len(told) <= _MOST_BLOCKS else [*told[:half], *told[-half:]]
+    if len(told) <= _MOST_BLOCKS:
+        return told
+    return [*told[:half], *told[-half:]]
 
 
-def _form(lines: Sequence[str], before: Sequence[str], behind: Sequence[str], *, is_line: bool = False) -> RequestForm:
+def _form(
+    lines: Sequence[str],
+    before: Sequence[str],
+    behind: Sequence[str],
+    *,
+    is_line: bool = False,
+) -> RequestForm:
     text = "\n".join(lines).strip()
     words = word_count(text)
-    plain = sum(char.isalpha() or char.isspace() for char in text[:2_000]) / max(len(text[:2_000]), 1)
+    plain = sum(char.isalpha() or char.isspace() for char in text[:2_000]) / max(
+        len(text[:2_000]), 1
+    )
     shape, beside = _shape(lines[0]), [*before[-1:], *behind[:1]]
     return RequestForm(
         length=math.log1p(words),
@@ -237,4 +258,6 @@ def _shape(line: str) -> str:
     """Return what a line begins with, as kinds of characters: `9-9-9` of a line of a log, "" of a sentence."""
     shape = re.sub(r"[^\W\d_]+", "a", re.sub(r"\d+", "9", line[:30]))
     begun = re.match(r"[^ ]*[^\w\s][^ ]*|\s+", shape)
-    return begun[0] if begun else ""
+    if begun:
+        return begun[0]
+    return ""

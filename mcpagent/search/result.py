@@ -9,8 +9,8 @@ from functools import cached_property
 from itertools import chain, zip_longest
 from typing import Literal, TypeAlias, get_args
 
-from mcpagent.messages import ToolDefinition
-from mcpagent.text.safe_text import safe_line
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.values.messages import ToolDefinition
 
 RankingName: TypeAlias = Literal["auto", "regex", "bm25", "hybrid", "multilingual"]
 """How tools are ranked (`ToolIndex`)."""
@@ -39,7 +39,9 @@ class Match:
 
     tool: ToolDefinition
     score: float
-    why: Callable[[], tuple[Reason, ...]] = field(default=tuple, repr=False, compare=False)
+    why: Callable[[], tuple[Reason, ...]] = field(
+        default=tuple, repr=False, compare=False
+    )
     """Works out `reasons`; asked for only when somebody reads them."""
     query: str = ""
     """Which of several queries found it."""
@@ -80,7 +82,9 @@ class SearchResult:
     @property
     def confidence(self) -> Confidence:
         """ "low": as good as the best match is, a request that nothing serves often gets one like it."""
-        return "low" if self.strength < self.least or self.how == "closest" else "high"
+        if self.strength < self.least or self.how == "closest":
+            return "low"
+        return "high"
 
     @property
     def is_likely(self) -> bool:
@@ -106,14 +110,19 @@ def taking_turns(results: Sequence[SearchResult], limit: int) -> SearchResult:
         notes = (*notes, f"only weak matches for: {shown}")
     room = max(limit, sum(result.how == "exact" for result in results))
     how: How = next((result.how for result in results if result.how != "none"), "none")
-    strongest = max(results, key=lambda result: (bool(result.matches), result.strength - result.least))
+    strongest = max(
+        results,
+        key=lambda result: (bool(result.matches), result.strength - result.least),
+    )
     good = sum(match.odds != "weak" for match in chosen)
     return SearchResult(
         "\n".join(result.query for result in results),
         tuple(chosen)[:room],
         max(good, max(result.found for result in results)),
         how,
-        error="; ".join(dict.fromkeys(result.error for result in results if result.error)),
+        error="; ".join(
+            dict.fromkeys(result.error for result in results if result.error)
+        ),
         notes=notes,
         nearest=() if chosen else _of_all(result.nearest for result in results),
         unmatched_words=_of_all(result.unmatched_words for result in results),
@@ -124,7 +133,9 @@ def taking_turns(results: Sequence[SearchResult], limit: int) -> SearchResult:
 
 def _in_turn(results: Sequence[SearchResult]) -> list[Match]:
     """The matches of all results in turn, each tool once with the best odds that any query gives it."""
-    turns = chain.from_iterable(zip_longest(*(_with_query(result) for result in results)))
+    turns = chain.from_iterable(
+        zip_longest(*(_with_query(result) for result in results))
+    )
     matches = [match for match in turns if match is not None]
     chosen: dict[str, Match] = {}
     for odds in get_args(Odds)[:2], get_args(Odds)[2:]:

@@ -20,12 +20,12 @@ from itertools import accumulate, chain
 from pathlib import Path
 from typing import Any, Literal
 
-from mcpagent.config.bounded_files import map_own
-from mcpagent.config.file_changes import write_whole
-from mcpagent.messages import ToolDefinition
 from mcpagent.search.examples import Examples, shipped_examples
 from mcpagent.search.fields import WEIGHTS
 from mcpagent.search.postings import K1, Postings, WorkedOut
+from mcpagent.utilities.files.bounded_files import map_own
+from mcpagent.utilities.files.file_changes import write_whole
+from mcpagent.values.messages import ToolDefinition
 
 logger = logging.getLogger("mcpagent")
 
@@ -37,14 +37,33 @@ _KEPT_FILES = 8
 
 
 def catalogue_key(
-    tools: Iterable[ToolDefinition], server_descriptions: Mapping[str, str], examples: Examples = shipped_examples
+    tools: Iterable[ToolDefinition],
+    server_descriptions: Mapping[str, str],
+    examples: Examples = shipped_examples,
 ) -> str:
     """Return a hash of the tools, in their order, and of the rules by which they are indexed."""
-    rules = [_FORMAT, sys.byteorder, K1, repr(WEIGHTS), sorted(server_descriptions.items())]
+    rules = [
+        _FORMAT,
+        sys.byteorder,
+        K1,
+        repr(WEIGHTS),
+        sorted(server_descriptions.items()),
+    ]
     key = hashlib.sha256(json.dumps(rules).encode())
     for tool in tools:
-        fields = [tool.name, tool.description, tool.parameters, tool.server, tool.original_name, tool.title]
-        key.update(json.dumps([*fields, tool.category, tool.tags, list(examples(tool))], default=repr).encode())
+        fields = [
+            tool.name,
+            tool.description,
+            tool.parameters,
+            tool.server,
+            tool.original_name,
+            tool.title,
+        ]
+        key.update(
+            json.dumps(
+                [*fields, tool.category, tool.tags, list(examples(tool))], default=repr
+            ).encode()
+        )
     return key.hexdigest()[:32]
 
 
@@ -60,13 +79,28 @@ def load_postings(folder: Path, key: str, size: int) -> Postings | None:
         terms = {term: number for number, term in enumerate(header["terms"])}
         sizes = [counts, counts, list(shared.values()), header["names"]]
         ends = list(accumulate((4 * sum(one) for one in sizes), initial=start))
-        if (header["size"], len(counts), len(sizes[-1]), ends[-1]) != (size, len(terms), size, len(data)):
+        if (header["size"], len(counts), len(sizes[-1]), ends[-1]) != (
+            size,
+            len(terms),
+            size,
+            len(data),
+        ):
             raise ValueError("the sizes in it do not fit")
         kinds: tuple[Literal["I", "f"], ...] = ("I", "f", "I", "I")
-        parts = [data[at:end].cast(kind) for at, end, kind in zip(ends, ends[1:], kinds, strict=False)]
+        parts = [
+            data[at:end].cast(kind)
+            for at, end, kind in zip(ends, ends[1:], kinds, strict=False)
+        ]
         words = {word: tuple(ids) for word, ids in header["words"].items()}
-        _check([*chain.from_iterable(words.values()), *map(int, shared)], parts, len(terms), size)
-        tools, weights, from_server, names = (_Lists(*one) for one in zip(parts, sizes, strict=True))
+        _check(
+            [*chain.from_iterable(words.values()), *map(int, shared)],
+            parts,
+            len(terms),
+            size,
+        )
+        tools, weights, from_server, names = (
+            _Lists(*one) for one in zip(parts, sizes, strict=True)
+        )
         postings = Postings()
         postings.size = size
         postings.ids.update(terms)
@@ -74,19 +108,35 @@ def load_postings(folder: Path, key: str, size: int) -> Postings | None:
         postings.spelled = list(terms)
         postings.placed = WorkedOut(lambda term: (tools.at(term), weights.at(term)))
         postings.names = WorkedOut(names.at)
-        postings.placed_from_server = {int(term): from_server.at(place) for place, term in enumerate(shared)}
+        postings.placed_from_server = {
+            int(term): from_server.at(place) for place, term in enumerate(shared)
+        }
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+    except (
+        OSError,
+        ValueError,
+        LookupError,
+        TypeError,
+        AttributeError,
+        OverflowError,
+        RecursionError,
+    ) as error:
         logger.debug("%s: not read, the tools are indexed again: %s", path, error)
         return None
     return postings
 
 
-def _check(terms: Sequence[int], parts: Sequence[memoryview[Any]], known: int, size: int) -> None:
+def _check(
+    terms: Sequence[int], parts: Sequence[memoryview[Any]], known: int, size: int
+) -> None:
     """Raise `ValueError` for an invalid term or tool number, because lookups do not check them."""
     tools, weights, from_server, names = parts
-    if set(map(type, terms)) - {int} or min(terms, default=0) < 0 or max(chain(terms, names), default=-1) >= known:
+    if (
+        set(map(type, terms)) - {int}
+        or min(terms, default=0) < 0
+        or max(chain(terms, names), default=-1) >= known
+    ):
         raise ValueError("a term in it does not fit")
     if max(chain(tools, from_server), default=-1) >= size:
         raise ValueError("a tool in it does not fit")
@@ -106,14 +156,18 @@ class _Lists:
 
     def at(self, place: int) -> memoryview[Any]:
         """Return the list at this index; empty after the last one."""
-        return self._numbers[self._ends[place] : self._ends[place + 1]] if place + 1 < len(self._ends) else _NONE
+        if place + 1 < len(self._ends):
+            return self._numbers[self._ends[place] : self._ends[place + 1]]
+        return _NONE
 
 
 def save_postings(folder: Path, key: str, postings: Postings) -> None:
     """Save the postings; ignore a folder that is not writable. Only the last few files are kept."""
     terms = range(len(postings.spelled))
     lists: list[Any] = [postings.lists(term)[1] for term in terms]
-    shared: dict[int, Any] = {term: tools for term in terms if (tools := postings.from_server(term)[1])}
+    shared: dict[int, Any] = {
+        term: tools for term in terms if (tools := postings.from_server(term)[1])
+    }
     header = {
         "size": postings.size,
         "terms": postings.spelled,
@@ -125,10 +179,19 @@ def save_postings(folder: Path, key: str, postings: Postings) -> None:
     text = json.dumps(header).encode()
     content = len(text).to_bytes(8, "little") + text
     names = array("I", chain.from_iterable(postings.names.values()))
-    content += b"".join([*(tools for tools, _ in lists), *(weights for _, weights in lists), *shared.values(), names])
+    content += b"".join(
+        [
+            *(tools for tools, _ in lists),
+            *(weights for _, weights in lists),
+            *shared.values(),
+            names,
+        ]
+    )
     with contextlib.suppress(OSError):
         write_whole(_path(folder, key), content, is_cache=True)
-        for old in sorted(folder.glob("index-*.bin"), key=lambda one: -one.stat().st_mtime)[_KEPT_FILES:]:
+        for old in sorted(
+            folder.glob("index-*.bin"), key=lambda one: -one.stat().st_mtime
+        )[_KEPT_FILES:]:
             old.unlink()
 
 

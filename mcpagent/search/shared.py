@@ -12,7 +12,6 @@ from itertools import chain
 from pathlib import Path
 from weakref import WeakKeyDictionary
 
-from mcpagent.messages import ToolDefinition
 from mcpagent.search.asked import Asker, Spelling
 from mcpagent.search.examples import Examples, shipped_examples
 from mcpagent.search.fields import field_texts
@@ -25,6 +24,7 @@ from mcpagent.search.postings import PostingsOfSome, WorkedOut
 from mcpagent.search.ranking import Ranker
 from mcpagent.search.uses import Uses
 from mcpagent.search.words import pieces, written_words
+from mcpagent.values.messages import ToolDefinition
 
 MOST_LEFT = 2_000
 """Tools that may be kept although no session has them any more, or as many as there are others."""
@@ -44,7 +44,11 @@ class SharedIndex:
         history: SearchHistory | None,
         examples: Examples = shipped_examples,
     ) -> None:
-        self.strategy, self.examples, self._cache_folder = strategy, examples, cache_folder
+        self.strategy, self.examples, self._cache_folder = (
+            strategy,
+            examples,
+            cache_folder,
+        )
         self.uses = Uses(history) if history is not None else None
         self.lock = threading.RLock()
         self.indexed = 0
@@ -54,9 +58,18 @@ class SharedIndex:
         self._most = MOST_LEFT
 
     def _begun(self) -> _Whole:
-        return _Whole(vectors_for(self.strategy, None, self._cache_folder), self._cache_folder, self.examples)
+        return _Whole(
+            vectors_for(self.strategy, None, self._cache_folder),
+            self._cache_folder,
+            self.examples,
+        )
 
-    def of(self, owner: object, tools: Iterable[ToolDefinition], descriptions: Mapping[str, str]) -> ToolIndex:
+    def of(
+        self,
+        owner: object,
+        tools: Iterable[ToolDefinition],
+        descriptions: Mapping[str, str],
+    ) -> ToolIndex:
         """Return the index of these tools, made at its first search; the same one for this owner until `drop`."""
         with self._of_owners:
             index = self._owners.get(owner)
@@ -83,7 +96,13 @@ class SharedIndex:
     def _forget(self) -> None:
         """Rebuild the index if most tools have no owner; remaining owners read their tools again."""
         with self._of_owners:
-            live = len(set(chain.from_iterable(index.numbers for index in self._owners.values())))
+            live = len(
+                set(
+                    chain.from_iterable(
+                        index.numbers for index in self._owners.values()
+                    )
+                )
+            )
             self._most = 2 * live + MOST_LEFT
             if self._whole.size > self._most:
                 self._whole = self._begun()
@@ -93,20 +112,26 @@ class SharedIndex:
 class _Whole(Indexed):
     """All tools that were read, with a separate number for each different definition; none is removed."""
 
-    def __init__(self, vectors: Vectors | None, cache_folder: Path | None, examples: Examples) -> None:
+    def __init__(
+        self, vectors: Vectors | None, cache_folder: Path | None, examples: Examples
+    ) -> None:
         super().__init__(vectors, None, cache_folder, examples)
         self._alike: dict[tuple[str | None, str, str], list[int]] = {}
         self._about: dict[int, str] = {}
         self._known: dict[int, int] = {}
         self._words: dict[int, frozenset[str]] = WorkedOut(self._words_of)
-        self._pieces: dict[str, tuple[str, ...]] = WorkedOut(lambda word: tuple(pieces(word)))
+        self._pieces: dict[str, tuple[str, ...]] = WorkedOut(
+            lambda word: tuple(pieces(word))
+        )
 
     @property
     def size(self) -> int:
         """Number of tools."""
         return len(self.tools)
 
-    def read(self, tools: Iterable[ToolDefinition], descriptions: Mapping[str, str]) -> dict[int, ToolDefinition]:
+    def read(
+        self, tools: Iterable[ToolDefinition], descriptions: Mapping[str, str]
+    ) -> dict[int, ToolDefinition]:
         """Return the tools by their numbers, in order; `descriptions` describe their servers."""
         self.server_descriptions = dict(descriptions)
         found: dict[int, ToolDefinition] = {}
@@ -115,8 +140,12 @@ class _Whole(Indexed):
                 self._read_first(tools)
             abouts = self.server_descriptions
             for tool in tools:
-                number = self._known.get(id(tool))  # which lives as long as this, so no other one has its id
-                if number is None or self._about[number] != abouts.get(tool.server or "", ""):
+                number = self._known.get(
+                    id(tool)
+                )  # which lives as long as this, so no other one has its id
+                if number is None or self._about[number] != abouts.get(
+                    tool.server or "", ""
+                ):
                     number = self._number(tool)
                 found[number] = tool
         return dict(sorted(found.items()))
@@ -148,7 +177,9 @@ class _Whole(Indexed):
         return number
 
     def _words_of(self, number: int) -> frozenset[str]:
-        texts = field_texts(self.tools[number], self._about[number], self._examples(self.tools[number]))
+        texts = field_texts(
+            self.tools[number], self._about[number], self._examples(self.tools[number])
+        )
         return frozenset(chain.from_iterable(written_words(text) for _, text in texts))
 
     def of_some(
@@ -157,7 +188,10 @@ class _Whole(Indexed):
         """Return the names, postings, vectors and ranker of these tools alone."""
         held = tuple(numbers)
         postings = PostingsOfSome(self.postings, held)
-        vectors = VectorsOfSome(self.vectors, held) if self.vectors is not None else None
+        if self.vectors is not None:
+            vectors = VectorsOfSome(self.vectors, held)
+        else:
+            vectors = None
 
         def spelling() -> tuple[Spelling, frozenset[str]]:
             words: set[str] = set().union(*map(self._words.__getitem__, held))
@@ -175,7 +209,12 @@ class _Whole(Indexed):
 class _Some(Indexed):
     """An owner's tools, with index data as if they were alone, read from the whole."""
 
-    def __init__(self, shared: SharedIndex, tools: Iterable[ToolDefinition], descriptions: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        shared: SharedIndex,
+        tools: Iterable[ToolDefinition],
+        descriptions: Mapping[str, str],
+    ) -> None:
         super().__init__(None, descriptions, None, shared.examples)
         self._shared = shared
         for server, theirs in _by_server(tools).items():
@@ -185,7 +224,9 @@ class _Some(Indexed):
         """Read the waiting tools into the whole, once."""
         if not self.waiting:
             return
-        tools = list(chain.from_iterable(theirs.values() for theirs in self.waiting.values()))
+        tools = list(
+            chain.from_iterable(theirs.values() for theirs in self.waiting.values())
+        )
         whole, self.tools = self._shared.read(tools, self.server_descriptions)
         for number, tool in self.tools.items():
             self.numbers.setdefault(tool.server, {})[tool.name] = number
@@ -196,7 +237,12 @@ class _Some(Indexed):
 class _IndexOfSome(ToolIndex):
     """The search over one owner's tools."""
 
-    def __init__(self, shared: SharedIndex, tools: Iterable[ToolDefinition], descriptions: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        shared: SharedIndex,
+        tools: Iterable[ToolDefinition],
+        descriptions: Mapping[str, str],
+    ) -> None:
         super().__init__(shared.strategy)
         self._lock, self._uses = shared.lock, shared.uses
         self._held = _Some(shared, tools, descriptions)
@@ -207,7 +253,9 @@ class _IndexOfSome(ToolIndex):
         return tuple(self._held.tools)
 
 
-def _by_server(tools: Iterable[ToolDefinition]) -> dict[str | None, list[ToolDefinition]]:
+def _by_server(
+    tools: Iterable[ToolDefinition],
+) -> dict[str | None, list[ToolDefinition]]:
     found: dict[str | None, list[ToolDefinition]] = {}
     for tool in tools:
         found.setdefault(tool.server, []).append(tool)

@@ -6,9 +6,13 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from mcpagent.json_schema.parts import dereferenced, properties_of, required_of
-from mcpagent.messages import ToolDefinition
-from mcpagent.text.safe_text import safe_line
+from mcpagent.utilities.json_schema.parts import (
+    dereferenced,
+    properties_of,
+    required_of,
+)
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.values.messages import ToolDefinition
 
 MAX_SIGNATURE = 240
 """Characters that optional arguments are listed within; required ones are always there."""
@@ -25,7 +29,9 @@ _SHORT_TYPES = {
 _SENTENCE_END = re.compile(r"(?<=[.!?。])\s+(?=[^a-z])|\s*\n\s*\n\s*")
 
 
-def call_signature(definition: ToolDefinition, room: int = MAX_SIGNATURE, *, types: bool = True) -> str:
+def call_signature(
+    definition: ToolDefinition, room: int = MAX_SIGNATURE, *, types: bool = True
+) -> str:
     """Return the call signature: `get_weather(location: str, unit?: celsius|fahrenheit)`, or without `types`.
 
     Required arguments come first and are always included. Optional ones follow as long as `room` characters allow, then
@@ -34,7 +40,10 @@ def call_signature(definition: ToolDefinition, room: int = MAX_SIGNATURE, *, typ
     root = definition.parameters
     properties = properties_of(root)
     required = [name for name in required_of(root) if name in properties]
-    arguments = [_argument(name, properties[name] if types else {}, "", root) for name in dict.fromkeys(required)]
+    arguments = [
+        _argument(name, properties[name] if types else {}, "", root)
+        for name in dict.fromkeys(required)
+    ]
     length = len(definition.name) + sum(len(argument) + 2 for argument in arguments)
     for name in properties:
         if name in required:
@@ -51,9 +60,13 @@ def call_signature(definition: ToolDefinition, room: int = MAX_SIGNATURE, *, typ
 def first_sentences(description: str, limit: int = 160) -> str:
     """Return the first whole sentences that fit in `limit` characters, on one line; else the first one, cut."""
     sentences = [
-        line for part in _SENTENCE_END.split(description[: limit * 8].strip()) if (line := safe_line(part, limit))
+        line
+        for part in _SENTENCE_END.split(description[: limit * 8].strip())
+        if (line := safe_line(part, limit))
     ]
-    text = sentences[0] if sentences else ""
+    text = ""
+    if sentences:
+        text = sentences[0]
     for sentence in sentences[1:]:
         if len(text) + 1 + len(sentence) > limit:
             break
@@ -63,7 +76,9 @@ def first_sentences(description: str, limit: int = 160) -> str:
 
 def _argument(name: str, schema: Any, mark: str, root: Mapping[str, Any]) -> str:
     kind = type_words(schema, root)
-    return f"{safe_line(name, 64)}{mark}: {kind}" if kind else f"{safe_line(name, 64)}{mark}"
+    if kind:
+        return f"{safe_line(name, 64)}{mark}: {kind}"
+    return f"{safe_line(name, 64)}{mark}"
 
 
 def type_words(schema: Any, root: Mapping[str, Any], depth: int = 0) -> str:
@@ -82,16 +97,24 @@ def type_words(schema: Any, root: Mapping[str, Any], depth: int = 0) -> str:
         return "|".join(dict.fromkeys(_short(one) for one in kind[:4] if one != "null"))
     if kind == "array" and depth < 2 and isinstance(schema.get("items"), dict):
         inner = type_words(schema["items"], root, depth + 1)
-        return f"list[{inner}]" if inner else "list"
+        if inner:
+            return f"list[{inner}]"
+        return "list"
     if isinstance(kind, str):
         return _short(kind)
     for key in ("anyOf", "oneOf", "allOf"):
         branches = schema.get(key)
         if isinstance(branches, list) and depth < 2:
             kinds = [type_words(branch, root, depth + 1) for branch in branches[:4]]
-            return "|".join(dict.fromkeys(one for one in kinds if one and one != "null"))
-    return "object" if "properties" in schema or "$ref" in schema else ""
+            return "|".join(
+                dict.fromkeys(one for one in kinds if one and one != "null")
+            )
+    if "properties" in schema or "$ref" in schema:
+        return "object"
+    return ""
 
 
 def _short(kind: Any) -> str:
-    return _SHORT_TYPES.get(kind, safe_line(kind, 16)) if isinstance(kind, str) else ""
+    if isinstance(kind, str):
+        return _SHORT_TYPES.get(kind, safe_line(kind, 16))
+    return ""

@@ -97,10 +97,18 @@ class Cosines(NamedTuple):
     weights: Evidence
 
 
-OF_WORDS = Cosines(0.6, 0.35, 0.6, -7.31, Evidence(2.68, -2.97, 4.79, -2.32, 0.67, 2.02, meaning=9.40))
+OF_WORDS = Cosines(
+    0.6, 0.35, 0.6, -7.31, Evidence(2.68, -2.97, 4.79, -2.32, 0.67, 2.02, meaning=9.40)
+)
 """Of means of word vectors, and of models that nobody has measured."""
 
-OF_SENTENCES = Cosines(0.56, 0.3, 1.0, -11.84, Evidence(3.25, -2.95, 4.19, -1.03, 2.91, 3.20, meaning=12.54))
+OF_SENTENCES = Cosines(
+    0.56,
+    0.3,
+    1.0,
+    -11.84,
+    Evidence(3.25, -2.95, 4.19, -1.03, 2.91, 3.20, meaning=12.54),
+)
 """Of the multilingual sentence encoder."""
 
 
@@ -148,7 +156,9 @@ class Cutoffs(NamedTuple):
             return self.first
         if score < self.possible:
             return "weak"
-        return "likely" if score >= self.likely else "possible"
+        if score >= self.likely:
+            return "likely"
+        return "possible"
 
     def count(self, scores: Iterable[float]) -> int:
         """Return how many of the scores are not weak."""
@@ -167,16 +177,26 @@ def cutoffs(scores: Iterable[float], strength: float, least: float) -> Cutoffs:
     half = _FITS * best
     if least <= 0 and strength >= 0:
         return Cutoffs(best, "likely", half, half)
-    shift = math.log(least / MIN_STRENGTH) if least > 0 else 0.0
-    told = CHANCE.intercept + CHANCE.strength * min(math.log(max(strength, _NO_ODDS)) - shift, _SURE)
-    chance = _chance(told + CHANCE.first + CHANCE.lead * math.log(best / max(second, half)))
+    shift = 0.0
+    if least > 0:
+        shift = math.log(least / MIN_STRENGTH)
+    told = CHANCE.intercept + CHANCE.strength * min(
+        math.log(max(strength, _NO_ODDS)) - shift, _SURE
+    )
+    chance = _chance(
+        told + CHANCE.first + CHANCE.lead * math.log(best / max(second, half))
+    )
     first: Odds = "weak"
     if chance >= _POSSIBLE:
-        first = "likely" if chance >= _LIKELY else "possible"
+        first = "possible"
+        if chance >= _LIKELY:
+            first = "likely"
 
     def reaching(chance: float) -> float:
         ratio = (math.log(chance / (1 - chance)) - told) / CHANCE.lead
-        return max(half, best * math.exp(ratio)) if ratio <= 0 else math.inf
+        if ratio <= 0:
+            return max(half, best * math.exp(ratio))
+        return math.inf
 
     return Cutoffs(best, first, reaching(_LIKELY), reaching(_POSSIBLE))
 
@@ -200,13 +220,18 @@ def assess(
         return Assessed(0.0, fits=cosine is not None and cosine >= cosines.like)
     if _is_covered(text, asked, scores, postings):
         return Assessed(math.inf)
-    intercept, weights = _BY_WORDS if cosine is None else (cosines.intercept, cosines.weights)
+    if cosine is None:
+        intercept, weights = _BY_WORDS
+    else:
+        intercept, weights = cosines.intercept, cosines.weights
     found = _evidence(text, asked, scores, postings, cosine or 0.0)
     told = sum(weight * value for weight, value in zip(weights, found, strict=True))
     return Assessed(math.exp(intercept + told), found)
 
 
-def _is_covered(text: str, asked: Asked, scores: Mapping[int, float], postings: Postings) -> bool:
+def _is_covered(
+    text: str, asked: Asked, scores: Mapping[int, float], postings: Postings
+) -> bool:
     """Return whether a best tool has nearly all words of the query; one supposed typo may be no typo."""
     highest = max(scores.values())
     best = (number for number, score in scores.items() if score == highest)
@@ -216,17 +241,29 @@ def _is_covered(text: str, asked: Asked, scores: Mapping[int, float], postings: 
 def _covers(number: int, text: str, asked: Asked, postings: Postings) -> bool:
     unsure = {term for term in asked.guessed if asked.factors[term] < _LIKELY_GUESS}
     held = {
-        term: factor for term, factor in asked.factors.items() if term not in unsure and postings.weight(term, number)
+        term: factor
+        for term, factor in asked.factors.items()
+        if term not in unsure and postings.weight(term, number)
     }
     said = {asked.words[term] for term in held}
-    if len(said & {asked.words[term] for term in asked.guessed}) == 1 and len(set(asked.words.values())) > 1:
+    if (
+        len(said & {asked.words[term] for term in asked.guessed}) == 1
+        and len(set(asked.words.values())) > 1
+    ):
         return False
-    enough = telling_words(asked) >= _TELLING * len(written_words(text)) or len(said) >= _SEVERAL
+    enough = (
+        telling_words(asked) >= _TELLING * len(written_words(text))
+        or len(said) >= _SEVERAL
+    )
     return enough and postings.rarities(held) >= _COVERED * _whole(asked, postings)
 
 
 def _evidence(
-    text: str, asked: Asked, scores: Mapping[int, float], postings: Postings, cosine: float = 0.0
+    text: str,
+    asked: Asked,
+    scores: Mapping[int, float],
+    postings: Postings,
+    cosine: float = 0.0,
 ) -> Evidence:
     """Return the features of the best match; `scores` has at least one score above 0."""
     words = written_words(text)
@@ -236,18 +273,27 @@ def _evidence(
     return Evidence(
         score=math.log(max(scores.values()) / postings.highest_rarity),
         question=1.0 if _QUESTION.match(text) else 0.0,
-        few_tools=max(0.0, math.log(math.log(_MANY_TOOLS) / math.log(1 + postings.size))),
-        missing=sum(word not in names for word in asked.missing) / max(telling_words(asked), 1),
-        guessed=postings.rarities(guessed) / _whole(asked, postings) / max(len(corrected), 1),
+        few_tools=max(
+            0.0, math.log(math.log(_MANY_TOOLS) / math.log(1 + postings.size))
+        ),
+        missing=sum(word not in names for word in asked.missing)
+        / max(telling_words(asked), 1),
+        guessed=postings.rarities(guessed)
+        / _whole(asked, postings)
+        / max(len(corrected), 1),
         words=math.log(1 + len(words)),
         meaning=cosine,
     )
 
 
-def covered_share(asked: Asked, scores: Mapping[int, float], postings: Postings) -> tuple[float, float]:
+def covered_share(
+    asked: Asked, scores: Mapping[int, float], postings: Postings
+) -> tuple[float, float]:
     """Return how much of what is asked the best tool has, and the share of the telling words that no tool has."""
     whole = _whole(asked, postings)
-    covered = max(scores.values(), default=0.0) / whole if whole else 0.0
+    covered = 0.0
+    if whole:
+        covered = max(scores.values(), default=0.0) / whole
     return covered, len(asked.missing) / max(telling_words(asked), 1)
 
 
@@ -257,4 +303,6 @@ def telling_words(asked: Asked) -> int:
 
 
 def _whole(asked: Asked, postings: Postings) -> float:
-    return postings.rarities(asked.factors) + postings.highest_rarity * len(asked.missing)
+    return postings.rarities(asked.factors) + postings.highest_rarity * len(
+        asked.missing
+    )

@@ -7,9 +7,9 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from mcpagent.messages import ToolKey
 from mcpagent.search.learning import SearchHistory, remembered_words
 from mcpagent.search.meaning.embedding import EmbeddingError, unit_rows
+from mcpagent.values.messages import ToolKey
 
 if TYPE_CHECKING:
     from mcpagent.search.meaning.embedding import Matrix
@@ -52,7 +52,9 @@ class Uses:
         self._centres: tuple[list[ToolKey], Matrix] | None = None
         self._lock = threading.Lock()
 
-    def scores(self, text: str, rarity: Callable[[str], float], vectors: Vectors | None) -> dict[ToolKey, float]:
+    def scores(
+        self, text: str, rarity: Callable[[str], float], vectors: Vectors | None
+    ) -> dict[ToolKey, float]:
         """Return a score by tool, above 0 to 1, the highest first: the share of similar queries that led to its call.
 
         `rarity` returns the rarity of a term. Raises `sqlite3.Error` or `OSError` if the history cannot be read.
@@ -60,11 +62,16 @@ class Uses:
         with self._lock:
             self._read()
             words = self._by_words(text, rarity)
-            meaning = self._by_meaning(text, vectors) if vectors is not None and self._uses else None
+            meaning = None
+            if vectors is not None and self._uses:
+                meaning = self._by_meaning(text, vectors)
         if meaning is None:
             found = {tool: min(share / _BY_WORDS, 1.0) for tool, share in words.items()}
         else:
-            both = {tool: (words.get(tool, 0.0) + meaning.get(tool, 0.0)) / 2 for tool in words.keys() | meaning.keys()}
+            both = {
+                tool: (words.get(tool, 0.0) + meaning.get(tool, 0.0)) / 2
+                for tool in words.keys() | meaning.keys()
+            }
             found = {tool: min(share / _BY_BOTH, 1.0) for tool, share in both.items()}
         return dict(sorted(found.items(), key=lambda one: (-one[1], str(one[0]))))
 
@@ -73,16 +80,21 @@ class Uses:
             return
         now = self._history.clock()
         self._uses = tuple(
-            _Use(remembered_words(use.query), use.query, use.tool, use.worth(now)) for use in self._history.uses()
+            _Use(remembered_words(use.query), use.query, use.tool, use.worth(now))
+            for use in self._history.uses()
         )
         self._read_at = self._history.changes
-        worth: defaultdict[str, defaultdict[ToolKey, float]] = defaultdict(lambda: defaultdict(float))
+        worth: defaultdict[str, defaultdict[ToolKey, float]] = defaultdict(
+            lambda: defaultdict(float)
+        )
         for use in self._uses:
             for word in use.words:
                 worth[word][use.tool] += use.worth
         self._worth = {word: dict(tools) for word, tools in worth.items()}
 
-    def _by_words(self, text: str, rarity: Callable[[str], float]) -> dict[ToolKey, float]:
+    def _by_words(
+        self, text: str, rarity: Callable[[str], float]
+    ) -> dict[ToolKey, float]:
         """Return the share of the text's words, by rarity, that were searched before each tool was called."""
         rarities = {word: rarity(word) for word in sorted(remembered_words(text))}
         whole = sum(rarities.values()) or 1.0
@@ -92,7 +104,9 @@ class Uses:
                 found[tool] += rare / whole * worth / (worth + _ONCE)
         return found
 
-    def _by_meaning(self, text: str, vectors: Vectors) -> Mapping[ToolKey, float] | None:
+    def _by_meaning(
+        self, text: str, vectors: Vectors
+    ) -> Mapping[ToolKey, float] | None:
         """Return the similarity of the text to the mean query before each tool's calls; None without vectors."""
         import numpy as np
 
@@ -105,24 +119,48 @@ class Uses:
         if self._centres is None:
             return None
         tools, centres = self._centres
-        near = np.clip((np.vecdot(centres[:, :-1], asked) - _UNLIKE) / (_ALIKE - _UNLIKE), 0.0, 1.0) * centres[:, -1]
-        return {tool: share for tool, share in zip(tools, near.tolist(), strict=True) if share > 0}
+        near = (
+            np.clip(
+                (np.vecdot(centres[:, :-1], asked) - _UNLIKE) / (_ALIKE - _UNLIKE),
+                0.0,
+                1.0,
+            )
+            * centres[:, -1]
+        )
+        return {
+            tool: share
+            for tool, share in zip(tools, near.tolist(), strict=True)
+            if share > 0
+        }
 
     def _centre(self, vectors: Vectors) -> None:
         """Compute the mean of each tool's queries as a unit vector, and their total weight, at most 1."""
         import numpy as np
 
-        uses = self._uses[: _MOST_EMBEDDED if vectors.are_of_words else _MOST_EMBEDDED_SLOWLY]
+        uses = self._uses[
+            : _MOST_EMBEDDED if vectors.are_of_words else _MOST_EMBEDDED_SLOWLY
+        ]
         known = self._embedded
         new = list(dict.fromkeys(use.query for use in uses if use.query not in known))
-        known |= zip(new, vectors.query_vectors(new), strict=True) if new else ()
+        if new:
+            known |= zip(new, vectors.query_vectors(new), strict=True)
+        else:
+            known |= ()
         self._embedded = {use.query: known[use.query] for use in uses}
         rows: dict[ToolKey, Matrix] = {}
         worths: defaultdict[ToolKey, float] = defaultdict(float)
         for use in uses:
-            rows[use.tool] = rows.get(use.tool, np.float32(0)) + known[use.query] * np.float32(use.worth)
+            rows[use.tool] = rows.get(use.tool, np.float32(0)) + known[
+                use.query
+            ] * np.float32(use.worth)
             worths[use.tool] += use.worth
         lasting = [tool for tool in rows if worths[tool] > 0]
-        held = [[*unit_rows(rows[tool][None])[0], min(worths[tool], 1.0)] for tool in lasting]
-        self._centres = (lasting, np.asarray(held, dtype=np.float32)) if held else None
+        held = [
+            [*unit_rows(rows[tool][None])[0], min(worths[tool], 1.0)]
+            for tool in lasting
+        ]
+        if held:
+            self._centres = lasting, np.asarray(held, dtype=np.float32)
+        else:
+            self._centres = None
         self._centred_at = self._read_at

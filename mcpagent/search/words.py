@@ -17,11 +17,15 @@ MAX_WORD = 40
 """Characters of one written word that count; longer runs are keys, hashes or encoded data."""
 
 _WRITTEN = re.compile(r"[^\W_]+")
-_ONLY_WORDS = bytes(char if chr(char).isalnum() else 32 for char in range(128)) + bytes(128)
+_ONLY_WORDS = bytes(char if chr(char).isalnum() else 32 for char in range(128)) + bytes(
+    128
+)
 """The same for ASCII texts, as a table for `bytes.translate`: three times as fast."""
 
 _BETWEEN = "\x7f"
-_ONLY_WORDS_BETWEEN = bytes(char if char == ord(_BETWEEN) else kept for char, kept in enumerate(_ONLY_WORDS))
+_ONLY_WORDS_BETWEEN = bytes(
+    char if char == ord(_BETWEEN) else kept for char, kept in enumerate(_ONLY_WORDS)
+)
 
 _TYPOGRAPHIC = "\u2018\u2019\u201c\u201d\u2013\u2014\u2026\u00a0"
 """Quotes, dashes, the ellipsis and the hard space: without them most English texts are ASCII."""
@@ -51,8 +55,12 @@ def plain(text: str) -> str:
     if text.isascii():
         return text.lower()
     # Twice: compatibility forms such as ℡ hold capitals, and folding these gives letters with accents again.
-    decomposed = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", text).casefold())
-    return unicodedata.normalize("NFC", "".join(char for char in decomposed if not unicodedata.combining(char)))
+    decomposed = unicodedata.normalize(
+        "NFKD", unicodedata.normalize("NFKD", text).casefold()
+    )
+    return unicodedata.normalize(
+        "NFC", "".join(char for char in decomposed if not unicodedata.combining(char))
+    )
 
 
 def name_key(name: str) -> str:
@@ -73,7 +81,9 @@ def _stemmer() -> _Stemmer:
     from Stemmer import Stemmer
 
     stemmer: _Stemmer = Stemmer("english")
-    stemmer.maxCacheSize = 0  # keeping its cache small costs ten times what stemming a word does
+    stemmer.maxCacheSize = (
+        0  # keeping its cache small costs ten times what stemming a word does
+    )
     return stemmer
 
 
@@ -92,7 +102,12 @@ def words_of_all(texts: Sequence[str]) -> list[list[str]]:
     joined = _BETWEEN.join(texts)
     if not joined.isascii() or joined.count(_BETWEEN) != len(texts) - 1:
         return list(map(written_words, texts))
-    return list(map(str.split, joined.encode().translate(_ONLY_WORDS_BETWEEN).decode().split(_BETWEEN)))
+    return list(
+        map(
+            str.split,
+            joined.encode().translate(_ONLY_WORDS_BETWEEN).decode().split(_BETWEEN),
+        )
+    )
 
 
 def stemmed(word: str) -> str:
@@ -116,7 +131,9 @@ def pieces(written: str) -> list[str]:
         for part in list(parts):
             if split := _LETTERS_THEN_DIGITS.fullmatch(part):
                 parts.append(split[1])
-    return list(dict.fromkeys(parts)) if len(parts) > 1 else parts
+    if len(parts) > 1:
+        return list(dict.fromkeys(parts))
+    return parts
 
 
 def _unspaced_pieces(word: str) -> list[str]:
@@ -132,16 +149,24 @@ def _unspaced_pieces(word: str) -> list[str]:
 def terms(written: str) -> list[str]:
     """Return the index terms of one written word; none for a stop word."""
     if is_one_piece(written):
-        term = _term(written.lower()) if len(written) > 1 else ""
-        return [term] if term else []
+        term = ""
+        if len(written) > 1:
+            term = _term(written.lower())
+        if term:
+            return [term]
+        return []
     return list(dict.fromkeys(filter(None, map(_term, pieces(written)))))
 
 
 @lru_cache(maxsize=40_000)
 def _term(part: str) -> str:
     """Return the index term of a plain word, "" if it carries no meaning."""
-    says_something = part not in STOP_WORDS and (len(part) > 1 or part.isdigit() or not part.isascii())
-    return _stemmer().stemWord(part) if says_something else ""
+    says_something = part not in STOP_WORDS and (
+        len(part) > 1 or part.isdigit() or not part.isascii()
+    )
+    if says_something:
+        return _stemmer().stemWord(part)
+    return ""
 
 
 def is_one_piece(written: str) -> bool:
@@ -157,4 +182,6 @@ def spoken(name: str) -> str:
 
 def name_words(name: str) -> list[str]:
     """Return an identifier as a list of words: `get`, `weather`, `forecast`."""
-    return [piece.lower() for piece in _PIECE.findall(name)] if name.isascii() else written_words(spoken(name))
+    if name.isascii():
+        return [piece.lower() for piece in _PIECE.findall(name)]
+    return written_words(spoken(name))

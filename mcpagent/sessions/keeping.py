@@ -9,10 +9,17 @@ from concurrent.futures import Future
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from mcpagent.conversation import CallProgress, Conversation
 from mcpagent.errors import InputError, RunCancelledError, SessionStoreError
-from mcpagent.messages import Message, Spent
-from mcpagent.sessions.kept import KeptSession, SessionChange, SessionInfo
+from mcpagent.history.conversation import Conversation
+from mcpagent.sessions.entries import (
+    CallNoted,
+    JournalEntry,
+    MessageAppended,
+    MessageTakenBack,
+    ValueChanged,
+    title_of,
+)
+from mcpagent.sessions.kept import KeptSession, SessionInfo
 from mcpagent.sessions.standing import (
     Standing,
     programs_to_json,
@@ -21,9 +28,10 @@ from mcpagent.sessions.standing import (
     steps_to_json,
     to_json,
 )
-from mcpagent.sessions.store import Sessions, is_answer, title_of, written
-from mcpagent.text.safe_text import safe_line
-from mcpagent.text.secrets import without_secrets
+from mcpagent.sessions.store import Sessions, is_answer, written
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.utilities.text.secrets import without_secrets
+from mcpagent.values.messages import Message, Spent
 
 _NAMES = tuple(item.name for item in fields(Standing) if item.name != "ended")
 _NOTHING = Standing()
@@ -48,7 +56,6 @@ class _Since:
 
     keep: int
     length: int
-    is_less: bool
     names: set[str]
     is_all_of_the_calls: bool
     programs: Mapping[str, Any]
@@ -72,125 +79,183 @@ class Keeper:
         store.keep(session)
         self.store, self.session = store, session
         self.is_released = False
-        messages = kept.messages if kept is not None else ()
+        self.run = standing.durable
+        """The ID of the run that entries belong to."""
+        if kept is not None:
+            messages = kept.messages
+        else:
+            messages = ()
         self._length = len(messages)
         self._longest = len(messages)
         """More messages than this were never in the store."""
         self._answers = [is_answer(message) for message in messages]
         self._calls: set[str] = set(kept.calls) if kept is not None else set()
         """The IDs of the calls whose progress may be in the store."""
-        self._title = kept.info.title if kept is not None and not kept.info.is_named else ""
-        self._created = kept.info.created if kept is not None else time.time()
+        if kept is not None:
+            self._info = kept.info
+        else:
+            self._info = SessionInfo(session, "", time.time(), 0.0)
+        if self._info.is_named:
+            self._info = replace(self._info, title="", is_named=False)
+        self._info = replace(self._info, folder=_current_folder())
         self._is_new = not messages
-        self._standing: dict[str, Any] = {name: getattr(standing, name) for name in _NAMES}
+        self._standing: dict[str, Any] = {
+            name: getattr(standing, name) for name in _NAMES
+        }
         self._programs: set[str] = set(standing.programs)
         """The names of parts of programs that may be in the store."""
         self._progress_log: Sequence[str] | None = None
         self._progress_written = 0
         """How many entries of that log are in the store."""
-        self._folder = _current_folder()
         self._failure: SessionStoreError | None = None
         self._attempt = 0
         """How often all was written anew."""
-        self.version = kept.info.updated if kept is not None else 0.0
-        """The time of the last write that was asked for: if the store has the same, nobody else wrote since."""
 
-    async def write(self, conversation: Conversation, standing: Standing, *, model: str) -> None:
+    async def write(
+        self, conversation: Conversation, standing: Standing, *, model: str
+    ) -> None:
         """Writes what is different, if anything is. Raises `SessionStoreError`; nothing is written then.
 
         Raises `RunCancelledError` after the write if its owner cancelled the durable run that goes on.
         """
-        future = self.write_soon(conversation, standing, model=model)
         is_cancelled = False
         try:
-            if future is not None:
-                is_cancelled = await written(future)
-        except _EarlierWriteError:  # nobody waited for that one, and by now it may be possible
-            future = self.write_soon(conversation, standing, model=model)
-            if future is not None:
-                is_cancelled = await written(future)
+            is_cancelled = await self._written(conversation, standing, model)
+        except (
+            _EarlierWriteError
+        ):  # nobody waited for that one, and by now it may be possible
+            is_cancelled = await self._written(conversation, standing, model)
         if is_cancelled:
             raise RunCancelledError(standing.durable)
 
-    def write_soon(self, conversation: Conversation, standing: Standing, *, model: str) -> Future[bool] | None:
+    async def _written(
+        self, conversation: Conversation, standing: Standing, model: str
+    ) -> bool:
+        future = self.write_soon(conversation, standing, model=model)
+        if future is not None:
+            return await written(future)
+        return False
+
+    def write_soon(
+        self, conversation: Conversation, standing: Standing, *, model: str
+    ) -> Future[bool] | None:
         """As `write`, beside whoever asks; None if nothing is different."""
         since = self._since(conversation, standing)
-        messages = tuple(conversation.messages[since.keep :])
-        calls = self._changed_calls(conversation, all_of_them=since.is_all_of_the_calls)
-        if not (messages or since.names or calls or since.is_less or standing.ended):
+        entries = [
+            *self._messages(conversation, since),
+            *self._changed_calls(conversation, since),
+        ]
+        if not (entries or since.names or standing.ended):
             return None
         if self._is_new and not len(conversation) and standing.ended is None:
             return None  # nobody has said anything yet
         if standing.run is not None:
             since.names.add("run")  # values that differ in seconds alone are equal
-        spent = _spent(standing)
-        self._answers[since.keep :] = map(is_answer, messages)
-        if not self._title:
-            self._title = title_of(without_secrets(_first_prompt(messages)[:_READ_FOR_TITLE]))
-        change = SessionChange(
-            keep=since.keep,
-            messages=messages,
-            length=since.length,
-            steps=steps_to_json(conversation.steps, since.keep) if messages else {},
-            calls=calls,
-            values=_values(since.names, standing, since.programs),
-            title=self._title,
-            created=self._created,
-            folder=self._folder,
+        entries += _values(since.names, standing, since.programs)
+        if standing.ended is not None:
+            entries += [standing.ended]
+        else:
+            entries += []
+        self._answers[since.keep :] = map(
+            is_answer, conversation.messages[since.keep :]
+        )
+        if not self._info.title:
+            self._info = replace(self._info, title=_title_of(conversation.messages))
+        self._info = info = info_of(
+            self._info,
+            len(conversation),
+            standing,
             model=model,
             turns=sum(self._answers),
-            tokens=spent.tokens,
-            dollars=spent.dollars,
-            cost_known=spent.cost_known,
-            run=standing.durable,
-            ended=standing.ended,
         )
-        self.version = change.updated
         self._standing = {name: getattr(standing, name) for name in _NAMES}
         self._programs.update(standing.programs)
-        self._progress_log, self._progress_written = conversation.progress_log, len(conversation.progress_log)
+        self._progress_log, self._progress_written = (
+            conversation.progress_log,
+            len(conversation.progress_log),
+        )
         self._length, self._is_new = len(conversation), False
         self._longest = max(self._longest, self._length)
         conversation.is_written()
         attempt = self._attempt
 
         def check() -> None:
-            """What was asked for after a failed write must not leave a gap."""
+            """Leave no gap behind a write that failed."""
             if self._failure is not None:
                 raise _EarlierWriteError(str(self._failure))
             if attempt != self._attempt:
-                raise SessionStoreError(f"{self.store.where}: what was to be written before could not be")
+                raise SessionStoreError(
+                    f"{self.store.where}: what was to be written before could not be"
+                )
 
-        future = self.store.write(self.session, change, check)
+        future = self.store.write(
+            self.session,
+            [*entries, info],
+            check,
+            run=self.run,
+            is_durable=bool(standing.durable),
+        )
         future.add_done_callback(self._after)
         return future
+
+    @property
+    def version(self) -> float:
+        """The time of the last write that was asked for: if the store has the same, nobody else wrote since."""
+        return self._info.updated
 
     def _since(self, conversation: Conversation, standing: Standing) -> _Since:
         """Return the differences to the last write; after one that failed all is written again."""
         if self._failure is not None:
             self._failure, self._attempt = None, self._attempt + 1
-            return _Since(0, self._longest, True, set(_NAMES), True, dict.fromkeys(self._programs, _UNKNOWN))
+            return _Since(
+                0,
+                self._longest,
+                set(_NAMES),
+                True,
+                dict.fromkeys(self._programs, _UNKNOWN),
+            )
         keep = min(conversation.written, self._length)
-        names = {name for name in _NAMES if getattr(standing, name) != self._standing[name]}
+        names = {
+            name for name in _NAMES if getattr(standing, name) != self._standing[name]
+        }
         is_other_log = self._progress_log is not conversation.progress_log
-        return _Since(keep, self._length, keep < self._length, names, is_other_log, self._standing["programs"])
+        return _Since(
+            keep, self._length, names, is_other_log, self._standing["programs"]
+        )
 
-    def _changed_calls(self, conversation: Conversation, *, all_of_them: bool) -> dict[str, CallProgress | None]:
-        """Return the progress of calls that changed since the last write, None for a call that is over."""
-        calls: dict[str, CallProgress | None] = {}
-        if all_of_them:
-            calls |= dict.fromkeys(self._calls)
-            calls |= conversation.progress
-            self._calls = set(conversation.progress)
-            return calls
-        for call_id in conversation.progress_log[self._progress_written :]:
-            known = conversation.progress.get(call_id)
-            calls[call_id] = known
-            if known is None:
-                self._calls.discard(call_id)
-            else:
+    def _messages(
+        self, conversation: Conversation, since: _Since
+    ) -> list[JournalEntry]:
+        """Return the messages that are new or different, and those that were taken back."""
+        messages = conversation.messages[since.keep :]
+        if messages:
+            steps = steps_to_json(conversation.steps, since.keep)
+        else:
+            steps = {}
+        entries: list[JournalEntry] = []
+        for place, message in enumerate(messages, since.keep):
+            entries.append(MessageAppended(place, message, steps.get(place)))
+        entries += map(
+            MessageTakenBack, range(since.keep + len(messages), since.length)
+        )
+        return entries
+
+    def _changed_calls(
+        self, conversation: Conversation, since: _Since
+    ) -> list[JournalEntry]:
+        """Return the progress of the calls that changed since the last write."""
+        changed = dict.fromkeys(conversation.progress_log[self._progress_written :])
+        if since.is_all_of_the_calls:
+            changed = dict.fromkeys([*self._calls, *conversation.progress])
+        for call_id in changed:
+            if call_id in conversation.progress:
                 self._calls.add(call_id)
-        return calls
+            else:
+                self._calls.discard(call_id)
+        return [
+            CallNoted(call_id, conversation.progress.get(call_id))
+            for call_id in changed
+        ]
 
     def release(self) -> None:
         """Lets others have it, once all is written; a second call does nothing."""
@@ -204,24 +269,56 @@ class Keeper:
         self.is_released = False
 
     def _after(self, future: Future[bool]) -> None:
-        error = future.exception() if not future.cancelled() else None
+        error = None
+        if not future.cancelled():
+            error = future.exception()
         if error is not None and self._failure is None:
-            told = error if isinstance(error, SessionStoreError) else SessionStoreError(f"{self.store.where}: {error}")
+            if isinstance(error, SessionStoreError):
+                told = error
+            else:
+                told = SessionStoreError(f"{self.store.where}: {error}")
             self._failure = told
 
 
-def _values(names: Iterable[str], standing: Standing, programs_before: Mapping[str, Any]) -> dict[str, Any]:
-    values = {name: _value(name, standing) for name in sorted(names) if name != "programs"}
-    return {**values, **programs_to_json(standing.programs, programs_before)}
+def _values(
+    names: Iterable[str], standing: Standing, programs_before: Mapping[str, Any]
+) -> list[JournalEntry]:
+    """Return the values of these names, and the parts of programs' variables that differ."""
+    entries: list[JournalEntry] = []
+    for name in sorted(names):
+        value = getattr(standing, name)
+        if name != "programs":
+            is_none = value is None or value == getattr(_NOTHING, name)
+            entries.append(
+                ValueChanged(name, None if is_none else to_json(name, value))
+            )
+    changed = programs_to_json(standing.programs, programs_before)
+    return [*entries, *(ValueChanged(name, data) for name, data in changed.items())]
 
 
-def _value(name: str, standing: Standing) -> Any:
-    value = getattr(standing, name)
-    return None if value is None or value == getattr(_NOTHING, name) else to_json(name, value)
+def info_of(
+    before: SessionInfo, length: int, standing: Standing, *, model: str, turns: int
+) -> SessionInfo:
+    """Return the line of a session of so many messages in a list, as of now."""
+    spent = standing.spent + (
+        standing.run.spent if standing.run is not None else Spent()
+    )
+    return replace(
+        before,
+        updated=time.time(),
+        model=model,
+        turns=turns,
+        messages=length,
+        tokens=spent.tokens,
+        dollars=spent.dollars,
+        cost_known=spent.cost_known,
+    )
 
 
-def _spent(standing: Standing) -> Spent:
-    return standing.spent + (standing.run.spent if standing.run is not None else Spent())
+def _title_of(messages: Sequence[Message]) -> str:
+    """Return the title for a session: the first words of its first prompt, without secrets."""
+    first = next((message.text for message in messages if message.role == "user"), "")
+    return title_of(without_secrets(first[:_READ_FOR_TITLE]))
 
 
 def _current_folder() -> str:
@@ -229,10 +326,6 @@ def _current_folder() -> str:
         return os.getcwd()
     except OSError:  # it was deleted
         return ""
-
-
-def _first_prompt(messages: tuple[Message, ...]) -> str:
-    return next((message.text for message in messages if message.role == "user"), "")
 
 
 def restored(kept: KeptSession) -> tuple[Conversation, Standing]:
@@ -244,28 +337,45 @@ def restored(kept: KeptSession) -> tuple[Conversation, Standing]:
         conversation.is_written()
         conversation.windows = {**standing.windows}
         announced = standing.announced
-        conversation.restore(progress, announced.parts, kept.steps, unanswered_prompt=announced.unanswered_prompt)
+        conversation.restore(
+            progress,
+            announced.parts,
+            kept.steps,
+            unanswered_prompt=announced.unanswered_prompt,
+            offered={tool.name: tool.key for tool in standing.beginning.offered},
+        )
     except (KeyError, TypeError, ValueError, InputError) as error:
         what = f'session "{safe_line(kept.info.id, 60)}" cannot be read: {type(error).__name__}'
-        raise SessionStoreError(f"{what} {safe_line(str(error), 120)}; the others can") from None
+        raise SessionStoreError(
+            f"{what} {safe_line(str(error), 120)}; the others can"
+        ) from None
     return conversation, standing
 
 
-def kept_as(info: SessionInfo, conversation: Conversation, standing: Standing, *, model: str) -> KeptSession:
+def kept_as(
+    info: SessionInfo, conversation: Conversation, standing: Standing, *, model: str
+) -> KeptSession:
     """What a store would have of it now; `restored` is the way back. `info` is what is known of it from before."""
-    messages, spent = tuple(conversation.messages), _spent(standing)
-    now = replace(
+    messages = tuple(conversation.messages)
+    before = replace(
         info,
-        title=info.title or title_of(_first_prompt(messages)),
-        updated=time.time(),
+        title=info.title or _title_of(messages),
         folder=info.folder or _current_folder(),
-        model=model,
-        turns=sum(message.role == "assistant" and not message.tool_calls for message in messages),
-        messages=len(messages),
-        tokens=spent.tokens,
-        dollars=spent.dollars,
-        cost_known=spent.cost_known,
     )
-    calls = {call: progress_to_json(known) for call, known in conversation.progress.items()}
-    values = {name: value for name, value in _values(_NAMES, standing, {}).items() if value is not None}
-    return KeptSession(now, messages, tuple(conversation.steps), calls, values)
+    now = info_of(
+        before,
+        len(messages),
+        standing,
+        model=model,
+        turns=sum(map(is_answer, messages)),
+    )
+    calls = {
+        call: progress_to_json(known) for call, known in conversation.progress.items()
+    }
+    values = [
+        entry
+        for entry in _values(_NAMES, standing, {})
+        if isinstance(entry, ValueChanged)
+    ]
+    known = {entry.name: entry.data for entry in values if entry.data is not None}
+    return KeptSession(now, messages, tuple(conversation.steps), calls, known)

@@ -1,15 +1,12 @@
-"""What a store keeps of a session, as values: what changed of it, what it was when it is read, what a list shows."""
+"""A session as a store returns it, and as a list shows it."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from mcpagent.conversation import CallProgress
-from mcpagent.messages import Message, Step
-from mcpagent.sessions.run_ended import RunEnded
+from mcpagent.values.messages import Message, Step
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,35 +50,6 @@ class Found:
     session: SessionInfo
     place: int
     excerpt: str
-
-
-@dataclass(frozen=True, slots=True)
-class SessionChange:
-    """The differences of a session since its last write: all are written, or none.
-
-    The first `keep` messages stay, and `messages` are all that follow; the store had `length` before. `calls` has the
-    progress of calls under way by ID, None for one that is over. `values` are by name, None for one that is gone.
-    `run` is the durable run that goes on, `ended` the one that ends with this change.
-    """
-
-    keep: int = 0
-    messages: tuple[Message, ...] = ()
-    length: int = 0
-    steps: Mapping[int, Any] = field(default_factory=dict[int, Any])
-    """The model, usage and time of the answers among these messages, by place."""
-    calls: Mapping[str, CallProgress | None] = field(default_factory=dict[str, CallProgress | None])
-    values: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    title: str = ""
-    created: float = field(default_factory=time.time)
-    folder: str = ""
-    model: str = ""
-    turns: int = 0
-    tokens: int = 0
-    dollars: float = 0.0
-    cost_known: bool = True
-    updated: float = field(default_factory=time.time)
-    run: str = ""
-    ended: RunEnded | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 
 from mcpagent.errors import SessionBusyError, SessionStoreError
-from mcpagent.large_results.large_output import LargeOutput
-from mcpagent.large_results.shelves import MemoryShelf
-from mcpagent.messages import BinaryBlock, Image
+from mcpagent.run.large_results.large_output import LargeOutput
+from mcpagent.run.large_results.shelves import MemoryShelf
 from mcpagent.sessions.store import Sessions, written
-from mcpagent.text.secrets import without_secrets
+from mcpagent.utilities.text.secrets import without_secrets
+from mcpagent.values.messages import BinaryBlock, Image
 
 
 class KeptOutputs(MemoryShelf):
@@ -23,18 +23,26 @@ class KeptOutputs(MemoryShelf):
 
     def clean(self, text: str) -> str:
         """As a message is written; what no database takes is replaced too."""
-        text = text.replace("\0", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode("utf-8")
+        text = (
+            text.replace("\0", "\N{REPLACEMENT CHARACTER}")
+            .encode("utf-8", "replace")
+            .decode("utf-8")
+        )
         return without_secrets(text)
 
     async def put(self, output: LargeOutput, tool: str) -> None:
         """Writes it down before its short form is; whoever writes next is told what is wrong with the store."""
         binaries = [[image.media_type, image.data] for image in output.images]
-        binaries += [[block.media_type, block.data, block.address] for block in output.blocks]
+        binaries += [
+            [block.media_type, block.data, block.address] for block in output.blocks
+        ]
         images = json.dumps(binaries)
         try:
             if self.is_written:
                 data = {"tool": tool, "output": output.text, "images": images}
-                await written(self._store.put_output(self._session, output.handle, data))
+                await written(
+                    self._store.put_output(self._session, output.handle, data)
+                )
                 return
         except (SessionStoreError, SessionBusyError):
             pass
@@ -47,6 +55,14 @@ class KeptOutputs(MemoryShelf):
         row = await written(self._store.output(self._session, handle))
         if row is None:
             return None
-        kept = [[str(value) for value in binary] for binary in json.loads(row["images"])]
-        images = tuple(Image(binary[0], binary[1]) for binary in kept if len(binary) == 2)
-        return LargeOutput(row["output"], images, tuple(BinaryBlock(*binary) for binary in kept if len(binary) == 3))
+        kept = [
+            [str(value) for value in binary] for binary in json.loads(row["images"])
+        ]
+        images = tuple(
+            Image(binary[0], binary[1]) for binary in kept if len(binary) == 2
+        )
+        return LargeOutput(
+            row["output"],
+            images,
+            tuple(BinaryBlock(*binary) for binary in kept if len(binary) == 3),
+        )

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TypeGuard
 
-from mcpagent.config.user_folders import user_data_folder
 from mcpagent.errors import ConfigError
+from mcpagent.utilities.files.user_folders import user_data_folder
 
 _POSTGRES = ("postgresql://", "postgres://")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{1,30}://")
@@ -27,7 +27,11 @@ def file_meant(where: str | Path | None, name: str, environ: Mapping[str, str]) 
     if where is None:
         return (user_data_folder(environ) / name).absolute()
     if isinstance(where, str) and (found := _SCHEME.match(where)):
-        raise ConfigError(f"{found[0]}...: no such database is known here; write a file, or postgresql://...")
+        raise ConfigError(
+            f"{found[0]}...: no such database is known here; write a file, or postgresql://..."
+        )
     if not str(where).strip() or str(where) == ".":
-        raise ConfigError("the name of the file is empty; write a file, or postgresql://...")
+        raise ConfigError(
+            "the name of the file is empty; write a file, or postgresql://..."
+        )
     return Path(where).expanduser().absolute()

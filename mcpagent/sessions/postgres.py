@@ -20,9 +20,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from mcpagent.errors import SessionStoreError
 from mcpagent.sessions.protocol import Hit
 from mcpagent.sessions.sealed import new_sealed_key, opened_key
-from mcpagent.sessions.sql_store import BUSY_SECONDS, Migrations, SqlStore
-from mcpagent.text.safe_text import safe_line
-from mcpagent.text.secrets import REDACTED, hide
+from mcpagent.sessions.sql_store import BUSY_SECONDS, SqlStore
+from mcpagent.sessions.sql_tables import Migrations, tables
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.utilities.text.secrets import REDACTED, hide
 
 if TYPE_CHECKING:
     import psycopg
@@ -56,102 +57,41 @@ _SETTINGS = (
     "SET search_path = mcpagent, pg_catalog",
 )
 
-_TABLES = (
-    """CREATE TABLE sessions(
-        number BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY, id TEXT NOT NULL UNIQUE,
-        title TEXT NOT NULL DEFAULT '', is_named INTEGER NOT NULL DEFAULT 0, created DOUBLE PRECISION NOT NULL,
-        updated DOUBLE PRECISION NOT NULL, folder TEXT NOT NULL DEFAULT '', model TEXT NOT NULL DEFAULT '',
-        tokens BIGINT NOT NULL DEFAULT 0, dollars DOUBLE PRECISION NOT NULL DEFAULT 0,
-        cost_known INTEGER NOT NULL DEFAULT 1, holder TEXT)""",
-    "CREATE INDEX sessions_by_time ON sessions(updated)",
+_DIALECT = {
+    "real": "DOUBLE PRECISION",
+    "big": "BIGINT",
+    "number": "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
+    "rowless": "",
+    "bytes": 'COLLATE "C"',
+    "object": "json_build_object",
+    "quoted": "to_json",
+    "text": "::text",
+    "message": "'s/message/' || lpad(m.place::text, 6, '0')",
+    "searched": ", searched",
+    "told": ", m.searched",
+}
+
+_MESSAGES = (
     """CREATE TABLE messages(
         session BIGINT NOT NULL, place INTEGER NOT NULL, is_answer INTEGER NOT NULL, words TEXT NOT NULL,
         searched TSVECTOR NOT NULL, message TEXT NOT NULL, PRIMARY KEY(session, place))""",
     "CREATE INDEX messages_searched ON messages USING GIN(searched)",
-    "CREATE TABLE steps(session BIGINT, place INTEGER, step TEXT NOT NULL, PRIMARY KEY(session, place))",
-    "CREATE TABLE calls(session BIGINT, id TEXT, progress TEXT NOT NULL, PRIMARY KEY(session, id))",
-    "CREATE TABLE kept_values(session BIGINT, name TEXT, value TEXT NOT NULL, PRIMARY KEY(session, name))",
-    "CREATE TABLE holders(token TEXT PRIMARY KEY, pid INTEGER, host TEXT, since DOUBLE PRECISION)",
 )
 
-_OUTPUTS = (
-    """CREATE TABLE outputs(
-        session BIGINT NOT NULL, handle TEXT NOT NULL, kept DOUBLE PRECISION NOT NULL, tool TEXT NOT NULL,
-        output TEXT NOT NULL, images TEXT NOT NULL, PRIMARY KEY(session, handle))""",
-    "CREATE INDEX outputs_by_time ON outputs(kept)",
-)
-"""Results that were set aside (`mcpagent.large_results`)."""
-
-_RUNS = (
-    """CREATE TABLE runs(
-        session TEXT, id TEXT, is_cancelled INTEGER NOT NULL DEFAULT 0, ended TEXT, PRIMARY KEY(session, id))""",
-)
-"""Durable runs, by the IDs of session and run: a run can be cancelled before its session exists."""
-
-_HOLDERS = "CREATE TABLE holders(token TEXT PRIMARY KEY, pid INTEGER, host TEXT, since DOUBLE PRECISION)"
-
-_ENTRIES = (
-    """CREATE TABLE entries(
-        session TEXT NOT NULL, key TEXT COLLATE "C" NOT NULL, kind TEXT NOT NULL, data TEXT NOT NULL,
-        size INTEGER NOT NULL, time DOUBLE PRECISION NOT NULL, run TEXT NOT NULL DEFAULT '',
-        call TEXT NOT NULL DEFAULT '', expires DOUBLE PRECISION NOT NULL DEFAULT 0, PRIMARY KEY(session, key))""",
-    "CREATE INDEX entries_listed ON entries(key) WHERE key >= 'info/' AND key < 'info0'",
-    "CREATE INDEX entries_that_expire ON entries(expires) WHERE expires > 0",
-    "CREATE TABLE leases(session TEXT PRIMARY KEY, holder TEXT)",
-    "CREATE INDEX leases_by_holder ON leases(holder)",
+_SEARCHED = (
     """CREATE TABLE words(
         session TEXT NOT NULL, key TEXT COLLATE "C" NOT NULL, words TEXT NOT NULL, searched TSVECTOR NOT NULL,
         PRIMARY KEY(session, key))""",
     "CREATE INDEX words_searched ON words USING GIN(searched)",
     "CREATE TABLE keys(name TEXT PRIMARY KEY, value TEXT NOT NULL)",
 )
-"""Sessions as entries; `words` is the text that a search finds, `keys` are the store's own."""
+"""`words` is the text that a search finds, `keys` are the store's own."""
 
-_FROM_TABLES = (
-    """INSERT INTO entries(session, key, kind, data, size, time)
-        SELECT s.id, 's/message/' || lpad(m.place::text, 6, '0'), 'message',
-            '{"message":' || m.message || ',"step":' || coalesce(t.step, 'null') || '}', length(m.message), s.updated
-        FROM messages m JOIN sessions s ON s.number = m.session
-        LEFT JOIN steps t ON t.session = m.session AND t.place = m.place""",
-    """INSERT INTO words(session, key, words, searched)
-        SELECT s.id, 's/message/' || lpad(m.place::text, 6, '0'), m.words, m.searched
-        FROM messages m JOIN sessions s ON s.number = m.session WHERE m.words <> ''""",
-    """INSERT INTO entries(session, key, kind, data, size, time, call)
-        SELECT s.id, 's/call/' || c.id, 'call', c.progress, length(c.progress), s.updated, c.id
-        FROM calls c JOIN sessions s ON s.number = c.session""",
-    """INSERT INTO entries(session, key, kind, data, size, time)
-        SELECT s.id, 's/value/' || v.name, 'value', v.value, length(v.value), s.updated
-        FROM kept_values v JOIN sessions s ON s.number = v.session""",
-    "INSERT INTO keys(name, value) SELECT name, value FROM kept_values WHERE session = 0",
-    """INSERT INTO entries(session, key, kind, data, size, time)
-        SELECT s.id, 'info/summary', 'summary', json_build_object(
-            'title', CASE s.is_named WHEN 0 THEN s.title ELSE '' END, 'created', s.created, 'updated', s.updated,
-            'folder', s.folder, 'model', s.model, 'turns',
-            (SELECT count(*) FROM messages m WHERE m.session = s.number AND m.is_answer = 1), 'messages',
-            (SELECT count(*) FROM messages m WHERE m.session = s.number), 'tokens', s.tokens, 'dollars', s.dollars,
-            'cost_known', s.cost_known)::text, 0, s.updated FROM sessions s""",
-    """INSERT INTO entries(session, key, kind, data, size, time)
-        SELECT s.id, 'info/title', 'title', to_json(s.title)::text, 0, s.updated FROM sessions s
-        WHERE s.is_named = 1""",
-    """INSERT INTO entries(session, key, kind, data, size, time, expires)
-        SELECT s.id, 'output/' || o.handle, 'output',
-            json_build_object('tool', o.tool, 'output', o.output, 'images', o.images)::text,
-            length(o.output) + length(o.images), o.kept, o.kept + 604800
-        FROM outputs o JOIN sessions s ON s.number = o.session""",
-    """INSERT INTO entries(session, key, kind, data, size, time, run)
-        SELECT session, 'run/' || id || '/cancelled', 'run_cancelled', 'true', 4, 0, id FROM runs
-        WHERE is_cancelled = 1""",
-    """INSERT INTO entries(session, key, kind, data, size, time, run)
-        SELECT session, 'run/' || id || '/ended', 'run_ended', ended, length(ended), 0, id FROM runs
-        WHERE ended IS NOT NULL""",
-    "DROP TABLE messages, steps, calls, kept_values, outputs, runs, sessions",
+_KEYS = "INSERT INTO keys(name, value) SELECT name, value FROM kept_values WHERE session = 0"
+
+MIGRATIONS, NEW = tables(
+    _DIALECT, messages=_MESSAGES, words=_SEARCHED, converting=(_KEYS,)
 )
-"""The tables of earlier versions as entries."""
-
-MIGRATIONS: Migrations = (_TABLES, _OUTPUTS, _RUNS, (*_ENTRIES, *_FROM_TABLES))
-
-NEW = (_HOLDERS, *_ENTRIES)
-"""The statements that make the tables of version 4, which a new database begins with."""
 
 _MIGRATING = 0x6D637061
 """The advisory lock of whoever makes the tables: the number by which SQLite's files are known."""
@@ -176,7 +116,12 @@ class PostgresStore(SqlStore):
 
     for_update = " FOR UPDATE"
 
-    def __init__(self, where: str, durability: Literal["normal", "full"], migrations: Migrations = MIGRATIONS) -> None:
+    def __init__(
+        self,
+        where: str,
+        durability: Literal["normal", "full"],
+        migrations: Migrations = MIGRATIONS,
+    ) -> None:
         try:
             import psycopg
             from psycopg.conninfo import conninfo_to_dict
@@ -185,7 +130,9 @@ class PostgresStore(SqlStore):
             raise SessionStoreError(f"sessions: {said}; from a clone: {PIP}") from None
         try:
             self._address: dict[str, Any] = {**_DEFAULTS, **conninfo_to_dict(where)}
-        except psycopg.Error:  # its text quotes what it cannot read, which may be the password
+        except (
+            psycopg.Error
+        ):  # its text quotes what it cannot read, which may be the password
             form = "postgresql://user:password@host:port/database"
             raise SessionStoreError(
                 f"sessions: the address cannot be read; write {form}, special ones as %40"
@@ -214,7 +161,9 @@ class PostgresStore(SqlStore):
                 "INSERT INTO keys(name, value) VALUES(?, ?) ON CONFLICT DO NOTHING",
                 (name, new_sealed_key(self._password)),
             )
-            [(value,)] = self.execute(known, (name,))  # another worker may have been faster
+            [(value,)] = self.execute(
+                known, (name,)
+            )  # another worker may have been faster
         return opened_key(value, self._password)
 
     @property
@@ -226,7 +175,9 @@ class PostgresStore(SqlStore):
         """Runs one statement."""
         assert self._connection is not None
         cursor = self._connection.execute(_with_percents(sql), values or None)
-        return cursor.fetchall() if cursor.description is not None else []
+        if cursor.description is not None:
+            return cursor.fetchall()
+        return []
 
     @contextmanager
     def transaction(self, *, writes: bool = True) -> Iterator[None]:
@@ -236,7 +187,9 @@ class PostgresStore(SqlStore):
         try:
             connection = self._opened()
             # What is read is read as of one moment.
-            connection.execute("BEGIN" if writes else "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            connection.execute(
+                "BEGIN" if writes else "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+            )
             try:
                 if writes:
                     self._require_known()
@@ -251,7 +204,9 @@ class PostgresStore(SqlStore):
             is_lost = self._connection is None or self._connection.closed
             if is_lost and self._connection is not None:
                 self._connection, self._known = None, ""
-                raise _ConnectionLostError(f"{self.where}: the connection was lost; {self._told(error)}") from None
+                raise _ConnectionLostError(
+                    f"{self.where}: the connection was lost; {self._told(error)}"
+                ) from None
             raise SessionStoreError(f"{self.where}: {self._told(error)}") from None
 
     @contextmanager
@@ -267,7 +222,9 @@ class PostgresStore(SqlStore):
         Raises `SessionStoreError` if the time is over already: the work before it waited as long.
         """
         if time.monotonic() > until:
-            raise SessionStoreError(f"{self.where}: gave no answer within {BUSY_SECONDS:g} seconds; try again")
+            raise SessionStoreError(
+                f"{self.where}: gave no answer within {BUSY_SECONDS:g} seconds; try again"
+            )
         try:
             return work()
         except _ConnectionLostError:
@@ -307,19 +264,29 @@ class PostgresStore(SqlStore):
             " WHERE c.relnamespace = n.oid AND c.relname = 'store_version')"
             " FROM pg_namespace n WHERE n.nspname = 'mcpagent'"
         )
-        may_use, has_tables = schema[0] if schema else (True, False)
+        if schema:
+            may_use, has_tables = schema[0]
+        else:
+            may_use, has_tables = True, False
         if not may_use:
             raise SessionStoreError(f"{self.where}: {_grant(self._user)}")
         if not has_tables:
             return 0
         found = self.execute("SELECT version FROM store_version")
-        return int(found[0][0]) if found else 0
+        if found:
+            return int(found[0][0])
+        return 0
 
     def _require_known(self) -> None:
-        found = self._found_version() if not self._known else self._version()
+        if not self._known:
+            found = self._found_version()
+        else:
+            found = self._version()
         if found > self.version:
             newer = f"was written by a newer mcpagent (tables {found}, this one knows {self.version})"
-            raise SessionStoreError(f"{self.where}: {newer}; update mcpagent, or use another database")
+            raise SessionStoreError(
+                f"{self.where}: {newer}; update mcpagent, or use another database"
+            )
 
     def _version(self) -> int:
         return int(self.execute("SELECT version FROM store_version")[0][0])
@@ -329,11 +296,15 @@ class PostgresStore(SqlStore):
         assert self._connection is not None
         with self._connection.transaction():
             self.execute("SELECT pg_advisory_xact_lock(?)", (_MIGRATING,))
-            if not self.execute("SELECT 1 FROM pg_namespace WHERE nspname = 'mcpagent'"):
+            if not self.execute(
+                "SELECT 1 FROM pg_namespace WHERE nspname = 'mcpagent'"
+            ):
                 self.execute("CREATE SCHEMA mcpagent")
             found = self._found_version()  # another process may have been faster
             if found == 0:
-                self.execute("CREATE TABLE IF NOT EXISTS store_version(version INTEGER NOT NULL)")
+                self.execute(
+                    "CREATE TABLE IF NOT EXISTS store_version(version INTEGER NOT NULL)"
+                )
                 self.execute("INSERT INTO store_version(version) VALUES(0)")
             for statement in self.statements(found):
                 self.execute(statement)
@@ -371,7 +342,9 @@ class PostgresStore(SqlStore):
 
     def is_alive(self, token: str) -> bool:
         """Return whether its lock is taken; two that look at the same time are not in each other's way."""
-        return not self.execute("SELECT pg_try_advisory_xact_lock_shared(?)", (_number(token),))[0][0]
+        return not self.execute(
+            "SELECT pg_try_advisory_xact_lock_shared(?)", (_number(token),)
+        )[0][0]
 
     # -- searching, checking ------------------------------------------------------------------------------------------
 
@@ -394,7 +367,10 @@ class PostgresStore(SqlStore):
                 " ORDER BY ts_rank_cd(w.searched, q, 1) DESC, w.session, w.key LIMIT ?",
                 (f"{wanted}:*", limit),
             )
-        return [Hit(str(session), str(key), _excerpt(str(text), folded)) for session, key, text in rows]
+        return [
+            Hit(str(session), str(key), _excerpt(str(text), folded))
+            for session, key, text in rows
+        ]
 
     def check(self) -> list[str]:
         """Return words that belong to no entry; the server looks after its files itself."""
@@ -403,7 +379,9 @@ class PostgresStore(SqlStore):
                 "SELECT count(*) FROM words w WHERE NOT EXISTS"
                 " (SELECT 1 FROM entries e WHERE e.session = w.session AND e.key = w.key)"
             )
-        return [f"{count} rows of words belong to no entry"] if count else []
+        if count:
+            return [f"{count} rows of words belong to no entry"]
+        return []
 
     def _told(self, error: psycopg.Error) -> str:
         """What went wrong, and what to do; never with the password, which a server or a library may quote."""
@@ -411,22 +389,57 @@ class PostgresStore(SqlStore):
         if self._password:
             text = text.replace(self._password, REDACTED)
         text = safe_line(text, 200)
-        todo = advice(error.sqlstate, text).format(user=safe_line(str(self._address.get("user") or "this user"), 60))
-        return f"{text}; {todo}" if todo else text
+        todo = advice(error.sqlstate, text).format(
+            user=safe_line(str(self._address.get("user") or "this user"), 60)
+        )
+        if todo:
+            return f"{text}; {todo}"
+        return text
 
 
 _ADVICE: Sequence[tuple[tuple[str, ...], tuple[str, ...], str]] = (
-    (("28",), ("authentication failed", "no password supplied", "pg_hba.conf"), "check user and password"),
-    (("3D000",), ("does not exist",), "make it, `createdb`, or name another one in the address"),
-    (("42501",), ("permission denied",), "its owner has to say: CREATE SCHEMA mcpagent AUTHORIZATION {user}"),
-    (("25006",), ("read-only",), "it takes no writes: use the address of the primary server"),
+    (
+        ("28",),
+        ("authentication failed", "no password supplied", "pg_hba.conf"),
+        "check user and password",
+    ),
+    (
+        ("3D000",),
+        ("does not exist",),
+        "make it, `createdb`, or name another one in the address",
+    ),
+    (
+        ("42501",),
+        ("permission denied",),
+        "its owner has to say: CREATE SCHEMA mcpagent AUTHORIZATION {user}",
+    ),
+    (
+        ("25006",),
+        ("read-only",),
+        "it takes no writes: use the address of the primary server",
+    ),
     (("53100",), ("No space left",), "its disk is full; make room there and go on"),
-    (("53300",), ("too many clients", "remaining connection slots"), "close some, or raise its max_connections"),
-    (("57014", "55P03"), (), "the server, or whoever has it locked, took too long; try again"),
+    (
+        ("53300",),
+        ("too many clients", "remaining connection slots"),
+        "close some, or raise its max_connections",
+    ),
+    (
+        ("57014", "55P03"),
+        (),
+        "the server, or whoever has it locked, took too long; try again",
+    ),
     (("57P03",), ("starting up", "shutting down", "recovery"), "try again in a moment"),
     (
         (),
-        ("timeout expired", "Connection refused", "No such file", "could not translate", "resolve", "unreachable"),
+        (
+            "timeout expired",
+            "Connection refused",
+            "No such file",
+            "could not translate",
+            "resolve",
+            "unreachable",
+        ),
         "is the server running there, and the address right?",
     ),
 )
@@ -439,21 +452,31 @@ Where no connection was made there is no code, so it goes by a piece of the text
 def advice(code: str | None, text: str) -> str:
     """What to do about an error of the server with this code, or of a connection with this text; "" if unknown."""
     for codes, pieces, words in _ADVICE:
-        if code.startswith(codes) if code is not None else any(piece in text for piece in pieces):
+        if (
+            code.startswith(codes)
+            if code is not None
+            else any(piece in text for piece in pieces)
+        ):
             return words
     return ""
 
 
 def _grant(user: str) -> str:
     shown = safe_line(user, 60)
+    grant = f"GRANT ALL ON SCHEMA mcpagent TO {shown}"
     return (
-        f"user {shown} may not use its schema mcpagent; its owner has to say: GRANT ALL ON SCHEMA mcpagent TO {shown}"
+        f"user {shown} may not use its schema mcpagent; its owner has to say: {grant}"
     )
 
 
 def _named(address: Mapping[str, Any]) -> str:
     """The database as errors call it."""
-    host = address.get("host") or address.get("hostaddr") or os.environ.get("PGHOST") or "localhost"
+    host = (
+        address.get("host")
+        or address.get("hostaddr")
+        or os.environ.get("PGHOST")
+        or "localhost"
+    )
     port = address.get("port") or os.environ.get("PGPORT")
     user = address.get("user") or os.environ.get("PGUSER") or ""
     name = address.get("dbname") or os.environ.get("PGDATABASE") or user
@@ -473,7 +496,9 @@ def _number(token: str) -> int:
 def _folded_words(text: str) -> list[str]:
     """Its words without accents, in small letters; the end of a long text is left out."""
     plain = unicodedata.normalize("NFKD", text[:MAX_SEARCHED]).casefold()
-    return _WORD.findall("".join(letter for letter in plain if not unicodedata.combining(letter)))
+    return _WORD.findall(
+        "".join(letter for letter in plain if not unicodedata.combining(letter))
+    )
 
 
 def _excerpt(text: str, folded: Sequence[str]) -> str:
@@ -488,8 +513,17 @@ def _excerpt(text: str, folded: Sequence[str]) -> str:
     shown = words[first : first + EXCERPT_WORDS]
     if not shown:
         return ""
-    before = "... " if first else ""
-    after = " ..." if first + EXCERPT_WORDS < len(words) else ""
-    begin = shown[0].start() if first else 0
-    end = shown[-1].end() if after else len(text)
+    before = ""
+    if first:
+        before = "... "
+    after = ""
+    if first + EXCERPT_WORDS < len(words):
+        after = " ..."
+    begin = 0
+    if first:
+        begin = shown[0].start()
+    if after:
+        end = shown[-1].end()
+    else:
+        end = len(text)
     return f"{before}{text[begin:end][:MAX_EXCERPT]}{after}"

@@ -60,7 +60,9 @@ class SessionStore(Protocol):
     where: str
     renew_seconds: float | None
 
-    def append(self, session: str, entries: Sequence[Entry], owner: Holder | None) -> bool:
+    def append(
+        self, session: str, entries: Sequence[Entry], owner: Holder | None
+    ) -> bool:
         """Write all of the entries. Return False, and write none, if `owner` has no lease; None needs none."""
         ...
 

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from types import NoneType
 from typing import Any, Literal, TypeAlias
 
 from mcpagent import errors
 from mcpagent.errors import McpAgentError, OutputProblem, RunCancelledError
-from mcpagent.events import RunFinished, StopReason
-from mcpagent.messages import Spent, Usage
-from mcpagent.permissions.pending_calls import PendingCall
-from mcpagent.text.safe_text import safe_line
-from mcpagent.text.secrets import without_secrets
+from mcpagent.utilities.python.plain_data import dump_value, load_value
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.utilities.text.secrets import without_secrets
+from mcpagent.values.approval import PendingCall
+from mcpagent.values.events import LimitReached, RunFinished, StopReason
+from mcpagent.values.messages import Spent, Usage
 
 EndState: TypeAlias = Literal["done", "failed", "cancelled"]
 
@@ -29,7 +30,7 @@ class DurableResult:
     """The result of a run; with the stop "calls_pending", `pending` wait for `DurableRuns.answer`.
 
     `output` is the JSON data that the answer holds, if an `output_type` was given. It is None if the answer does not
-    fit; `problems` say why.
+    fit; `problems` say why. `limit` is the one that ended the run, if one did.
     """
 
     answer: str
@@ -38,6 +39,7 @@ class DurableResult:
     pending: tuple[PendingCall, ...] = ()
     output: Any = None
     problems: tuple[OutputProblem, ...] = ()
+    limit: LimitReached | None = None
 
     @property
     def usage(self) -> Usage:
@@ -47,7 +49,12 @@ class DurableResult:
     @classmethod
     def of(cls, finished: RunFinished, spent: Spent) -> DurableResult:
         """Return the result of a run. `spent` counts every process that worked on it."""
-        return cls(finished.answer, finished.stop, spent, finished.pending, finished.output, finished.problems)
+        about = {
+            "output": finished.output,
+            "problems": finished.problems,
+            "limit": finished.limit,
+        }
+        return cls(finished.answer, finished.stop, spent, finished.pending, **about)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +70,9 @@ class RunEnded:
         """Why there is nothing left to do."""
         if self.result is not None:
             return "done"
-        return "cancelled" if isinstance(self.error, RunCancelledError) else "failed"
+        if isinstance(self.error, RunCancelledError):
+            return "cancelled"
+        return "failed"
 
     @classmethod
     def failed(cls, run: str, error: Exception) -> RunEnded:
@@ -94,42 +103,46 @@ class RunRecord:
 def ended_to_json(ended: RunEnded) -> dict[str, Any]:
     """Return the end as plain JSON data."""
     if ended.error is not None:
-        fields = {name: _plain(value) for name, value in ended.error.__dict__.items()}
-        return {"error": {"kind": type(ended.error).__name__, "text": str(ended.error), "fields": fields}}
-    result = ended.result
-    assert result is not None
-    return {
-        "answer": result.answer,
-        "stop": result.stop,
-        "spent": asdict(result.spent),
-        "pending": [call.to_json() for call in result.pending],
-        "output": result.output,
-        "problems": [list(problem) for problem in result.problems],
-    }
+        return {"error": error_to_json(ended.error)}
+    assert ended.result is not None
+    result: dict[str, Any] = dump_value(ended.result)
+    return result
 
 
 def ended_from_json(run: str, data: Mapping[str, Any]) -> RunEnded:
     """Return the end that `ended_to_json` wrote."""
     if (error := data.get("error")) is not None:
-        return RunEnded(run, error=_error(error))
-    usage = Usage(**data["spent"]["usage"])
-    spent = Spent(**{**data["spent"], "usage": usage})
-    pending = tuple(PendingCall.from_json(call) for call in data["pending"])
-    problems = tuple(OutputProblem(*problem) for problem in data["problems"])
-    return RunEnded(run, DurableResult(data["answer"], data["stop"], spent, pending, data["output"], problems))
+        return RunEnded(run, error=error_from_json(error))
+    return RunEnded(run, load_value(DurableResult, data))
 
 
 def _plain(value: object) -> object:
     """Return a field of an error if JSON has it, else None."""
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
-    return value if isinstance(value, str | int | float | NoneType) else None
+    if isinstance(value, str | int | float | NoneType):
+        return value
+    return None
 
 
-def _error(data: Mapping[str, Any]) -> McpAgentError:
-    kind = getattr(errors, data["kind"], McpAgentError)
+def error_to_json(error: McpAgentError) -> dict[str, Any]:
+    """Return an error as plain JSON data."""
+    fields = {name: _plain(value) for name, value in error.__dict__.items()}
+    return {"kind": type(error).__name__, "text": str(error), "fields": fields}
+
+
+def error_from_json(data: Mapping[str, Any]) -> McpAgentError:
+    """Return the error that `error_to_json` wrote; of an unknown kind, an `McpAgentError`."""
+    kind: Any = getattr(errors, str(data["kind"]), None)
+    if not (isinstance(kind, type) and issubclass(kind, McpAgentError)):
+        kind = McpAgentError
     error: McpAgentError = kind.__new__(kind)
-    error.args = (data["text"],)
+    error.args = (str(data["text"]),)
     fields = data["fields"].items()
-    error.__dict__.update({name: tuple(value) if isinstance(value, list) else value for name, value in fields})
+    error.__dict__.update(
+        {
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in fields
+        }
+    )
     return error

@@ -34,7 +34,9 @@ def opened_key(text: str, password: str) -> bytes | None:
 
 
 def _pads(password: str, salt: bytes) -> tuple[bytes, bytes]:
-    made = hashlib.scrypt(password.encode(), salt=salt, n=2**14, r=8, p=1, dklen=2 * KEY_BYTES)
+    made = hashlib.scrypt(
+        password.encode(), salt=salt, n=2**14, r=8, p=1, dklen=2 * KEY_BYTES
+    )
     return made[:KEY_BYTES], made[KEY_BYTES:]
 
 

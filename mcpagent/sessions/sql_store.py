@@ -10,11 +10,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from itertools import chain
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 from mcpagent.errors import SessionStoreError
 from mcpagent.sessions.kept import Holder
 from mcpagent.sessions.protocol import Entry, Hit, StoredSession
+from mcpagent.sessions.sql_tables import Migrations
 
 MAX_EXPIRING = 1_000_000_000
 """Characters of entries that expire, over all sessions; beyond this the oldest are dropped before their time."""
@@ -26,9 +27,6 @@ TIDY_SECONDS = 600.0
 """Time between two looks at entries that have expired, in a process that uses the store."""
 
 _T = TypeVar("_T")
-
-Migrations: TypeAlias = Sequence[Sequence[str]]
-"""The statements that make each version of the tables of the one before it; the first ones make them."""
 
 NEW_VERSION = 4
 """The version of the tables that a new database begins with."""
@@ -44,7 +42,8 @@ _LAST = chr(0x10FFFF)
 """Behind every character of a key, so `prefix + _LAST` is behind every key that begins with the prefix."""
 
 _HOLDER = (
-    "SELECT h.pid, h.host, h.since, h.token FROM leases l JOIN holders h ON h.token = l.holder WHERE l.session = ?"
+    "SELECT h.pid, h.host, h.since, h.token FROM leases l "
+    "JOIN holders h ON h.token = l.holder WHERE l.session = ?"
 )
 
 
@@ -72,7 +71,10 @@ class SqlStore(ABC):
 
     def statements(self, found: int) -> list[str]:
         """Return the statements that make the tables of this version of those of version `found`; 0: there are none."""
-        steps = self.migrations[found:] if found else [self._new, *self.migrations[NEW_VERSION:]]
+        if found:
+            steps = self.migrations[found:]
+        else:
+            steps = [self._new, *self.migrations[NEW_VERSION:]]
         return list(chain.from_iterable(steps))
 
     # -- what each database has of its own ----------------------------------------------------------------------------
@@ -139,11 +141,20 @@ class SqlStore(ABC):
         """Take the lease, also from a dead process. Return the other living process that has it, else None."""
         with self.transaction():
             self._be_known(owner)
-            self.execute("INSERT INTO leases(session, holder) VALUES(?, ?) ON CONFLICT DO NOTHING", (session, None))
+            self.execute(
+                "INSERT INTO leases(session, holder) VALUES(?, ?) ON CONFLICT DO NOTHING",
+                (session, None),
+            )
             holder = self._holder(session)
-            if holder is not None and holder.token != owner.token and self.is_alive(holder.token):
+            if (
+                holder is not None
+                and holder.token != owner.token
+                and self.is_alive(holder.token)
+            ):
                 return holder
-            self.execute("UPDATE leases SET holder = ? WHERE session = ?", (owner.token, session))
+            self.execute(
+                "UPDATE leases SET holder = ? WHERE session = ?", (owner.token, session)
+            )
             if holder is not None and holder.token != owner.token:
                 self._forget_holder(holder.token)
         self.tidy_sometimes()
@@ -153,7 +164,10 @@ class SqlStore(ABC):
         """Give the lease back, if `owner` has it."""
         if self.is_open:
             with self.transaction():
-                self.execute("DELETE FROM leases WHERE session = ? AND holder = ?", (session, owner.token))
+                self.execute(
+                    "DELETE FROM leases WHERE session = ? AND holder = ?",
+                    (session, owner.token),
+                )
 
     def join(self, owner: Holder) -> None:
         """Make this process known, also before it has a lease."""
@@ -168,8 +182,17 @@ class SqlStore(ABC):
     def dead_holders(self, owner: Holder) -> list[Holder]:
         """Return processes that ended without giving back their leases, and drop these."""
         with self.transaction():
-            known = [Holder(*row) for row in self.execute("SELECT pid, host, since, token FROM holders ORDER BY token")]
-            dead = [one for one in known if one.token != owner.token and not self.is_alive(one.token)]
+            known = [
+                Holder(*row)
+                for row in self.execute(
+                    "SELECT pid, host, since, token FROM holders ORDER BY token"
+                )
+            ]
+            dead = [
+                one
+                for one in known
+                if one.token != owner.token and not self.is_alive(one.token)
+            ]
             for one in dead:
                 self.execute("DELETE FROM leases WHERE holder = ?", (one.token,))
                 self.execute("DELETE FROM holders WHERE token = ?", (one.token,))
@@ -199,17 +222,24 @@ class SqlStore(ABC):
         rows = self.execute(sql, (session,))
         if not rows or rows[0][0] is None:
             return None
-        known = self.execute("SELECT pid, host, since, token FROM holders WHERE token = ?", (rows[0][0],))
-        return Holder(*known[0]) if known else None
+        known = self.execute(
+            "SELECT pid, host, since, token FROM holders WHERE token = ?", (rows[0][0],)
+        )
+        if known:
+            return Holder(*known[0])
+        return None
 
     def _forget_holder(self, token: str) -> None:
         self.execute(
-            "DELETE FROM holders WHERE token = ? AND NOT EXISTS (SELECT 1 FROM leases WHERE holder = ?)", (token, token)
+            "DELETE FROM holders WHERE token = ? AND NOT EXISTS (SELECT 1 FROM leases WHERE holder = ?)",
+            (token, token),
         )
 
     # -- entries ------------------------------------------------------------------------------------------------------
 
-    def append(self, session: str, entries: Sequence[Entry], owner: Holder | None) -> bool:
+    def append(
+        self, session: str, entries: Sequence[Entry], owner: Holder | None
+    ) -> bool:
         """Write all of the entries. Return False, and write none, if `owner` has no lease; None needs none."""
         with self.transaction():
             if owner is not None:
@@ -252,8 +282,12 @@ class SqlStore(ABC):
             entries: list[Entry] = []
             for prefix in prefixes:
                 entries += self._entries(session, prefix)
-            holder = self._living(self._holder_of_reader(session), {}) if entries else None
-        return StoredSession(session, entries, holder) if entries else None
+            holder = None
+            if entries:
+                holder = self._living(self._holder_of_reader(session), {})
+        if entries:
+            return StoredSession(session, entries, holder)
+        return None
 
     def _entries(self, session: str, prefix: str) -> list[Entry]:
         rows = self.execute(
@@ -265,7 +299,9 @@ class SqlStore(ABC):
 
     def _holder_of_reader(self, session: str) -> Holder | None:
         rows = self.execute(_HOLDER, (session,))
-        return Holder(*rows[0]) if rows else None
+        if rows:
+            return Holder(*rows[0])
+        return None
 
     def _living(self, holder: Holder | None, alive: dict[str, bool]) -> Holder | None:
         """Return the holder if it lives; `alive` remembers the answers."""
@@ -273,7 +309,9 @@ class SqlStore(ABC):
             return holder
         if holder.token not in alive:
             alive[holder.token] = self.is_alive(holder.token)
-        return holder if alive[holder.token] else None
+        if alive[holder.token]:
+            return holder
+        return None
 
     def list(self) -> list[StoredSession]:
         """Return every session with those of its entries whose key begins with `info/`."""
@@ -281,14 +319,21 @@ class SqlStore(ABC):
         alive: dict[str, bool] = {}
         with self.transaction(writes=False):
             # An index covers just these keys ("0" follows "/"), so they are written out.
-            rows = self.execute(f"SELECT session, {_FIELDS} FROM entries WHERE key >= 'info/' AND key < 'info0'")  # noqa: S608 - ours
+            covered = "key >= 'info/' AND key < 'info0'"
+            query = f"SELECT session, {_FIELDS} FROM entries WHERE {covered}"  # noqa: S608 - ours
+            rows = self.execute(query)
             for session, *row in rows:
                 found.setdefault(session, []).append(_entry(row))
             held = self.execute(
                 "SELECT l.session, h.pid, h.host, h.since, h.token FROM leases l JOIN holders h ON h.token = l.holder"
             )
-            holders = {session: self._living(Holder(*row), alive) for session, *row in held}
-        return [StoredSession(session, entries, holders.get(session)) for session, entries in found.items()]
+            holders = {
+                session: self._living(Holder(*row), alive) for session, *row in held
+            }
+        return [
+            StoredSession(session, entries, holders.get(session))
+            for session, entries in found.items()
+        ]
 
     def delete(self, session: str) -> None:
         """Drop all entries of a session, and its lease."""
@@ -327,7 +372,9 @@ class SqlStore(ABC):
                 room -= size
                 if expires > now and room >= 0:
                     continue
-                self.execute("DELETE FROM entries WHERE session = ? AND key = ?", (session, key))
+                self.execute(
+                    "DELETE FROM entries WHERE session = ? AND key = ?", (session, key)
+                )
                 dropped += 1
         if dropped:
             self.return_space()
@@ -335,4 +382,12 @@ class SqlStore(ABC):
 
 def _entry(row: Sequence[Any]) -> Entry:
     key, kind, data, moment, run, call, expires = row
-    return Entry(str(key), str(kind), str(data), float(moment), str(run), str(call), expires=float(expires))
+    return Entry(
+        str(key),
+        str(kind),
+        str(data),
+        float(moment),
+        str(run),
+        str(call),
+        expires=float(expires),
+    )

@@ -15,11 +15,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from mcpagent.config.file_changes import make_private
 from mcpagent.errors import SessionStoreError
 from mcpagent.sessions.protocol import Hit
-from mcpagent.sessions.sql_store import BUSY_SECONDS, Migrations, SqlStore
-from mcpagent.text.safe_text import safe_line
+from mcpagent.sessions.sql_store import BUSY_SECONDS, SqlStore
+from mcpagent.sessions.sql_tables import Migrations, tables
+from mcpagent.utilities.files.file_changes import make_private
+from mcpagent.utilities.text.safe_text import safe_line
 
 _T = TypeVar("_T")
 
@@ -31,114 +32,47 @@ _WAIT_SECONDS = (0.0005, 0.002)
 APPLICATION_ID = 0x6D637061
 """"mcpa", by which `file` and we know the file (https://sqlite.org/fileformat2.html#application_id)."""
 
-_TABLES = (
-    """CREATE TABLE sessions(
-        number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, title TEXT NOT NULL DEFAULT '',
-        is_named INTEGER NOT NULL DEFAULT 0, created REAL NOT NULL, updated REAL NOT NULL,
-        folder TEXT NOT NULL DEFAULT '', model TEXT NOT NULL DEFAULT '', tokens INTEGER NOT NULL DEFAULT 0,
-        dollars REAL NOT NULL DEFAULT 0, cost_known INTEGER NOT NULL DEFAULT 1, holder TEXT)""",
-    "CREATE INDEX sessions_by_time ON sessions(updated)",
-    """CREATE TABLE messages(
-        number INTEGER PRIMARY KEY, session INTEGER NOT NULL, place INTEGER NOT NULL,
-        is_answer INTEGER NOT NULL, words TEXT NOT NULL, message TEXT NOT NULL, UNIQUE(session, place))""",
-    "CREATE TABLE steps(session INTEGER, place INTEGER, step TEXT NOT NULL, PRIMARY KEY(session, place)) WITHOUT ROWID",
-    "CREATE TABLE calls(session INTEGER, id TEXT, progress TEXT NOT NULL, PRIMARY KEY(session, id)) WITHOUT ROWID",
-    """CREATE TABLE kept_values(
-        session INTEGER, name TEXT, value TEXT NOT NULL, PRIMARY KEY(session, name)) WITHOUT ROWID""",
-    "CREATE TABLE holders(token TEXT PRIMARY KEY, pid INTEGER, host TEXT, since REAL) WITHOUT ROWID",
-    # The words stand in `messages` alone; the triggers are those of https://sqlite.org/fts5.html#external_content_tables
-    "CREATE VIRTUAL TABLE said USING fts5(words, content='messages', content_rowid='number')",
-    """CREATE TRIGGER said_more AFTER INSERT ON messages BEGIN
-        INSERT INTO said(rowid, words) VALUES(new.number, new.words); END""",
-    """CREATE TRIGGER said_less AFTER DELETE ON messages BEGIN
-        INSERT INTO said(said, rowid, words) VALUES('delete', old.number, old.words); END""",
+_DIALECT = {
+    "real": "REAL",
+    "big": "INTEGER",
+    "number": "INTEGER PRIMARY KEY",
+    "rowless": "WITHOUT ROWID",
+    "bytes": "",
+    "object": "json_object",
+    "quoted": "json_quote",
+    "text": "",
+    "message": "'s/message/' || printf('%06d', m.place)",
+    "searched": "",
+    "told": "",
+}
+
+
+def _search(table: str) -> tuple[str, ...]:
+    # The words are in that table alone; the triggers are those of https://sqlite.org/fts5.html#external_content_tables
+    return (
+        f"CREATE VIRTUAL TABLE said USING fts5(words, content='{table}', content_rowid='number')",
+        f"""CREATE TRIGGER said_more AFTER INSERT ON {table} BEGIN
+            INSERT INTO said(rowid, words) VALUES(new.number, new.words); END""",
+        f"""CREATE TRIGGER said_less AFTER DELETE ON {table} BEGIN
+            INSERT INTO said(said, rowid, words) VALUES('delete', old.number, old.words); END""",
+    )
+
+
+_MESSAGES = """CREATE TABLE messages(
+    number INTEGER PRIMARY KEY, session INTEGER NOT NULL, place INTEGER NOT NULL,
+    is_answer INTEGER NOT NULL, words TEXT NOT NULL, message TEXT NOT NULL, UNIQUE(session, place))"""
+
+_SEARCHED = """CREATE TABLE words(
+    number INTEGER PRIMARY KEY, session TEXT NOT NULL, key TEXT NOT NULL, words TEXT NOT NULL, UNIQUE(session, key))"""
+
+MIGRATIONS, NEW = tables(
+    _DIALECT,
+    messages=(_MESSAGES, *_search("messages")),
+    words=(_SEARCHED,),
+    search=_search("words"),
+    converting=("DROP TABLE said",),
+    converted=("INSERT INTO said(said) VALUES('rebuild')",),
 )
-
-_OUTPUTS = (
-    """CREATE TABLE outputs(
-        number INTEGER PRIMARY KEY, session INTEGER NOT NULL, handle TEXT NOT NULL, kept REAL NOT NULL,
-        tool TEXT NOT NULL, output TEXT NOT NULL, images TEXT NOT NULL, UNIQUE(session, handle))""",
-    "CREATE INDEX outputs_by_time ON outputs(kept)",
-)
-"""Results that were set aside (`mcpagent.large_results`)."""
-
-_RUNS = (
-    """CREATE TABLE runs(
-        session TEXT, id TEXT, is_cancelled INTEGER NOT NULL DEFAULT 0, ended TEXT, PRIMARY KEY(session, id)
-        ) WITHOUT ROWID""",
-)
-"""Durable runs, by the IDs of session and run: a run can be cancelled before its session exists."""
-
-_HOLDERS = "CREATE TABLE holders(token TEXT PRIMARY KEY, pid INTEGER, host TEXT, since REAL) WITHOUT ROWID"
-
-_ENTRIES = (
-    """CREATE TABLE entries(
-        session TEXT NOT NULL, key TEXT NOT NULL, kind TEXT NOT NULL, data TEXT NOT NULL, size INTEGER NOT NULL,
-        time REAL NOT NULL, run TEXT NOT NULL DEFAULT '', call TEXT NOT NULL DEFAULT '',
-        expires REAL NOT NULL DEFAULT 0, PRIMARY KEY(session, key))""",
-    "CREATE INDEX entries_listed ON entries(key) WHERE key >= 'info/' AND key < 'info0'",
-    "CREATE INDEX entries_that_expire ON entries(expires) WHERE expires > 0",
-    "CREATE TABLE leases(session TEXT PRIMARY KEY, holder TEXT) WITHOUT ROWID",
-    "CREATE INDEX leases_by_holder ON leases(holder)",
-    """CREATE TABLE words(
-        number INTEGER PRIMARY KEY, session TEXT NOT NULL, key TEXT NOT NULL, words TEXT NOT NULL,
-        UNIQUE(session, key))""",
-)
-"""Sessions as entries; `words` is the text that a search finds."""
-
-_SEARCH = (
-    # The text is in `words` alone; the triggers are those of https://sqlite.org/fts5.html#external_content_tables
-    "CREATE VIRTUAL TABLE said USING fts5(words, content='words', content_rowid='number')",
-    """CREATE TRIGGER said_more AFTER INSERT ON words BEGIN
-        INSERT INTO said(rowid, words) VALUES(new.number, new.words); END""",
-    """CREATE TRIGGER said_less AFTER DELETE ON words BEGIN
-        INSERT INTO said(said, rowid, words) VALUES('delete', old.number, old.words); END""",
-)
-
-_FROM_TABLES = (
-    """INSERT INTO entries(session, key, kind, data, size, time)
-        SELECT s.id, 's/message/' || printf('%06d', m.place), 'message',
-            '{"message":' || m.message || ',"step":' || coalesce(t.step, 'null') || '}', length(m.message), s.updated
-        FROM messages m JOIN sessions s ON s.number = m.session
-        LEFT JOIN steps t ON t.session = m.session AND t.place = m.place""",
-    """INSERT INTO entries(session, key, kind, data, size, time, call)
-        SELECT s.id, 's/call/' || c.id, 'call', c.progress, length(c.progress), s.updated, c.id
-        FROM calls c JOIN sessions s ON s.number = c.session""",
-    """INSERT INTO entries(session, key, kind, data, size, time)
-        SELECT s.id, 's/value/' || v.name, 'value', v.value, length(v.value), s.updated
-        FROM kept_values v JOIN sessions s ON s.number = v.session""",
-    """INSERT INTO entries(session, key, kind, data, size, time)
-        SELECT s.id, 'info/summary', 'summary', json_object('title', CASE s.is_named WHEN 0 THEN s.title ELSE '' END,
-            'created', s.created, 'updated', s.updated, 'folder', s.folder, 'model', s.model, 'turns',
-            (SELECT count(*) FROM messages m WHERE m.session = s.number AND m.is_answer = 1), 'messages',
-            (SELECT count(*) FROM messages m WHERE m.session = s.number), 'tokens', s.tokens, 'dollars', s.dollars,
-            'cost_known', s.cost_known), 0, s.updated FROM sessions s""",
-    """INSERT INTO entries(session, key, kind, data, size, time)
-        SELECT s.id, 'info/title', 'title', json_quote(s.title), 0, s.updated FROM sessions s WHERE s.is_named = 1""",
-    """INSERT INTO entries(session, key, kind, data, size, time, expires)
-        SELECT s.id, 'output/' || o.handle, 'output',
-            json_object('tool', o.tool, 'output', o.output, 'images', o.images),
-            length(o.output) + length(o.images), o.kept, o.kept + 604800
-        FROM outputs o JOIN sessions s ON s.number = o.session""",
-    """INSERT INTO entries(session, key, kind, data, size, time, run)
-        SELECT session, 'run/' || id || '/cancelled', 'run_cancelled', 'true', 4, 0, id FROM runs
-        WHERE is_cancelled = 1""",
-    """INSERT INTO entries(session, key, kind, data, size, time, run)
-        SELECT session, 'run/' || id || '/ended', 'run_ended', ended, length(ended), 0, id FROM runs
-        WHERE ended IS NOT NULL""",
-    """INSERT INTO words(session, key, words) SELECT s.id, 's/message/' || printf('%06d', m.place), m.words
-        FROM messages m JOIN sessions s ON s.number = m.session WHERE m.words <> ''""",
-    *(f"DROP TABLE {table}" for table in ("said", "messages", "steps", "calls", "kept_values", "outputs", "runs")),
-    "DROP TABLE sessions",
-)
-"""The tables of earlier versions as entries."""
-
-_REBUILD = ("INSERT INTO said(said) VALUES('rebuild')",)
-
-MIGRATIONS: Migrations = (_TABLES, _OUTPUTS, _RUNS, (*_ENTRIES, *_FROM_TABLES, *_SEARCH, *_REBUILD))
-
-NEW = (_HOLDERS, *_ENTRIES, *_SEARCH)
-"""The statements that make the tables of version 4, which a new file begins with."""
 
 _of_other_processes: list[sqlite3.Connection] = []
 """What forks have copied: closing it here would do so for the process that has it (https://sqlite.org/howtocorrupt.html)."""
@@ -147,7 +81,12 @@ _of_other_processes: list[sqlite3.Connection] = []
 class SqliteStore(SqlStore):
     """`path` is the file. `durability` "full" also survives a loss of power, for a sync of the disk at each write."""
 
-    def __init__(self, path: Path, durability: Literal["normal", "full"], migrations: Migrations = MIGRATIONS) -> None:
+    def __init__(
+        self,
+        path: Path,
+        durability: Literal["normal", "full"],
+        migrations: Migrations = MIGRATIONS,
+    ) -> None:
         super().__init__(safe_line(str(path), 200), migrations, NEW)
         self.path, self._durability = path, durability
         self._connection: sqlite3.Connection | None = None
@@ -195,16 +134,27 @@ class SqliteStore(SqlStore):
         # SQLite gives its other files the rights of this one; what a umask took away is not to be given back to others.
         os.close(_private(self.path))
         connection = sqlite3.connect(
-            self.path, timeout=0, isolation_level=None, check_same_thread=False, cached_statements=64
+            self.path,
+            timeout=0,
+            isolation_level=None,
+            check_same_thread=False,
+            cached_statements=64,
         )
         try:
             found = self._begin(connection, "BEGIN")
             connection.execute("COMMIT")
             if found == 0:
-                _patiently(lambda: connection.execute("PRAGMA auto_vacuum = INCREMENTAL"), self._until)
-            _patiently(lambda: connection.execute("PRAGMA journal_mode = WAL"), self._until)
+                _patiently(
+                    lambda: connection.execute("PRAGMA auto_vacuum = INCREMENTAL"),
+                    self._until,
+                )
+            _patiently(
+                lambda: connection.execute("PRAGMA journal_mode = WAL"), self._until
+            )
             connection.execute("PRAGMA secure_delete = ON")
-            connection.execute(f"PRAGMA synchronous = {'FULL' if self._durability == 'full' else 'NORMAL'}")
+            connection.execute(
+                f"PRAGMA synchronous = {'FULL' if self._durability == 'full' else 'NORMAL'}"
+            )
             if found < self.version:
                 self._migrate(connection)
         except BaseException:
@@ -218,7 +168,9 @@ class SqliteStore(SqlStore):
         def begin() -> int:
             connection.execute(how)
             try:
-                return self._require_known(connection)  # also later on: a newer mcpagent may have come to it
+                return self._require_known(
+                    connection
+                )  # also later on: a newer mcpagent may have come to it
             except BaseException:
                 connection.execute("ROLLBACK")
                 raise
@@ -227,17 +179,29 @@ class SqliteStore(SqlStore):
 
     def _require_known(self, connection: sqlite3.Connection) -> int:
         """The version of its tables. Raises `SessionStoreError` for a newer one, and for what is no file of ours."""
-        found, owner = _pragma(connection, "user_version"), _pragma(connection, "application_id")
-        if owner != APPLICATION_ID and (found or connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()):
-            raise SessionStoreError(f"{self.where}: is another program's database; use another file: --session-db FILE")
+        found, owner = (
+            _pragma(connection, "user_version"),
+            _pragma(connection, "application_id"),
+        )
+        if owner != APPLICATION_ID and (
+            found
+            or connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
+        ):
+            raise SessionStoreError(
+                f"{self.where}: is another program's database; use another file: --session-db FILE"
+            )
         if found > self.version:
             newer = f"was written by a newer mcpagent (tables {found}, this one knows {self.version})"
-            raise SessionStoreError(f"{self.where}: {newer}; update mcpagent, or use another file: --session-db FILE")
+            raise SessionStoreError(
+                f"{self.where}: {newer}; update mcpagent, or use another file: --session-db FILE"
+            )
         return found
 
     def _migrate(self, connection: sqlite3.Connection) -> None:
         """To the version of this code, in one transaction: a reader and a crash find the old one or the new one."""
-        found = self._begin(connection, "BEGIN IMMEDIATE")  # another process may have been faster
+        found = self._begin(
+            connection, "BEGIN IMMEDIATE"
+        )  # another process may have been faster
         try:
             for statement in self.statements(found):
                 connection.execute(statement)
@@ -245,7 +209,9 @@ class SqliteStore(SqlStore):
             connection.execute(f"PRAGMA user_version = {self.version}")
             connection.execute("COMMIT")
             if 0 < found < self.version and _pragma(connection, "auto_vacuum") == 0:
-                with contextlib.suppress(sqlite3.OperationalError):  # another process writes: it stays as it was
+                with contextlib.suppress(
+                    sqlite3.OperationalError
+                ):  # another process writes: it stays as it was
                     connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
                     connection.execute("VACUUM")  # which applies it
         except BaseException:
@@ -288,7 +254,10 @@ class SqliteStore(SqlStore):
 
     def add_words(self, session: str, key: str, words: str) -> None:
         """Make the words of an entry searchable."""
-        self.execute("INSERT INTO words(session, key, words) VALUES(?, ?, ?)", (session, key, words))
+        self.execute(
+            "INSERT INTO words(session, key, words) VALUES(?, ?, ?)",
+            (session, key, words),
+        )
 
     def search(self, words: Sequence[str], limit: int) -> list[Hit]:
         """Search by FTS5 and bm25. Each word is quoted, so nothing in it is an operator; the last is a prefix."""
@@ -304,9 +273,13 @@ class SqliteStore(SqlStore):
     def return_space(self) -> None:
         """Give free pages back to the file system."""
         assert self._connection is not None
-        with contextlib.suppress(sqlite3.OperationalError):  # another process writes; the next time will do
+        with contextlib.suppress(
+            sqlite3.OperationalError
+        ):  # another process writes; the next time will do
             self._connection.execute("INSERT INTO said(said) VALUES('optimize')")
-            self._connection.executescript("PRAGMA incremental_vacuum")  # `execute` would free one page
+            self._connection.executescript(
+                "PRAGMA incremental_vacuum"
+            )  # `execute` would free one page
             self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
     def attempt(self, work: Callable[[], _T], until: float) -> _T:
@@ -321,12 +294,16 @@ class SqliteStore(SqlStore):
         wrong = [line for line in wrong if line != "ok"]
         with self.transaction():
             try:
-                self.execute("INSERT INTO said(said, rank) VALUES('integrity-check', 1)")
+                self.execute(
+                    "INSERT INTO said(said, rank) VALUES('integrity-check', 1)"
+                )
             except sqlite3.DatabaseError as error:
                 if wrong:  # first the file
                     return wrong
                 self.execute("INSERT INTO said(said) VALUES('rebuild')")
-                wrong.append(f"the index of words was damaged ({safe_line(str(error), 80)}), and is made anew")
+                wrong.append(
+                    f"the index of words was damaged ({safe_line(str(error), 80)}), and is made anew"
+                )
         return wrong
 
     def close(self) -> None:
@@ -390,7 +367,9 @@ def _told(error: sqlite3.Error | OSError) -> str:
             return f"another program has kept it locked for {BUSY_SECONDS:g} seconds; end that one"
         if "no such module: fts5" in text:
             return "this Python's SQLite has no full text search (FTS5); use another Python"
-    if isinstance(error, sqlite3.DatabaseError) and ("not a database" in text or "malformed" in text):
+    if isinstance(error, sqlite3.DatabaseError) and (
+        "not a database" in text or "malformed" in text
+    ):
         return f"is no file of sessions, or a damaged one ({text}); see `mcpagent sessions doctor`, or move it away"
     return text
 

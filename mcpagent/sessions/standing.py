@@ -3,26 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from mcpagent.conversation import CallProgress
-from mcpagent.messages import (
-    Message,
-    Part,
-    Spent,
-    Step,
-    ToolDefinition,
-    ToolKey,
-    ToolsChanged,
-    Usage,
-    dump_message,
-    load_message,
-)
-from mcpagent.permissions.pending_calls import PendingCall, PendingKind
+from mcpagent.history.conversation import CallProgress
 from mcpagent.sessions.run_ended import RunEnded
-from mcpagent.tools import Tool
+from mcpagent.utilities.python.plain_data import dump_value, load_value
+from mcpagent.values.approval import PendingCall
+from mcpagent.values.messages import Part, Spent, Step, ToolDefinition, ToolKey
+from mcpagent.values.tools import Tool
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,20 +39,26 @@ class KnownTools:
 
     __slots__ = ("_keys", "_tools")
 
-    def __init__(self, tools: Sequence[Tool] = (), keys: frozenset[ToolKey] | None = None) -> None:
+    def __init__(
+        self, tools: Sequence[Tool] = (), keys: frozenset[ToolKey] | None = None
+    ) -> None:
         self._tools, self._keys = tools, keys
 
     @property
     def keys(self) -> frozenset[ToolKey]:
         """By what they are, whatever they are offered as."""
-        if self._keys is None:  # not kept: a session that holds its own thousand of them takes ten times the memory
+        if (
+            self._keys is None
+        ):  # not kept: a session that holds its own thousand of them takes ten times the memory
             return frozenset(tool.definition.key for tool in self._tools)
         return self._keys
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, KnownTools):
             return False
-        return (self._tools is other._tools and bool(self._tools)) or self.keys == other.keys
+        return (
+            self._tools is other._tools and bool(self._tools)
+        ) or self.keys == other.keys
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -73,19 +69,30 @@ class KnownTools:
         found: dict[str, list[str | list[str]]] = {}
         for key in sorted(self.keys, key=str):
             is_plain = key == _known_key(key.source or "", key.name)
-            found.setdefault(key.source or "", []).append(key.name if is_plain else [key.name, key.listed])
+            found.setdefault(key.source or "", []).append(
+                key.name if is_plain else [key.name, key.listed]
+            )
         return found
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Sequence[str | Sequence[str]]] | None) -> KnownTools | None:
+    def from_json(
+        cls, data: Mapping[str, Sequence[str | Sequence[str]]] | None
+    ) -> KnownTools | None:
         """Read the result of `to_json`."""
         if data is None:
             return None
-        return cls(keys=frozenset(_known_key(source, entry) for source in data for entry in data[source]))
+        return cls(
+            keys=frozenset(
+                _known_key(source, entry) for source in data for entry in data[source]
+            )
+        )
 
 
 def _known_key(source: str, entry: str | Sequence[str]) -> ToolKey:
-    name, listed = (entry, "") if isinstance(entry, str) else entry
+    if isinstance(entry, str):
+        name, listed = entry, ""
+    else:
+        name, listed = entry
     return ToolKey(source or None, name, listed).offered_as(name)
 
 
@@ -144,7 +151,11 @@ class Standing:
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Standing:
         """As a store has it. Raises `KeyError`, `TypeError`, `ValueError` or `InputError` for anything else."""
-        known = {name: read(values[name]) for name, (_, read) in _FORMS.items() if values.get(name) is not None}
+        known = {
+            name: _from_json(name, values[name])
+            for name in _KINDS
+            if values.get(name) is not None
+        }
         return cls(**known, programs=programs_in(values))
 
 
@@ -153,20 +164,24 @@ _PROGRAMS = "programs/"
 
 def programs_in(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the parts of `Standing.programs`, each of which a store keeps as a value of its own."""
-    return {name.removeprefix(_PROGRAMS): data for name, data in values.items() if name.startswith(_PROGRAMS)}
+    return {
+        name.removeprefix(_PROGRAMS): data
+        for name, data in values.items()
+        if name.startswith(_PROGRAMS)
+    }
 
 
-def programs_to_json(now: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
+def programs_to_json(
+    now: Mapping[str, Any], before: Mapping[str, Any]
+) -> dict[str, Any]:
     """Return the values that differ; None for a part that is gone."""
     names = [*now, *(name for name in before if name not in now)]
-    return {f"{_PROGRAMS}{name}": now.get(name) for name in names if now.get(name) != before.get(name)}
+    return {
+        f"{_PROGRAMS}{name}": now.get(name)
+        for name in names
+        if now.get(name) != before.get(name)
+    }
 
-
-_LATER_FIELDS = ("begun", "known_tools", "saved_tokens")
-"""Fields of a step that sessions of earlier versions lack."""
-
-_SPENT_FIELDS = tuple(item.name for item in fields(Spent))
-_USAGE_FIELDS = tuple(item.name for item in fields(Usage))
 
 _AS_IT_IS = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 _IN_ASCII = json.JSONEncoder(separators=(",", ":"))
@@ -185,21 +200,15 @@ def written_json(data: Any) -> str:
 
 
 def progress_to_json(progress: CallProgress) -> Any:
-    """As a store keeps it."""
-    parts = _parts_to_json(progress.parts)
-    data = {"is_repeatable": progress.is_repeatable, "parts": parts, "times_sent": progress.times_sent}
-    return {**data, "cause": progress.cause, "shown": progress.shown} if progress.cause else data
+    """Return what a store keeps of the progress of a call: all but files, which no value of a program can hold."""
+    data = dump_value(progress)
+    del data["blocks"]
+    return data
 
 
 def progress_from_json(data: Any) -> CallProgress:
-    """What `progress_to_json` gave."""
-    return CallProgress(
-        bool(data["is_repeatable"]),
-        _parts_from_json(data["parts"]),
-        times_sent=int(data.get("times_sent", 1)),
-        cause=str(data.get("cause", "")),
-        shown=str(data.get("shown", "")),
-    )
+    """Read the result of `progress_to_json`."""
+    return load_value(CallProgress, {"times_sent": 1, **data})
 
 
 def steps_to_json(steps: Sequence[Step], first: int) -> dict[int, Any]:
@@ -209,34 +218,27 @@ def steps_to_json(steps: Sequence[Step], first: int) -> dict[int, Any]:
     while place and steps[place - 1].place >= first:
         place -= 1
         step, before = steps[place], steps[place - 1].offered if place else None
-        found[step.place] = {
-            "model": step.model,
-            "offered": None if step.offered == before else list(step.offered),
-            "usage": asdict(step.usage),
-            "dollars": step.dollars,
-            "seconds": round(step.seconds, 3),
-            "begun": round(step.begun, 3),
-            "known_tools": step.known_tools,
-            "saved_tokens": step.saved_tokens,
-        }
+        data = dump_value(
+            replace(step, seconds=round(step.seconds, 3), begun=round(step.begun, 3))
+        )
+        del data["place"]
+        if step.offered == before:
+            data["offered"] = None
+        found[step.place] = data
     return found
 
 
 def steps_from_json(data: Mapping[int, Any]) -> tuple[Step, ...]:
-    """What `steps_to_json` gave of all of them."""
+    """Read the result of `steps_to_json` for all steps."""
     steps: list[Step] = []
-    offered: tuple[str, ...] = ()
     for place, step in sorted(data.items()):
-        offered = offered if step["offered"] is None else tuple(step["offered"])
-        rest = {name: step[name] for name in _LATER_FIELDS if name in step}
-        usage, dollars, seconds = Usage(**step["usage"]), step["dollars"], float(step["seconds"])
-        steps.append(Step(place, str(step["model"]), offered, usage, dollars, seconds, **rest))
+        before = steps[-1].offered if steps else ()
+        if step["offered"] is None:
+            offered = before
+        else:
+            offered = step["offered"]
+        steps.append(load_value(Step, {**step, "place": place, "offered": offered}))
     return tuple(steps)
-
-
-def to_json(name: str, value: Any) -> Any:
-    """The value of this name as a store keeps it."""
-    return _FORMS[name][0](value)
 
 
 def which_wait(pending: Sequence[PendingCall]) -> list[dict[str, str]]:
@@ -244,86 +246,57 @@ def which_wait(pending: Sequence[PendingCall]) -> list[dict[str, str]]:
     return [{"call_id": call.call_id, "kind": call.kind} for call in pending]
 
 
-def _waiting_from_json(data: Any) -> PendingCall:
-    kind: PendingKind = "external" if data["kind"] == "external" else "approval"
-    call_id = str(data["call_id"])
-    return PendingCall(kind, call_id, tool="", arguments={}, server=None, description="", fingerprint="")
+def to_json(name: str, value: Any) -> Any:
+    """Return the value of this name as a store keeps it."""
+    if name == "pending":
+        return which_wait(value)
+    if name == "told":
+        if value.known is not None:
+            known = value.known.to_json()
+        else:
+            known = None
+        return {
+            "descriptions": dict(value.descriptions),
+            "connecting": list(value.connecting),
+            "known": known,
+        }
+    if _KINDS[name] in _PLAIN:
+        return value
+    return dump_value(value)
 
 
-def _parts_to_json(parts: Sequence[Part]) -> Any:
-    return json.loads(dump_message(Message("tool", tuple(parts))))["parts"] if parts else []
+def _from_json(name: str, data: Any) -> Any:
+    if name == "pending":
+        unknown: dict[str, Any] = {
+            "tool": "",
+            "arguments": {},
+            "server": None,
+            "description": "",
+            "fingerprint": "",
+        }
+        return tuple(load_value(PendingCall, {**unknown, **call}) for call in data)
+    if name == "told":
+        return Told(
+            dict(data["descriptions"]),
+            tuple(data["connecting"]),
+            KnownTools.from_json(data.get("known")),
+        )
+    return load_value(_KINDS[name], data)
 
 
-def _parts_from_json(data: Any) -> tuple[Part, ...]:
-    return load_message({"role": "tool", "parts": data}, 0).parts
+_PLAIN = (str, dict[str, Any], dict[str, int])
 
-
-def _beginning_to_json(beginning: Beginning) -> Any:
-    offered = _parts_to_json((ToolsChanged(beginning.offered),))[0]["added"]
-    return {
-        "system": beginning.system,
-        "given_system": beginning.given_system,
-        "wants_instructions": beginning.wants_instructions,
-        "how_found": beginning.how_found,
-        "offered": offered,
-    }
-
-
-def _beginning_from_json(data: Any) -> Beginning:
-    (changed,) = _parts_from_json([{"type": "tools_changed", "added": data["offered"]}])
-    assert isinstance(changed, ToolsChanged)
-    searching, provider_searches, load = data["how_found"]
-    return Beginning(
-        str(data["system"]),
-        str(data["given_system"]),
-        bool(data["wants_instructions"]),
-        (bool(searching), bool(provider_searches), load),
-        changed.added,
-    )
-
-
-def _spent_to_json(spent: Spent) -> dict[str, Any]:
-    """Return the spending as JSON data. `asdict` would make a deep copy, and this runs with every call."""
-    usage = {name: getattr(spent.usage, name) for name in _USAGE_FIELDS}
-    return {name: getattr(spent, name) for name in _SPENT_FIELDS} | {"usage": usage}
-
-
-def _spent_from_json(data: Any) -> Spent:
-    return Spent(**{**data, "usage": Usage(**data["usage"])})
-
-
-_FORMS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
-    "beginning": (_beginning_to_json, _beginning_from_json),
-    "told": (
-        lambda told: {
-            "descriptions": dict(told.descriptions),
-            "connecting": list(told.connecting),
-            "known": told.known.to_json() if told.known is not None else None,
-        },
-        lambda data: Told(
-            dict(data["descriptions"]), tuple(data["connecting"]), KnownTools.from_json(data.get("known"))
-        ),
-    ),
-    "pending": (
-        which_wait,
-        lambda data: tuple(map(_waiting_from_json, data)),
-    ),
-    "announced": (
-        lambda it: {"parts": _parts_to_json(it.parts), "unanswered_prompt": it.unanswered_prompt},
-        lambda data: Announced(_parts_from_json(data["parts"]), bool(data["unanswered_prompt"])),
-    ),
-    "spent": (_spent_to_json, _spent_from_json),
-    "run": (
-        lambda run: {"begins_at": run.begins_at, "turns": run.turns, "spent": _spent_to_json(run.spent)},
-        lambda data: UnfinishedRun(int(data["begins_at"]), int(data["turns"]), _spent_from_json(data["spent"])),
-    ),
-    "state": (dict, dict),
-    "windows": (dict, lambda data: {str(name): int(size) for name, size in data.items()}),
-    "durable": (str, str),
-    "trace": (str, str),
-    "output": (
-        dict,
-        lambda data: {"name": str(data["name"]), "description": str(data["description"]), "schema": data["schema"]},
-    ),
+_KINDS: Mapping[str, Any] = {
+    "beginning": Beginning,
+    "told": Told,
+    "pending": PendingCall,
+    "announced": Announced,
+    "spent": Spent,
+    "run": UnfinishedRun,
+    "state": dict[str, Any],
+    "windows": dict[str, int],
+    "durable": str,
+    "trace": str,
+    "output": dict[str, Any],
 }
-"""By name of the field: to JSON, and back."""
+"""The values that a store keeps, by name."""

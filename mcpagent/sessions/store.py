@@ -18,37 +18,52 @@ from types import NoneType
 from typing import Any, Literal, TypeVar
 from uuid import uuid4
 
-from mcpagent.errors import InputError, McpAgentError, RunCancelledError, SessionBusyError, SessionStoreError
-from mcpagent.messages import Message, dump_messages
-from mcpagent.python.argument_checks import checked, expect, expect_kind
+from mcpagent.errors import (
+    InputError,
+    McpAgentError,
+    RunCancelledError,
+    SessionBusyError,
+    SessionStoreError,
+)
 from mcpagent.sessions.entries import (
     CALL,
+    DURABLE,
     INFO,
+    MAX_TITLE,
     MESSAGE,
     OUTPUT,
     SESSION,
     SUMMARY,
     TITLE,
     VALUE,
+    JournalEntry,
     by_key,
     cancelled_key,
+    clean_json,
     ended_key,
     kept_session,
     loaded,
-    message_key,
     message_place,
+    row_of,
+    searched_words,
     session_info,
 )
-from mcpagent.sessions.kept import Found, Holder, KeptSession, SessionChange, SessionInfo
+from mcpagent.sessions.kept import Found, Holder, KeptSession, SessionInfo
 from mcpagent.sessions.places import file_meant, is_address
 from mcpagent.sessions.protocol import Entry, SessionStore
-from mcpagent.sessions.run_ended import RunEnded, RunRecord, ended_from_json, ended_to_json
+from mcpagent.sessions.run_ended import (
+    RunEnded,
+    RunRecord,
+    ended_from_json,
+    ended_to_json,
+)
 from mcpagent.sessions.sql_store import BUSY_SECONDS, TIDY_SECONDS, SqlStore
-from mcpagent.sessions.standing import progress_to_json, written_json
+from mcpagent.sessions.standing import written_json
 from mcpagent.sessions.worker import Worker
-from mcpagent.text.json_texts import with_texts
-from mcpagent.text.safe_text import safe_line, without_halves
-from mcpagent.text.secrets import hide, hide_environment, may_hold_secrets, without_secrets
+from mcpagent.utilities.python.argument_checks import checked, expect, expect_kind
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.utilities.text.secrets import hide, hide_environment, without_secrets
+from mcpagent.values.messages import Message
 
 WAIT_SECONDS = 40.0
 """Time after which a store that does not answer at all is an error; one that is locked is earlier (`BUSY_SECONDS`)."""
@@ -62,17 +77,23 @@ OUTPUTS_KEPT_SECONDS = 7 * 24 * 3600.0
 MARKS_KEPT_SECONDS = 30 * 24 * 3600.0
 """Time for which a cancelled run is marked: its session may never exist."""
 
-DURABLE = f"{VALUE}durable"
-"""The key of the durable run that has not ended."""
-
 MAX_FOUND = 100
-MAX_TITLE = 80
 MAX_ID = 200
 
 _T = TypeVar("_T")
 
+_UNREADABLE = (
+    TypeError,
+    ValueError,
+    LookupError,
+    AttributeError,
+    OverflowError,
+    RecursionError,
+)
 
-_UNREADABLE = (TypeError, ValueError, LookupError, AttributeError, OverflowError, RecursionError)
+
+def _nothing() -> None:
+    """Check nothing."""
 
 
 class Sessions:
@@ -120,7 +141,9 @@ class Sessions:
         """Read the key that all workers of this store share, once; it gives None if each machine has its own."""
         if self._signing_key is None:
             store = self._store
-            self._signing_key = self._do(store.signing_key if isinstance(store, SqlStore) else lambda: None)
+            self._signing_key = self._do(
+                store.signing_key if isinstance(store, SqlStore) else lambda: None
+            )
         return self._signing_key
 
     def signing_key(self) -> bytes | None:
@@ -147,7 +170,9 @@ class Sessions:
             self._hold(session)
             try:
                 kept = self._read(session)
-                self._seen.setdefault(session, kept.info.updated if kept is not None else 0.0)
+                self._seen.setdefault(
+                    session, kept.info.updated if kept is not None else 0.0
+                )
                 return kept
             except BaseException:
                 self._let_go(session)
@@ -167,7 +192,9 @@ class Sessions:
 
     def _updated(self, session: str) -> float:
         info = self._info(session)
-        return info.updated if info is not None else 0.0
+        if info is not None:
+            return info.updated
+        return 0.0
 
     def reading(self, session: str) -> Future[KeptSession | None]:
         """Do as `read`, in the background; None if there is no such session."""
@@ -175,17 +202,25 @@ class Sessions:
 
     def _read(self, session: str) -> KeptSession | None:
         stored = self._store.read(session, SESSION, INFO)
-        return kept_session(stored, self.where) if stored is not None else None
+        if stored is not None:
+            return kept_session(stored, self.where)
+        return None
 
     def _info(self, session: str) -> SessionInfo | None:
         stored = self._store.read(session, INFO)
-        return session_info(stored) if stored is not None else None
+        if stored is not None:
+            return session_info(stored)
+        return None
 
     def _entry(self, session: str, key: str) -> Any:
         """Return the data of the entry with this key; None if there is none."""
         stored = self._store.read(session, key)
-        entry = by_key(stored.entries).get(key) if stored is not None else None
-        return loaded(entry) if entry is not None else None
+        entry = None
+        if stored is not None:
+            entry = by_key(stored.entries).get(key)
+        if entry is not None:
+            return loaded(entry)
+        return None
 
     def _hold(self, session: str) -> None:
         """Count one more user of the session here. The lease of a session that does not exist is taken at its first
@@ -207,7 +242,9 @@ class Sessions:
 
     def _lost(self, session: str, why: str) -> SessionStoreError:
         shown = f'session "{safe_line(session, 60)}"'
-        return SessionStoreError(f"{self.where}: {shown} {why}; what is said here is not kept any more")
+        return SessionStoreError(
+            f"{self.where}: {shown} {why}; what is said here is not kept any more"
+        )
 
     def keep(self, session: str) -> None:
         """Reserve the writing of the session for the caller. Raises `SessionBusyError` if it is reserved here."""
@@ -226,16 +263,28 @@ class Sessions:
         self._kept.discard(session)
         self.release(session)
 
-    def write(self, session: str, change: SessionChange, check: Callable[[], None]) -> Future[bool]:
-        """Write a change, if `check` raises nothing then; what is asked for later is written later.
+    def write(
+        self,
+        session: str,
+        entries: Sequence[JournalEntry],
+        check: Callable[[], None] = _nothing,
+        *,
+        run: str = "",
+        is_durable: bool = False,
+    ) -> Future[bool]:
+        """Write entries of this run, all or none, if `check` raises nothing then; calls are done in their order.
 
-        The future gives whether its owner has cancelled the durable run that goes on.
+        The future returns True if the run `is_durable` and its owner has cancelled it.
         """
 
         def work() -> bool:
             check()
-            self._append(session, self._entries(change))
-            return change.run != "" and self._entry(session, cancelled_key(change.run)) is not None
+            now = next(
+                (entry.updated for entry in entries if isinstance(entry, SessionInfo)),
+                time.time(),
+            )
+            self._append(session, [row_of(entry, now, run) for entry in entries])
+            return is_durable and self._entry(session, cancelled_key(run)) is not None
 
         return self._do(work)
 
@@ -252,8 +301,13 @@ class Sessions:
         if not self._store.append(session, entries, self._me):
             self._leased.discard(session)
             stored = self._store.read(session, INFO)
-            holder = stored.holder if stored is not None else None
-            by = f"was taken over by {holder}" if holder is not None else "was released, or deleted and made anew"
+            if stored is not None:
+                holder = stored.holder
+            else:
+                holder = None
+            by = "was released, or deleted and made anew"
+            if holder is not None:
+                by = f"was taken over by {holder}"
             raise self._lost(session, by)
         for entry in entries:
             if entry.key == SUMMARY:
@@ -265,7 +319,9 @@ class Sessions:
         """Return the state of a run in its session."""
 
         def work() -> RunRecord:
-            stored = self._store.read(session, DURABLE, INFO, ended_key(run), cancelled_key(run))
+            stored = self._store.read(
+                session, DURABLE, INFO, ended_key(run), cancelled_key(run)
+            )
             if stored is None:
                 return RunRecord()
             entries = by_key(stored.entries)
@@ -273,7 +329,7 @@ class Sessions:
             ended = entries.get(ended_key(run))
             under_way = entries.get(DURABLE)
             return RunRecord(
-                under_way is not None and under_way.data == self.as_json(run),
+                under_way is not None and under_way.data == clean_json(run),
                 cancelled_key(run) in entries,
                 ended_from_json(run, loaded(ended)) if ended is not None else None,
                 info.updated if info is not None else 0.0,
@@ -290,15 +346,28 @@ class Sessions:
 
         def work() -> None:
             now = time.time()
-            mark = Entry(cancelled_key(run), "run_cancelled", "true", now, run=run, expires=now + MARKS_KEPT_SECONDS)
+            mark = Entry(
+                cancelled_key(run),
+                "run_cancelled",
+                "true",
+                now,
+                run=run,
+                expires=now + MARKS_KEPT_SECONDS,
+            )
             self._store.append(session, [mark], None)
             is_mine = session in self._leased
-            if is_mine or self._entry(session, DURABLE) != run or self._store.lease(session, self._me) is not None:
+            if (
+                is_mine
+                or self._entry(session, DURABLE) != run
+                or self._store.lease(session, self._me) is not None
+            ):
                 return
             try:
                 if self._entry(session, DURABLE) == run:
                     over = Entry(DURABLE, "value", None, now, run=run)
-                    end = Entry(ended_key(run), "run_ended", self.as_json(ended), now, run=run)
+                    end = Entry(
+                        ended_key(run), "run_ended", clean_json(ended), now, run=run
+                    )
                     self._store.append(session, [over, end], self._me)
             finally:
                 self._store.release(session, self._me)
@@ -308,17 +377,28 @@ class Sessions:
     def forget_run(self, session: str, run: str) -> Future[None]:
         """Delete the end of a run; its messages stay in the session."""
         now = time.time()
-        gone = [Entry(key, "run_ended", None, now, run=run) for key in (ended_key(run), cancelled_key(run))]
+        gone = [
+            Entry(key, "run_ended", None, now, run=run)
+            for key in (ended_key(run), cancelled_key(run))
+        ]
 
         def work() -> None:
             self._store.append(session, gone, None)
 
         return self._do(work)
 
-    def put_output(self, session: str, handle: str, data: Mapping[str, str]) -> Future[None]:
+    def put_output(
+        self, session: str, handle: str, data: Mapping[str, str]
+    ) -> Future[None]:
         """Keep a large result of a session that this process has; its text is without secrets already."""
         now = time.time()
-        entry = Entry(f"{OUTPUT}{handle}", "output", written_json(dict(data)), now, expires=now + OUTPUTS_KEPT_SECONDS)
+        entry = Entry(
+            f"{OUTPUT}{handle}",
+            "output",
+            written_json(dict(data)),
+            now,
+            expires=now + OUTPUTS_KEPT_SECONDS,
+        )
         return self._do(lambda: self._append(session, [entry]))
 
     def output(self, session: str, handle: str) -> Future[dict[str, str] | None]:
@@ -342,7 +422,10 @@ class Sessions:
             self._seen.pop(session, None)
             if session in self._leased:
                 self._leased.discard(session)
-                self._attempt(lambda: self._store.release(session, self._me), time.monotonic() + RELEASE_SECONDS)
+                self._attempt(
+                    lambda: self._store.release(session, self._me),
+                    time.monotonic() + RELEASE_SECONDS,
+                )
 
     def join(self) -> Future[str]:
         """Make this process known to others; the future gives its token, alive until the process ends or closes this.
@@ -358,7 +441,9 @@ class Sessions:
 
     def is_alive(self, token: str) -> Future[bool]:
         """Return whether the process with this token is still there."""
-        return self._do(lambda: token == self._me.token or self._sql("durable runs").has(token))
+        return self._do(
+            lambda: token == self._me.token or self._sql("durable runs").has(token)
+        )
 
     def flush(self) -> Future[None]:
         """The future is done when all is written that was to be written by now."""
@@ -366,13 +451,17 @@ class Sessions:
 
     def _sql(self, what: str) -> SqlStore:
         if not isinstance(self._store, SqlStore):
-            raise SessionStoreError(f"{self.where}: {what} need sessions in SQLite or PostgreSQL")
+            raise SessionStoreError(
+                f"{self.where}: {what} need sessions in SQLite or PostgreSQL"
+            )
         return self._store
 
     # -- looking ------------------------------------------------------------------------------------------------------
 
     @checked(InputError)
-    def sessions(self, limit: int | None = None, *, folder: str | Path | None = None) -> list[SessionInfo]:
+    def sessions(
+        self, limit: int | None = None, *, folder: str | Path | None = None
+    ) -> list[SessionInfo]:
         """Return the sessions, the one used last first; those begun in `folder`, if one is named.
 
         One in which everything was taken back is not among them; its id still goes on with it.
@@ -411,7 +500,10 @@ class Sessions:
 
         def work() -> list[Found]:
             hits = self._store.search(wanted[:20], min(limit, MAX_FOUND))
-            infos = {session: self._info(session) for session in dict.fromkeys(hit.session for hit in hits)}
+            infos = {
+                session: self._info(session)
+                for session in dict.fromkeys(hit.session for hit in hits)
+            }
             found: list[Found] = []
             for hit in hits:
                 info = infos[hit.session]
@@ -426,13 +518,21 @@ class Sessions:
         infos = self.sessions()
         if exact := [info for info in infos if info.id == wanted]:
             return exact
-        if begins := [info for info in infos if len(wanted) >= 4 and info.id.startswith(wanted)]:
+        if begins := [
+            info for info in infos if len(wanted) >= 4 and info.id.startswith(wanted)
+        ]:
             return begins
         words = wanted.casefold().split()
-        titled = [info for info in infos if all(word in info.title.casefold() for word in words)]
+        titled = [
+            info
+            for info in infos
+            if all(word in info.title.casefold() for word in words)
+        ]
         if titled or not words:
             return titled
-        found = dict.fromkeys(item.session.id for item in self.search(wanted, MAX_FOUND))
+        found = dict.fromkeys(
+            item.session.id for item in self.search(wanted, MAX_FOUND)
+        )
         return [info for info in infos if info.id in found]
 
     # -- managing -----------------------------------------------------------------------------------------------------
@@ -443,22 +543,29 @@ class Sessions:
         words = safe_line(without_secrets(title), MAX_TITLE)
         if not words.strip():
             raise InputError("rename: the title is empty")
-        named = Entry(TITLE, "title", self.as_json(words), time.time())
+        named = Entry(TITLE, "title", clean_json(words), time.time())
 
         def work() -> bool:
-            return self._info(session) is not None and self._store.append(session, [named], None)
+            return self._info(session) is not None and self._store.append(
+                session, [named], None
+            )
 
         if not self._result(self._do(work)):
             raise self._none(session)
 
     @checked(InputError)
-    def fork(self, session: str, new: str | None = None, *, length: int | None = None) -> str:
+    def fork(
+        self, session: str, new: str | None = None, *, length: int | None = None
+    ) -> str:
         """Copy a session, or its first `length` messages, and return the copy's id; the other stays.
 
         What was spent stays with the other. A length between calls and their results takes neither. Raises
         `InputError` if there is no such session, or one of the new id already.
         """
-        copy = new if new is not None else uuid4().hex
+        if new is not None:
+            copy = new
+        else:
+            copy = uuid4().hex
         usable_id(copy)
         if not self._result(self._do(lambda: self._fork(session, copy, length))):
             raise self._none(session)
@@ -470,13 +577,17 @@ class Sessions:
         if stored is None or kept is None:
             return False
         if self._store.read(copy, INFO, SESSION) is not None:
-            raise InputError(f'fork: there is a session "{safe_line(copy, 60)}" already')
+            raise InputError(
+                f'fork: there is a session "{safe_line(copy, 60)}" already'
+            )
         size = len(kept.messages) if length is None else min(length, len(kept.messages))
         while 0 < size < len(kept.messages) and kept.messages[size].role == "tool":
             size -= 1
         left_out = {f"{VALUE}spent", DURABLE}
         if size < len(kept.messages):
-            left_out |= {f"{VALUE}{name}" for name in ("run", "pending", "announced", "output")}
+            left_out |= {
+                f"{VALUE}{name}" for name in ("run", "pending", "announced", "output")
+            }
         entries: list[Entry] = []
         for key, entry in by_key(stored.entries).items():
             is_cut = key.startswith(MESSAGE) and message_place(key) >= size
@@ -484,24 +595,37 @@ class Sessions:
             if key in left_out or key == SUMMARY or is_cut or is_lost:
                 continue
             if key.startswith(MESSAGE):
-                entry = replace(entry, words=without_secrets(_words(kept.messages[message_place(key)])))
+                entry = replace(
+                    entry,
+                    words=without_secrets(
+                        searched_words(kept.messages[message_place(key)])
+                    ),
+                )
             entries.append(entry)
-        first = kept.messages[:size]
-        info = kept.info
-        summary = SessionChange(
-            title=info.title if not info.is_named else "",
-            folder=info.folder,
-            model=info.model,
-            turns=sum(map(is_answer, first)),
-            length=size,
+        now, turns = time.time(), sum(map(is_answer, kept.messages[:size]))
+        title = kept.info.title if not kept.info.is_named else ""
+        info = replace(
+            kept.info,
+            id=copy,
+            title=title,
+            created=now,
+            updated=now,
+            tokens=0,
+            dollars=0.0,
+            cost_known=True,
         )
-        entries.append(self._summary(summary, size))
+        info = replace(info, turns=turns, messages=size)
+        entries.append(row_of(info, now, ""))
         self._lease(copy)
         try:
             if self._store.read(copy, INFO, SESSION) is not None:
-                raise InputError(f'fork: there is a session "{safe_line(copy, 60)}" already')
+                raise InputError(
+                    f'fork: there is a session "{safe_line(copy, 60)}" already'
+                )
             if not self._store.append(copy, entries, self._me):
-                raise SessionStoreError(f'{self.where}: session "{safe_line(copy, 60)}" was taken by another process')
+                raise SessionStoreError(
+                    f'{self.where}: session "{safe_line(copy, 60)}" was taken by another process'
+                )
         finally:
             self._leased.discard(copy)
             self._store.release(copy, self._me)
@@ -540,7 +664,11 @@ class Sessions:
         """Delete the sessions last used before this time (seconds since 1970) that nobody has; return them."""
         gone: list[SessionInfo] = []
         for info in self._infos():
-            if info.updated >= before or info.holder is not None or info.id in self._kept:
+            if (
+                info.updated >= before
+                or info.holder is not None
+                or info.id in self._kept
+            ):
                 continue
             with suppress(SessionBusyError):  # it was taken meanwhile
                 if self._result(self._do(partial(self._delete, info.id, before))):
@@ -559,7 +687,13 @@ class Sessions:
         def work() -> list[str]:
             store = self._sql("checks")
             wrong, dead = store.check(), store.dead_holders(self._me)
-            return [*wrong, *(f"{holder} ended without a word; what it held is free" for holder in dead)]
+            return [
+                *wrong,
+                *(
+                    f"{holder} ended without a word; what it held is free"
+                    for holder in dead
+                ),
+            ]
 
         return self._result(self._do(work))
 
@@ -586,13 +720,17 @@ class Sessions:
         except McpAgentError:
             raise
         except Exception as error:
-            raise SessionStoreError(f"{self.where}: {type(error).__name__}: {safe_line(str(error), 200)}") from error
+            raise SessionStoreError(
+                f"{self.where}: {type(error).__name__}: {safe_line(str(error), 200)}"
+            ) from error
 
     def _running(self) -> Worker:
         if self._worker is None:
             # Without a reference to this value, so that the worker ends when nobody has it any more.
             renew = partial(_renew, self._store, self._leased, self._me, self._seen)
-            self._worker = Worker(self._store.close, renew, self._store.renew_seconds or TIDY_SECONDS)
+            self._worker = Worker(
+                self._store.close, renew, self._store.renew_seconds or TIDY_SECONDS
+            )
             self._end = weakref.finalize(self, self._worker.end)
             self._end.atexit = False  # the worker sees to that itself
         return self._worker
@@ -602,7 +740,12 @@ class Sessions:
         if self._worker is not None:
             self._worker = None
             self._end.detach()
-        self._kept, self._users, self._leased, self._signing_key = set(), Counter(), set(), None
+        self._kept, self._users, self._leased, self._signing_key = (
+            set(),
+            Counter(),
+            set(),
+            None,
+        )
         self._seen = {}
         self._me = _myself()
         if isinstance(self._store, SqlStore):
@@ -612,7 +755,9 @@ class Sessions:
         try:
             return future.result(WAIT_SECONDS)
         except TimeoutError:
-            raise SessionStoreError(f"{self.where}: gave no answer within {WAIT_SECONDS:g} seconds") from None
+            raise SessionStoreError(
+                f"{self.where}: gave no answer within {WAIT_SECONDS:g} seconds"
+            ) from None
         except _UNREADABLE as error:
             raise self._unreadable(error) from error
 
@@ -620,80 +765,14 @@ class Sessions:
         """Return the error for a column or a document that has another type than mcpagent writes."""
         why = safe_line(f"{type(error).__name__}: {error}", 120)
         fix = "restore it from a copy, or name another file: --session-db FILE"
-        return SessionStoreError(f"{self.where}: holds what no version of mcpagent wrote ({why}); {fix}")
+        return SessionStoreError(
+            f"{self.where}: holds what no version of mcpagent wrote ({why}); {fix}"
+        )
 
     def _none(self, session: str) -> InputError:
-        return InputError(f'{self.where}: there is no session "{safe_line(session, 60)}"; see `mcpagent sessions list`')
-
-    def _name(self, text: str) -> str:
-        return _sendable(without_secrets(text))
-
-    def as_json(self, data: Any) -> str:
-        """As JSON; keys are found in each text by itself, since `\\n` before one would hide its beginning."""
-        text = written_json(data)
-        return written_json(with_texts(data, without_secrets)) if may_hold_secrets(text) else text
-
-    def message_as_json(self, message: Message) -> str:
-        """As JSON. What a provider sent for itself alone looks like anything, and must come back as it was."""
-        return self._message(message)[0]
-
-    def _message(self, message: Message) -> tuple[str, str]:
-        """Return a message as JSON, and the words that a search finds it by, without secrets."""
-        (data,) = dump_messages([message])
-        text, words = written_json(data), _words(message)
-        if not may_hold_secrets(text):  # nor do the words
-            return text, words
-        return self._redacted_message(data), without_secrets(words)
-
-    def _redacted_message(self, data: dict[str, Any]) -> str:
-        parts = data["parts"]
-        for place, part in enumerate(parts):
-            own = {key: part[key] for key in ("provider_data", "data") if key in part}
-            parts[place] = {**with_texts({**part, **dict.fromkeys(own, "")}, without_secrets), **own}
-            if part["type"] == "thinking" and own != with_texts(own, without_secrets):
-                parts[place]["provider_data"] = {}  # signed, so worth nothing with another text
-        return written_json(data)
-
-    def _entries(self, change: SessionChange) -> list[Entry]:
-        """Return the entries of a change, as they are written."""
-        now, run = change.updated, change.run
-        entries: list[Entry] = []
-        for place, message in enumerate(change.messages, change.keep):
-            text, words = self._message(message)
-            step = change.steps.get(place)
-            told = self.as_json(step) if step is not None else "null"
-            data = f'{{"message":{text},"step":{told}}}'
-            entries.append(Entry(message_key(place), "message", data, now, run=run, words=words))
-        length = change.keep + len(change.messages)
-        for place in range(length, change.length):
-            entries.append(Entry(message_key(place), "message", None, now, run=run))
-        for call_id, known in change.calls.items():
-            call = self._name(call_id)
-            progress = self.as_json(progress_to_json(known)) if known is not None else None
-            entries.append(Entry(f"{CALL}{call}", "call", progress, now, run=run, call=call))
-        for name, value in change.values.items():
-            text_or_none = self.as_json(value) if value is not None else None
-            entries.append(Entry(f"{VALUE}{name}", "value", text_or_none, now, run=run))
-        if change.ended is not None:
-            end, over = change.ended, self.as_json(ended_to_json(change.ended))
-            entries.append(Entry(ended_key(end.run), "run_ended", over, now, run=end.run))
-        entries.append(self._summary(change, length))
-        return entries
-
-    def _summary(self, change: SessionChange, length: int) -> Entry:
-        data = {
-            "title": self._name(title_of(change.title)),
-            "created": change.created,
-            "updated": change.updated,
-            "folder": self._name(change.folder),
-            "model": self._name(change.model),
-            "turns": change.turns,
-            "messages": length,
-            "tokens": change.tokens,
-            "dollars": change.dollars,
-            "cost_known": change.cost_known,
-        }
-        return Entry(SUMMARY, "summary", written_json(data), change.updated, run=change.run)
+        return InputError(
+            f'{self.where}: there is no session "{safe_line(session, 60)}"; see `mcpagent sessions list`'
+        )
 
 
 _stores: weakref.WeakSet[Sessions] = weakref.WeakSet()
@@ -713,23 +792,10 @@ def usable_id(session: object) -> str:
     expect("session id", session, str, "a text", error=InputError)
     assert isinstance(session, str)
     if not session or len(session) > MAX_ID or not session.isprintable():
-        raise InputError(f"session id: expected 1 to {MAX_ID} printable characters, got {safe_line(repr(session), 60)}")
+        raise InputError(
+            f"session id: expected 1 to {MAX_ID} printable characters, got {safe_line(repr(session), 60)}"
+        )
     return session
-
-
-def title_of(prompt: str) -> str:
-    """A title for what was asked first: its first words, in one line."""
-    line = safe_line(" ".join(prompt[:2_000].split()), MAX_TITLE)
-    return line.strip()
-
-
-def _words(message: Message) -> str:
-    return _sendable(message.text) if message.role != "tool" else ""
-
-
-def _sendable(text: str) -> str:
-    """Without what no database takes: NUL, and halves of characters."""
-    return without_halves(text.replace("\0", " "))
 
 
 def is_answer(message: Message) -> bool:
@@ -737,7 +803,9 @@ def is_answer(message: Message) -> bool:
     return message.role == "assistant" and not message.tool_calls
 
 
-def _renew(store: SessionStore, leased: set[str], owner: Holder, seen: dict[str, float]) -> None:
+def _renew(
+    store: SessionStore, leased: set[str], owner: Holder, seen: dict[str, float]
+) -> None:
     """Renew the leases of this process, or let a database drop what has expired."""
     if store.renew_seconds is not None:
         for session in tuple(leased):
@@ -745,8 +813,12 @@ def _renew(store: SessionStore, leased: set[str], owner: Holder, seen: dict[str,
                 leased.discard(session)
                 continue
             stored = store.read(session, SUMMARY)
-            info = session_info(stored) if stored is not None else None
-            if (info.updated if info is not None else 0.0) != seen.get(session, 0.0):  # another one had it meanwhile
+            info = None
+            if stored is not None:
+                info = session_info(stored)
+            if (info.updated if info is not None else 0.0) != seen.get(
+                session, 0.0
+            ):  # another one had it meanwhile
                 leased.discard(session)
                 store.release(session, owner)
     elif isinstance(store, SqlStore) and store.is_open:
@@ -757,11 +829,18 @@ def _myself() -> Holder:
     return Holder(os.getpid(), socket.gethostname(), time.time(), uuid4().hex)
 
 
-def _store_at(where: str | Path | SessionStore | None, durability: Literal["normal", "full"]) -> SessionStore:
+def _store_at(
+    where: str | Path | SessionStore | None, durability: Literal["normal", "full"]
+) -> SessionStore:
     expect_kind("Sessions: durability", durability, Literal["normal", "full"])
     if isinstance(where, SessionStore):
         return where
-    expect("Sessions: where", where, (str, Path, NoneType), "a file, postgresql://..., or a SessionStore")
+    expect(
+        "Sessions: where",
+        where,
+        (str, Path, NoneType),
+        "a file, postgresql://..., or a SessionStore",
+    )
     if is_address(where):
         from mcpagent.sessions.postgres import PostgresStore
 
@@ -779,8 +858,10 @@ async def written(future: Future[_T]) -> _T:
     answer = asyncio.wrap_future(future)
     done, _ = await asyncio.wait([answer], timeout=WAIT_SECONDS)
     if not done:
-        raise SessionStoreError(f"the store of sessions gave no answer within {WAIT_SECONDS:g} seconds")
+        raise SessionStoreError(
+            f"the store of sessions gave no answer within {WAIT_SECONDS:g} seconds"
+        )
     return answer.result()
 
 
-__all__ = ["Holder", "SessionChange", "Sessions", "title_of", "usable_id", "written"]
+__all__ = ["Holder", "Sessions", "usable_id", "written"]

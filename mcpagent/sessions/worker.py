@@ -93,4 +93,6 @@ def _end_all() -> None:
 
 atexit.register(_end_all)
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_running.clear)  # a fork has no thread but the one that forked
+    os.register_at_fork(
+        after_in_child=_running.clear
+    )  # a fork has no thread but the one that forked

@@ -14,12 +14,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakValueDictionary
 
 from mcpagent.errors import ConfigError
-from mcpagent.messages import ToolDefinition, ToolKey
-from mcpagent.models.tool_changes_in_history import READER_NAMES, RESERVED_NAMES, SUBMIT_TOOL
+from mcpagent.models.tool_changes_in_history import (
+    READER_NAMES,
+    RESERVED_NAMES,
+    SUBMIT_TOOL,
+)
 from mcpagent.tool_search.category_words import characteristic_words
 from mcpagent.tool_search.search_options import ToolSearch, definition_tokens
 from mcpagent.tool_search.unique_names import NameMap, offered_names
-from mcpagent.tools import Tool
+from mcpagent.values.messages import ToolDefinition, ToolKey
+from mcpagent.values.tools import Tool
 
 if TYPE_CHECKING:
     from mcpagent.search import ToolIndex
@@ -80,7 +84,13 @@ class Naming:
         by_name = {names[key]: tool for key, tool in tools.items()}
         placed = dict.fromkeys(name for name in order if name in by_name)
         in_order = [*placed, *sorted(by_name.keys() - placed.keys())]
-        known = dict(zip(in_order, map(_renamed, map(by_name.__getitem__, in_order), in_order), strict=True))
+        known = dict(
+            zip(
+                in_order,
+                map(_renamed, map(by_name.__getitem__, in_order), in_order),
+                strict=True,
+            )
+        )
         return cls(names, known, NameMap(names, listed, known))
 
     def has(self, key: ToolKey) -> bool:
@@ -89,12 +99,18 @@ class Naming:
 
     def plain(self) -> dict[str, Tool]:
         """Return `known` as a dict, which is faster to iterate."""
-        return {**self.known.maps[1], **self.known.maps[0]} if isinstance(self.known, ChainMap) else dict(self.known)
+        if isinstance(self.known, ChainMap):
+            return {**self.known.maps[1], **self.known.maps[0]}
+        return dict(self.known)
 
-    def is_as_new(self, tools: Mapping[ToolKey, Tool], reserved: frozenset[str]) -> bool:
+    def is_as_new(
+        self, tools: Mapping[ToolKey, Tool], reserved: frozenset[str]
+    ) -> bool:
         """Return whether these tools would have the same names and order without any earlier tools."""
         new = offered_names(listed_names(tools), reserved=reserved)
-        return [*self.known] == sorted(self.known) and all(self.names[key] == name for key, name in new.items())
+        return [*self.known] == sorted(self.known) and all(
+            self.names[key] == name for key, name in new.items()
+        )
 
     def goes_on_from(self, before: Naming) -> bool:
         """Return whether all names mean the same as before, and the remaining tools come first, in the same order."""
@@ -105,7 +121,9 @@ class Naming:
         return (
             [*islice(self.known, len(left))] == left
             and gone.isdisjoint(self.known)
-            and all(self.names.get(key, name) == name for key, name in before.names.items())
+            and all(
+                self.names.get(key, name) == name for key, name in before.names.items()
+            )
         )
 
 
@@ -179,7 +197,10 @@ class Shared:
         elif len(self._tokens) >= MOST_COUNTED:
             self._tokens.clear()
         tokens = definition_tokens(definition)
-        self._tokens[definition.name] = [(definition, tokens), *(held or ())[: MOST_HELD - 1]]
+        self._tokens[definition.name] = [
+            (definition, tokens),
+            *(held or ())[: MOST_HELD - 1],
+        ]
         self.counted += 1
         return tokens
 
@@ -231,7 +252,10 @@ class Catalog:
         self.listing = listing
 
     def _take(self, listed: Sequence[Tool], others: Iterable[Catalog]) -> None:
-        self._twin = next((one for one in others if one is not self and self._is_like(one, listed)), None)
+        self._twin = next(
+            (one for one in others if one is not self and self._is_like(one, listed)),
+            None,
+        )
         if self._twin is not None:
             self._share(self._twin, listed)
         else:
@@ -240,11 +264,18 @@ class Catalog:
     def _build(self, listed: Sequence[Tool]) -> None:
         tools = _by_key(listed, self._of_all)
         listed_as = listed_names(tools)
-        offered = offered_names(listed_as, sticky=self.naming.names, reserved=self.reserved)
+        offered = offered_names(
+            listed_as, sticky=self.naming.names, reserved=self.reserved
+        )
         names = {**self.naming.names, **offered} if self.naming.names else offered
         self._listed_now = listed
-        named_before, self.naming = self.naming, Naming.of(tools, names, listed_as, self.naming.known)
-        self.is_grown = bool(named_before.names) and not self.naming.is_as_new(tools, self.reserved)
+        named_before, self.naming = (
+            self.naming,
+            Naming.of(tools, names, listed_as, self.naming.known),
+        )
+        self.is_grown = bool(named_before.names) and not self.naming.is_as_new(
+            tools, self.reserved
+        )
         self._of_all.drop(self)
 
     def _is_like(self, other: Catalog, listed: Sequence[Tool]) -> bool:
@@ -252,15 +283,25 @@ class Catalog:
         return (
             other._twin is None
             and len(theirs) == len(listed)
-            and all(one is two or one.definition == two.definition for one, two in zip(theirs, listed, strict=True))
+            and all(
+                one is two or one.definition == two.definition
+                for one, two in zip(theirs, listed, strict=True)
+            )
             and other.naming.goes_on_from(self.naming)
         )
 
     def _share(self, twin: Catalog, listed: Sequence[Tool]) -> None:
-        own = [tool for tool, theirs in zip(listed, twin.listing.tools, strict=True) if tool is not theirs]
+        own = [
+            tool
+            for tool, theirs in zip(listed, twin.listing.tools, strict=True)
+            if tool is not theirs
+        ]
         mine = _by_key(own, self._of_all)
         naming = twin.naming
-        known = {naming.names[key]: _renamed(tool, naming.names[key]) for key, tool in mine.items()}
+        known = {
+            naming.names[key]: _renamed(tool, naming.names[key])
+            for key, tool in mine.items()
+        }
         self._listed_now = listed
         self.naming = replace(naming, known=ChainMap(known, naming.known))  # type: ignore[arg-type]
         self._of_all.drop(self)
@@ -314,11 +355,15 @@ class Catalog:
         if category not in self._abouts:
             described = self.listing.descriptions
             found: defaultdict[str, list[ToolDefinition]] = defaultdict(list)
-            for _, tool in sorted(self.naming.known.items()):  # once for all that have no words of their own
+            for _, tool in sorted(
+                self.naming.known.items()
+            ):  # once for all that have no words of their own
                 name = category_of(tool)
                 if name == category or not described.get(name):
                     found[name].append(tool.definition)
-            words = {name: characteristic_words(name, tools) for name, tools in found.items()}
+            words = {
+                name: characteristic_words(name, tools) for name, tools in found.items()
+            }
             self._abouts = self._of_all.equal({**self._abouts, **words})
         return self._abouts.get(category, "")
 
@@ -346,7 +391,13 @@ class Catalogs:
         self._held: list[Catalog] = []
         self._alive: WeakValueDictionary[int, Catalog] = WeakValueDictionary()
 
-    def of(self, listed: tuple[Tool, ...], mine: Catalog | None = None, *, goes_on: bool = True) -> Catalog:
+    def of(
+        self,
+        listed: tuple[Tool, ...],
+        mine: Catalog | None = None,
+        *,
+        goes_on: bool = True,
+    ) -> Catalog:
         """Return an up-to-date catalogue of the toolsets' tools; `mine` is the session's current one.
 
         If its conversation `goes_on`, names and positions stay as they are there.
@@ -358,16 +409,31 @@ class Catalogs:
         if mine is not None and _are_same(mine.listed, listed):
             found = mine
         else:
-            before = mine.naming if mine is not None and goes_on else Naming.of({}, {}, {})
-            same = (one for one in others if _are_same(one.listed, listed) and one.naming.goes_on_from(before))
+            if mine is not None and goes_on:
+                before = mine.naming
+            else:
+                before = Naming.of({}, {}, {})
+            same = (
+                one
+                for one in others
+                if _are_same(one.listed, listed) and one.naming.goes_on_from(before)
+            )
             found = next(same, None) or Catalog(
-                listing, self.search, listed=listed, after=before, others=others, shared=self.shared
+                listing,
+                self.search,
+                listed=listed,
+                after=before,
+                others=others,
+                shared=self.shared,
             )
         found.update(listing, others)
         if not found.is_twin:
             self._alive[id(found)] = found
             if found not in self._held:
-                self._held[1:] = [found, *self._held[1 : MOST_HELD - 1]] if self._held else [found]
+                if self._held:
+                    self._held[1:] = [found, *self._held[1 : MOST_HELD - 1]]
+                else:
+                    self._held[1:] = [found]
         return found
 
     def _others(self, listed: tuple[Tool, ...], listing: Listing) -> list[Catalog]:
@@ -393,13 +459,17 @@ def _renamed(tool: Tool, name: str) -> Tool:
     definition = tool.definition
     if definition.name == name:
         return tool
-    return replace(tool, definition=replace(definition, name=name, listed=definition.key.listed))
+    return replace(
+        tool, definition=replace(definition, name=name, listed=definition.key.listed)
+    )
 
 
 def _by_key(listed: Sequence[Tool], shared: Shared) -> dict[ToolKey, Tool]:
     keys = shared.keys_of(listed)
     by_key = dict(zip(keys, listed, strict=True))
-    functions = {tool.definition.name for tool in listed if tool.definition.server is None}
+    functions = {
+        tool.definition.name for tool in listed if tool.definition.server is None
+    }
     for name in sorted(shared.reserved & functions):
         if name in shared.taken:
             why = "code mode has a tool of this name, or the provider runs one"
@@ -410,6 +480,10 @@ def _by_key(listed: Sequence[Tool], shared: Shared) -> dict[ToolKey, Tool]:
         raise ConfigError(f'tool "{name}": {why}; rename the function')
     if len(by_key) < len(listed):
         key = next(key for key, count in Counter(keys).items() if count > 1)
-        where = f'source "{key.source}"' if key.source is not None else "the agent's own tools"
-        raise ConfigError(f'tool "{key.name}": defined twice in {where}; rename one of them')
+        where = "the agent's own tools"
+        if key.source is not None:
+            where = f'source "{key.source}"'
+        raise ConfigError(
+            f'tool "{key.name}": defined twice in {where}; rename one of them'
+        )
     return by_key

@@ -14,11 +14,11 @@ from functools import cache, lru_cache
 from itertools import pairwise
 from typing import NamedTuple, TypeAlias
 
-from mcpagent.messages import ToolDefinition
 from mcpagent.search.examples import shipped_names
 from mcpagent.search.fields import local_name
 from mcpagent.search.words import STOP_WORDS, name_words, stem, written_words
-from mcpagent.text.safe_text import safe_line
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.values.messages import ToolDefinition
 
 _MOST_TOOLS = 400
 """Tools of one server that are read."""
@@ -55,11 +55,27 @@ _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
 _Term: TypeAlias = tuple[tuple[str, ...], str, float]
 """A word or a pair of words: its stems, as it is written, and how much it counts."""
 
-_SAYS_NOTHING = frozenset(map(stem, ("mcp", "server", "tool", "api", "fastmcp", "integration", "official", "service")))
+_SAYS_NOTHING = frozenset(
+    map(
+        stem,
+        (
+            "mcp",
+            "server",
+            "tool",
+            "api",
+            "fastmcp",
+            "integration",
+            "official",
+            "service",
+        ),
+    )
+)
 """What the names of servers are made of."""
 
 
-def own_words(server: str, tools: Sequence[ToolDefinition], title: str, instructions: str) -> str:
+def own_words(
+    server: str, tools: Sequence[ToolDefinition], title: str, instructions: str
+) -> str:
     """Return what a server says of itself: its title if that is more than a name, else a sentence of its instructions.
 
     That sentence must say half as much in its first words as the most characteristic words of the tools do; "" if none
@@ -70,7 +86,9 @@ def own_words(server: str, tools: Sequence[ToolDefinition], title: str, instruct
         return line
     worths = _worths_of_words(server, tools)
     best, most = "", _OWN_SHARE * _said(characteristic_words(server, tools), worths)
-    for sentence in _SENTENCE.split(instructions[:_MOST_OWN_CHARACTERS])[:_MOST_SENTENCES]:
+    for sentence in _SENTENCE.split(instructions[:_MOST_OWN_CHARACTERS])[
+        :_MOST_SENTENCES
+    ]:
         line = safe_line(sentence.strip(" #*-\t"), _SHOWN_CHARACTERS)
         said = _said(line, worths)
         if said > most:
@@ -78,7 +96,9 @@ def own_words(server: str, tools: Sequence[ToolDefinition], title: str, instruct
     return best
 
 
-def _worths_of_words(server: str, tools: Sequence[ToolDefinition]) -> Mapping[str, float]:
+def _worths_of_words(
+    server: str, tools: Sequence[ToolDefinition]
+) -> Mapping[str, float]:
     """Return how characteristic each word of the tools is, by its stem."""
     names = _telling(server)
     read = tools[:_MOST_TOOLS]
@@ -88,12 +108,16 @@ def _worths_of_words(server: str, tools: Sequence[ToolDefinition]) -> Mapping[st
 
 
 def _said(line: str, worths: Mapping[str, float]) -> float:
-    return sum(worths.get(word, 0.0) for word in sorted(_telling(line[:_SHOWN_CHARACTERS])))
+    return sum(
+        worths.get(word, 0.0) for word in sorted(_telling(line[:_SHOWN_CHARACTERS]))
+    )
 
 
 def _worth(tools: float, term: tuple[str, ...], usual: _Usual) -> float:
     """Return how characteristic a term is that so many tools of a server have."""
-    rarities = [math.log((usual.names + 1) / (usual.counts.get(word, 0) + 1)) for word in term]
+    rarities = [
+        math.log((usual.names + 1) / (usual.counts.get(word, 0) + 1)) for word in term
+    ]
     return math.sqrt(tools) * (sum(rarities) / len(rarities)) ** 2
 
 
@@ -103,7 +127,10 @@ def characteristic_words(server: str, tools: Sequence[ToolDefinition]) -> str:
     local_names = [local_name(tool) for tool in tools[:_MOST_TOOLS]]
     read: list[tuple[_Term, ...]] = []
     for tool, name in zip(tools, local_names, strict=False):
-        description = tool.description[: _DESCRIPTION_CHARACTERS + 1] if with_description else ""
+        if with_description:
+            description = tool.description[: _DESCRIPTION_CHARACTERS + 1]
+        else:
+            description = ""
         read.append(_terms_of(name, description, names))
     holding: defaultdict[tuple[str, ...], dict[int, float]] = defaultdict(dict)
     spelled: defaultdict[tuple[str, ...], Counter[str]] = defaultdict(Counter)
@@ -117,7 +144,14 @@ def characteristic_words(server: str, tools: Sequence[ToolDefinition]) -> str:
     said: set[int] = set()
     while len(chosen) < _MOST_WORDS:
         worths = {
-            term: _worth(sum(weight * (_COVERED if at in said else 1.0) for at, weight in held.items()), term, usual)
+            term: _worth(
+                sum(
+                    weight * (_COVERED if at in said else 1.0)
+                    for at, weight in held.items()
+                ),
+                term,
+                usual,
+            )
             for term, held in fixed.items()
             if not any(set(term) & set(other) for other in chosen)
         }
@@ -137,11 +171,17 @@ def _terms_of(name: str, description: str, names: frozenset[str]) -> tuple[_Term
     """
     found = _words_and_pairs(name_words(name), names, 1.0)
     text = _whole_words(description, _DESCRIPTION_CHARACTERS).lower()
-    found += [one for one in _words_and_pairs(written_words(text), names, _IN_A_DESCRIPTION) if len(one[0]) == 1]
+    found += [
+        one
+        for one in _words_and_pairs(written_words(text), names, _IN_A_DESCRIPTION)
+        if len(one[0]) == 1
+    ]
     return tuple(found)
 
 
-def _words_and_pairs(words: Sequence[str], names: Collection[str], weight: float) -> list[_Term]:
+def _words_and_pairs(
+    words: Sequence[str], names: Collection[str], weight: float
+) -> list[_Term]:
     found: list[_Term] = []
     for word in words:
         if _says_something(word, names):
@@ -153,7 +193,12 @@ def _words_and_pairs(words: Sequence[str], names: Collection[str], weight: float
 
 
 def _says_something(word: str, names: Collection[str]) -> bool:
-    return len(word) > 2 and word.isalpha() and word not in STOP_WORDS and stem(word) not in names
+    return (
+        len(word) > 2
+        and word.isalpha()
+        and word not in STOP_WORDS
+        and stem(word) not in names
+    )
 
 
 def _only_fixed_pairs(
@@ -164,8 +209,12 @@ def _only_fixed_pairs(
     for term, held in holding.items():
         if len(term) == 1:
             fixed[term] = held
-        elif len(held) > 1 and all(len(held) >= _FIXED * len(holding[word,]) for word in term):
-            fixed[term] = {number: weight * len(term) for number, weight in held.items()}
+        elif len(held) > 1 and all(
+            len(held) >= _FIXED * len(holding[word,]) for word in term
+        ):
+            fixed[term] = {
+                number: weight * len(term) for number, weight in held.items()
+            }
     return fixed
 
 
@@ -201,14 +250,24 @@ def _usual_spelling(spelled: Counter[str]) -> str:
 
 def _telling(text: str) -> set[str]:
     """Return the stems of what the text says, without what every server's name says."""
-    words = (word.lower() for written in written_words(text) for word in name_words(written) or [written])
-    return {stem(word) for word in words if word not in STOP_WORDS and len(word) > 1} - _SAYS_NOTHING
+    words = (
+        word.lower()
+        for written in written_words(text)
+        for word in name_words(written) or [written]
+    )
+    return {
+        stem(word) for word in words if word not in STOP_WORDS and len(word) > 1
+    } - _SAYS_NOTHING
 
 
 def _texts_of(tool: ToolDefinition) -> str:
-    return f"{local_name(tool)} {_whole_words(tool.description, _DESCRIPTION_CHARACTERS)}"
+    return (
+        f"{local_name(tool)} {_whole_words(tool.description, _DESCRIPTION_CHARACTERS)}"
+    )
 
 
 def _whole_words(text: str, most: int) -> str:
     """Return the first characters of the text, without a word that is cut."""
-    return text if len(text) <= most else text[:most].rpartition(" ")[0]
+    if len(text) <= most:
+        return text
+    return text[:most].rpartition(" ")[0]

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 from mcpagent.search.named import written_names
 from mcpagent.search.pattern import looks_like_pattern, matching
-from mcpagent.text.foreign_patterns import PatternError
-from mcpagent.text.globs import fits
-from mcpagent.tools import Tool
+from mcpagent.utilities.text.foreign_patterns import PatternError
+from mcpagent.utilities.text.globs import fits
+from mcpagent.values.tools import Tool
 
 
 def is_glob(name: str) -> bool:

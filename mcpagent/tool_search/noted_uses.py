@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from mcpagent.conversation import Conversation
-from mcpagent.events import Emit, Notice
-from mcpagent.text.safe_text import safe_line
+from mcpagent.history.conversation import Conversation
 from mcpagent.tool_search.search_options import ToolSearch
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.values.events import Emit, Notice
 
 
-def note_uses(conversation: Conversation, earlier: int, search: ToolSearch, emit: Emit) -> None:
+def note_uses(
+    conversation: Conversation, earlier: int, search: ToolSearch, emit: Emit
+) -> None:
     """Record the uses in the messages after the first `earlier` ones. A failed write only emits a notice."""
     if search.history is None:
         return
@@ -21,4 +23,9 @@ def note_uses(conversation: Conversation, earlier: int, search: ToolSearch, emit
         for query, served in served_queries(conversation.parts, since).items():
             search.history.record(query, served.added, served.called)
     except (sqlite3.Error, OSError) as error:
-        emit(Notice(f"tool search: nothing was learned from this answer: {safe_line(str(error), 120)}", "warning"))
+        emit(
+            Notice(
+                f"tool search: nothing was learned from this answer: {safe_line(str(error), 120)}",
+                "warning",
+            )
+        )

@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from mcpagent.events import Event, ToolsLoaded, ToolsSearched
-from mcpagent.messages import ToolsChanged, ToolsShown
 from mcpagent.search.query import MAX_QUERY
 from mcpagent.tool_search.search_tools import rendered
 from mcpagent.tool_search.session_tools import SessionTools
+from mcpagent.values.events import Event, ToolsLoaded, ToolsSearched
+from mcpagent.values.messages import ToolsChanged, ToolsShown
 
 if TYPE_CHECKING:
     from mcpagent.search import Match, SearchResult
@@ -32,7 +32,9 @@ _BESIDE = 4
 """Matches beside those that may be loaded, among which one of similar strength is looked for."""
 
 
-async def prefetch(session: SessionTools, prompt: str, *, weak_too: bool = False) -> tuple[Event, ...]:
+async def prefetch(
+    session: SessionTools, prompt: str, *, weak_too: bool = False
+) -> tuple[Event, ...]:
     """Search with the prompt's words and load the best tools, unless the match is weak; `weak_too` loads weak ones.
 
     `ToolSearch.prefetch` is the maximum; nothing is loaded if the model's provider searches. A model that cannot
@@ -47,34 +49,56 @@ async def prefetch(session: SessionTools, prompt: str, *, weak_too: bool = False
     names = tuple(match.tool.name for match in new)
     seconds = time.monotonic() - started
     searched = ToolsSearched(
-        (result.searched or prompt)[:MAX_QUERY], result.found, result.names, len(session.known), seconds
+        (result.searched or prompt)[:MAX_QUERY],
+        result.found,
+        result.names,
+        len(session.known),
+        seconds,
     )
     if session.may_join:
         said = f"Loaded for what is asked next: {', '.join(names)}. If none of these does it, search for others."
-        session.conversation.announce(said, ToolsChanged(added=session.definitions(names)))
+        session.conversation.announce(
+            said, ToolsChanged(added=session.definitions(names))
+        )
         return searched, ToolsLoaded(names, session.tokens(names))
-    shown = json.dumps([rendered(match, session, loaded=False) for match in new], ensure_ascii=False)
+    shown = json.dumps(
+        [rendered(match, session, loaded=False) for match in new], ensure_ascii=False
+    )
     said = f"Found for what is asked next: {shown}. {session.how_to_load(names[0])} If none does it, search for others."
-    session.conversation.announce(said, ToolsShown(names, tuple(match.tool.key for match in new)))
+    session.conversation.announce(
+        said, ToolsShown(names, tuple(match.tool.key for match in new))
+    )
     return (searched,)
 
 
-async def _found(session: SessionTools, prompt: str, *, weak_too: bool) -> tuple[SearchResult, Sequence[Match]]:
+async def _found(
+    session: SessionTools, prompt: str, *, weak_too: bool
+) -> tuple[SearchResult, Sequence[Match]]:
     """Return the search result, and the fitting tools that the model does not have yet.
 
     A prompt with too few words is searched together with the previous one, unless it continues with a tool that is
     already offered.
     """
     result = await _searched(session, prompt)
-    if not _is_sure(result) and (before := session.conversation.answered_prompt.strip()):
+    if not _is_sure(result) and (
+        before := session.conversation.answered_prompt.strip()
+    ):
         result = await _searched(session, f"{before[: MAX_QUERY // 2]}\n{prompt}")
         if not result.matches or not _is_new(result.matches[0], session):
             return result, ()
     is_taken = _is_sure(result) or (
-        weak_too and result.how not in ("regex", "closest") and result.strength >= LEAST_STRENGTH
+        weak_too
+        and result.how not in ("regex", "closest")
+        and result.strength >= LEAST_STRENGTH
     )
-    fitting = [match for match in result.matches if match.odds != "weak" or result.confidence == "low"]
-    new = [match for match in fitting if _is_new(match, session)] if is_taken else []
+    fitting = [
+        match
+        for match in result.matches
+        if match.odds != "weak" or result.confidence == "low"
+    ]
+    new = []
+    if is_taken:
+        new = [match for match in fitting if _is_new(match, session)]
     return result, new[: len(session.fitting([match.tool.name for match in new]))]
 
 
@@ -85,12 +109,16 @@ async def _searched(session: SessionTools, prompt: str) -> SearchResult:
     """
     limit, trusted = session.prefetches, {*session.listing.trusted, None}
     is_mixed = any(tool.definition.server in trusted for tool in session.known.values())
-    result = await session.search(prompt, limit + _BESIDE if is_mixed else limit, is_prompt=True)
+    result = await session.search(
+        prompt, limit + _BESIDE if is_mixed else limit, is_prompt=True
+    )
     if not is_mixed:
         return result
 
     def worth(match: Match) -> float:
-        return match.score if match.tool.server in trusted else match.score * _SIMILAR
+        if match.tool.server in trusted:
+            return match.score
+        return match.score * _SIMILAR
 
     ordered = sorted(result.matches, key=worth, reverse=True)
     return replace(result, matches=tuple(ordered[:limit]))

@@ -10,10 +10,14 @@ from types import NoneType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from mcpagent.errors import ConfigError
-from mcpagent.messages import ToolDefinition
-from mcpagent.python.argument_checks import expect, expect_fields, expect_names
 from mcpagent.search.result import RankingName
-from mcpagent.text.globs import fits
+from mcpagent.utilities.python.argument_checks import (
+    expect,
+    expect_fields,
+    expect_names,
+)
+from mcpagent.utilities.text.globs import fits
+from mcpagent.values.messages import ToolDefinition
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,7 +39,12 @@ _USED_TOOLS, _LOADED_TOOLS = 10, 40
 
 CHARACTERS_PER_TOKEN = 4
 
-Strategy: TypeAlias = RankingName | Callable[[str, Sequence[ToolDefinition]], Sequence[str] | Awaitable[Sequence[str]]]
+Strategy: TypeAlias = (
+    RankingName
+    | Callable[
+        [str, Sequence[ToolDefinition]], Sequence[str] | Awaitable[Sequence[str]]
+    ]
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,18 +90,24 @@ class ToolSearch:
     max_results: int = 5
     prefetch: int | None = None
     extra_tools: tuple[Literal["show_all_tools", "remove_tool"], ...] = ()
-    eager_tools: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
+    eager_tools: Mapping[str, Sequence[str]] = field(
+        default_factory=dict[str, Sequence[str]]
+    )
     scope: Literal["all", "mcp"] = "all"
     on_direct_call: Literal["load", "run", "refuse"] | None = None
     renderer: Callable[[ToolDefinition], dict[str, Any]] | None = None
     cache_folder: Path | None = None
     history: SearchHistory | None = None
-    examples: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
+    examples: Mapping[str, Sequence[str]] = field(
+        default_factory=dict[str, Sequence[str]]
+    )
 
     def __post_init__(self) -> None:
         known: dict[str, tuple[object, ...]] = {
             "enabled": (True, False, "auto", "marked"),
-            "strategy": get_args(RankingName) if not callable(self.strategy) else (self.strategy,),
+            "strategy": get_args(RankingName)
+            if not callable(self.strategy)
+            else (self.strategy,),
             "execution": ("auto", "local", "provider"),
             "load": ("add_tool", "search", None),
             "scope": ("all", "mcp"),
@@ -100,8 +115,15 @@ class ToolSearch:
         }
         for name, allowed in known.items():
             _one_of(name, getattr(self, name), allowed)
-        if self.execution == "provider" and self.strategy not in ("auto", "bm25", "regex"):
-            shown = "a callable" if callable(self.strategy) else repr(self.strategy)
+        if self.execution == "provider" and self.strategy not in (
+            "auto",
+            "bm25",
+            "regex",
+        ):
+            if callable(self.strategy):
+                shown = "a callable"
+            else:
+                shown = repr(self.strategy)
             raise ConfigError(
                 f'ToolSearch.strategy: providers rank by "auto", "bm25" or "regex", not by {shown}; '
                 'use one of these, or execution="local"'
@@ -113,7 +135,13 @@ class ToolSearch:
             "0 or more",
             holds=lambda tokens: tokens is None or tokens >= 0,
         )
-        expect("ToolSearch.max_results", self.max_results, int, "1 to 50", holds=lambda most: 1 <= most <= 50)
+        expect(
+            "ToolSearch.max_results",
+            self.max_results,
+            int,
+            "1 to 50",
+            holds=lambda most: 1 <= most <= 50,
+        )
         expect(
             "ToolSearch.prefetch",
             self.prefetch,
@@ -121,8 +149,18 @@ class ToolSearch:
             "0 to 50",
             holds=lambda most: most is None or 0 <= most <= 50,
         )
-        expect("ToolSearch.eager_tools", self.eager_tools, Mapping, 'patterns by server, such as {"files": ["read_*"]}')
-        expect("ToolSearch.examples", self.examples, Mapping, 'requests by tool, {"git.log": ["who did it?"]}')
+        expect(
+            "ToolSearch.eager_tools",
+            self.eager_tools,
+            Mapping,
+            'patterns by server, such as {"files": ["read_*"]}',
+        )
+        expect(
+            "ToolSearch.examples",
+            self.examples,
+            Mapping,
+            'requests by tool, {"git.log": ["who did it?"]}',
+        )
         for name, requests in self.examples.items():
             expect_names(f"ToolSearch.examples.{name}", requests)
         for server, patterns in self.eager_tools.items():
@@ -135,11 +173,15 @@ class ToolSearch:
             self,
             load=self.load or ("search" if is_small else "add_tool"),
             on_direct_call=self.on_direct_call or ("run" if is_small else "load"),
-            prefetch=PREFETCHED_SMALL if is_small and self.prefetch is None else self.prefetch,
+            prefetch=PREFETCHED_SMALL
+            if is_small and self.prefetch is None
+            else self.prefetch,
         )
 
 
-def paying_tokens(search_cost: float | None, each: float = 350.0, *, load: str | None = "add_tool") -> int:
+def paying_tokens(
+    search_cost: float | None, each: float = 350.0, *, load: str | None = "add_tool"
+) -> int:
     """Return the number of definition tokens from which searching costs less than offering all tools, cached.
 
     `search_cost` is in cached tokens: the cheaper they are, the more definitions it takes to pay for a search's further
@@ -147,8 +189,14 @@ def paying_tokens(search_cost: float | None, each: float = 350.0, *, load: str |
     search loads its results (`load="search"`), the task pays for more than it uses. The threshold lies above all ratios
     that `benchmarks/cost.py --sweep` prints.
     """
-    cost = USUAL_SEARCH_COST if search_cost is None else search_cost
-    used, dearer = (_LOADED_TOOLS, 1.5) if load == "search" else (_USED_TOOLS, 1.0)
+    if search_cost is None:
+        cost = USUAL_SEARCH_COST
+    else:
+        cost = search_cost
+    if load == "search":
+        used, dearer = _LOADED_TOOLS, 1.5
+    else:
+        used, dearer = _USED_TOOLS, 1.0
     return round(5_500 + used * each + dearer * cost)
 
 
@@ -166,7 +214,9 @@ def possible_search(search: ToolSearch, warn: Callable[[str], None]) -> ToolSear
     return search
 
 
-def eager_tool_warnings(eager_tools: Mapping[str, Sequence[str]], servers: Mapping[str, Sequence[str]]) -> list[str]:
+def eager_tool_warnings(
+    eager_tools: Mapping[str, Sequence[str]], servers: Mapping[str, Sequence[str]]
+) -> list[str]:
     """Return one line per entry of `eager_tools` that cannot be intended;
 
     `servers` has the tools of attached servers.
@@ -175,18 +225,29 @@ def eager_tool_warnings(eager_tools: Mapping[str, Sequence[str]], servers: Mappi
     for server, patterns in eager_tools.items():
         place = f"tool_search.eager_tools.{server}"
         if server not in servers:
-            near = get_close_matches(server.lower(), [name.lower() for name in servers], n=1)
-            meant = next((name for name in servers if near and name.lower() == near[0]), None)
-            lines.append(f"{place}: the server is not attached" + (f"; did you mean '{meant}'?" if meant else ""))
+            near = get_close_matches(
+                server.lower(), [name.lower() for name in servers], n=1
+            )
+            meant = next(
+                (name for name in servers if near and name.lower() == near[0]), None
+            )
+            lines.append(
+                f"{place}: the server is not attached"
+                + (f"; did you mean '{meant}'?" if meant else "")
+            )
             continue
         for pattern in patterns:
             if any(fits(tool, pattern) for tool in servers[server]):
                 continue
             own = pattern.removeprefix(f"{server}__")
             if own != pattern:
-                lines.append(f'{place}: the pattern "{pattern}" looks namespaced; write "{own}"')
+                lines.append(
+                    f'{place}: the pattern "{pattern}" looks namespaced; write "{own}"'
+                )
             else:
-                lines.append(f'{place}: the pattern "{pattern}" matches none of the {len(servers[server])} tools')
+                lines.append(
+                    f'{place}: the pattern "{pattern}" matches none of the {len(servers[server])} tools'
+                )
     return lines
 
 
@@ -198,5 +259,11 @@ def _one_of(name: str, value: object, allowed: tuple[object, ...]) -> None:
 
 def definition_tokens(definition: ToolDefinition) -> int:
     """Estimated tokens of one definition on the wire: characters of its JSON / 4."""
-    shown = {"name": definition.name, "description": definition.description, "parameters": definition.parameters}
-    return -(-len(json.dumps(shown, ensure_ascii=False, default=str)) // CHARACTERS_PER_TOKEN)
+    shown = {
+        "name": definition.name,
+        "description": definition.description,
+        "parameters": definition.parameters,
+    }
+    return -(
+        -len(json.dumps(shown, ensure_ascii=False, default=str)) // CHARACTERS_PER_TOKEN
+    )

@@ -15,16 +15,22 @@ from difflib import get_close_matches
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from mcpagent.events import Event, ToolsSearched
-from mcpagent.messages import Text, ToolDefinition, ToolErrorKind, ToolsChanged, ToolsShown
 from mcpagent.models.tool_changes_in_history import places_of
 from mcpagent.prompt.builder import category_lines, connecting_line
 from mcpagent.search.query import MAX_QUERIES, MAX_QUERY, MAX_SELECTED, selected_names
 from mcpagent.search.words import name_key
-from mcpagent.text.safe_text import safe_line
 from mcpagent.tool_search.name_patterns import is_glob, names_that_fit
 from mcpagent.tool_search.session_tools import AddOutcome, SessionTools
-from mcpagent.tools import Tool, ToolOutput
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.values.events import Event, ToolsSearched
+from mcpagent.values.messages import (
+    Text,
+    ToolDefinition,
+    ToolErrorKind,
+    ToolsChanged,
+    ToolsShown,
+)
+from mcpagent.values.tools import Tool, ToolOutput
 
 if TYPE_CHECKING:
     from mcpagent.search import Match, SearchResult
@@ -39,7 +45,14 @@ RESULTS_PER_QUERY = 3
 """Where several are searched at once, as far as `MAX_RESULTS` goes."""
 
 _LEAST_RESULT = 40
-_ROOMS = ((200, 240, True), (160, 160, True), (120, 80, True), (80, 0, True), (40, 0, False), (0, 0, False))
+_ROOMS = (
+    (200, 240, True),
+    (160, 160, True),
+    (120, 80, True),
+    (80, 0, True),
+    (40, 0, False),
+    (0, 0, False),
+)
 """Characters of a result's description and optional arguments, and whether types are shown: the first that fit."""
 
 MAX_RESULT_CHARACTERS = 480
@@ -59,11 +72,15 @@ _SHOWN_QUERY = 40
 """Characters of the query that found a result, where there were several."""
 
 
-def _definition(name: str, description: str, optional: Iterable[str] = (), **properties: Any) -> ToolDefinition:
+def _definition(
+    name: str, description: str, optional: Iterable[str] = (), **properties: Any
+) -> ToolDefinition:
     """Return a tool's definition; all parameters but the `optional` ones are required."""
     schema: dict[str, Any] = {"type": "object", "properties": properties}
     required = [name for name in properties if name not in optional]
-    return ToolDefinition(name, description, schema | ({"required": required} if required else {}))
+    return ToolDefinition(
+        name, description, schema | ({"required": required} if required else {})
+    )
 
 
 def _texts(description: str) -> dict[str, Any]:
@@ -72,8 +89,13 @@ def _texts(description: str) -> dict[str, Any]:
 
 def search_tools_definition(*, loads: bool) -> ToolDefinition:
     """Return the definition of `search_tools`; `loads`: the results of a search are loaded at once."""
-    after = "are loaded and can be called at once" if loads else "must be added using add_tool"
-    query = {"type": "string", "description": "Regex pattern or plain words to search tool names and descriptions"}
+    after = "must be added using add_tool"
+    if loads:
+        after = "are loaded and can be called at once"
+    query = {
+        "type": "string",
+        "description": "Regex pattern or plain words to search tool names and descriptions",
+    }
     text = f"Search for available tools by name or description. Returns matching tools that {after}."
     return _definition(
         "search_tools",
@@ -101,7 +123,8 @@ REMOVE_TOOL = _definition(
     tool_names=_texts("Array of names of the tools to remove."),
 )
 SHOW_ALL_TOOLS = _definition(
-    "show_all_tools", "List the names of all available tools by server. Prefer a search, which is much shorter."
+    "show_all_tools",
+    "List the names of all available tools by server. Prefer a search, which is much shorter.",
 )
 
 
@@ -118,22 +141,34 @@ def tool_search_tools(session: SessionTools) -> tuple[Tool, ...]:
         ("remove_tool" in session.options.extra_tools, REMOVE_TOOL, _remove),
     )
     return tuple(
-        Tool(definition, partial(run, session), deferred=False, ordered=True, checks_arguments=True)
+        Tool(
+            definition,
+            partial(run, session),
+            deferred=False,
+            ordered=True,
+            checks_arguments=True,
+        )
         for offered, definition, run in tools
         if offered
     )
 
 
 def _json_output(
-    answer: dict[str, Any], changes: tuple[ToolsShown | ToolsChanged, ...] = (), events: tuple[Event, ...] = ()
+    answer: dict[str, Any],
+    changes: tuple[ToolsShown | ToolsChanged, ...] = (),
+    events: tuple[Event, ...] = (),
 ) -> ToolOutput:
-    return ToolOutput((Text(json.dumps(answer, ensure_ascii=False)),), changes=changes, events=events)
+    return ToolOutput(
+        (Text(json.dumps(answer, ensure_ascii=False)),), changes=changes, events=events
+    )
 
 
 async def _search(session: SessionTools, arguments: dict[str, Any]) -> ToolOutput:
     asked = search_call(session, arguments)
     if isinstance(asked, str):
-        return ToolOutput.of_text(json.dumps({"error": asked}, ensure_ascii=False), error="invalid_arguments")
+        return ToolOutput.of_text(
+            json.dumps({"error": asked}, ensure_ascii=False), error="invalid_arguments"
+        )
     query = asked.query
     started = time.monotonic()
     result = await found_by(session, asked)
@@ -145,7 +180,10 @@ async def _search(session: SessionTools, arguments: dict[str, Any]) -> ToolOutpu
     loads = session.options.load == "search"
     loaded = _loaded(result, session, offered) if loads else ()
     is_part = loads and not offered.union(loaded).issuperset(names)
-    there = offered.union(loaded) if is_part else offered
+    if is_part:
+        there = offered.union(loaded)
+    else:
+        there = offered
     if not loads:
         after = ""
     elif not is_part:
@@ -153,16 +191,26 @@ async def _search(session: SessionTools, arguments: dict[str, Any]) -> ToolOutpu
     else:
         after = SOME_LOADED
     answer = _search_answer(result, session, there, after=after, offset=asked.offset)
-    shown_query = (query if isinstance(query, str) else ", ".join(query[:MAX_QUERIES]))[:MAX_QUERY]
+    shown_query = (query if isinstance(query, str) else ", ".join(query[:MAX_QUERIES]))[
+        :MAX_QUERY
+    ]
     seconds, connecting = time.monotonic() - started, session.listing.connecting
-    event = ToolsSearched(shown_query, result.found, names, len(session.known), seconds, connecting)
-    changes: list[ToolsShown | ToolsChanged] = [ToolsChanged(added=session.definitions(loaded))] if loads else []
+    event = ToolsSearched(
+        shown_query, result.found, names, len(session.known), seconds, connecting
+    )
+    changes: list[ToolsShown | ToolsChanged] = (
+        [ToolsChanged(added=session.definitions(loaded))] if loads else []
+    )
     if is_part or not loads:
-        changes.append(ToolsShown(names, tuple(match.tool.key for match in result.matches)))
+        changes.append(
+            ToolsShown(names, tuple(match.tool.key for match in result.matches))
+        )
     return _json_output(answer, tuple(changes) if names else (), (event,))
 
 
-def _loaded(result: SearchResult, session: SessionTools, offered: set[str]) -> Sequence[str]:
+def _loaded(
+    result: SearchResult, session: SessionTools, offered: set[str]
+) -> Sequence[str]:
     """Return what a search loads of the tools that it shows, as far as the model takes them.
 
     These are the likely ones; if there are none, the possible ones; if there are only weak ones, the best.
@@ -170,8 +218,12 @@ def _loaded(result: SearchResult, session: SessionTools, offered: set[str]) -> S
     by_odds: dict[str, list[str]] = {}
     for match in result.matches:
         by_odds.setdefault(match.odds, []).append(match.tool.name)
-    new = by_odds.get("likely") or by_odds.get("possible") or by_odds.get("weak", [])[:1]
-    return session.fitting([name for name in new if name not in offered and name in session.known])
+    new = (
+        by_odds.get("likely") or by_odds.get("possible") or by_odds.get("weak", [])[:1]
+    )
+    return session.fitting(
+        [name for name in new if name not in offered and name in session.known]
+    )
 
 
 class SearchCall(NamedTuple):
@@ -193,17 +245,32 @@ def search_call(session: SessionTools, arguments: dict[str, Any]) -> SearchCall 
         usual = max(usual, min(RESULTS_PER_QUERY * len(query), MAX_RESULTS))
     elif (chosen := selected_names(query)) is not None:
         usual = max(usual, min(len(chosen), MAX_SELECTED))
-    limit, offset = _whole(arguments.get("limit"), usual), _whole(arguments.get("offset"), 0)
+    limit, offset = (
+        _whole(arguments.get("limit"), usual),
+        _whole(arguments.get("offset"), 0),
+    )
     if limit is None or offset is None:
         return "limit and offset are whole numbers: how many results to show, and how many to skip"
     server = str(arguments.get("server") or "").strip()
-    named = _server_named(session, server) if server else None
+    named = None
+    if server:
+        named = _server_named(session, server)
     if server and named is None:
         folded = {name.casefold(): name for name in _servers(session)}
-        near = [safe_line(folded[name], 64) for name in get_close_matches(server[:64].casefold(), folded, n=3)]
-        hint = f"; did you mean {', '.join(near)}?" if near else "."
+        near = [
+            safe_line(folded[name], 64)
+            for name in get_close_matches(server[:64].casefold(), folded, n=3)
+        ]
+        hint = "."
+        if near:
+            hint = f"; did you mean {', '.join(near)}?"
         return f'there is no server "{safe_line(server, 64)}"{hint} Leave server out to search all tools.'
-    return SearchCall(query, named, min(max(limit, 1), max(MAX_RESULTS, usual)), min(max(offset, 0), MAX_OFFSET))
+    return SearchCall(
+        query,
+        named,
+        min(max(limit, 1), max(MAX_RESULTS, usual)),
+        min(max(offset, 0), MAX_OFFSET),
+    )
 
 
 def _whole(given: Any, usual: int) -> int | None:
@@ -211,20 +278,28 @@ def _whole(given: Any, usual: int) -> int | None:
     if given is None or given == "":
         return usual
     try:
-        return int(float(given)) if isinstance(given, int | float | str) and len(str(given)) < 20 else None
+        if isinstance(given, int | float | str) and len(str(given)) < 20:
+            return int(float(given))
+        return None
     except (ValueError, OverflowError):
         return None
 
 
 def _servers(session: SessionTools) -> list[str]:
     """Return the servers with tools and the servers that are not connected; an empty search reports the latter."""
-    known = {tool.definition.server for tool in session.known.values() if tool.definition.server}
+    known = {
+        tool.definition.server
+        for tool in session.known.values()
+        if tool.definition.server
+    }
     return sorted(known.union(session.unavailable, session.listing.connecting))
 
 
 def _server_named(session: SessionTools, name: str) -> str | None:
     key = name_key(name)
-    return next((server for server in _servers(session) if name_key(server) == key), None)
+    return next(
+        (server for server in _servers(session) if name_key(server) == key), None
+    )
 
 
 async def found_by(session: SessionTools, asked: SearchCall) -> SearchResult:
@@ -238,35 +313,63 @@ async def found_by(session: SessionTools, asked: SearchCall) -> SearchResult:
     if not asked.offset:
         return result
     first = await session.search(asked.query, asked.limit, asked.server)
-    return replace(result, matches=result.matches[asked.offset : first.found], found=first.found)
+    return replace(
+        result, matches=result.matches[asked.offset : first.found], found=first.found
+    )
 
 
 def _query(arguments: dict[str, Any]) -> str | list[str]:
     """Return `query` and `queries`, each a text or a list of texts, as one or several queries; "" if both are empty."""
-    asked = [arguments.get("query") or arguments.get("pattern") or "", arguments.get("queries") or ""]
-    texts = [text for one in asked for text in (one if isinstance(one, list) else [one])]
-    words = list(dict.fromkeys(str(text).strip() for text in texts if str(text).strip()))
-    return words if len(words) > 1 else "".join(words)
+    asked = [
+        arguments.get("query") or arguments.get("pattern") or "",
+        arguments.get("queries") or "",
+    ]
+    texts = [
+        text for one in asked for text in (one if isinstance(one, list) else [one])
+    ]
+    words = list(
+        dict.fromkeys(str(text).strip() for text in texts if str(text).strip())
+    )
+    if len(words) > 1:
+        return words
+    return "".join(words)
 
 
 def _search_answer(
-    result: SearchResult, session: SessionTools, offered: set[str], *, after: str, offset: int = 0
+    result: SearchResult,
+    session: SessionTools,
+    offered: set[str],
+    *,
+    after: str,
+    offset: int = 0,
 ) -> dict[str, Any]:
     answer: dict[str, Any] = {"error": result.error} if result.error else {}
     answer["found"] = result.found
-    answer["tools"] = [rendered(match, session, match.tool.name in offered) for match in result.matches]
+    answer["tools"] = [
+        rendered(match, session, match.tool.name in offered) for match in result.matches
+    ]
     if result.how == "fuzzy":
         answer["match"] = "fuzzy"
-    answer["message"] = " ".join((*result.notes, *_advice(result, session, after=after, offset=offset)))
+    answer["message"] = " ".join(
+        (*result.notes, *_advice(result, session, after=after, offset=offset))
+    )
     return answer
 
 
-def _advice(result: SearchResult, session: SessionTools, *, after: str, offset: int) -> list[str]:
+def _advice(
+    result: SearchResult, session: SessionTools, *, after: str, offset: int
+) -> list[str]:
     """Return notes on a search's results. `after` describes the loaded results; "" if `add_tool` loads them."""
     if offset and not result.matches:
-        return [f"There are no more: {result.found} match in all." if result.found else "There are no more."]
+        return [
+            f"There are no more: {result.found} match in all."
+            if result.found
+            else "There are no more."
+        ]
     if not result.matches:
-        near = f" Nearest names: {', '.join(result.nearest)}." if result.nearest else ""
+        near = ""
+        if result.nearest:
+            near = f" Nearest names: {', '.join(result.nearest)}."
         lines = category_lines(session.categories())
         lines += [connecting_line(server) for server in session.listing.connecting]
         categories = "\n".join(lines) or "- none"
@@ -275,7 +378,9 @@ def _advice(result: SearchResult, session: SessionTools, *, after: str, offset: 
         ]
     load = after or "Use 'add_tool' to load the ones you need."
     if result.how == "closest":
-        return [f"no tool matches the pattern; closest by words: {_names_of(result)}. {load}{_connecting(session)}"]
+        return [
+            f"no tool matches the pattern; closest by words: {_names_of(result)}. {load}{_connecting(session)}"
+        ]
     if not result.found:
         return [f"Only weak matches. {_what_to_do(result)}{load}{_connecting(session)}"]
     advice = [
@@ -284,7 +389,9 @@ def _advice(result: SearchResult, session: SessionTools, *, after: str, offset: 
     shown = offset + len(result.matches)
     if result.found > shown and result.how != "exact":
         more = result.found - shown
-        advice.append(f"{more} more match: narrow with more words, a regex or a server, or go on with offset={shown}.")
+        advice.append(
+            f"{more} more match: narrow with more words, a regex or a server, or go on with offset={shown}."
+        )
     return advice
 
 
@@ -293,7 +400,12 @@ def _what_to_do(result: SearchResult) -> str:
     shown = {match.odds for match in result.matches}
     if shown == {"likely"}:
         return ""
-    return "; ".join(text for odds, text in _WHAT_TO_DO.items() if odds in shown).capitalize() + ". "
+    return (
+        "; ".join(
+            text for odds, text in _WHAT_TO_DO.items() if odds in shown
+        ).capitalize()
+        + ". "
+    )
 
 
 def _names_of(result: SearchResult) -> str:
@@ -308,16 +420,24 @@ def servers_down(session: SessionTools) -> str:
         for server, reason in session.unavailable.items()
         if server not in connecting
     ]
-    return (f" Not connected: {'; '.join(down)}." if down else "") + _connecting(session)
+    return (f" Not connected: {'; '.join(down)}." if down else "") + _connecting(
+        session
+    )
 
 
 def _connecting(session: SessionTools, *, is_sure: bool = False) -> str:
     """Name the connecting servers that may have the wanted tool; add an instruction unless the result is sure."""
-    servers = [f"{safe_line(server, 64)} (it is still connecting)" for server in session.listing.connecting]
+    servers = [
+        f"{safe_line(server, 64)} (it is still connecting)"
+        for server in session.listing.connecting
+    ]
     if not servers:
         return ""
     what = "You are told when their tools can be used: call search_tools again then. Until then, say that they are"
-    until = "" if is_sure else f" {what} still connecting, not that there is no such tool."
+    if is_sure:
+        until = ""
+    else:
+        until = f" {what} still connecting, not that there is no such tool."
     return f" Not searched yet: {', '.join(servers)}.{until}"
 
 
@@ -333,22 +453,36 @@ def rendered(match: Match, session: SessionTools, loaded: bool) -> dict[str, Any
         shown = {**named, **session.options.renderer(tool)}
     else:
         for room, optional, types in _ROOMS:
-            description = first_sentences(tool.description, room) if room else ""
+            if room:
+                description = first_sentences(tool.description, room)
+            else:
+                description = ""
             shown = named | ({"description": description} if description else {})
             if tool.server is not None:
                 shown["server"] = tool.server
             shown["signature"] = call_signature(tool, optional, types=types)
-            if len(json.dumps(shown, ensure_ascii=False)) + _LEAST_RESULT <= MAX_RESULT_CHARACTERS:
+            if (
+                len(json.dumps(shown, ensure_ascii=False)) + _LEAST_RESULT
+                <= MAX_RESULT_CHARACTERS
+            ):
                 break
-    return {**shown, "loaded": True} if loaded else shown
+    if loaded:
+        return {**shown, "loaded": True}
+    return shown
 
 
 def _names(arguments: dict[str, Any]) -> list[str] | str:
     """Return the names from the array, a bare string or the older `tool_name`; a text is an error message."""
-    asked = arguments.get("tool_names", arguments.get("tool_name", arguments.get("names")))
+    asked = arguments.get(
+        "tool_names", arguments.get("tool_name", arguments.get("names"))
+    )
     if isinstance(asked, str):
         asked = [asked]
-    if not isinstance(asked, list) or not asked or not all(isinstance(name, str) and name.strip() for name in asked):
+    if (
+        not isinstance(asked, list)
+        or not asked
+        or not all(isinstance(name, str) and name.strip() for name in asked)
+    ):
         return 'Pass tool_names as an array of texts, the names as search_tools returned them: {"tool_names": [...]}.'
     if len(asked) > MAX_NAMES_PER_CALL:
         return f"{len(asked)} tools at once is over the limit of {MAX_NAMES_PER_CALL}; add only the ones you need."
@@ -359,7 +493,9 @@ async def _add(session: SessionTools, arguments: dict[str, Any]) -> ToolOutput:
     names = _names(arguments)
     if isinstance(names, str):
         return ToolOutput.of_text(names, error="invalid_arguments")
-    outcome = await asyncio.to_thread(_outcome, session, names)  # near names may need all to be indexed first
+    outcome = await asyncio.to_thread(
+        _outcome, session, names
+    )  # near names may need all to be indexed first
     if isinstance(outcome, AddOutcome) and outcome.not_found:
         before = session.listing
         await session.settle()
@@ -372,7 +508,9 @@ async def _add(session: SessionTools, arguments: dict[str, Any]) -> ToolOutput:
         text = f"The model takes {room} more and no more; add fewer, or answer with what is loaded."
         return ToolOutput.of_text(text, error="invalid_arguments")
     change = ToolsChanged(added=session.definitions(outcome.added))
-    error: ToolErrorKind | None = None if outcome.added or outcome.already else "unknown_tool"
+    error: ToolErrorKind | None = (
+        None if outcome.added or outcome.already else "unknown_tool"
+    )
     told = _add_message(outcome) + (_connecting(session) if outcome.not_found else "")
     return ToolOutput((Text(told),), error, (change,) if outcome.added else ())
 
@@ -380,7 +518,9 @@ async def _add(session: SessionTools, arguments: dict[str, Any]) -> ToolOutput:
 def _outcome(session: SessionTools, names: Sequence[str]) -> AddOutcome | str:
     if any(map(is_glob, names)):
         names = _with_patterns(session, names)
-    return names if isinstance(names, str) else session.add(names)
+    if isinstance(names, str):
+        return names
+    return session.add(names)
 
 
 def _with_patterns(session: SessionTools, names: Sequence[str]) -> list[str] | str:
@@ -390,7 +530,9 @@ def _with_patterns(session: SessionTools, names: Sequence[str]) -> list[str] | s
     """
     found: dict[str, None] = {}
     for name in names:
-        fitting = names_that_fit(session.known, name) if is_glob(name) else []
+        fitting = []
+        if is_glob(name):
+            fitting = names_that_fit(session.known, name)
         if len(fitting) > MAX_NAMES_PER_CALL:
             first = ", ".join(fitting[:5])
             return (
@@ -411,7 +553,9 @@ def _add_message(outcome: AddOutcome) -> str:
         lines.append(f"Already available: {', '.join(outcome.already)}")
     if outcome.not_found:
         missing = (
-            f"{safe_line(name, 80)} (did you mean {', '.join(near)}?)" if near else safe_line(name, 80)
+            f"{safe_line(name, 80)} (did you mean {', '.join(near)}?)"
+            if near
+            else safe_line(name, 80)
             for name, near in outcome.not_found.items()
         )
         lines.append(f"Not found: {', '.join(missing)}")
@@ -424,29 +568,51 @@ async def _remove(session: SessionTools, arguments: dict[str, Any]) -> ToolOutpu
         return ToolOutput.of_text(names, error="invalid_arguments")
     definitions = [tool.definition for tool in session.offer()]
     offered = {tool.name for tool in session.offer() if not session.is_own(tool)}
-    resolved = {name: tool.name if (tool := session.find(name)) else name for name in names}
-    removed = tuple(dict.fromkeys(name for name in resolved.values() if name in offered))
-    missing = [safe_line(asked, 80) for asked, name in resolved.items() if name not in offered]
-    lines = [f"Removed tools: {', '.join(removed)}"] if removed else []
-    lines += [f"Not loaded: {', '.join(missing)}"] if missing else []
+    resolved = {
+        name: tool.name if (tool := session.find(name)) else name for name in names
+    }
+    removed = tuple(
+        dict.fromkeys(name for name in resolved.values() if name in offered)
+    )
+    missing = [
+        safe_line(asked, 80) for asked, name in resolved.items() if name not in offered
+    ]
+    lines = []
+    if removed:
+        lines = [f"Removed tools: {', '.join(removed)}"]
+    if missing:
+        lines += [f"Not loaded: {', '.join(missing)}"]
+    else:
+        lines += []
     was = places_of(removed, definitions, session.conversation.parts)
     change = (ToolsChanged(removed=removed, was=was),) if removed else ()
-    return ToolOutput((Text("\n".join(lines)),), None if removed else "unknown_tool", change)
+    return ToolOutput(
+        (Text("\n".join(lines)),), None if removed else "unknown_tool", change
+    )
 
 
 async def _show_all(session: SessionTools, _arguments: dict[str, Any]) -> ToolOutput:
     await session.settle()
     by_server: dict[str, list[str]] = {}
     for name, tool in session.known.items():
-        by_server.setdefault(tool.definition.server or tool.definition.category or "functions", []).append(name)
+        by_server.setdefault(
+            tool.definition.server or tool.definition.category or "functions", []
+        ).append(name)
     lines: list[str] = [f"{len(session.known)} tools"]
     left = MAX_LISTED_NAMES
     for server in sorted(by_server):
         names = by_server[server][:left]
         left -= len(names)
         if names:
-            lines.append(f"{safe_line(server, 64)} ({len(by_server[server])}): {', '.join(names)}")
+            lines.append(
+                f"{safe_line(server, 64)} ({len(by_server[server])}): {', '.join(names)}"
+            )
     if len(session.known) > MAX_LISTED_NAMES:
-        lines.append(f"{len(session.known) - MAX_LISTED_NAMES} more are not listed; search for them.")
-    lines += [down] if (down := servers_down(session).strip()) else []
+        lines.append(
+            f"{len(session.known) - MAX_LISTED_NAMES} more are not listed; search for them."
+        )
+    if down := servers_down(session).strip():
+        lines += [down]
+    else:
+        lines += []
     return ToolOutput.of_text("\n".join(lines))

@@ -13,20 +13,31 @@ from itertools import chain
 from operator import is_
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from mcpagent.conversation import Conversation, Discovery
 from mcpagent.errors import ConfigError
-from mcpagent.messages import ToolDefinition, ToolKey, ToolsChanged, ToolsShown
+from mcpagent.history.conversation import Conversation, Discovery
 from mcpagent.models.base import ToolLimits
 from mcpagent.models.prices import LEAST_SEARCH_COST, MOST_SEARCH_COST
 from mcpagent.search.pattern import looks_like_pattern
 from mcpagent.search.words import name_key
-from mcpagent.text.globs import fits
-from mcpagent.tool_search.catalog import Catalog, Listing, Naming, category_of, listed_names
+from mcpagent.tool_search.catalog import (
+    Catalog,
+    Listing,
+    Naming,
+    category_of,
+    listed_names,
+)
 from mcpagent.tool_search.name_patterns import names_by_pattern
-from mcpagent.tool_search.search_options import PREFETCHED, PREFETCHED_CHEAP, ToolSearch, paying_tokens
+from mcpagent.tool_search.search_options import (
+    PREFETCHED,
+    PREFETCHED_CHEAP,
+    ToolSearch,
+    paying_tokens,
+)
+from mcpagent.tool_search.tool_budget import MOST_OF_WINDOW, Room
 from mcpagent.tool_search.unique_names import offered_names
-from mcpagent.tool_search.what_fits import MOST_OF_WINDOW, Room
-from mcpagent.tools import Tool
+from mcpagent.utilities.text.globs import fits
+from mcpagent.values.messages import ToolDefinition, ToolKey, ToolsChanged, ToolsShown
+from mcpagent.values.tools import Tool
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -58,7 +69,9 @@ class AddOutcome:
 
     added: tuple[str, ...] = ()
     already: tuple[str, ...] = ()
-    not_found: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    not_found: Mapping[str, tuple[str, ...]] = field(
+        default_factory=dict[str, tuple[str, ...]]
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,10 +120,14 @@ class SessionTools:
         self._search = search or catalog.search
         self._asked_pins = tuple(pinned)
         self._search_cost = search_cost
-        self._left_to_provider: dict[str, ToolDefinition] = {**after._left_to_provider} if after is not None else {}
+        self._left_to_provider: dict[str, ToolDefinition] = (
+            {**after._left_to_provider} if after is not None else {}
+        )
         self._joined_offered: set[str] = set()
         self._told_about: dict[str, str] = {**after._about} if after is not None else {}
-        self.told_unchecked: set[ToolKey] = after.told_unchecked if after is not None else set()
+        self.told_unchecked: set[ToolKey] = (
+            after.told_unchecked if after is not None else set()
+        )
         self._last: tuple[tuple[object, ...], Collection[str]] | None = None
         self.virtual: tuple[Tool, ...] = ()
         self.later: Mapping[str, Tool] = {}
@@ -130,12 +147,21 @@ class SessionTools:
         self._fits = self._limits()
         self._hides_all = self._decide(self.options.enabled)
         found = {name: self._pinned_by(name) for name in self._asked_pins}
-        self.unknown_pins = tuple(name for name, resolved in found.items() if not resolved)
+        self.unknown_pins = tuple(
+            name for name, resolved in found.items() if not resolved
+        )
         asked = dict.fromkeys(chain.from_iterable(found.values()))
         known = self._naming.plain().items()
-        wanted = [name for name, tool in known if name in asked or not self._is_deferrable(tool)]
-        self.searching = self._searches(wanted, self.listing.expects_deferred or bool(self._left_to_provider))
-        wanted = wanted if self.searching else list(self.known)
+        wanted = [
+            name
+            for name, tool in known
+            if name in asked or not self._is_deferrable(tool)
+        ]
+        self.searching = self._searches(
+            wanted, self.listing.expects_deferred or bool(self._left_to_provider)
+        )
+        if not self.searching:
+            wanted = list(self.known)
         fitting = self._fitting_pins(wanted, list(asked))
         self._unpinned = len(wanted) - len(fitting)
         self.pinned: tuple[str, ...] = tuple(name for name in wanted if name in fitting)
@@ -146,7 +172,9 @@ class SessionTools:
         resolved = self._naming.resolver.resolve(asked)
         if resolved is not None and not looks_like_pattern(asked):
             return [resolved]
-        return [asked] if asked in self.known else names_by_pattern(self._naming.plain(), asked)
+        if asked in self.known:
+            return [asked]
+        return names_by_pattern(self._naming.plain(), asked)
 
     # -- names --------------------------------------------------------------------------------------------------------
 
@@ -170,12 +198,20 @@ class SessionTools:
         shared, meant = self._shared, self.conversation.discovery.keys
         theirs = {key: name for name, key in meant.items() if shared.has(key)}
         lost = meant.keys() - theirs.values()
-        if lost.isdisjoint(shared.known) and all(shared.names[key] == name for key, name in theirs.items()):
+        if lost.isdisjoint(shared.known) and all(
+            shared.names[key] == name for key, name in theirs.items()
+        ):
             return shared
-        sticky = {key: name for key, name in shared.names.items() if name not in meant and key not in theirs} | theirs
+        sticky = {
+            key: name
+            for key, name in shared.names.items()
+            if name not in meant and key not in theirs
+        } | theirs
         tools = self.catalog.tools
         listed = listed_names(tools)
-        new = offered_names(listed, sticky=sticky, reserved=self.catalog.reserved | lost)
+        new = offered_names(
+            listed, sticky=sticky, reserved=self.catalog.reserved | lost
+        )
         return Naming.of(tools, {**sticky, **new}, listed, order)
 
     def refresh(self) -> ToolsUpdate | None:
@@ -183,7 +219,11 @@ class SessionTools:
         if self.catalog.listing is self.listing:
             return None
         self.listing, room = self.catalog.listing, self.room()
-        before, named, self._shared = self._naming.known, self._naming.names, self.catalog.naming
+        before, named, self._shared = (
+            self._naming.known,
+            self._naming.names,
+            self.catalog.naming,
+        )
         self._naming = self._named(before)
         after = self._naming.known
         if self._naming.names is named:  # the same definitions by the same names
@@ -192,18 +232,27 @@ class SessionTools:
         new = tuple(name for name in after if name not in before)
         wanted = set(chain.from_iterable(map(self._pinned_by, self._asked_pins)))
         back = [name for name in new if name in discovery.lost]
-        others = [name for name in new if name in wanted or not (self.searching and self._is_deferrable(after[name]))]
+        others = [
+            name
+            for name in new
+            if name in wanted
+            or not (self.searching and self._is_deferrable(after[name]))
+        ]
         others = [name for name in others if name not in discovery.lost]
         fitting = {*back, *others[: room.fitting(self._sizes(others))]}
         at_once = tuple(name for name in new if name in fitting)
         changed = tuple(
             name
             for name, tool in after.items()
-            if (had := before.get(name)) is not None and had is not tool and had.definition != tool.definition
+            if (had := before.get(name)) is not None
+            and had is not tool
+            and had.definition != tool.definition
         )
         offered = tuple(name for name in changed if name in self._offered(discovery))
         self._joined_offered.update(at_once)
-        return ToolsUpdate(new, tuple(name for name in before if name not in after), offered, at_once)
+        return ToolsUpdate(
+            new, tuple(name for name in before if name not in after), offered, at_once
+        )
 
     # -- what is offered ----------------------------------------------------------------------------------------------
 
@@ -213,12 +262,18 @@ class SessionTools:
         if not self.searching:
             return {}
         pinned = set(self.pinned)
-        return {name: tool for name, tool in self._naming.plain().items() if name not in pinned}
+        return {
+            name: tool
+            for name, tool in self._naming.plain().items()
+            if name not in pinned
+        }
 
     @property
     def deferred_count(self) -> int:
         """Number of tools that the model has to search for."""
-        return len(self.known) - sum(name in self.known for name in self.pinned) if self.searching else 0
+        if self.searching:
+            return len(self.known) - sum(name in self.known for name in self.pinned)
+        return 0
 
     def offer(self) -> list[Tool]:
         """Return the tools of the next request: virtual tools, pinned ones by name, discovered ones by time."""
@@ -237,16 +292,28 @@ class SessionTools:
         stands_on = (discovery, known, self.virtual, self.later)
         if self._last is not None and all(map(is_, self._last[0], stands_on)):
             return self._last[1]
-        withdrawn = discovery.removed if self.searching else discovery.removed - known.keys()
-        pinned = [name for name in self.pinned if name in known and name not in withdrawn]
+        if self.searching:
+            withdrawn = discovery.removed
+        else:
+            withdrawn = discovery.removed - known.keys()
+        pinned = [
+            name for name in self.pinned if name in known and name not in withdrawn
+        ]
         own = set(self.pinned)
-        found = [name for name in discovery.discovered if name in known and name not in own]
+        found = [
+            name for name in discovery.discovered if name in known and name not in own
+        ]
         later = [name for name in discovery.discovered if name in self.later]
-        room = self._room.beside(self._sizes([*(tool.name for tool in self.virtual), *later, *withdrawn]))
+        room = self._room.beside(
+            self._sizes([*(tool.name for tool in self.virtual), *later, *withdrawn])
+        )
         if later:  # what the model takes may be full of those offered from the start
             pinned = pinned[: room.fitting(self._sizes(pinned))]
         room = room.beside(self._sizes(pinned))
-        fitting = {*later, *found[len(found) - room.fitting(self._sizes(reversed(found))) :]}
+        fitting = {
+            *later,
+            *found[len(found) - room.fitting(self._sizes(reversed(found))) :],
+        }
         named = [*pinned, *(name for name in discovery.discovered if name in fitting)]
         names = known if named == list(known) else dict.fromkeys(named)
         self._last = (stands_on, names)
@@ -255,29 +322,46 @@ class SessionTools:
     @property
     def _room(self) -> Room:
         """The tool budget of the model."""
-        return Room.of(self._fits, self.catalog.total_tokens()) if self._fits != ToolLimits() else Room()
+        if self._fits != ToolLimits():
+            return Room.of(self._fits, self.catalog.total_tokens())
+        return Room()
 
     def _sizes(self, names: Iterable[str]) -> Iterator[int]:
         """Estimated tokens of the definitions under these names; 0 for one that is gone."""
         here = {tool.name: tool for tool in self.virtual} | {**self.later}
-        return (self.catalog.tokens(tool) if (tool := here.get(name) or self.known.get(name)) else 0 for name in names)
+        return (
+            self.catalog.tokens(tool)
+            if (tool := here.get(name) or self.known.get(name))
+            else 0
+            for name in names
+        )
 
     def left_out(self) -> str:
         """Return a note for the model that some tools found in the history do not fit it; "" if all do."""
         discovery = self.conversation.discovery
         offered = set(self._offered(discovery))
-        names = [name for name in discovery.discovered if name in self.known and name not in offered]
+        names = [
+            name
+            for name in discovery.discovered
+            if name in self.known and name not in offered
+        ]
         if not names:
             return ""
-        still = "" if self.options.on_direct_call == "refuse" else " They still run when they are called by name."
-        more = f" and {len(names) - MAX_LEFT_OUT_NAMES} more" if len(names) > MAX_LEFT_OUT_NAMES else ""
+        still = " They still run when they are called by name."
+        if self.options.on_direct_call == "refuse":
+            still = ""
+        more = ""
+        if len(names) > MAX_LEFT_OUT_NAMES:
+            more = f" and {len(names) - MAX_LEFT_OUT_NAMES} more"
         shown = ", ".join(names[:MAX_LEFT_OUT_NAMES])
         return f"You take {self._room.words()} at most, so these are not loaded any more: {shown}{more}.{still}"
 
     @property
     def misfits(self) -> list[str]:
         """Return warnings that the initially offered tools exceed the model's limits, with the consequence."""
-        lines = [f"{self.too_many}; tool search is on"] if self.too_many and self.options.enabled == "marked" else []
+        lines = []
+        if self.too_many and self.options.enabled == "marked":
+            lines = [f"{self.too_many}; tool search is on"]
         most = f"more than the model takes ({self._room.words()})"
         if self._unpinned and self.searching:
             first = len(self.pinned)
@@ -306,7 +390,9 @@ class SessionTools:
 
     def is_offered(self, name: str) -> bool:
         """Return whether the next request offers the tool of this name."""
-        return any(tool.name == name for tool in self.virtual) or name in self._offered(self.conversation.discovery)
+        return any(tool.name == name for tool in self.virtual) or name in self._offered(
+            self.conversation.discovery
+        )
 
     def left_to_provider(self) -> tuple[ToolDefinition, ...]:
         """Return the tools that the provider may search in the next request; empty if `search_tools` searches.
@@ -325,15 +411,23 @@ class SessionTools:
         """Return the names among these that the provider has not received yet, and will receive."""
         if not self.provider_searches:
             return ()
-        hidden = self.deferred.keys() - self._joined_offered - self._left_to_provider.keys()
+        hidden = (
+            self.deferred.keys() - self._joined_offered - self._left_to_provider.keys()
+        )
         return tuple(name for name in names if name in hidden)
 
     def outdated(self, sent: Iterable[ToolDefinition]) -> ToolsChanged | None:
         """Return the changes of these tools since the model received them; None if they are the same."""
         now = {tool.name: self.known.get(tool.name) for tool in sent}
-        changed = [tool.name for tool in sent if (known := now[tool.name]) and known.definition != tool]
+        changed = [
+            tool.name
+            for tool in sent
+            if (known := now[tool.name]) and known.definition != tool
+        ]
         gone = tuple(name for name, known in now.items() if known is None)
-        return ToolsChanged(self.definitions(changed), gone, lost=gone) if changed or gone else None
+        if changed or gone:
+            return ToolsChanged(self.definitions(changed), gone, lost=gone)
+        return None
 
     @property
     def provider_searches(self) -> bool:
@@ -356,7 +450,9 @@ class SessionTools:
             return 0
         if self.options.prefetch is not None or self.options.enabled != "auto":
             return self.options.prefetch or 0
-        return PREFETCHED if self.may_join and self._search_cost() is not None else PREFETCHED_CHEAP
+        if self.may_join and self._search_cost() is not None:
+            return PREFETCHED
+        return PREFETCHED_CHEAP
 
     @property
     def may_join(self) -> bool:
@@ -374,7 +470,9 @@ class SessionTools:
         is_prompt: bool = False,
     ) -> SearchResult:
         """What the catalogue's index finds, by the names that this conversation has; see `ToolIndex.find`."""
-        result = await self.catalog.index.find(query, limit, server=server, is_prompt=is_prompt)
+        result = await self.catalog.index.find(
+            query, limit, server=server, is_prompt=is_prompt
+        )
         if self._naming is self._shared:
             return result
         own = self._own_names()
@@ -391,7 +489,9 @@ class SessionTools:
     def _own_names(self) -> dict[str, str]:
         """Return this conversation's name of each known tool, by its name in the index."""
         names, known = self.names, self.known
-        both = ((shared, names.get(key, "")) for key, shared in self._shared.names.items())
+        both = (
+            (shared, names.get(key, "")) for key, shared in self._shared.names.items()
+        )
         return {shared: name for shared, name in both if name in known}
 
     def how_to_load(self, name: str) -> str:
@@ -423,9 +523,15 @@ class SessionTools:
 
     def lost_source(self, name: str) -> str | None:
         """Return the ID of the source that had the tool of this offered name earlier in the conversation."""
-        keys = {given: key for key, given in self.names.items()} | dict(self.conversation.discovery.keys)
-        key = keys.get(name) if name not in self.known else None
-        return key.source if key is not None else None
+        keys = {given: key for key, given in self.names.items()} | dict(
+            self.conversation.discovery.keys
+        )
+        key = None
+        if name not in self.known:
+            key = keys.get(name)
+        if key is not None:
+            return key.source
+        return None
 
     def near(self, name: str, limit: int = 3) -> tuple[str, ...]:
         """Return offered names similar to this one, for "did you mean"."""
@@ -469,9 +575,18 @@ class SessionTools:
         """Return the searchable categories, one entry per server or custom category, sorted by name."""
         if not self.searching:
             return []
-        offered = Counter(category_of(self.known[name]) for name in self.pinned if name in self.known)
-        counts = {name: count - offered[name] for name, count in self.catalog.categories().items()}
-        return [Category(name, self.about(name), counts[name]) for name in sorted(counts) if counts[name]]
+        offered = Counter(
+            category_of(self.known[name]) for name in self.pinned if name in self.known
+        )
+        counts = {
+            name: count - offered[name]
+            for name, count in self.catalog.categories().items()
+        }
+        return [
+            Category(name, self.about(name), counts[name])
+            for name in sorted(counts)
+            if counts[name]
+        ]
 
     def about(self, category: str) -> str:
         """Return what a server or custom category is for; the same for as long as the conversation lasts.
@@ -479,13 +594,17 @@ class SessionTools:
         These are the configured words or the server's own, else the most characteristic ones of its tools.
         """
         if not self._about.get(category):
-            self._about[category] = self.listing.descriptions.get(category) or self.catalog.about(category)
+            self._about[category] = self.listing.descriptions.get(
+                category
+            ) or self.catalog.about(category)
         return self._about[category]
 
     def told_of_servers(self) -> Mapping[str, str]:
         """Return what the conversation says of each server that is connected, as it is kept with a session."""
         servers = self.listing.descriptions
-        return {name: self.about(name) for name in servers} if self.searching else servers
+        if self.searching:
+            return {name: self.about(name) for name in servers}
+        return servers
 
     # -- deciding, once -----------------------------------------------------------------------------------------------
 
@@ -499,13 +618,23 @@ class SessionTools:
             return True
         self.too_many = self._misfit()
         if enabled is False and self.too_many:
-            raise ConfigError(f'{self.too_many}; use with_tool_search_mode="auto", or select fewer')
-        return bool(self.too_many) or (enabled == "auto" and self._pays(self.catalog.total_tokens()))
+            raise ConfigError(
+                f'{self.too_many}; use with_tool_search_mode="auto", or select fewer'
+            )
+        return bool(self.too_many) or (
+            enabled == "auto" and self._pays(self.catalog.total_tokens())
+        )
 
     def _misfit(self) -> str:
         """Return the reason why the initially offered tools exceed the model's limits; "" if they do not."""
-        shown = [tool for tool in self.known.values() if not tool.deferred or self.options.enabled is False]
-        return self._too_many([self.catalog.tokens(tool) for tool in shown]) if self._fits != ToolLimits() else ""
+        shown = [
+            tool
+            for tool in self.known.values()
+            if not tool.deferred or self.options.enabled is False
+        ]
+        if self._fits != ToolLimits():
+            return self._too_many([self.catalog.tokens(tool) for tool in shown])
+        return ""
 
     def _too_many(self, sizes: Sequence[int]) -> str:
         """Return the reason why tools of these sizes in tokens exceed the model's limits; "" if they do not."""
@@ -525,7 +654,9 @@ class SessionTools:
         names = [*(tool.name for tool in self.virtual), *offered, *withdrawn]
         return self._room.beside(self._sizes(names))
 
-    def fitting(self, names: Sequence[str], wanted: Iterable[str] = ()) -> Sequence[str]:
+    def fitting(
+        self, names: Sequence[str], wanted: Iterable[str] = ()
+    ) -> Sequence[str]:
         """Return the leading names among these tools that fit in addition to the offered ones; see `room`."""
         return names[: self.room(wanted).fitting(self._sizes(names))]
 
@@ -535,7 +666,9 @@ class SessionTools:
             return ToolsShown((tool.name,), (tool.definition.key,))
         return ToolsChanged(added=(tool.definition,))
 
-    def _fitting_pins(self, wanted: Sequence[str], asked: Sequence[str]) -> frozenset[str]:
+    def _fitting_pins(
+        self, wanted: Sequence[str], asked: Sequence[str]
+    ) -> frozenset[str]:
         """Return the pins that fit: the requested ones first, and few enough that search results still fit.
 
         Without a search, return the first ones that fit in addition to the withdrawn tools.
@@ -543,7 +676,14 @@ class SessionTools:
         if not self.searching:
             discovery = self.conversation.discovery
             room = self._room.beside(self._sizes(discovery.removed - self.known.keys()))
-            first = list(dict.fromkeys((*(name for name in discovery.discovered if name in self.known), *wanted)))
+            first = list(
+                dict.fromkeys(
+                    (
+                        *(name for name in discovery.discovered if name in self.known),
+                        *wanted,
+                    )
+                )
+            )
             return frozenset(first[: room.fitting(self._sizes(first))])
         virtual = [VIRTUAL_TOKENS] * (2 + len(self.options.extra_tools))
         room = self._room.beside(virtual)
@@ -559,8 +699,13 @@ class SessionTools:
             return tokens > self.options.auto_tokens
         each = tokens / max(len(self.known), 1)
         load = self.options.load
-        least, most = (paying_tokens(cost, each, load=load) for cost in (LEAST_SEARCH_COST, MOST_SEARCH_COST))
-        if not least < tokens <= most:  # the same at any price: the table need not be loaded
+        least, most = (
+            paying_tokens(cost, each, load=load)
+            for cost in (LEAST_SEARCH_COST, MOST_SEARCH_COST)
+        )
+        if (
+            not least < tokens <= most
+        ):  # the same at any price: the table need not be loaded
             return tokens > most
         return tokens > paying_tokens(self._search_cost(), each, load=load)
 
@@ -570,10 +715,16 @@ class SessionTools:
         if self._room.fitting(self._sizes(pinned)) < len(pinned):
             return True
         # With no tool known yet, the servers may be slow or broken; a search then says which.
-        maybe_later = expects_deferred or (self._hides_all and bool(self.unavailable or not self.known))
-        if self.provider_searches:  # a provider's search tool without a tool to find is refused
+        maybe_later = expects_deferred or (
+            self._hides_all and bool(self.unavailable or not self.known)
+        )
+        if (
+            self.provider_searches
+        ):  # a provider's search tool without a tool to find is refused
             return maybe_later or len(pinned) < len(self.known)
-        return maybe_later or any(self._is_deferrable(tool) for tool in self.known.values())
+        return maybe_later or any(
+            self._is_deferrable(tool) for tool in self.known.values()
+        )
 
     def _is_deferrable(self, tool: Tool) -> bool:
         definition = tool.definition
@@ -582,4 +733,6 @@ class SessionTools:
         if definition.server is None:
             return self.options.scope == "all"
         patterns = self.options.eager_tools.get(definition.server)
-        return not patterns or not any(fits(definition.original_name, pattern) for pattern in patterns)
+        return not patterns or not any(
+            fits(definition.original_name, pattern) for pattern in patterns
+        )

@@ -13,9 +13,9 @@ from collections.abc import Collection, Container, Mapping
 from functools import cached_property
 
 from mcpagent.errors import ConfigError
-from mcpagent.messages import ToolKey
 from mcpagent.search.named import LONGEST_KEYED
 from mcpagent.search.words import name_key
+from mcpagent.values.messages import ToolKey
 
 MAX_NAME_LENGTH = 64
 _ILLEGAL = re.compile(r"[^a-zA-Z0-9_-]")
@@ -35,11 +35,15 @@ def legal_name(text: str) -> str:
 def expect_legal_name(name: str) -> None:
     """Raise `ConfigError` unless a tool can be offered under this very name."""
     if legal_name(name) != name or not 0 < len(name) <= MAX_NAME_LENGTH:
-        raise ConfigError(f'tool "{name}": a name has 1 to {MAX_NAME_LENGTH} letters, digits, _ or -; pass name=')
+        raise ConfigError(
+            f'tool "{name}": a name has 1 to {MAX_NAME_LENGTH} letters, digits, _ or -; pass name='
+        )
 
 
 def _are_legal(names: Collection[str]) -> bool:
-    return all(0 < length <= MAX_NAME_LENGTH for length in map(len, names)) and not _ILLEGAL.search("-".join(names))
+    return all(
+        0 < length <= MAX_NAME_LENGTH for length in map(len, names)
+    ) and not _ILLEGAL.search("-".join(names))
 
 
 def _prefixed(key: ToolKey, listed: str) -> str:
@@ -68,7 +72,12 @@ def offered_names(
     """
     sticky = sticky or {}
     plain = set(listed.values())
-    if not sticky and len(plain) == len(listed) and plain.isdisjoint(reserved) and _are_legal(plain):
+    if (
+        not sticky
+        and len(plain) == len(listed)
+        and plain.isdisjoint(reserved)
+        and _are_legal(plain)
+    ):
         return listed
     names = {key: name for key, name in sticky.items() if key in listed}
     used = set(reserved) | set(sticky.values())
@@ -77,7 +86,12 @@ def offered_names(
     plain_holders = Counter([*legal.values(), *gone])
     left = sorted(
         listed.keys() - names.keys(),
-        key=lambda key: (key.source is not None, key.source or "", listed[key], key[1:]),
+        key=lambda key: (
+            key.source is not None,
+            key.source or "",
+            listed[key],
+            key[1:],
+        ),
     )
     forms = {key: _prefixed(key, listed[key]) for key in left}
 
@@ -100,7 +114,9 @@ def offered_names(
     return names
 
 
-def collision_warnings(names: Mapping[ToolKey, str], listed: Mapping[ToolKey, str]) -> list[str]:
+def collision_warnings(
+    names: Mapping[ToolKey, str], listed: Mapping[ToolKey, str]
+) -> list[str]:
     """Return one line per group of tools with the same `source__tool` form, which therefore got a hash."""
     groups: dict[str, list[ToolKey]] = defaultdict(list)
     for key, plain in listed.items():
@@ -112,10 +128,17 @@ def collision_warnings(names: Mapping[ToolKey, str], listed: Mapping[ToolKey, st
         members = sorted(groups[form], key=lambda key: (key.source or "", listed[key]))
         if len(members) > 1:
             shown = members[:_SHOWN_MEMBERS]
-            keys = ", ".join(f"{(key.source or '', listed[key][: 2 * MAX_NAME_LENGTH])}" for key in shown)
+            keys = ", ".join(
+                f"{(key.source or '', listed[key][: 2 * MAX_NAME_LENGTH])}"
+                for key in shown
+            )
             offered = ", ".join(names[key] for key in shown)
-            more = f", and {len(members) - len(shown)} more" if len(members) > len(shown) else ""
-            lines.append(f"Tool names collide after namespacing: {form} <- {keys}; exposed as {offered}{more}")
+            more = ""
+            if len(members) > len(shown):
+                more = f", and {len(members) - len(shown)} more"
+            lines.append(
+                f"Tool names collide after namespacing: {form} <- {keys}; exposed as {offered}{more}"
+            )
     return lines
 
 
@@ -128,17 +151,26 @@ class NameMap:
     """
 
     def __init__(
-        self, names: Mapping[ToolKey, str], listed: Mapping[ToolKey, str], offered: Container[str] | None = None
+        self,
+        names: Mapping[ToolKey, str],
+        listed: Mapping[ToolKey, str],
+        offered: Container[str] | None = None,
     ) -> None:
         self._names = names
         self._listed = listed
-        self._offered = frozenset(map(names.__getitem__, listed)) if offered is None else offered
+        self._offered = (
+            frozenset(map(names.__getitem__, listed)) if offered is None else offered
+        )
 
     @cached_property
     def _forms(self) -> Mapping[str, set[str]]:
         forms: dict[str, set[str]] = defaultdict(set)
         for key, plain in self._listed.items():
-            own = (plain, f"{key.source or ''}{plain}") if len(plain) <= LONGEST_KEYED else ()
+            own = (
+                (plain, f"{key.source or ''}{plain}")
+                if len(plain) <= LONGEST_KEYED
+                else ()
+            )
             for form in (self._names[key], *own):
                 forms[name_key(form)].add(self._names[key])
         return forms
@@ -148,9 +180,13 @@ class NameMap:
         if name in self._offered:
             return name
         meant = self.candidates(name)
-        return meant[0] if len(meant) == 1 else None
+        if len(meant) == 1:
+            return meant[0]
+        return None
 
     def candidates(self, name: str) -> tuple[str, ...]:
         """Return all offered names that match the form, sorted."""
         form = name_key(name)
-        return tuple(sorted(self._forms.get(form, ()))) if form else ()
+        if form:
+            return tuple(sorted(self._forms.get(form, ())))
+        return ()

@@ -1,1 +1,1 @@
-"""Where tools come from: functions, toolsets, MCP servers, and what is done to them."""
+"""Provide tools from functions, toolsets and MCP servers, and combine them."""

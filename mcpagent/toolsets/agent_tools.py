@@ -7,14 +7,17 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Protocol
 
-from mcpagent.messages import ToolDefinition
 from mcpagent.tool_search.unique_names import expect_legal_name
-from mcpagent.tools import Tool, ToolOutput, expect_timeout
+from mcpagent.values.messages import ToolDefinition
+from mcpagent.values.tools import Tool, ToolOutput, expect_timeout
 
 _PARAMETERS: dict[str, Any] = {
     "type": "object",
     "properties": {
-        "prompt": {"type": "string", "description": "The whole task: the one who gets it knows nothing else of it"}
+        "prompt": {
+            "type": "string",
+            "description": "The whole task: the one who gets it knows nothing else of it",
+        }
     },
     "required": ["prompt"],
 }
@@ -31,7 +34,10 @@ class Startable(Protocol):
     async def __aenter__(self) -> Any: ...
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None: ...
 
 
@@ -52,7 +58,13 @@ def agent_tool(
         return await answer(arguments["prompt"], name)
 
     definition = ToolDefinition(name, description, _PARAMETERS, original_name=name)
-    return Tool(definition, run, timeout_seconds, deferred=defer_loading, lifetime=_StartedOnce(agent))
+    return Tool(
+        definition,
+        run,
+        timeout_seconds,
+        deferred=defer_loading,
+        lifetime=_StartedOnce(agent),
+    )
 
 
 @dataclass(slots=True)
@@ -73,7 +85,10 @@ class _StartedOnce:
         return self.agent
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         if self.starts.pop():
             await self.agent.__aexit__(None, None, None)

@@ -19,13 +19,9 @@ from typing import Any, TypeAlias
 
 from mcpagent.config import ServerConfig
 from mcpagent.errors import ConfigError
-from mcpagent.messages import ToolDefinition
 from mcpagent.permissions.policy import ApprovalPredicate
-from mcpagent.python.argument_checks import expect, expect_fields, expect_function, expect_kind
-from mcpagent.run import RunContext, current_run, run_context
-from mcpagent.text.safe_text import safe_line
+from mcpagent.run.agent_run import RunContext, current_run, run_context
 from mcpagent.tool_search.unique_names import legal_name
-from mcpagent.tools import Run, Tool, ToolOutput, Toolset, usable_tools
 from mcpagent.toolsets.functions import FunctionLike, FunctionToolset
 from mcpagent.toolsets.listed_tools import (
     awaited,
@@ -40,21 +36,37 @@ from mcpagent.toolsets.listed_tools import (
 )
 from mcpagent.toolsets.server_source import ServerSource
 from mcpagent.toolsets.unmatched_names import Known, NamedTools
+from mcpagent.utilities.python.argument_checks import (
+    expect,
+    expect_fields,
+    expect_function,
+    expect_kind,
+)
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.values.messages import ToolDefinition
+from mcpagent.values.tools import Run, Tool, ToolOutput, Toolset, usable_tools
 
 logger = logging.getLogger("mcpagent")
 
 ToolSource: TypeAlias = Toolset | ServerConfig | Sequence[FunctionLike | Tool]
 """What can be composed: a toolset, an `McpServer`, or a list of functions and tools."""
 
-Around: TypeAlias = Callable[[ToolDefinition, dict[str, Any], Run], Awaitable[ToolOutput]]
+Around: TypeAlias = Callable[
+    [ToolDefinition, dict[str, Any], Run], Awaitable[ToolOutput]
+]
 """Code around each call: gets the definition, the arguments and what to call with them, and gives the output."""
 
 ToolsChange: TypeAlias = Callable[[list[Tool]], "list[Tool] | Awaitable[list[Tool]]"]
-Filter: TypeAlias = Callable[[RunContext[Any], ToolDefinition], "bool | Awaitable[bool]"]
-Prepare: TypeAlias = Callable[
-    [RunContext[Any], list[ToolDefinition]], "Sequence[ToolDefinition] | Awaitable[Sequence[ToolDefinition]]"
+Filter: TypeAlias = Callable[
+    [RunContext[Any], ToolDefinition], "bool | Awaitable[bool]"
 ]
-Factory: TypeAlias = Callable[[RunContext[Any]], "ToolSource | Awaitable[ToolSource | None] | None"]
+Prepare: TypeAlias = Callable[
+    [RunContext[Any], list[ToolDefinition]],
+    "Sequence[ToolDefinition] | Awaitable[Sequence[ToolDefinition]]",
+]
+Factory: TypeAlias = Callable[
+    [RunContext[Any]], "ToolSource | Awaitable[ToolSource | None] | None"
+]
 
 
 _MOST_MADE = 8
@@ -107,7 +119,9 @@ class Composed:
     @property
     def known(self) -> Known:
         """How much of what it will ever have is listed now."""
-        return self._known_of_sources if self._is_pure else min(self._known_of_sources, Known.NOW)
+        if self._is_pure:
+            return self._known_of_sources
+        return min(self._known_of_sources, Known.NOW)
 
     @property
     def _known_of_sources(self) -> Known:
@@ -124,7 +138,10 @@ class Composed:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         async with self._opening:
             self._users -= 1
@@ -138,16 +155,24 @@ def as_toolset(source: ToolSource) -> Toolset:
         return _of_server(source)
     if isinstance(source, list | tuple):
         return FunctionToolset(source)
-    lists = callable(getattr_static(source, "tools", None))  # an agent's `tools` are a property
+    lists = callable(
+        getattr_static(source, "tools", None)
+    )  # an agent's `tools` are a property
     if isinstance(source, type) or not lists or not hasattr(source, "__aenter__"):
-        hint = "; use agent.as_tool(name, description)" if hasattr(type(source), "as_tool") else ""
+        hint = ""
+        if hasattr(type(source), "as_tool"):
+            hint = "; use agent.as_tool(name, description)"
         raise ConfigError(
             f"tools: expected toolsets, McpServer values or lists of functions, got {type(source).__name__}{hint}"
         )
     toolset: Toolset = source  # type: ignore[assignment]  # the protocol was checked
     identity = getattr(toolset, "id", "")
     if isinstance(identity, str) and identity:
-        return Composed((toolset,), toolset_label(toolset), lambda tools: identified(tools, identity))
+        return Composed(
+            (toolset,),
+            toolset_label(toolset),
+            lambda tools: identified(tools, identity),
+        )
     return toolset
 
 
@@ -166,7 +191,9 @@ def _of_server(server: ServerConfig) -> Composed:
 def known_of(toolset: Toolset) -> Known:
     """How much of what it will ever have is listed now; of a class that does not say, not all."""
     known = getattr(toolset, "known", Known.NOW)
-    return known if isinstance(known, Known) else Known.NOW
+    if isinstance(known, Known):
+        return known
+    return Known.NOW
 
 
 def expects_deferred(toolset: Toolset) -> bool:
@@ -214,17 +241,26 @@ def renamed(source: ToolSource, names: Mapping[str, str]) -> Composed:
     Two names may be swapped. Raises `ConfigError` for two new names of one tool, and lists none if two tools would have
     one name.
     """
-    expect("renamed", names, Mapping, "new names to old ones as a dict", holds=_are_texts)
+    expect(
+        "renamed", names, Mapping, "new names to old ones as a dict", holds=_are_texts
+    )
     new_names = {old: new for new, old in names.items()}
     for old, count in Counter(names.values()).items():
         if count > 1:
             raise ConfigError(f'renamed: "{old}" is given two new names; keep one')
 
     def change(tools: list[Tool]) -> list[Tool]:
-        result = [with_name(tool, new_names[tool.name]) if tool.name in new_names else tool for tool in tools]
-        for (_, name), count in Counter(listed_place(tool.definition) for tool in result).items():
+        result = [
+            with_name(tool, new_names[tool.name]) if tool.name in new_names else tool
+            for tool in tools
+        ]
+        for (_, name), count in Counter(
+            listed_place(tool.definition) for tool in result
+        ).items():
             if count > 1:
-                raise ConfigError(f'renamed: two tools would be named "{name}"; choose another name')
+                raise ConfigError(
+                    f'renamed: two tools would be named "{name}"; choose another name'
+                )
         return result
 
     named = NamedTools(tuple(new_names), "renamed", is_error=False)
@@ -238,13 +274,17 @@ class _Asking:
         self._predicate = predicate
         self._warned: set[str] = set()
 
-    def about(self, context: RunContext[Any], definition: ToolDefinition) -> bool | Awaitable[bool]:
+    def about(
+        self, context: RunContext[Any], definition: ToolDefinition
+    ) -> bool | Awaitable[bool]:
         try:
             return self._predicate(context, definition)
         except Exception as error:  # noqa: BLE001 - the user's code; a filter that fails must not let through
             return self._hidden(definition, error)
 
-    async def settled(self, definition: ToolDefinition, answer: bool | Awaitable[bool]) -> bool:
+    async def settled(
+        self, definition: ToolDefinition, answer: bool | Awaitable[bool]
+    ) -> bool:
         try:
             return bool(await awaited(answer))
         except Exception as error:  # noqa: BLE001 - as above
@@ -265,7 +305,12 @@ class _Asking:
     def _hidden(self, definition: ToolDefinition, error: Exception) -> bool:
         if definition.name not in self._warned:
             self._warned.add(definition.name)
-            logger.warning('filtered: "%s" is hidden: %s: %s', definition.name, type(error).__name__, error)
+            logger.warning(
+                'filtered: "%s" is hidden: %s: %s',
+                definition.name,
+                type(error).__name__,
+                error,
+            )
         return False
 
 
@@ -283,8 +328,14 @@ def filtered(source: ToolSource, predicate: Filter) -> Composed:
         context = run_context()
         for tool in tools:
             definition = tool.definition
-            answer = asking.about(context, definition)  # a coroutine for each of many tools would take as long again
-            if not (answer if isinstance(answer, bool) else await asking.settled(definition, answer)):
+            answer = asking.about(
+                context, definition
+            )  # a coroutine for each of many tools would take as long again
+            if not (
+                answer
+                if isinstance(answer, bool)
+                else await asking.settled(definition, answer)
+            ):
                 continue
             held = guards.get(place := listed_place(definition))
             if held is None or held[0] is not tool:
@@ -305,9 +356,14 @@ def prepared(source: ToolSource, prepare: Prepare) -> Composed:
         same = tool.definition
         if definition is same:
             return tool
-        if (definition.original_name, definition.listed) != (same.original_name, same.listed):
+        if (definition.original_name, definition.listed) != (
+            same.original_name,
+            same.listed,
+        ):
             # The code stays, so the identity does.
-            definition = replace(definition, original_name=same.original_name, listed=same.listed)
+            definition = replace(
+                definition, original_name=same.original_name, listed=same.listed
+            )
         held = made.get(tool.name, [])
         for one, other in held:
             if one is tool and other.definition == definition:
@@ -317,26 +373,38 @@ def prepared(source: ToolSource, prepare: Prepare) -> Composed:
         return changed
 
     async def change(tools: list[Tool]) -> list[Tool]:
-        definitions = await awaited(prepare(run_context(), [tool.definition for tool in tools]))
-        expect_kind("prepared: what the function gave", definitions, Iterable[ToolDefinition])
+        definitions = await awaited(
+            prepare(run_context(), [tool.definition for tool in tools])
+        )
+        expect_kind(
+            "prepared: what the function gave", definitions, Iterable[ToolDefinition]
+        )
         listed = {listed_place(tool.definition): tool for tool in tools}
         result: list[Tool] = []
         for definition in definitions:
             tool = listed.pop(listed_place(definition), None)
             if tool is None:
                 name = safe_line(definition.name, 60)
-                raise ConfigError(f'prepared: "{name}" is none of the given tools; change or drop them, but add none')
+                raise ConfigError(
+                    f'prepared: "{name}" is none of the given tools; change or drop them, but add none'
+                )
             result.append(redefined(tool, definition))
         return result
 
     return _composed(source, "prepared(...)", change, is_pure=False)
 
 
-def approval_required(source: ToolSource, predicate: ApprovalPredicate | None = None) -> Composed:
+def approval_required(
+    source: ToolSource, predicate: ApprovalPredicate | None = None
+) -> Composed:
     """Tools whose calls need approval: all, or those for which `predicate(context, definition, arguments)` holds."""
     if predicate is not None:
-        expect_function("approval_required", predicate, "context", "definition", "arguments")
-    return _composed(source, "approval_required(...)", lambda tools: with_approval(tools, predicate))
+        expect_function(
+            "approval_required", predicate, "context", "definition", "arguments"
+        )
+    return _composed(
+        source, "approval_required(...)", lambda tools: with_approval(tools, predicate)
+    )
 
 
 def deferred(source: ToolSource, names: bool | Collection[str] = True) -> Composed:
@@ -347,7 +415,13 @@ def deferred(source: ToolSource, names: bool | Collection[str] = True) -> Compos
     toolset = as_toolset(source)
     place = f"deferred(...) of {toolset_label(toolset)}"
     named = NamedTools(list_of_names(names, place), place, is_error=True)
-    return Composed((toolset,), place, lambda tools: hidden(tools, names), named=named, defers=bool(names))
+    return Composed(
+        (toolset,),
+        place,
+        lambda tools: hidden(tools, names),
+        named=named,
+        defers=bool(names),
+    )
 
 
 def wrapped(source: ToolSource, around: Around) -> Composed:
@@ -355,7 +429,9 @@ def wrapped(source: ToolSource, around: Around) -> Composed:
     expect_function("wrapped", around, "definition", "arguments", "run")
 
     def wrap(tool: Tool) -> Tool:
-        return replace(tool, run=lambda arguments: around(tool.definition, arguments, tool.run))
+        return replace(
+            tool, run=lambda arguments: around(tool.definition, arguments, tool.run)
+        )
 
     return _composed(source, "wrapped(...)", lambda tools: list(map(wrap, tools)))
 
@@ -365,10 +441,21 @@ def _are_texts(names: Mapping[Any, Any]) -> bool:
 
 
 def _composed(
-    source: ToolSource, what: str, change: ToolsChange, *, is_pure: bool = True, named: NamedTools | None = None
+    source: ToolSource,
+    what: str,
+    change: ToolsChange,
+    *,
+    is_pure: bool = True,
+    named: NamedTools | None = None,
 ) -> Composed:
     toolset = as_toolset(source)
-    return Composed((toolset,), f"{what} of {toolset_label(toolset)}", change, is_pure=is_pure, named=named)
+    return Composed(
+        (toolset,),
+        f"{what} of {toolset_label(toolset)}",
+        change,
+        is_pure=is_pure,
+        named=named,
+    )
 
 
 def external(definitions: Iterable[ToolDefinition], *, id: str = "") -> FunctionToolset:  # noqa: A002
@@ -377,7 +464,12 @@ def external(definitions: Iterable[ToolDefinition], *, id: str = "") -> Function
     `id` identifies them, as a `FunctionToolset` has it.
     """
     kinds = (Iterable, "a list of ToolDefinition")
-    expect("external", definitions, *kinds, holds=lambda given: not isinstance(given, str | bytes | Mapping))
+    expect(
+        "external",
+        definitions,
+        *kinds,
+        holds=lambda given: not isinstance(given, str | bytes | Mapping),
+    )
     tools: list[Tool] = []
     for item in definitions:
         expect("external", item, ToolDefinition, "ToolDefinition values")
@@ -388,7 +480,9 @@ def external(definitions: Iterable[ToolDefinition], *, id: str = "") -> Function
 
 
 async def _never(_arguments: dict[str, Any]) -> ToolOutput:
-    return ToolOutput.of_text("This tool is run by the caller and cannot be called here.", error="failed")
+    return ToolOutput.of_text(
+        "This tool is run by the caller and cannot be called here.", error="failed"
+    )
 
 
 class DynamicToolset(Toolset):
@@ -408,7 +502,9 @@ class DynamicToolset(Toolset):
     def known(self) -> Known:
         """What its factory gave for this run, if that is a source."""
         run = current_run()
-        return Known.NOW if run is not None and self._made.get(run.context.run_id) is not None else Known.NOTHING
+        if run is not None and self._made.get(run.context.run_id) is not None:
+            return Known.NOW
+        return Known.NOTHING
 
     async def tools(self) -> list[Tool]:
         """What the factory gave for the run that is current. Raises `ConfigError` with what the factory raised."""
@@ -419,17 +515,24 @@ class DynamicToolset(Toolset):
             self._made[context.run_id] = await self._make(context)
             context.exits.callback(self._made.pop, context.run_id, None)
         toolset = self._made[context.run_id]
-        return (await labelled_tools(toolset))[1] if toolset is not None else []
+        if toolset is not None:
+            return (await labelled_tools(toolset))[1]
+        return []
 
     async def _make(self, context: RunContext[Any]) -> Toolset | None:
         try:
             source = await awaited(self._factory(context))
         except Exception as error:
             reason = f"{type(error).__name__}: {safe_line(str(error))}"
-            raise ConfigError(f"{self.label}: the factory raised {reason}; return None for no tools") from error
+            raise ConfigError(
+                f"{self.label}: the factory raised {reason}; return None for no tools"
+            ) from error
         if source is None:
             return None
-        toolset = self._of_list(source) if isinstance(source, list | tuple) else as_toolset(source)
+        if isinstance(source, list | tuple):
+            toolset = self._of_list(source)
+        else:
+            toolset = as_toolset(source)
         await context.exits.enter_async_context(toolset)
         return toolset
 

@@ -1,6 +1,6 @@
-"""What a function gave, as content for a model: words as they are, tables as CSV, pictures as images, all else JSON.
+"""Convert the return value of a function into content for a model: words, tables as CSV, images, all else as JSON.
 
-The same value gives the same text in every process: sets are sorted, and no address of an object is shown.
+Equal values give equal text in every process: sets are sorted, and no address of an object appears.
 """
 
 from __future__ import annotations
@@ -18,11 +18,15 @@ from enum import Enum
 from itertools import islice
 from typing import Any, TypeAlias
 
-from mcpagent.messages import BinaryBlock, Image, Text
-from mcpagent.text.media_types import MAX_IMAGE_BYTES, image_type, printable_text
-from mcpagent.text.safe_text import without_halves
-from mcpagent.tools import ToolOutput, ToolReturn
 from mcpagent.toolsets.tables import Table, is_missing, table_of
+from mcpagent.utilities.text.media_types import (
+    MAX_IMAGE_BYTES,
+    image_type,
+    printable_text,
+)
+from mcpagent.utilities.text.safe_text import without_halves
+from mcpagent.values.messages import BinaryBlock, Image, Text
+from mcpagent.values.tools import ToolOutput, ToolReturn
 
 MAX_ITEMS = 1_000
 """Items of an iterator or an array that are shown: there may be no end to them."""
@@ -45,26 +49,41 @@ def tool_output(value: object) -> ToolOutput:
     if isinstance(value, ToolOutput):
         return value
     if isinstance(value, ToolReturn):
-        return replace(tool_output(value.value), events=value.events, metadata=value.metadata)
+        return replace(
+            tool_output(value.value), events=value.events, metadata=value.metadata
+        )
     if isinstance(value, Iterator):
         value = _items(value)
     if value is None:
         return ToolOutput(())
-    if isinstance(value, list | tuple) and value and all(isinstance(item, Text | Image) for item in value):
+    if (
+        isinstance(value, list | tuple)
+        and value
+        and all(isinstance(item, Text | Image) for item in value)
+    ):
         return ToolOutput(tuple(value))
     images: list[_Shown] = []  # and other binary data: what JSON has no place for
     try:
         table = table_of(value)
-        data = _plain(value, images) if table is None else None
-        text = _csv_text(table, images) if table is not None else _written(data)
+        data = None
+        if table is None:
+            data = _plain(value, images)
+        if table is not None:
+            text = _csv_text(table, images)
+        else:
+            text = _written(data)
     except RecursionError:
-        raise ValueError("the result holds itself, or nests too deeply; return plain data") from None
+        raise ValueError(
+            "the result holds itself, or nests too deeply; return plain data"
+        ) from None
     shown = tuple(one for one in images if isinstance(one, Image))
     blocks = tuple(one for one in images if isinstance(one, BinaryBlock))
     if text == _reference(1) and len(images) == 1:
         return ToolOutput(shown)
     is_data = data is not None and not isinstance(data, str) and not images
-    return ToolOutput((Text(text), *shown), structured=data if is_data else None, blocks=blocks)
+    return ToolOutput(
+        (Text(text), *shown), structured=data if is_data else None, blocks=blocks
+    )
 
 
 async def first_items(source: AsyncIterable[object]) -> list[object]:
@@ -103,7 +122,9 @@ def _written(data: Any) -> str:
     """Plain data as text: a text without quotes, all else as JSON."""
     from pydantic_core import to_json
 
-    return str(data) if isinstance(data, str) else to_json(data, inf_nan_mode="strings").decode()
+    if isinstance(data, str):
+        return str(data)
+    return to_json(data, inf_nan_mode="strings").decode()
 
 
 def _plain(value: Any, images: list[_Shown]) -> Any:
@@ -127,11 +148,15 @@ def _plain_scalar(value: Any) -> Any:
     if isinstance(value, str):  # file names may hold half characters, which JSON cannot
         return without_halves(value)
     if isinstance(value, float):
-        return float(value) if math.isfinite(value) else json.dumps(float(value))
+        if math.isfinite(value):
+            return float(value)
+        return json.dumps(float(value))
     return value
 
 
-def _plain_part(value: Text | Image | bytes | bytearray | memoryview, images: list[_Shown]) -> str:
+def _plain_part(
+    value: Text | Image | bytes | bytearray | memoryview, images: list[_Shown]
+) -> str:
     if isinstance(value, Text):
         return str(_plain_scalar(value.text))
     if not isinstance(value, Image):
@@ -140,9 +165,16 @@ def _plain_part(value: Text | Image | bytes | bytearray | memoryview, images: li
             return text
         media_type = image_type(data)
         if media_type is None or len(data) > MAX_IMAGE_BYTES:
-            images.append(BinaryBlock(media_type or "application/octet-stream", base64.b64encode(data).decode()))
+            images.append(
+                BinaryBlock(
+                    media_type or "application/octet-stream",
+                    base64.b64encode(data).decode(),
+                )
+            )
             size = _count(len(data), "byte")
-            return f"({size}, not text)" if media_type is None else f"({media_type} of {size}, too large to show)"
+            if media_type is None:
+                return f"({size}, not text)"
+            return f"({media_type} of {size}, too large to show)"
         value = Image(media_type, base64.b64encode(data).decode())
     images.append(value)
     return _reference(sum(isinstance(one, Image) for one in images))
@@ -153,15 +185,24 @@ def _plain_holder(value: Any, images: list[_Shown]) -> Any:
     if isinstance(value, Mapping):
         return {_key(key): _plain(item, images) for key, item in value.items()}
     if isinstance(value, tuple) and (names := getattr(value, "_fields", None)):
-        return {name: _plain(item, images) for name, item in zip(names, value, strict=True)}
+        return {
+            name: _plain(item, images) for name, item in zip(names, value, strict=True)
+        }
     if isinstance(value, list | tuple):
         return [_plain(item, images) for item in value]
     if isinstance(value, set | frozenset):
         return sorted((_plain(item, images) for item in value), key=_written)
     if isinstance(value, Iterator):
         return [_plain(item, images) for item in _items(value)]
-    if is_dataclass(value) and not isinstance(value, type) and not hasattr(value, "__pydantic_serializer__"):
-        return {field.name: _plain(getattr(value, field.name), images) for field in fields(value)}
+    if (
+        is_dataclass(value)
+        and not isinstance(value, type)
+        and not hasattr(value, "__pydantic_serializer__")
+    ):
+        return {
+            field.name: _plain(getattr(value, field.name), images)
+            for field in fields(value)
+        }
     from pydantic_core import to_jsonable_python
 
     def unknown(other: Any) -> Any:
@@ -185,28 +226,45 @@ def _plain_array(array: Any, images: list[_Shown]) -> Any:
         return [_plain(item, images) for item in array]
     rows = MAX_ITEMS // max(1, size // len(array))
     first = [_plain(item, images) for item in array[:rows]]
-    return {"shape": [int(length) for length in array.shape], "dtype": str(array.dtype), "first": first}
+    return {
+        "shape": [int(length) for length in array.shape],
+        "dtype": str(array.dtype),
+        "first": first,
+    }
 
 
 def _plain_number(number: Any, images: list[_Shown]) -> Any:
     kind, text = getattr(number.dtype, "kind", ""), str(number)
     if text in ("NaT", "--"):  # no moment; a masked place
         return None
-    if kind == "f":  # through its text, the shortest that means it: a 32-bit 0.1 is no 0.10000000149011612
+    if (
+        kind == "f"
+    ):  # through its text, the shortest that means it: a 32-bit 0.1 is no 0.10000000149011612
         return _plain(float(text), images)
-    return text if kind in ("M", "m", "c") else _plain(number.item(), images)
+    if kind in ("M", "m", "c"):
+        return text
+    return _plain(number.item(), images)
 
 
 def _plain_table(table: Table, images: list[_Shown]) -> dict[str, Any]:
-    rows = [[None if is_missing(cell) else _plain(cell, images) for cell in row] for row in table.rows]
+    rows = [
+        [None if is_missing(cell) else _plain(cell, images) for cell in row]
+        for row in table.rows
+    ]
     data: dict[str, Any] = {"columns": _plain(table.columns, images), "rows": rows}
-    return data | ({"more_rows": table.row_count - len(rows)} if table.row_count > len(rows) else {})
+    return data | (
+        {"more_rows": table.row_count - len(rows)}
+        if table.row_count > len(rows)
+        else {}
+    )
 
 
 def _csv_text(table: Table, images: list[_Shown]) -> str:
     """The size, the names of the columns, the first rows, and how many more there are. CSV takes the fewest tokens."""
     text = io.StringIO()
-    text.write(f"{_count(table.row_count, 'row')}, {_count(len(table.columns), 'column')}\n")
+    text.write(
+        f"{_count(table.row_count, 'row')}, {_count(len(table.columns), 'column')}\n"
+    )
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(table.columns)
     shown = 0
@@ -216,7 +274,9 @@ def _csv_text(table: Table, images: list[_Shown]) -> str:
         writer.writerow([_cell(value, images) for value in row])
         shown += 1
     more = table.row_count - shown
-    return text.getvalue() + f"and {_count(more, 'more row')}" if more else text.getvalue().rstrip("\n")
+    if more:
+        return text.getvalue() + f"and {_count(more, 'more row')}"
+    return text.getvalue().rstrip("\n")
 
 
 def _cell(value: object, images: list[_Shown]) -> str:
@@ -224,8 +284,12 @@ def _cell(value: object, images: list[_Shown]) -> str:
         return ""
     text = _written(_plain(value, images))
     # A package has no dates without a time; if it is midnight, a date is what it is.
-    return text.removesuffix("T00:00:00") if isinstance(value, datetime) else text
+    if isinstance(value, datetime):
+        return text.removesuffix("T00:00:00")
+    return text
 
 
 def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+    if number == 1:
+        return f"{number:,} {noun}"
+    return f"{number:,} {noun}s"

@@ -8,19 +8,40 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from functools import partial
 from itertools import islice
 from types import CodeType, NoneType
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast, get_origin, get_type_hints
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Protocol,
+    TypeAlias,
+    cast,
+    get_origin,
+    get_type_hints,
+)
 
 from mcpagent.errors import ConfigError
-from mcpagent.json_schema.parts import rewritten
-from mcpagent.messages import ToolDefinition
 from mcpagent.permissions.policy import ApprovalPredicate
-from mcpagent.python.argument_checks import checked, expect, expect_arguments, expect_options
-from mcpagent.run import RunContext, run_context
+from mcpagent.run.agent_run import RunContext, run_context
 from mcpagent.tool_search.unique_names import expect_legal_name
-from mcpagent.tools import Run, Tool, ToolOutput, ToolReturn, Toolset, expect_timeout, usable_tool
 from mcpagent.toolsets.function_results import first_items, tool_output
 from mcpagent.toolsets.listed_tools import listed_place, put_together, with_approval
 from mcpagent.toolsets.unmatched_names import Known
+from mcpagent.utilities.json_schema.parts import untitled
+from mcpagent.utilities.python.argument_checks import (
+    checked,
+    expect,
+    expect_arguments,
+    expect_options,
+)
+from mcpagent.values.messages import ToolDefinition
+from mcpagent.values.tools import (
+    Run,
+    Tool,
+    ToolOutput,
+    ToolReturn,
+    Toolset,
+    expect_timeout,
+    usable_tool,
+)
 
 if TYPE_CHECKING:
     from pydantic import BaseModel, ValidationError
@@ -56,7 +77,13 @@ def function_tool(
     expect_arguments("function_tool", function_tool, given)
     expect_timeout("function_tool", timeout_seconds)
     what, line = "a whole number of tokens, 0 or None", large_result_tokens
-    expect("function_tool: large_result_tokens", line, (int, NoneType), what, holds=lambda it: it is None or it >= 0)
+    expect(
+        "function_tool: large_result_tokens",
+        line,
+        (int, NoneType),
+        what,
+        holds=lambda it: it is None or it >= 0,
+    )
     said = _underlying(function)
     tool_name: str = name or str(getattr(said, "__name__", type(said).__name__))
     expect_legal_name(tool_name)
@@ -87,10 +114,14 @@ def function_tool(
 
 def _underlying(function: Callable[..., Any]) -> Callable[..., Any]:
     """What has the name, the types and the words: of a `partial` its function."""
-    return _underlying(function.func) if isinstance(function, partial) else function
+    if isinstance(function, partial):
+        return _underlying(function.func)
+    return function
 
 
-def _function_call(function: Callable[..., Any], model: type[BaseModel], takes_context: bool) -> Run:
+def _function_call(
+    function: Callable[..., Any], model: type[BaseModel], takes_context: bool
+) -> Run:
     from pydantic import ValidationError
 
     async def run(arguments: dict[str, Any]) -> ToolOutput:
@@ -98,7 +129,10 @@ def _function_call(function: Callable[..., Any], model: type[BaseModel], takes_c
             checked = model.model_validate(arguments)
         except ValidationError as error:
             return ToolOutput.of_text(_misfit(error), error="invalid_arguments")
-        values = {str(model.model_fields[field].alias): getattr(checked, field) for field in checked.model_fields_set}
+        values = {
+            str(model.model_fields[field].alias): getattr(checked, field)
+            for field in checked.model_fields_set
+        }
         context = (run_context(),) if takes_context else ()
         call, output = partial(function, *context, **values), None
         if inspect.iscoroutinefunction(function):
@@ -106,8 +140,10 @@ def _function_call(function: Callable[..., Any], model: type[BaseModel], takes_c
         else:
             value, output = await asyncio.to_thread(_in_thread, call)
         if output is None:
-            value = await value if inspect.isawaitable(value) else value
-            value = await first_items(value) if isinstance(value, AsyncIterator) else value
+            if inspect.isawaitable(value):
+                value = await value
+            if isinstance(value, AsyncIterator):
+                value = await first_items(value)
             output = tool_output(value)
         if isinstance(value, ToolReturn) and value.state:
             run_context().tool_context.update(value.state)
@@ -127,14 +163,19 @@ def _in_thread(call: Callable[[], Any]) -> tuple[Any, ToolOutput | None]:
 
 
 def _misfit(error: ValidationError) -> str:
-    problems = (f"{'.'.join(str(step) for step in item['loc'])}: {item['msg']}" for item in error.errors())
+    problems = (
+        f"{'.'.join(str(step) for step in item['loc'])}: {item['msg']}"
+        for item in error.errors()
+    )
     return f"The arguments do not fit, so the call was not run: {'; '.join(problems)}"
 
 
 def _code(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function itself; of an object that can be called, its `__call__`."""
     is_itself = inspect.isroutine(function) or isinstance(function, type)
-    return function if is_itself else type(function).__call__
+    if is_itself:
+        return function
+    return type(function).__call__
 
 
 def _docstring(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
@@ -150,23 +191,36 @@ def _hints(function: Callable[..., Any], tool_name: str) -> dict[str, Any]:
     try:
         return get_type_hints(_code(function), include_extras=True)
     except NameError as error:
-        raise ConfigError(f'tool "{tool_name}": annotation {error}; import the type beside the function') from None
+        raise ConfigError(
+            f'tool "{tool_name}": annotation {error}; import the type beside the function'
+        ) from None
 
 
 def _is_context(hint: object) -> bool:
     return hint is RunContext or get_origin(hint) is RunContext
 
 
-def _takes_context(function: Callable[..., Any], hints: dict[str, Any], tool_name: str) -> bool:
-    contexts = [name for name in inspect.signature(function).parameters if _is_context(hints.get(name))]
+def _takes_context(
+    function: Callable[..., Any], hints: dict[str, Any], tool_name: str
+) -> bool:
+    contexts = [
+        name
+        for name in inspect.signature(function).parameters
+        if _is_context(hints.get(name))
+    ]
     first = next(iter(inspect.signature(function).parameters), None)
     if contexts and contexts != [first]:
-        raise ConfigError(f'tool "{tool_name}": RunContext must be the first parameter, once; move "{contexts[-1]}"')
+        raise ConfigError(
+            f'tool "{tool_name}": RunContext must be the first parameter, once; move "{contexts[-1]}"'
+        )
     return bool(contexts)
 
 
 def _arguments_model(
-    function: Callable[..., Any], tool_name: str, hints: dict[str, Any], texts: dict[str, str]
+    function: Callable[..., Any],
+    tool_name: str,
+    hints: dict[str, Any],
+    texts: dict[str, str],
 ) -> type[BaseModel]:
     from pydantic import ConfigDict, Field, create_model
     from pydantic.errors import PydanticUserError
@@ -175,14 +229,22 @@ def _arguments_model(
     for parameter in inspect.signature(function).parameters.values():
         if _is_context(hints.get(parameter.name)):
             continue
-        if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
+        if parameter.kind not in (
+            parameter.POSITIONAL_OR_KEYWORD,
+            parameter.KEYWORD_ONLY,
+        ):
             raise ConfigError(
                 f'tool "{tool_name}": parameter "{parameter}" cannot be passed by name; use plain named parameters'
             )
-        default = ... if parameter.default is parameter.empty else parameter.default
+        if parameter.default is parameter.empty:
+            default = ...
+        else:
+            default = parameter.default
         # Pydantic takes a leading underscore as private; such a parameter could never be passed.
         if parameter.name.startswith("_"):
-            raise ConfigError(f'tool "{tool_name}": parameter "{parameter.name}" starts with "_"; rename it')
+            raise ConfigError(
+                f'tool "{tool_name}": parameter "{parameter.name}" starts with "_"; rename it'
+            )
         text = texts.get(parameter.name) or None
         # Under a name of ours: some names mean something to pydantic (`model_config`, `json`, `copy`).
         field = Field(default, alias=parameter.name, description=text)
@@ -196,7 +258,9 @@ def _arguments_model(
         model.model_json_schema()
     except (PydanticUserError, NameError, TypeError) as error:
         reason = str(error).splitlines()[0]
-        raise ConfigError(f'tool "{tool_name}": {reason}; use types that JSON Schema can describe') from None
+        raise ConfigError(
+            f'tool "{tool_name}": {reason}; use types that JSON Schema can describe'
+        ) from None
     return model
 
 
@@ -250,7 +314,10 @@ class FunctionToolset(Toolset):
     def label(self) -> str:
         """What errors call it; without a name of its own, after its first functions."""
         names = ", ".join(name for _, name in islice(self._tools, 3))
-        return self._label or f"FunctionToolset({names}{', ...' if len(self._tools) > 3 else ''})"
+        return (
+            self._label
+            or f"FunctionToolset({names}{', ...' if len(self._tools) > 3 else ''})"
+        )
 
     @property
     def defers(self) -> bool:
@@ -263,10 +330,14 @@ class FunctionToolset(Toolset):
         if isinstance(function, Tool):
             tool = usable_tool(function)
         else:
-            tool = function_tool(cast("Callable[..., Any]", function), **{**self._defaults, **options})
+            tool = function_tool(
+                cast("Callable[..., Any]", function), **{**self._defaults, **options}
+            )
         place = listed_place(tool.definition)
         if place in self._tools:
-            put_together([(self.label, [tool, tool])])  # raises, with the words that say so everywhere
+            put_together(
+                [(self.label, [tool, tool])]
+            )  # raises, with the words that say so everywhere
         self._tools[place] = tool
 
     async def tools(self) -> list[Tool]:
@@ -280,9 +351,3 @@ def _schema(model: type[BaseModel]) -> dict[str, Any]:
     schema.pop("additionalProperties", None)
     schema.setdefault("properties", {})
     return schema
-
-
-def untitled(schema: dict[str, Any]) -> dict[str, Any]:
-    """A JSON Schema without the titles that pydantic makes up."""
-    made: dict[str, Any] = rewritten(schema, lambda one: {key: rule for key, rule in one.items() if key != "title"})
-    return made

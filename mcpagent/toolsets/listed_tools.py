@@ -14,20 +14,22 @@ from typing import Any, TypeVar
 
 from mcpagent.config import ServerConfig
 from mcpagent.errors import ConfigError
-from mcpagent.messages import ToolDefinition, json_copy
 from mcpagent.permissions.policy import ApprovalPredicate
-from mcpagent.python.argument_checks import expect_kind
-from mcpagent.run import run_context
-from mcpagent.text.safe_text import safe_line
+from mcpagent.run.agent_run import run_context
 from mcpagent.tool_search.unique_names import legal_name
-from mcpagent.tools import Tool
+from mcpagent.utilities.python.argument_checks import expect_kind
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.values.messages import ToolDefinition, json_copy
+from mcpagent.values.tools import Tool
 
 _T = TypeVar("_T")
 
 
 async def awaited(value: _T | Awaitable[_T]) -> _T:
     """The value, of a callable that may be sync or async."""
-    return await value if inspect.isawaitable(value) else value
+    if inspect.isawaitable(value):
+        return await value
+    return value
 
 
 # -- names and identities ---------------------------------------------------------------------------------------------
@@ -41,15 +43,21 @@ def listed_place(definition: ToolDefinition) -> tuple[str, str]:
 def with_name(tool: Tool, name: str) -> Tool:
     """The same tool under another name; raises `ConfigError` for one that a model could not call."""
     if not name or legal_name(name) != name:
-        raise ConfigError(f'tool "{safe_line(name, 80)}": a name has only letters, digits, _ or -; choose another')
+        raise ConfigError(
+            f'tool "{safe_line(name, 80)}": a name has only letters, digits, _ or -; choose another'
+        )
     original = tool.definition.original_name or tool.name
-    return replace(tool, definition=replace(tool.definition, name=name, original_name=original))
+    return replace(
+        tool, definition=replace(tool.definition, name=name, original_name=original)
+    )
 
 
 def identified(tools: Iterable[Tool], source: str) -> list[Tool]:
     """Return the tools with this source ID. Those of servers, and those that have one already, keep theirs."""
     return [
-        tool if tool.definition.key.source else replace(tool, definition=replace(tool.definition, source=source))
+        tool
+        if tool.definition.key.source
+        else replace(tool, definition=replace(tool.definition, source=source))
         for tool in tools
     ]
 
@@ -57,10 +65,14 @@ def identified(tools: Iterable[Tool], source: str) -> list[Tool]:
 def told_apart(tools: Sequence[Tool]) -> list[Tool]:
     """Return tools with an identity each: one that its source lists twice is identified by the listed name as well."""
     definitions = [tool.definition for tool in tools]
-    names = [(one.server or one.source, one.original_name or one.name) for one in definitions]
+    names = [
+        (one.server or one.source, one.original_name or one.name) for one in definitions
+    ]
     count = Counter(names)
     return [
-        replace(tool, definition=replace(tool.definition, listed=tool.name)) if name[0] and count[name] > 1 else tool
+        replace(tool, definition=replace(tool.definition, listed=tool.name))
+        if name[0] and count[name] > 1
+        else tool
         for tool, name in zip(tools, names, strict=True)
     ]
 
@@ -70,10 +82,18 @@ def put_together(lists: Sequence[tuple[str, Sequence[Tool]]]) -> list[Tool]:
     owner: dict[tuple[str, str], str] = {}
     for label, tools in lists:
         for tool in tools:
-            place = (tool.definition.server or tool.definition.source, tool.definition.name)  # no call: they are many
+            place = (
+                tool.definition.server or tool.definition.source,
+                tool.definition.name,
+            )  # no call: they are many
             if place in owner:
-                both = f"in {owner[place]} and in {label}" if owner[place] != label else f"twice in {label}"
-                raise ConfigError(f'tool "{tool.name}": defined {both}; rename one, or use prefixed(...)')
+                if owner[place] != label:
+                    both = f"in {owner[place]} and in {label}"
+                else:
+                    both = f"twice in {label}"
+                raise ConfigError(
+                    f'tool "{tool.name}": defined {both}; rename one, or use prefixed(...)'
+                )
             owner[place] = label
     return [tool for _, tools in lists for tool in tools]
 
@@ -84,9 +104,13 @@ def put_together(lists: Sequence[tuple[str, Sequence[Tool]]]) -> list[Tool]:
 def list_of_names(names: bool | Collection[str], place: str) -> Collection[str]:
     """Return the names, or () for True and False. Raises `ConfigError` for a single text."""
     if isinstance(names, str):
-        raise ConfigError(f'{place}: expected True or a list of names, got a string; write ["{safe_line(names, 60)}"]')
+        raise ConfigError(
+            f'{place}: expected True or a list of names, got a string; write ["{safe_line(names, 60)}"]'
+        )
     expect_kind(f"{place}: names", names, bool | Collection[str])
-    return () if isinstance(names, bool) else names
+    if isinstance(names, bool):
+        return ()
+    return names
 
 
 def hidden(tools: Iterable[Tool], names: bool | Collection[str]) -> list[Tool]:
@@ -101,13 +125,18 @@ def hidden_by(tools: Sequence[Tool], server: ServerConfig) -> list[Tool]:
     if server.defer_loading is None:
         return list(tools)
     marked = hidden(tools, server.defer_loading)
-    return [tool if tool.deferred is False else other for tool, other in zip(tools, marked, strict=True)]
+    return [
+        tool if tool.deferred is False else other
+        for tool, other in zip(tools, marked, strict=True)
+    ]
 
 
 # -- approval ---------------------------------------------------------------------------------------------------------
 
 
-def with_approval(tools: Iterable[Tool], predicate: ApprovalPredicate | None = None) -> list[Tool]:
+def with_approval(
+    tools: Iterable[Tool], predicate: ApprovalPredicate | None = None
+) -> list[Tool]:
     """Return the tools so that each call needs approval, or each call for which the predicate holds.
 
     The predicate gets the definition of this list, under any name that outer operations give. A tool that needed
@@ -116,12 +145,18 @@ def with_approval(tools: Iterable[Tool], predicate: ApprovalPredicate | None = N
     return [replace(tool, approval=_also(tool, predicate)) for tool in tools]
 
 
-def _also(tool: Tool, predicate: ApprovalPredicate | None) -> Callable[..., bool | Awaitable[bool]]:
+def _also(
+    tool: Tool, predicate: ApprovalPredicate | None
+) -> Callable[..., bool | Awaitable[bool]]:
     earlier = tool.approval
 
     async def needed(arguments: dict[str, Any]) -> bool:
-        if predicate is None or (earlier is not None and await awaited(earlier(arguments))):
+        if predicate is None or (
+            earlier is not None and await awaited(earlier(arguments))
+        ):
             return True
-        return await awaited(predicate(run_context(), tool.asked(arguments), json_copy(arguments)))
+        return await awaited(
+            predicate(run_context(), tool.asked(arguments), json_copy(arguments))
+        )
 
     return needed

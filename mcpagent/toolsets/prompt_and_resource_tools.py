@@ -13,13 +13,13 @@ from typing import Any
 from mcpagent.mcp.all_servers import McpServers
 from mcpagent.mcp.link import ServerLink
 from mcpagent.mcp.lists.server_lists import PromptInfo, ResourceInfo
-from mcpagent.mcp.offers import get_prompt, get_resource
-from mcpagent.messages import PromptRequest, ResourceRequest, ToolDefinition
+from mcpagent.mcp.prompts_and_resources import get_prompt, get_resource
 from mcpagent.permissions.rules import entry_rules
-from mcpagent.text.for_model import line_for_model, spelled
-from mcpagent.text.safe_text import safe_line
-from mcpagent.tools import Tool, ToolOutput
-from mcpagent.toolsets.validation import verdict_beside
+from mcpagent.run.validation import verdict_beside
+from mcpagent.utilities.text.for_model import line_for_model, spelled
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.values.messages import PromptRequest, ResourceRequest, ToolDefinition
+from mcpagent.values.tools import Tool, ToolOutput
 
 _NAME = 1_280
 """Characters of a name that are looked at, to show a hundred."""
@@ -29,22 +29,33 @@ MAX_NAMED = 20
 
 
 def server_content_tools(
-    toolsets: Sequence[ServerLink], unavailable: Callable[[], Mapping[str, str]] = dict[str, str]
+    toolsets: Sequence[ServerLink],
+    unavailable: Callable[[], Mapping[str, str]] = dict[str, str],
 ) -> list[Tool]:
     """The virtual tools for these connected servers; none if no server offers prompts or resources.
 
     `unavailable` gives the servers that cannot be used at the moment of a call, with the reason: the model may still
     mean one of them.
     """
-    with_prompts = {toolset.config.name: toolset for toolset in toolsets if toolset.lists.prompts}
-    with_resources = {toolset.config.name: toolset for toolset in toolsets if toolset.lists.resources}
+    with_prompts = {
+        toolset.config.name: toolset for toolset in toolsets if toolset.lists.prompts
+    }
+    with_resources = {
+        toolset.config.name: toolset for toolset in toolsets if toolset.lists.resources
+    }
     tools: list[Tool] = []
     if with_prompts:
         definition = _prompt_definition(with_prompts)
-        tools.append(_content_tool(definition, with_prompts, unavailable, _prompt, _asked_prompt))
+        tools.append(
+            _content_tool(definition, with_prompts, unavailable, _prompt, _asked_prompt)
+        )
     if with_resources:
         definition = _resource_definition(with_resources)
-        tools.append(_content_tool(definition, with_resources, unavailable, _resource, _asked_resource))
+        tools.append(
+            _content_tool(
+                definition, with_resources, unavailable, _resource, _asked_resource
+            )
+        )
     return tools
 
 
@@ -57,7 +68,14 @@ def known_content(servers: McpServers) -> list[ToolDefinition]:
             for one in all_
         ),
         *(
-            ResourceRequest("get_resource", "", {}, name, one.uri, read_only=None if one.is_template else True)
+            ResourceRequest(
+                "get_resource",
+                "",
+                {},
+                name,
+                one.uri,
+                read_only=None if one.is_template else True,
+            )
             for name, all_ in servers.resources.items()
             for one in all_
         ),
@@ -73,32 +91,49 @@ def _content_tool(
 ) -> Tool:
     async def run(arguments: dict[str, Any]) -> ToolOutput:
         server = arguments.get("server")
-        if isinstance(server, str) and (reason := unavailable().get(server)) is not None:
+        if (
+            isinstance(server, str)
+            and (reason := unavailable().get(server)) is not None
+        ):
             text = f'server "{safe_line(server, 60)}" is not connected: {safe_line(reason)}'
             return ToolOutput.of_text(text, error="server_down")
         if isinstance(server, str) and server not in toolsets:
             return _unknown("server", server, list(toolsets))
         if problem := (await verdict_beside(definition.parameters, arguments)).problem:
-            return ToolOutput.of_text(f"the arguments do not fit: {problem}", error="invalid_arguments")
+            return ToolOutput.of_text(
+                f"the arguments do not fit: {problem}", error="invalid_arguments"
+            )
         return await get(toolsets[arguments["server"]], arguments)
 
     def asks(tool: ToolDefinition, arguments: dict[str, Any]) -> ToolDefinition:
         server = arguments.get("server")
-        toolset = toolsets.get(server) if isinstance(server, str) else None
+        toolset = None
+        if isinstance(server, str):
+            toolset = toolsets.get(server)
         # What is not for a server is sent nowhere: `run` says what is wrong with it.
-        request = asked(toolset, arguments) if toolset is not None else None
-        return tool if request is None else replace(request, name=tool.name, title=tool.title)
+        request = None
+        if toolset is not None:
+            request = asked(toolset, arguments)
+        if request is None:
+            return tool
+        return replace(request, name=tool.name, title=tool.title)
 
-    rules = tuple(rule for toolset in toolsets.values() for rule in entry_rules(toolset.config))
+    rules = tuple(
+        rule for toolset in toolsets.values() for rule in entry_rules(toolset.config)
+    )
     return Tool(definition, run, checks_arguments=True, asks=asks, rules=rules)
 
 
 def _meant_prompt(toolset: ServerLink, name: object) -> PromptInfo | None:
     named = {spelled(prompt.name): prompt for prompt in reversed(toolset.lists.prompts)}
-    return named.get(spelled(name)) if isinstance(name, str) else None
+    if isinstance(name, str):
+        return named.get(spelled(name))
+    return None
 
 
-def _asked_prompt(toolset: ServerLink, arguments: dict[str, Any]) -> ToolDefinition | None:
+def _asked_prompt(
+    toolset: ServerLink, arguments: dict[str, Any]
+) -> ToolDefinition | None:
     prompt, server = _meant_prompt(toolset, arguments.get("name")), toolset.config.name
     if prompt is None:
         return None
@@ -109,11 +144,19 @@ def _asked_prompt(toolset: ServerLink, arguments: dict[str, Any]) -> ToolDefinit
 async def _prompt(toolset: ServerLink, arguments: dict[str, Any]) -> ToolOutput:
     prompt = _meant_prompt(toolset, arguments["name"])
     if prompt is None:
-        return _unknown("prompt", arguments["name"], [spelled(prompt.name) for prompt in toolset.lists.prompts])
+        return _unknown(
+            "prompt",
+            arguments["name"],
+            [spelled(prompt.name) for prompt in toolset.lists.prompts],
+        )
     names = {spelled(item.name): item.name for item in prompt.arguments}
     given = arguments.get("arguments") or {}
     values = {names.get(str(key), str(key)): str(value) for key, value in given.items()}
-    missing = [item.name for item in prompt.arguments if item.required and item.name not in values]
+    missing = [
+        item.name
+        for item in prompt.arguments
+        if item.required and item.name not in values
+    ]
     if missing:
         needed = ", ".join(safe_line(spelled(name), 60) for name in missing)
         text = f'prompt "{safe_line(spelled(prompt.name), 60)}" needs {needed}; give them in "arguments"'
@@ -123,18 +166,33 @@ async def _prompt(toolset: ServerLink, arguments: dict[str, Any]) -> ToolOutput:
 
 def _meant_uri(toolset: ServerLink, uri: str) -> tuple[str, bool]:
     """The URI as it is sent, and whether it was listed: one that was not may be of a template, or of a link."""
-    listed = {spelled(resource.uri): resource.uri for resource in toolset.lists.resources if not resource.is_template}
+    listed = {
+        spelled(resource.uri): resource.uri
+        for resource in toolset.lists.resources
+        if not resource.is_template
+    }
     return listed.get(uri, uri), uri in listed
 
 
-def _asked_resource(toolset: ServerLink, arguments: dict[str, Any]) -> ToolDefinition | None:
+def _asked_resource(
+    toolset: ServerLink, arguments: dict[str, Any]
+) -> ToolDefinition | None:
     uri, server = arguments.get("uri"), toolset.config.name
     if not isinstance(uri, str):
         return None
     sent, is_listed = _meant_uri(toolset, uri)
-    listed = "which lists it" if is_listed else "which does not list it"
+    listed = "which does not list it"
+    if is_listed:
+        listed = "which lists it"
     about = f'Reads the resource "{spelled(sent)}" of the server "{spelled(server)}", {listed}.'
-    return ResourceRequest("", about, {"type": "object"}, server, sent, read_only=True if is_listed else None)
+    return ResourceRequest(
+        "",
+        about,
+        {"type": "object"},
+        server,
+        sent,
+        read_only=True if is_listed else None,
+    )
 
 
 async def _resource(toolset: ServerLink, arguments: dict[str, Any]) -> ToolOutput:
@@ -142,14 +200,22 @@ async def _resource(toolset: ServerLink, arguments: dict[str, Any]) -> ToolOutpu
 
 
 def _definition(
-    name: str, title: str, description: str, listed: Mapping[str, list[str]], properties: dict[str, Any]
+    name: str,
+    title: str,
+    description: str,
+    listed: Mapping[str, list[str]],
+    properties: dict[str, Any],
 ) -> ToolDefinition:
     """One of the tools; `listed` is what each server has, as lines. It needs the server and the first property."""
     lines = [f"- {server}: {_capped(items)}" for server, items in listed.items()]
     return ToolDefinition(
         name=name,
         description="\n".join([f"{description} Available:", *lines]),
-        parameters={"type": "object", "properties": properties, "required": list(properties)[:2]},
+        parameters={
+            "type": "object",
+            "properties": properties,
+            "required": list(properties)[:2],
+        },
         original_name=name,
         title=title,
         read_only=True,
@@ -161,9 +227,16 @@ def _prompt_definition(toolsets: Mapping[str, ServerLink]) -> ToolDefinition:
         "get_prompt",
         "Get a prompt",
         "Get a prepared prompt of an MCP server, filled with your arguments.",
-        {name: [_prompt_line(prompt) for prompt in toolset.lists.prompts] for name, toolset in toolsets.items()},
         {
-            "server": {"type": "string", "enum": list(toolsets), "description": "The server that has the prompt"},
+            name: [_prompt_line(prompt) for prompt in toolset.lists.prompts]
+            for name, toolset in toolsets.items()
+        },
+        {
+            "server": {
+                "type": "string",
+                "enum": list(toolsets),
+                "description": "The server that has the prompt",
+            },
             "name": {"type": "string", "description": "The prompt's name"},
             "arguments": {
                 "type": "object",
@@ -184,28 +257,47 @@ def _resource_definition(toolsets: Mapping[str, ServerLink]) -> ToolDefinition:
             for name, toolset in toolsets.items()
         },
         {
-            "server": {"type": "string", "enum": list(toolsets), "description": "The server that has it"},
-            "uri": {"type": "string", "description": "The URI; fill in the {placeholders} of a template"},
+            "server": {
+                "type": "string",
+                "enum": list(toolsets),
+                "description": "The server that has it",
+            },
+            "uri": {
+                "type": "string",
+                "description": "The URI; fill in the {placeholders} of a template",
+            },
         },
     )
 
 
 def _prompt_line(prompt: PromptInfo) -> str:
-    arguments = ", ".join(f"{spelled(item.name[:_NAME])}{'' if item.required else '?'}" for item in prompt.arguments)
-    about = f" - {line_for_model(prompt.description, 80)}" if prompt.description else ""
+    arguments = ", ".join(
+        f"{spelled(item.name[:_NAME])}{'' if item.required else '?'}"
+        for item in prompt.arguments
+    )
+    about = ""
+    if prompt.description:
+        about = f" - {line_for_model(prompt.description, 80)}"
     return line_for_model(f"{spelled(prompt.name[:_NAME])}({arguments}){about}", 160)
 
 
 def _resource_line(resource: ResourceInfo) -> str:
-    return line_for_model(f"{spelled(resource.uri[:_NAME])}{f' - {resource.name}' if resource.name else ''}", 160)
+    return line_for_model(
+        f"{spelled(resource.uri[:_NAME])}{f' - {resource.name}' if resource.name else ''}",
+        160,
+    )
 
 
 def _capped(lines: list[str]) -> str:
-    more = f"; and {len(lines) - MAX_NAMED} more" if len(lines) > MAX_NAMED else ""
+    more = ""
+    if len(lines) > MAX_NAMED:
+        more = f"; and {len(lines) - MAX_NAMED} more"
     return "; ".join(lines[:MAX_NAMED]) + more
 
 
 def _unknown(what: str, given: str, known: list[str]) -> ToolOutput:
     near = get_close_matches(given, known, n=3, cutoff=0.5) or known[:5]
     names = ", ".join(f'"{safe_line(name, 60)}"' for name in near)
-    return ToolOutput.of_text(f'no {what} "{safe_line(given, 60)}"; try {names}', error="invalid_arguments")
+    return ToolOutput.of_text(
+        f'no {what} "{safe_line(given, 60)}"; try {names}', error="invalid_arguments"
+    )

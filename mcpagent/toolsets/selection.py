@@ -7,10 +7,10 @@ from collections.abc import Collection, Iterable, Sequence
 from difflib import get_close_matches
 
 from mcpagent.errors import ConfigError
-from mcpagent.python.argument_checks import expect_names
-from mcpagent.text.globs import fits
-from mcpagent.text.safe_text import safe_line
-from mcpagent.tools import Tool
+from mcpagent.utilities.python.argument_checks import expect_names
+from mcpagent.utilities.text.globs import fits
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.values.tools import Tool
 
 
 class Selection:
@@ -19,11 +19,16 @@ class Selection:
     Both None: everything. With `tools`, only what it names is taken, and only servers that it names are needed.
     """
 
-    def __init__(self, servers: Sequence[str] | None, tools: Sequence[str] | None) -> None:
+    def __init__(
+        self, servers: Sequence[str] | None, tools: Sequence[str] | None
+    ) -> None:
         for name, value in (("selected_servers", servers), ("selected_tools", tools)):
             if value is not None:
                 expect_names(name, value)
-        self._servers = None if servers is None else frozenset(servers)
+        if servers is None:
+            self._servers = None
+        else:
+            self._servers = frozenset(servers)
         self._patterns: tuple[tuple[str, str], ...] | None = None
         if tools is not None:
             self._patterns = tuple(_parse(item) for item in tools)
@@ -31,21 +36,30 @@ class Selection:
     def check(self, configured: Iterable[str]) -> None:
         """Raises `ConfigError` for a selected server that is not configured."""
         known = sorted(configured)
-        named = set(self._servers or ()) | {server for server, _ in self._patterns or ()}
+        named = set(self._servers or ()) | {
+            server for server, _ in self._patterns or ()
+        }
         for server in sorted(named - set(known)):
             near = get_close_matches(server, known, n=1)
-            hint = f'did you mean "{near[0]}"?' if near else f"configured: {', '.join(known) or 'none'}"
+            if near:
+                hint = f'did you mean "{near[0]}"?'
+            else:
+                hint = f"configured: {', '.join(known) or 'none'}"
             raise ConfigError(f'selected server "{server}" is not configured; {hint}')
 
     def has_server(self, server: str) -> bool:
         """Whether anything of it may be selected, so that it has to be connected."""
         if self._servers is not None and server not in self._servers:
             return False
-        return self._patterns is None or any(name == server for name, _ in self._patterns)
+        return self._patterns is None or any(
+            name == server for name, _ in self._patterns
+        )
 
     def of(self, tools: Iterable[Tool]) -> list[Tool]:
         """The selected ones; local functions are always taken."""
-        return list(tools) if self._patterns is None else [tool for tool in tools if self._has(tool)]
+        if self._patterns is None:
+            return list(tools)
+        return [tool for tool in tools if self._has(tool)]
 
     def unmatched(self, server: str, names: Sequence[str]) -> list[str]:
         """One line for each pattern that matches none of the `names` that a server's tools have, in the order given."""
@@ -67,13 +81,17 @@ class Selection:
         server = tool.definition.server
         name = tool.definition.original_name
         patterns = self._patterns or ()
-        return server is None or any(wanted == server and fits(name, pattern) for wanted, pattern in patterns)
+        return server is None or any(
+            wanted == server and fits(name, pattern) for wanted, pattern in patterns
+        )
 
 
 def _parse(item: str) -> tuple[str, str]:
     server, colon, tool = item.partition(":")
     if not (server and colon and tool):
-        raise ConfigError(f'selected_tools: "{item}" is not "server:tool" or "server:*"')
+        raise ConfigError(
+            f'selected_tools: "{item}" is not "server:tool" or "server:*"'
+        )
     return server, tool
 
 
@@ -83,8 +101,15 @@ def _near(server: str, pattern: str, names: Sequence[str]) -> str:
     wanted = re.sub(r"[*?\[\]!]", "", pattern).lower()
     own = re.sub(rf"^(?:mcp__)?{re.escape(server.lower())}(?:__|[_.:/-])", "", wanted)
     holding = [name for name in plain if len(own) > 2 and own in name]
-    near = plain.get(own) or next((plain[name] for name in get_close_matches(own, plain, n=1) or holding), None)
+    near = plain.get(own) or next(
+        (plain[name] for name in get_close_matches(own, plain, n=1) or holding), None
+    )
     if near is not None:
         return f'; did you mean "{server}:{safe_line(near, 64)}"?'
-    shown = ", ".join([*(safe_line(name, 64) for name in names[:3]), *(["..."] if len(names) > 3 else [])])
+    shown = ", ".join(
+        [
+            *(safe_line(name, 64) for name in names[:3]),
+            *(["..."] if len(names) > 3 else []),
+        ]
+    )
     return f"; it has {shown or 'no tools'}"

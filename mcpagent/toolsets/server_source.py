@@ -1,14 +1,14 @@
-"""One MCP server as a source inside an operation, such as `prefixed(McpServer(...), "fs")`."""
+"""Use one MCP server as a source inside an operation, such as `prefixed(McpServer(...), "fs")`."""
 
 from __future__ import annotations
 
 from mcpagent.config import ServerConfig, ServersConfig
-from mcpagent.events import ServersAwaited, log_warnings
 from mcpagent.mcp.all_servers import McpServers
 from mcpagent.mcp.server_options import ServerOptions
-from mcpagent.run import current_run
-from mcpagent.tools import Tool
+from mcpagent.run.agent_run import current_run
 from mcpagent.toolsets.unmatched_names import Known
+from mcpagent.values.events import ServersAwaited, log_warnings
+from mcpagent.values.tools import Tool
 
 
 class ServerSource:
@@ -17,7 +17,9 @@ class ServerSource:
     Entering waits for a slow one as `options` say. It raises `ServerError` for a `required` server that cannot be used.
     """
 
-    def __init__(self, config: ServerConfig, options: ServerOptions | None = None) -> None:
+    def __init__(
+        self, config: ServerConfig, options: ServerOptions | None = None
+    ) -> None:
         self.config = config
         self._options = options or ServerOptions()
         self._servers: McpServers | None = None
@@ -26,22 +28,37 @@ class ServerSource:
     @property
     def known(self) -> Known:
         """All of its tools once it has connected, nothing before."""
-        return Known.ALL if self._servers is not None and self._servers.toolsets else Known.NOTHING
+        if self._servers is not None and self._servers.toolsets:
+            return Known.ALL
+        return Known.NOTHING
 
     async def tools(self) -> list[Tool]:
         """What the server lists now, or listed last. A question waits for one that is connecting, as for any server."""
-        servers, run, limit = self._servers, current_run(), self._options.question_seconds
+        servers, run, limit = (
+            self._servers,
+            current_run(),
+            self._options.question_seconds,
+        )
         if servers is None:
             return self._left
-        if run is not None and run.context.run_id and servers.connecting:  # the start has waited as long as it may
+        if (
+            run is not None and run.context.run_id and servers.connecting
+        ):  # the start has waited as long as it may
             await run.wait(
-                lambda spent: servers.settle(limit, lambda names: run.emit(ServersAwaited(names)), spent=spent)
+                lambda spent: servers.settle(
+                    limit, lambda names: run.emit(ServersAwaited(names)), spent=spent
+                )
             )
         return servers.all_tools()
 
     async def __aenter__(self) -> ServerSource:
         # A server that was closed is not opened again: whoever enters anew gets a new one.
-        self._servers = McpServers(ServersConfig((self.config,)), (self.config,), self._options, emit=log_warnings)
+        self._servers = McpServers(
+            ServersConfig((self.config,)),
+            (self.config,),
+            self._options,
+            emit=log_warnings,
+        )
         try:
             await self._servers.open(self._options.startup_seconds)
         except BaseException:
@@ -52,5 +69,7 @@ class ServerSource:
     async def __aexit__(self, *_: object) -> None:
         servers, self._servers = self._servers, None
         if servers is not None:
-            self._left = servers.all_tools()  # whoever still calls them gets to know that the server is closed
+            self._left = (
+                servers.all_tools()
+            )  # whoever still calls them gets to know that the server is closed
             await servers.close()

@@ -1,4 +1,4 @@
-"""Where an agent's tools come from: MCP servers, toolsets and functions, put together to one list."""
+"""Combine the sources of an agent's tools, MCP servers, toolsets and functions, into one list."""
 
 from __future__ import annotations
 
@@ -13,17 +13,18 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 from mcpagent.config import ServerConfig, ServersConfig, load_servers
 from mcpagent.errors import ConfigError
-from mcpagent.events import Emit, Notice, ServersAwaited, ignore
 from mcpagent.mcp.all_servers import McpServers
 from mcpagent.mcp.server_options import ServerOptions
 from mcpagent.models.provider_run.provider_tools import ProviderTool
 from mcpagent.permissions.policy import ApprovalPolicy
-from mcpagent.python.argument_checks import expect
-from mcpagent.text.safe_text import safe_line
 from mcpagent.tool_search.catalog import Listing
 from mcpagent.tool_search.category_words import own_words
-from mcpagent.tools import Tool, usable_tool
-from mcpagent.toolsets.composition import ToolSource, as_toolset, expects_deferred, labelled_tools
+from mcpagent.toolsets.composition import (
+    ToolSource,
+    as_toolset,
+    expects_deferred,
+    labelled_tools,
+)
 from mcpagent.toolsets.functions import function_tool
 from mcpagent.toolsets.listed_tools import (
     hidden_by,
@@ -35,6 +36,10 @@ from mcpagent.toolsets.listed_tools import (
 from mcpagent.toolsets.prompt_and_resource_tools import server_content_tools
 from mcpagent.toolsets.selection import Selection
 from mcpagent.toolsets.unmatched_names import unknown_name_line, unknown_names
+from mcpagent.utilities.python.argument_checks import expect
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.values.events import Emit, Notice, ServersAwaited, ignore
+from mcpagent.values.tools import Tool, usable_tool
 
 if TYPE_CHECKING:
     from mcpagent.mcp.link import ServerLink
@@ -44,14 +49,22 @@ if TYPE_CHECKING:
 _K = TypeVar("_K")
 _T = TypeVar("_T")
 
-McpConfig: TypeAlias = str | Path | Mapping[str, Any] | Sequence[ServerConfig] | ServersConfig | None
+McpConfig: TypeAlias = (
+    str | Path | Mapping[str, Any] | Sequence[ServerConfig] | ServersConfig | None
+)
 """A file, a dict of the same shape, `ServerConfig` values, or what `load_servers` gave."""
 
 
 def expect_config(config: object) -> None:
     """Raises `ConfigError` unless this is a configuration of servers, as far as its type goes."""
     kinds = (str, Path, Mapping, Sequence, ServersConfig, NoneType)
-    expect("mcp_config", config, kinds, "a file, a dict, or a list of ServerConfig", holds=_is_config)
+    expect(
+        "mcp_config",
+        config,
+        kinds,
+        "a file, a dict, or a list of ServerConfig",
+        holds=_is_config,
+    )
 
 
 def _is_config(config: Any) -> bool:
@@ -68,7 +81,9 @@ class AgentSources(Protocol):
 
     functions: list[Tool]
 
-    async def open(self, exits: AsyncExitStack, emit: Emit, on_change: OnChange) -> None:
+    async def open(
+        self, exits: AsyncExitStack, emit: Emit, on_change: OnChange
+    ) -> None:
         """Enters them all, to be left by `exits`; `on_change` gets each server that joins later, else None."""
         ...
 
@@ -79,7 +94,9 @@ class AgentSources(Protocol):
         """
         ...
 
-    async def enter_lifetimes(self, exits: AsyncExitStack, tools: Sequence[Tool]) -> None:
+    async def enter_lifetimes(
+        self, exits: AsyncExitStack, tools: Sequence[Tool]
+    ) -> None:
         """Enters what single tools need to live, each thing once."""
         ...
 
@@ -120,8 +137,12 @@ class ToolSources:
         self.functions = list(functions)
         self.mcp_config = mcp_config
         self.options = options
-        self._toolsets = tuple(as_toolset(item) for item in sources if not isinstance(item, ServerConfig))
-        self._server_values = tuple(item for item in sources if isinstance(item, ServerConfig))
+        self._toolsets = tuple(
+            as_toolset(item) for item in sources if not isinstance(item, ServerConfig)
+        )
+        self._server_values = tuple(
+            item for item in sources if isinstance(item, ServerConfig)
+        )
         self._selection = Selection(options.selected_servers, options.selected_tools)
         self._policy = policy
         self.servers = McpServers(ServersConfig(), (), options, emit=ignore)
@@ -129,10 +150,14 @@ class ToolSources:
         self._deferring: set[str] = set()
         self._kept: dict[str, tuple[list[Any], list[Tool]]] = {}
         self._selected: dict[int, tuple[tuple[Tool, ...], list[Tool]]] = {}
-        self._listings: dict[tuple[int, ...], tuple[tuple[list[Tool], ...], Listing]] = {}
+        self._listings: dict[
+            tuple[int, ...], tuple[tuple[list[Tool], ...], Listing]
+        ] = {}
         self._abouts: dict[str, tuple[Sequence[Tool], tuple[str, str], str]] = {}
         self._combined: dict[tuple[int, ...], tuple[list[Tool], tuple[Tool, ...]]] = {}
-        self._last: tuple[list[tuple[str, list[Tool]]], list[Tool], tuple[Tool, ...]] = ([], [], ())
+        self._last: tuple[
+            list[tuple[str, list[Tool]]], list[Tool], tuple[Tool, ...]
+        ] = ([], [], ())
         self._made_of: list[object] = []
         """The values that `_listing` was made of, compared by identity. A toolset may change without a new value."""
         self._listing = Listing()
@@ -140,21 +165,40 @@ class ToolSources:
         self._unmatched: dict[str, list[str]] = {}
         self._emit: Emit = ignore
 
-    async def open(self, exits: AsyncExitStack, emit: Emit, on_change: OnChange) -> None:
+    async def open(
+        self, exits: AsyncExitStack, emit: Emit, on_change: OnChange
+    ) -> None:
         """Connects all MCP servers at once, then enters the toolsets; `exits` will leave them.
 
         `on_change` is called when what is connected has changed later on, with the server that has joined if one has.
         Raises only for a wrong configuration, a `required` server, or a toolset that cannot start.
         """
         self._emit = emit
-        given = self.mcp_config if self.mcp_config is not None else ServersConfig()
-        config = given if isinstance(given, ServersConfig) else load_servers(given)
+        if self.mcp_config is not None:
+            given = self.mcp_config
+        else:
+            given = ServersConfig()
+        if isinstance(given, ServersConfig):
+            config = given
+        else:
+            config = load_servers(given)
         if self._server_values:
             both = load_servers((*config.servers, *self._server_values))
             config = replace(config, servers=both.servers)
-        self._selection.check([*(server.name for server in config.servers), *(item.name for item in config.problems)])
-        wanted = [item for item in config.servers if not item.disabled and self._selection.has_server(item.name)]
-        for line in self._selection.unused({*(item.name for item in wanted), *(item.name for item in config.problems)}):
+        self._selection.check(
+            [
+                *(server.name for server in config.servers),
+                *(item.name for item in config.problems),
+            ]
+        )
+        wanted = [
+            item
+            for item in config.servers
+            if not item.disabled and self._selection.has_server(item.name)
+        ]
+        for line in self._selection.unused(
+            {*(item.name for item in wanted), *(item.name for item in config.problems)}
+        ):
             emit(Notice(line, "warning"))
         self._deferring = {item.name for item in wanted if item.defer_loading}
 
@@ -179,7 +223,9 @@ class ToolSources:
         await self.servers.open(self.options.startup_seconds)
         for server in self.connected:
             self._report_unmatched(server)
-            self._of_server(server)  # what is wrong with a server's own settings ends the start
+            self._of_server(
+                server
+            )  # what is wrong with a server's own settings ends the start
         for toolset in self._toolsets:
             await exits.enter_async_context(toolset)
 
@@ -188,7 +234,9 @@ class ToolSources:
         if not server.is_known:
             return
         name = server.config.name
-        lines = self._selection.unmatched(name, [tool.definition.original_name for tool in server.bound_tools()])
+        lines = self._selection.unmatched(
+            name, [tool.definition.original_name for tool in server.bound_tools()]
+        )
         for line in lines:
             if line.partition(";")[0] not in self._unmatched.get(name, ()):
                 self._emit(Notice(safe_line(line, 400), "warning"))
@@ -197,9 +245,13 @@ class ToolSources:
     async def settle(self, emit: Emit, spent: float) -> float:
         """Waits for servers that are connecting; a question at most `question_seconds` in all."""
         limit = self.options.question_seconds
-        return await self.servers.settle(limit, lambda waited: emit(ServersAwaited(waited)), spent=spent)
+        return await self.servers.settle(
+            limit, lambda waited: emit(ServersAwaited(waited)), spent=spent
+        )
 
-    async def enter_lifetimes(self, exits: AsyncExitStack, tools: Sequence[Tool]) -> None:
+    async def enter_lifetimes(
+        self, exits: AsyncExitStack, tools: Sequence[Tool]
+    ) -> None:
         """Enters what single tools need to live, each thing once."""
         entered: list[object] = []
         for tool in (*self.functions, *tools):
@@ -212,10 +264,16 @@ class ToolSources:
         lists = [await labelled_tools(given) for given in self._toolsets]
         if (lists, self.functions) != self._last[:2]:
             functions = list(self.functions)
-            key = (*(id(tool) for _, tools in lists for tool in tools), 0, *map(id, functions))
+            key = (
+                *(id(tool) for _, tools in lists for tool in tools),
+                0,
+                *map(id, functions),
+            )
             held = self._combined.get(key)
             if held is None:
-                together = put_together([*lists, ("the agent's own functions", functions)])
+                together = put_together(
+                    [*lists, ("the agent's own functions", functions)]
+                )
                 held = (functions, tuple(together[: len(together) - len(functions)]))
                 _keep(self._combined, key, held)
             self._last = (lists, functions, held[1])
@@ -224,7 +282,11 @@ class ToolSources:
     def listing(self, from_toolsets: tuple[Tool, ...]) -> Listing:
         """Every tool there is, with those of the toolsets as given; the same value until something is different."""
         made_of = [from_toolsets, *self.functions, *self.servers.lives]
-        if not self._toolsets and len(made_of) == len(self._made_of) and all(map(is_, made_of, self._made_of)):
+        if (
+            not self._toolsets
+            and len(made_of) == len(self._made_of)
+            and all(map(is_, made_of, self._made_of))
+        ):
             return self._listing
         self._made_of, self._listing = made_of, self._listing_of(from_toolsets)
         return self._listing
@@ -241,16 +303,38 @@ class ToolSources:
                 descriptions[server.config.name] = self._about(server, tools)
         parts.append(self._of_toolsets(from_toolsets))
         parts.append(self._content(connected))
-        parts.append(self._approved("functions", list(self.functions), lambda: self.functions))
+        parts.append(
+            self._approved("functions", list(self.functions), lambda: self.functions)
+        )
         key = tuple(map(id, parts))
         held = self._listings.get(key)
         unavailable = self.unavailable
-        trusted = tuple(server.config.name for server in connected if server.config.trust_hints)
-        now = (descriptions, unavailable, self._expects_deferred(unavailable), self.servers.connecting, trusted)
-        before = held[1] if held is not None else Listing()
-        told = (before.descriptions, before.unavailable, before.expects_deferred, before.connecting, before.trusted)
+        trusted = tuple(
+            server.config.name for server in connected if server.config.trust_hints
+        )
+        now = (
+            descriptions,
+            unavailable,
+            self._expects_deferred(unavailable),
+            self.servers.connecting,
+            trusted,
+        )
+        if held is not None:
+            before = held[1]
+        else:
+            before = Listing()
+        told = (
+            before.descriptions,
+            before.unavailable,
+            before.expects_deferred,
+            before.connecting,
+            before.trusted,
+        )
         if held is None or now != told:
-            all_tools = before.tools if held is not None else tuple(told_apart(list(chain.from_iterable(parts))))
+            if held is not None:
+                all_tools = before.tools
+            else:
+                all_tools = tuple(told_apart(list(chain.from_iterable(parts))))
             held = (tuple(parts), Listing(all_tools, *now))
             _keep(self._listings, key, held)
         return held[1]
@@ -262,10 +346,15 @@ class ToolSources:
         """
         if server.config.description:
             return server.config.description
-        name, own = server.config.name, (server.status.title, server.status.instructions)
+        name, own = (
+            server.config.name,
+            (server.status.title, server.status.instructions),
+        )
         held = self._abouts.get(name)
         if held is None or held[0] is not tools or held[1] != own:
-            text = own_words(name, [tool.definition for tool in tools], *own) if any(own) else ""
+            text = ""
+            if any(own):
+                text = own_words(name, [tool.definition for tool in tools], *own)
             held = self._abouts[name] = (tools, own, text)
         return held[2]
 
@@ -273,15 +362,27 @@ class ToolSources:
         key = id(from_toolsets)
         held = self._selected.get(key)
         if held is None:
-            held = (from_toolsets, self._with_approval(self._selection.of(from_toolsets)))
+            held = (
+                from_toolsets,
+                self._with_approval(self._selection.of(from_toolsets)),
+            )
             _keep(self._selected, key, held)
         return held[1]
 
     def _content(self, connected: Sequence[ServerLink]) -> list[Tool]:
-        offers = [(toolset, toolset.lists.prompts, toolset.lists.resources) for toolset in connected]
-        return self._approved("content", offers, lambda: server_content_tools(connected, lambda: self.unavailable))
+        offers = [
+            (toolset, toolset.lists.prompts, toolset.lists.resources)
+            for toolset in connected
+        ]
+        return self._approved(
+            "content",
+            offers,
+            lambda: server_content_tools(connected, lambda: self.unavailable),
+        )
 
-    def _approved(self, source: str, given: list[Any], tools: Callable[[], list[Tool]]) -> list[Tool]:
+    def _approved(
+        self, source: str, given: list[Any], tools: Callable[[], list[Tool]]
+    ) -> list[Tool]:
         """The tools made of what is given, with the agent's own rules for approval; the same list while that is."""
         held = self._kept.get(source)
         if held is None or held[0] != given:
@@ -292,7 +393,10 @@ class ToolSources:
         required = self._policy.required
         if required is False:
             return list(tools)
-        return with_approval(tools, None if required is True else required)
+        predicate = None
+        if not isinstance(required, bool):
+            predicate = required
+        return with_approval(tools, predicate)
 
     def _usable(self, toolset: ServerLink) -> list[Tool] | None:
         """The server's tools; None, and one warning, when its own settings do not fit what it lists."""
@@ -312,7 +416,9 @@ class ToolSources:
 
         def selected() -> list[Tool]:
             place = f'server "{server.name}": defer_loading'
-            for unknown in unknown_names(given, list_of_names(server.defer_loading or False, place)):
+            for unknown in unknown_names(
+                given, list_of_names(server.defer_loading or False, place)
+            ):
                 raise ConfigError(f"{place}: {unknown_name_line(given, unknown)}")
             return self._selection.of(hidden_by(given, server))
 
@@ -366,14 +472,19 @@ AnyTools: TypeAlias = Callable[..., Any] | Tool | ToolSource | ProviderTool
 
 
 def sources_of(
-    tools: Sequence[AnyTools], mcp_config: McpConfig, options: ServerOptions, policy: ApprovalPolicy
+    tools: Sequence[AnyTools],
+    mcp_config: McpConfig,
+    options: ServerOptions,
+    policy: ApprovalPolicy,
 ) -> ToolSources:
     """Functions and single tools become tools of the agent's own; all else is a source that lists its tools."""
     functions: list[Tool] = []
     sources: list[ToolSource | ServerConfig] = []
     for item in tools:
         if hasattr(item, "as_tool"):
-            raise ConfigError("tools: an Agent is not a tool by itself; use agent.as_tool(name, description)")
+            raise ConfigError(
+                "tools: an Agent is not a tool by itself; use agent.as_tool(name, description)"
+            )
         if isinstance(item, Tool):
             functions.append(usable_tool(item))
         elif isinstance(item, ServerConfig | list | tuple) or hasattr(item, "tools"):
@@ -381,5 +492,7 @@ def sources_of(
         elif callable(item):
             functions.append(function_tool(item))
         else:
-            raise ConfigError(f"tools: expected functions, tools and toolsets, got {type(item).__name__}")
+            raise ConfigError(
+                f"tools: expected functions, tools and toolsets, got {type(item).__name__}"
+            )
     return ToolSources(functions, sources, mcp_config, options, policy)

@@ -23,8 +23,17 @@ class Table:
 def table_of(value: object) -> Table | None:
     """The value as a table: a DataFrame, a Series, a LazyFrame (computed), an Arrow table or array, a NumPy array of
     records. None for all else."""
-    reader = next((_READERS[name] for base in type(value).__mro__ if (name := _qualified(base)) in _READERS), None)
-    return reader(value) if reader is not None else None
+    reader = next(
+        (
+            _READERS[name]
+            for base in type(value).__mro__
+            if (name := _qualified(base)) in _READERS
+        ),
+        None,
+    )
+    if reader is not None:
+        return reader(value)
+    return None
 
 
 def is_missing(value: object) -> bool:
@@ -41,9 +50,13 @@ def _qualified(kind: type) -> tuple[str, str]:
 def _pandas_frame(frame: Any) -> Table:
     index = frame.index
     # A plain count of rows says nothing; names, dates and the groups of a groupby are data.
-    shows_index = index.nlevels > 1 or index.name is not None or index.dtype.kind not in "iu"
+    shows_index = (
+        index.nlevels > 1 or index.name is not None or index.dtype.kind not in "iu"
+    )
     names = [_label(name) for name in frame.columns]
-    rows: Iterable[Sequence[Any]] = frame.head(MAX_ROWS).itertuples(index=shows_index, name=None)
+    rows: Iterable[Sequence[Any]] = frame.head(MAX_ROWS).itertuples(
+        index=shows_index, name=None
+    )
     if index.nlevels > 1:
         rows = [(*row[0], *row[1:]) for row in rows]
     levels: list[str] = []
@@ -53,7 +66,9 @@ def _pandas_frame(frame: Any) -> Table:
 
 
 def _pandas_series(series: Any) -> Table:
-    return _pandas_frame(series.to_frame("value" if series.name is None else series.name))
+    return _pandas_frame(
+        series.to_frame("value" if series.name is None else series.name)
+    )
 
 
 def _polars_frame(frame: Any) -> Table:
@@ -61,7 +76,11 @@ def _polars_frame(frame: Any) -> Table:
 
 
 def _polars_series(series: Any) -> Table:
-    return Table((series.name or "value",), [(item,) for item in series.head(MAX_ROWS).to_list()], len(series))
+    return Table(
+        (series.name or "value",),
+        [(item,) for item in series.head(MAX_ROWS).to_list()],
+        len(series),
+    )
 
 
 def _arrow_table(table: Any) -> Table:
@@ -71,7 +90,11 @@ def _arrow_table(table: Any) -> Table:
 
 
 def _arrow_array(array: Any) -> Table:
-    return Table(("value",), [(item,) for item in array.slice(0, MAX_ROWS).to_pylist()], len(array))
+    return Table(
+        ("value",),
+        [(item,) for item in array.slice(0, MAX_ROWS).to_pylist()],
+        len(array),
+    )
 
 
 def _numpy_array(array: Any) -> Table | None:
@@ -82,7 +105,9 @@ def _numpy_array(array: Any) -> Table | None:
 
 def _label(name: object) -> str:
     """The name of a column; one of several levels is a tuple."""
-    return " ".join(str(part) for part in name) if isinstance(name, tuple) else str(name)
+    if isinstance(name, tuple):
+        return " ".join(str(part) for part in name)
+    return str(name)
 
 
 _READERS: Mapping[tuple[str, str], Callable[[Any], Table | None]] = {

@@ -8,9 +8,9 @@ from difflib import get_close_matches
 from enum import IntEnum
 
 from mcpagent.errors import ConfigError
-from mcpagent.run import run_context
-from mcpagent.text.safe_text import listed, safe_line
-from mcpagent.tools import Tool
+from mcpagent.run.agent_run import run_context
+from mcpagent.utilities.text.safe_text import listed, safe_line
+from mcpagent.values.tools import Tool
 
 logger = logging.getLogger("mcpagent")
 
@@ -33,7 +33,9 @@ def unknown_name_line(tools: Iterable[Tool], name: str) -> str:
     """That no tool has this name, with the nearest and the known ones."""
     known = [tool.name for tool in tools]
     near = get_close_matches(name, known, n=1)
-    hint = f' (did you mean "{near[0]}"?)' if near else ""
+    hint = ""
+    if near:
+        hint = f' (did you mean "{near[0]}"?)'
     return f'no tool "{safe_line(name, 60)}"{hint}; known: {listed(known)}'
 
 
@@ -52,7 +54,11 @@ class NamedTools:
 
     def check(self, tools: Sequence[Tool], known: Known) -> None:
         """Raises `ConfigError`, or warns."""
-        unknown = [name for name in unknown_names(tools, self._names) if name not in self._reported]
+        unknown = [
+            name
+            for name in unknown_names(tools, self._names)
+            if name not in self._reported
+        ]
         if not unknown or not tools or known is Known.NOTHING:
             return
         is_starting = not run_context().run_id

@@ -10,9 +10,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mcpagent.messages import Image, Message, Part, Text, Thinking, ToolCall, ToolDefinition, ToolResult, nests_deeper
-from mcpagent.text.json_texts import with_texts
-from mcpagent.text.secrets import without_secrets
+from mcpagent.utilities.text.json_texts import with_texts
+from mcpagent.utilities.text.secrets import without_secrets
+from mcpagent.values.messages import (
+    Image,
+    Message,
+    Part,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolDefinition,
+    ToolResult,
+    nests_deeper,
+)
 
 VARIABLE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 MOST_OF_A_TEXT = 10_000
@@ -38,7 +48,10 @@ class SpanContent:
         written: list[str] = []
         length = 0
         for message in reversed(messages):
-            document: dict[str, Any] = {"role": message.role, "parts": [*filter(None, map(self._part, message.parts))]}
+            document: dict[str, Any] = {
+                "role": message.role,
+                "parts": [*filter(None, map(self._part, message.parts))],
+            }
             if finish_reason:
                 document["finish_reason"] = finish_reason
             if not document["parts"] and not finish_reason:
@@ -63,7 +76,13 @@ class SpanContent:
         shown: list[dict[str, str]] = []
         length = 0
         for tool in tools:
-            shown.append({"type": "function", "name": tool.name, "description": self.text(tool.description)})
+            shown.append(
+                {
+                    "type": "function",
+                    "name": tool.name,
+                    "description": self.text(tool.description),
+                }
+            )
             length += len(tool.name) + len(shown[-1]["description"])
             if length > MOST_OF_ALL:
                 break
@@ -82,22 +101,42 @@ class SpanContent:
         return _short(without_secrets(text))
 
     def _data(self, data: Any) -> Any:
-        return "(nests too deeply)" if nests_deeper(data, DEEPEST) else with_texts(data, without_secrets)
+        if nests_deeper(data, DEEPEST):
+            return "(nests too deeply)"
+        return with_texts(data, without_secrets)
 
     def _part(self, part: Part) -> dict[str, Any] | None:
         match part:
             case Text(text=text):
                 return {"type": "text", "content": self.text(text)}
             case Thinking(text=text):
-                return {"type": "reasoning", "content": self.text(text)} if text else None
+                if text:
+                    return {"type": "reasoning", "content": self.text(text)}
+                return None
             case ToolCall(id=call_id, name=name, arguments=arguments):
                 written = self.arguments(arguments)
-                shown = written if len(written) > MOST_OF_A_TEXT else self._data(arguments)
-                return {"type": "tool_call", "id": call_id, "name": name, "arguments": shown}
+                if len(written) > MOST_OF_A_TEXT:
+                    shown = written
+                else:
+                    shown = self._data(arguments)
+                return {
+                    "type": "tool_call",
+                    "id": call_id,
+                    "name": name,
+                    "arguments": shown,
+                }
             case ToolResult(call_id=call_id, text=text):
-                return {"type": "tool_call_response", "id": call_id, "response": self.text(text)}
+                return {
+                    "type": "tool_call_response",
+                    "id": call_id,
+                    "response": self.text(text),
+                }
             case Image(media_type=media_type, data=data):
-                return {"type": "image", "mime_type": media_type, "base64_length": len(data)}
+                return {
+                    "type": "image",
+                    "mime_type": media_type,
+                    "base64_length": len(data),
+                }
             case _:
                 return None
 
@@ -108,4 +147,6 @@ def _json(data: Any) -> str:
 
 def _short(text: str) -> str:
     more = len(text) - MOST_OF_A_TEXT
-    return text if more <= 0 else f"{text[:MOST_OF_A_TEXT]}… ({more:,} characters more)"
+    if more <= 0:
+        return text
+    return f"{text[:MOST_OF_A_TEXT]}… ({more:,} characters more)"

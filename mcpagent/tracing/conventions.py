@@ -14,13 +14,13 @@ from urllib.parse import urlsplit
 
 from mcpagent.config import ServerConfig
 from mcpagent.errors import ModelError
-from mcpagent.events import ConversationCompacted, ToolsSearched
-from mcpagent.messages import Spent, ToolResult, Usage
 from mcpagent.models.base import Model, ModelResponse, ResponseStop
 from mcpagent.models.model_settings import ModelSettings
-from mcpagent.run_parts import ToolOffer
-from mcpagent.text.safe_text import safe_line
-from mcpagent.tools import Tool
+from mcpagent.run.run_parts import ToolOffer
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.values.events import ConversationCompacted, ToolsSearched
+from mcpagent.values.messages import Spent, ToolResult, Usage
+from mcpagent.values.tools import Tool
 
 AttributeValue: TypeAlias = str | bool | int | float | tuple[str, ...]
 Attributes: TypeAlias = Mapping[str, AttributeValue]
@@ -47,12 +47,16 @@ FINISHED: Mapping[ResponseStop, str] = {
 _METHODS = {"tool": "tools/call", "prompt": "prompts/get", "resource": "resources/read"}
 
 
-def _known(attributes: Mapping[str, AttributeValue | None]) -> dict[str, AttributeValue]:
+def _known(
+    attributes: Mapping[str, AttributeValue | None],
+) -> dict[str, AttributeValue]:
     return {name: value for name, value in attributes.items() if value is not None}
 
 
 def _float(value: float | None) -> float | None:
-    return None if value is None else float(value)
+    if value is None:
+        return None
+    return float(value)
 
 
 def model_attributes(model: Model) -> dict[str, AttributeValue]:
@@ -62,7 +66,9 @@ def model_attributes(model: Model) -> dict[str, AttributeValue]:
     return {
         "gen_ai.provider.name": _PROVIDERS.get(provider, provider) or "unknown",
         "gen_ai.request.model": safe_line(name if colon else provider, 120),
-        **address_attributes(str(getattr(getattr(model, "endpoint", None), "base_url", ""))),
+        **address_attributes(
+            str(getattr(getattr(model, "endpoint", None), "base_url", ""))
+        ),
     }
 
 
@@ -73,7 +79,9 @@ def address_attributes(url: str) -> dict[str, AttributeValue]:
         port = parts.port or (80 if parts.scheme in ("http", "ws") else 443)
     except ValueError:
         return {}
-    return {"server.address": parts.hostname, "server.port": port} if parts.hostname else {}
+    if parts.hostname:
+        return {"server.address": parts.hostname, "server.port": port}
+    return {}
 
 
 def settings_attributes(settings: ModelSettings) -> dict[str, AttributeValue]:
@@ -85,12 +93,16 @@ def settings_attributes(settings: ModelSettings) -> dict[str, AttributeValue]:
             "gen_ai.request.top_p": _float(settings.top_p),
             "gen_ai.request.seed": settings.seed,
             "gen_ai.request.stop_sequences": settings.stop or None,
-            "gen_ai.request.reasoning.level": settings.thinking if isinstance(settings.thinking, str) else None,
+            "gen_ai.request.reasoning.level": settings.thinking
+            if isinstance(settings.thinking, str)
+            else None,
         }
     )
 
 
-def offer_attributes(turn: int, names: tuple[str, ...], offer: ToolOffer) -> dict[str, AttributeValue]:
+def offer_attributes(
+    turn: int, names: tuple[str, ...], offer: ToolOffer
+) -> dict[str, AttributeValue]:
     """Return the tools that a request offers; tokens are estimates of their definitions."""
     return {
         "mcpagent.turn": turn,
@@ -131,8 +143,14 @@ def usage_attributes(usage: Usage) -> dict[str, AttributeValue]:
 
 def spent_attributes(spent: Spent) -> dict[str, AttributeValue]:
     """Return what a run used."""
-    dollars = float(spent.dollars) if spent.cost_known else None
-    own = {"mcpagent.cost.usd": dollars, "mcpagent.tools.saved_tokens": spent.saved_tokens}
+    if spent.cost_known:
+        dollars = float(spent.dollars)
+    else:
+        dollars = None
+    own = {
+        "mcpagent.cost.usd": dollars,
+        "mcpagent.tools.saved_tokens": spent.saved_tokens,
+    }
     return usage_attributes(spent.usage) | _known(own)
 
 
@@ -146,7 +164,9 @@ def call_attributes(name: str, call_id: str) -> dict[str, AttributeValue]:
     }
 
 
-def asked_attributes(tool: Tool, arguments: dict[str, Any]) -> dict[str, AttributeValue]:
+def asked_attributes(
+    tool: Tool, arguments: dict[str, Any]
+) -> dict[str, AttributeValue]:
     """Return the server of a call, and the tool, prompt or resource of it; nothing for a function."""
     asked = tool.asked(arguments)
     if asked.server is None:
@@ -156,15 +176,21 @@ def asked_attributes(tool: Tool, arguments: dict[str, Any]) -> dict[str, Attribu
             "gen_ai.tool.type": "extension",
             "mcp.method.name": _METHODS[asked.kind],
             "mcpagent.server": safe_line(asked.server, 64),
-            "gen_ai.prompt.name": safe_line(asked.original_name, 120) if asked.kind == "prompt" else None,
-            "mcp.resource.uri": safe_line(asked.original_name, 500) if asked.kind == "resource" else None,
+            "gen_ai.prompt.name": safe_line(asked.original_name, 120)
+            if asked.kind == "prompt"
+            else None,
+            "mcp.resource.uri": safe_line(asked.original_name, 500)
+            if asked.kind == "resource"
+            else None,
         }
     )
 
 
 def result_error(result: ToolResult, *, is_servers: bool) -> str:
     """Return the `error.type` of a call; a tool's own error on a server has MCP's name for it."""
-    return "tool_error" if result.error == "failed" and is_servers else result.error or ""
+    if result.error == "failed" and is_servers:
+        return "tool_error"
+    return result.error or ""
 
 
 def search_attributes(found: ToolsSearched) -> dict[str, AttributeValue]:
@@ -188,7 +214,9 @@ def compacted_attributes(made: ConversationCompacted) -> dict[str, AttributeValu
     }
 
 
-def transport_attributes(config: ServerConfig, protocol_version: str) -> dict[str, AttributeValue]:
+def transport_attributes(
+    config: ServerConfig, protocol_version: str
+) -> dict[str, AttributeValue]:
     """Return how a server is reached."""
     found = {
         "network.transport": "tcp" if config.url else "pipe",
@@ -204,7 +232,9 @@ def error_type(error: BaseException) -> str:
         return str(error.status)
     if isinstance(error, asyncio.CancelledError | GeneratorExit | KeyboardInterrupt):
         return "cancelled"
-    return "timeout" if isinstance(error, TimeoutError) else type(error).__name__
+    if isinstance(error, TimeoutError):
+        return "timeout"
+    return type(error).__name__
 
 
 # -- metrics ----------------------------------------------------------------------------------------------------------
@@ -233,12 +263,18 @@ _OF_OPERATION = {
 }
 _OF_SERVERS = "mcp.client.operation.duration"
 INSTRUMENTS: Mapping[str, Instrument] = {
-    "gen_ai.client.operation.duration": Instrument("GenAI operation duration.", (*_REQUEST, "error.type")),
+    "gen_ai.client.operation.duration": Instrument(
+        "GenAI operation duration.", (*_REQUEST, "error.type")
+    ),
     "gen_ai.client.token.usage": Instrument(
-        "Number of input and output tokens used.", _REQUEST, unit="{token}", bounds=_TOKENS
+        "Number of input and output tokens used.",
+        _REQUEST,
+        unit="{token}",
+        bounds=_TOKENS,
     ),
     "gen_ai.invoke_agent.duration": Instrument(
-        "Duration of one answer of an agent.", ("gen_ai.operation.name", *_MODEL, "gen_ai.agent.name", "error.type")
+        "Duration of one answer of an agent.",
+        ("gen_ai.operation.name", *_MODEL, "gen_ai.agent.name", "error.type"),
     ),
     "gen_ai.execute_tool.duration": Instrument(
         "Duration of one tool execution.",
@@ -247,18 +283,35 @@ INSTRUMENTS: Mapping[str, Instrument] = {
     "mcp.client.operation.duration": Instrument(
         "Duration of an MCP request, as its sender sees it.",
         (
-            *("gen_ai.operation.name", "mcp.method.name", "gen_ai.tool.name", "gen_ai.prompt.name", "error.type"),
-            *("mcp.protocol.version", "network.transport", "network.protocol.name", *_ADDRESS),
+            *(
+                "gen_ai.operation.name",
+                "mcp.method.name",
+                "gen_ai.tool.name",
+                "gen_ai.prompt.name",
+                "error.type",
+            ),
+            *(
+                "mcp.protocol.version",
+                "network.transport",
+                "network.protocol.name",
+                *_ADDRESS,
+            ),
         ),
     ),
 }
 
 
-def measures_of(span: Attributes, seconds: float) -> Iterator[tuple[str, float, Attributes]]:
+def measures_of(
+    span: Attributes, seconds: float
+) -> Iterator[tuple[str, float, Attributes]]:
     """Yield the values that a finished span adds to the metrics: instrument, value, attributes."""
 
     def attributes(instrument: str) -> dict[str, AttributeValue]:
-        return {name: span[name] for name in INSTRUMENTS[instrument].attributes if name in span}
+        return {
+            name: span[name]
+            for name in INSTRUMENTS[instrument].attributes
+            if name in span
+        }
 
     operation = span.get("gen_ai.operation.name")
     if (instrument := _OF_OPERATION.get(str(operation))) is not None:

@@ -8,17 +8,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from mcpagent.conversation import INNER
-from mcpagent.events import ToolsSearched
-from mcpagent.messages import Compacted, Spent, Step, ToolCall, ToolsChanged, ToolsShown
-from mcpagent.recording.recorded_lines import (
-    CallLine,
-    FailureLine,
-    ModelLine,
-    QuestionLine,
-    RequestLine,
-    ResponseLine,
-    StartLine,
+from mcpagent.errors import CredentialsError
+from mcpagent.history.conversation import INNER
+from mcpagent.recording.recorded_entries import (
+    AgentStarted,
+    CallEnded,
+    ModelAsked,
+    ModelReported,
+    ModelResponded,
+    RunOver,
+    RunStarted,
     read_recording,
 )
 from mcpagent.sessions.export.transcript import (
@@ -31,15 +30,28 @@ from mcpagent.sessions.export.transcript import (
     calls_run_there,
     compacted_words,
 )
+from mcpagent.sessions.run_ended import RunEnded
 from mcpagent.tracing.tree import DEEPEST, TraceStep
+from mcpagent.values.events import ToolsSearched
+from mcpagent.values.messages import (
+    Compacted,
+    Spent,
+    Step,
+    ToolCall,
+    ToolsChanged,
+    ToolsShown,
+)
 
 NO_ANSWER = "no answer"
+CUT_OFF = "cut off"
 _PURPOSES = {"summary": "a summary, to save room", "sampling": "asked by a server"}
 
 
 def _run(prompt: str, steps: Sequence[TraceStep]) -> TraceStep:
     """Return a run of these steps, with the sum of what its requests used."""
-    requests = [step for step in steps if step.offered is not None or step.spent is not None]
+    requests = [
+        step for step in steps if step.offered is not None or step.spent is not None
+    ]
     begun = [step.begun for step in steps if step.begun is not None]
     ended = [step.ended for step in steps if step.ended is not None]
     spent = sum((step.spent for step in requests if step.spent is not None), Spent())
@@ -61,7 +73,12 @@ def _request(model: str, **about: Any) -> TraceStep:
 
 
 def _spent(step: Step) -> Spent:
-    return Spent(step.usage, step.dollars or 0.0, step.dollars is not None, saved_tokens=step.saved_tokens)
+    return Spent(
+        step.usage,
+        step.dollars or 0.0,
+        step.dollars is not None,
+        saved_tokens=step.saved_tokens,
+    )
 
 
 def _ranked(steps: Iterable[TraceStep]) -> Iterator[TraceStep]:
@@ -82,7 +99,9 @@ def session_runs(transcript: Transcript) -> list[TraceStep]:
     servers = _servers(transcript)
     runs: list[TraceStep] = []
     for turn in transcript.turns:
-        prompt = turn.title if turn.number else ""
+        prompt = ""
+        if turn.number:
+            prompt = turn.title
         runs.append(_run(prompt, [*_ranked(_turn_steps(turn, servers))]))
     if transcript.ending and runs:
         runs[-1] = replace(runs[-1], note=transcript.ending)
@@ -92,8 +111,13 @@ def session_runs(transcript: Transcript) -> list[TraceStep]:
 def _servers(transcript: Transcript) -> Mapping[str, str]:
     """Return the server of each tool that was offered, by name."""
     tools = [*transcript.standing.beginning.offered]
-    for part in (part for message in transcript.session.messages for part in message.parts):
-        tools += part.added if isinstance(part, ToolsChanged) else ()
+    for part in (
+        part for message in transcript.session.messages for part in message.parts
+    ):
+        if isinstance(part, ToolsChanged):
+            tools += part.added
+        else:
+            tools += ()
     return {tool.name: tool.server for tool in tools if tool.server is not None}
 
 
@@ -103,7 +127,11 @@ def _turn_steps(turn: Turn, servers: Mapping[str, str]) -> Iterator[TraceStep]:
             yield from _news_steps(entry)
             continue
         calls = [part for part in entry.parts if isinstance(part, CalledTool)]
-        ran_there = [_called(call, servers) for call in calls if call.state.words.startswith(BY_PROVIDER)]
+        ran_there = [
+            _called(call, servers)
+            for call in calls
+            if call.state.words.startswith(BY_PROVIDER)
+        ]
         yield _answered(entry, ran_there)
         for call in calls:
             if not call.state.words.startswith(BY_PROVIDER):
@@ -135,7 +163,11 @@ def _answered(answer: Answered, ran_there: Sequence[TraceStep]) -> TraceStep:
 
 def _called(called: CalledTool, servers: Mapping[str, str]) -> TraceStep:
     call, result, state = called.call, called.result, called.state
-    shown = [part.names for part in called.changes if isinstance(part, ToolsShown) and call.name == "search_tools"]
+    shown = [
+        part.names
+        for part in called.changes
+        if isinstance(part, ToolsShown) and call.name == "search_tools"
+    ]
     step = TraceStep(
         f"execute_tool {call.name}",
         note=state.words if state.outcome in ("waiting", "unknown") else "",
@@ -145,7 +177,10 @@ def _called(called: CalledTool, servers: Mapping[str, str]) -> TraceStep:
     )
     if result is None:
         return replace(step, error="unknown" if state.outcome == "unknown" else "")
-    seconds = None if state.words.startswith(BY_PROVIDER) else result.seconds
+    if state.words.startswith(BY_PROVIDER):
+        seconds = None
+    else:
+        seconds = result.seconds
     return replace(step, error=result.error or "", seconds=seconds)
 
 
@@ -170,40 +205,75 @@ class _RecordedRuns:
     model: str = ""
     prompts: dict[int, str] = field(default_factory=dict[int, str])
     steps: dict[int, list[TraceStep]] = field(default_factory=lambda: defaultdict(list))
-    requests: dict[int, RequestLine] = field(default_factory=dict[int, RequestLine])
-    calls: dict[int, dict[str, ToolCall]] = field(default_factory=lambda: defaultdict(dict))
-    inner: dict[tuple[int, str], list[TraceStep]] = field(default_factory=lambda: defaultdict(list))
+    requests: dict[int, ModelAsked] = field(default_factory=dict[int, ModelAsked])
+    ends: dict[int, RunEnded] = field(default_factory=dict[int, RunEnded])
+    calls: dict[int, dict[str, ToolCall]] = field(
+        default_factory=lambda: defaultdict(dict)
+    )
+    inner: dict[tuple[int, str], list[TraceStep]] = field(
+        default_factory=lambda: defaultdict(list)
+    )
 
     def take(self, line: Any) -> None:
         """Add a line."""
         match line:
-            case StartLine(model=model) | ModelLine(name=model) if model:
+            case AgentStarted(model=model) | ModelReported(name=model) if model:
                 self.model = model
-            case QuestionLine():
-                self.prompts[line.run] = line.text
-            case RequestLine():
+            case RunStarted():
+                self.prompts[line.run] = line.prompt
+            case RunOver(end=end):
+                self.ends[line.run] = end
+            case ModelAsked():
                 self._take_results(line)
                 self.requests[line.number] = line
-            case ResponseLine(response=response) if (request := self.requests.pop(line.number, None)) is not None:
-                known = response.dollars is not None
-                spent = Spent(response.usage, response.dollars or 0.0, known, saved_tokens=request.saved_tokens)
-                there = [_called(ran, {}) for ran in calls_run_there(response.message)]
-                self._take_answer(request, seconds=line.seconds, spent=spent, steps=tuple(there))
-                self.calls[request.run] = {call.id: call for call in response.message.tool_calls}
-            case FailureLine() if (request := self.requests.pop(line.number, None)) is not None:
-                error = str(line.status or line.kind)
-                self._take_answer(request, seconds=line.seconds, error=error, note=line.message)
-            case CallLine():
+            case ModelResponded() if (
+                request := self.requests.pop(line.number, None)
+            ) is not None:
+                self._take_response(request, line)
+            case CallEnded():
                 self._take_call(line)
 
-    def _take_answer(self, request: RequestLine, **about: Any) -> None:
+    def _take_response(self, request: ModelAsked, line: ModelResponded) -> None:
+        response, error = line.response, line.error
+        if error is not None:
+            kind = "model"
+            if isinstance(error, CredentialsError):
+                kind = "credentials"
+            status = getattr(error, "status", None)
+            self._take_answer(
+                request,
+                seconds=line.seconds,
+                error=str(status or kind),
+                note=str(error),
+            )
+        elif response is None:
+            self._take_answer(request, seconds=line.seconds, error=CUT_OFF)
+        else:
+            known = response.dollars is not None
+            spent = Spent(
+                response.usage,
+                response.dollars or 0.0,
+                known,
+                saved_tokens=request.saved_tokens,
+            )
+            there = [_called(ran, {}) for ran in calls_run_there(response.message)]
+            self._take_answer(
+                request, seconds=line.seconds, spent=spent, steps=tuple(there)
+            )
+            self.calls[request.run] = {
+                call.id: call for call in response.message.tool_calls
+            }
+
+    def _take_answer(self, request: ModelAsked, **about: Any) -> None:
         if request.purpose == "answer":
             about |= {"offered": request.tools, "known_tools": request.known_tools}
         else:
             about.setdefault("note", _PURPOSES[request.purpose])
-        self.steps[request.run].append(_request(self.model, begun=request.time, **about))
+        self.steps[request.run].append(
+            _request(self.model, begun=request.time, **about)
+        )
 
-    def _take_call(self, line: CallLine) -> None:
+    def _take_call(self, line: CallEnded) -> None:
         result, call_id = line.result, line.result.call_id
         self.calls[line.run].pop(call_id, None)
         searches = [event for event in line.events if isinstance(event, ToolsSearched)]
@@ -222,11 +292,17 @@ class _RecordedRuns:
         else:
             self.steps[line.run].append(step)
 
-    def _take_results(self, request: RequestLine) -> None:
+    def _take_results(self, request: ModelAsked) -> None:
         """Add the calls that did not run, as those that were denied: only their results were recorded."""
-        for result in (result for message in request.messages for result in message.tool_results):
+        for result in (
+            result for message in request.messages for result in message.tool_results
+        ):
             if (call := self.calls[request.run].pop(result.call_id, None)) is not None:
-                step = TraceStep(f"execute_tool {call.name}", error=result.error or "", arguments=call.arguments)
+                step = TraceStep(
+                    f"execute_tool {call.name}",
+                    error=result.error or "",
+                    arguments=call.arguments,
+                )
                 self.steps[request.run].append(step)
 
     def trees(self) -> list[TraceStep]:
@@ -235,12 +311,29 @@ class _RecordedRuns:
             self._take_answer(request, error=NO_ANSWER)
         for (run, _), steps in self.inner.items():
             self.steps[run] += steps
-        return [
-            _run(self.prompts.get(run, "(resumed)"), [*_ranked(steps)]) for run, steps in sorted(self.steps.items())
-        ]
+        trees: list[TraceStep] = []
+        for number, below in sorted(self.steps.items()):
+            tree = _run(self.prompts.get(number, "(resumed)"), [*_ranked(below)])
+            trees.append(replace(tree, note=_ending(self.ends.get(number))))
+        return trees
+
+
+def _ending(end: RunEnded | None) -> str:
+    """Return how a run ended, unless the model answered."""
+    if end is None or end.result is None:
+        if end is not None and end.state == "cancelled":
+            return "cancelled"
+        return ""
+    if end.result.stop == "answered":
+        return ""
+    return f"ended: {end.result.stop}"
 
 
 def _search(event: ToolsSearched) -> TraceStep:
     return TraceStep(
-        "retrieval tools", seconds=event.seconds, query=event.query, found=event.found, matches=event.matches
+        "retrieval tools",
+        seconds=event.seconds,
+        query=event.query,
+        found=event.found,
+        matches=event.matches,
     )

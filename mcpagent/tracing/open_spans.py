@@ -12,9 +12,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal
 
-from mcpagent.text.safe_text import safe_line
-from mcpagent.text.secrets import without_secrets
-from mcpagent.tracing.conventions import INSTRUMENTS, Attributes, AttributeValue, measures_of
+from mcpagent.tracing.conventions import (
+    INSTRUMENTS,
+    Attributes,
+    AttributeValue,
+    measures_of,
+)
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.utilities.text.secrets import without_secrets
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
@@ -31,9 +36,26 @@ class OpenSpan:
     `error` is the kind of error that it ends in, `failure` the words of the error. Times are nanoseconds since 1970.
     """
 
-    __slots__ = ("_clock", "attributes", "begun", "context", "ended", "error", "failure", "is_over", "late", "otel")
+    __slots__ = (
+        "_clock",
+        "attributes",
+        "begun",
+        "context",
+        "ended",
+        "error",
+        "failure",
+        "is_over",
+        "late",
+        "otel",
+    )
 
-    def __init__(self, otel: OtelSpan, context: Context, attributes: dict[str, AttributeValue], begun: int) -> None:
+    def __init__(
+        self,
+        otel: OtelSpan,
+        context: Context,
+        attributes: dict[str, AttributeValue],
+        begun: int,
+    ) -> None:
         self.otel = otel
         self.context = context
         self.attributes = attributes
@@ -83,7 +105,10 @@ class OpenSpans:
             return True
         from opentelemetry import trace
 
-        return not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider | trace.NoOpTracerProvider)
+        return not isinstance(
+            trace.get_tracer_provider(),
+            trace.ProxyTracerProvider | trace.NoOpTracerProvider,
+        )
 
     def begin(
         self,
@@ -101,10 +126,15 @@ class OpenSpans:
         if self._tracer is None:
             self._tracer = trace.get_tracer("mcpagent", self._version, self._tracers)
         clean, at = self._clean(attributes), begun or time.time_ns()
-        within = context.get_current() if parent is None else parent
+        if parent is None:
+            within = context.get_current()
+        else:
+            within = parent
         shown = safe_line(without_secrets(name), 200)
         targets = [trace.Link(link) for link in links]
-        otel = self._tracer.start_span(shown, within, trace.SpanKind[kind.upper()], clean, targets, at)
+        otel = self._tracer.start_span(
+            shown, within, trace.SpanKind[kind.upper()], clean, targets, at
+        )
         return OpenSpan(otel, trace.set_span_in_context(otel, within), clean, at)
 
     def happened(self, span: OpenSpan, name: str, attributes: Attributes) -> None:
@@ -120,13 +150,19 @@ class OpenSpans:
         span.is_over = True
         span.stop()
         assert span.ended is not None
-        late = self._clean({**span.late, **({"error.type": span.error} if span.error else {})})
+        late = self._clean(
+            {**span.late, **({"error.type": span.error} if span.error else {})}
+        )
         span.otel.set_attributes(late)
         if span.error:
-            span.otel.set_status(Status(StatusCode.ERROR, without_secrets(span.failure) or None))
+            span.otel.set_status(
+                Status(StatusCode.ERROR, without_secrets(span.failure) or None)
+            )
         ended = max(span.ended, span.begun)
         span.otel.end(ended)
-        for name, value, about in measures_of(span.attributes | late, (ended - span.begun) / 1e9):
+        for name, value, about in measures_of(
+            span.attributes | late, (ended - span.begun) / 1e9
+        ):
             self._histogram(name).record(value, about, span.context)
 
     def _histogram(self, name: str) -> Histogram:
@@ -136,7 +172,10 @@ class OpenSpans:
             it = INSTRUMENTS[name]
             meter = metrics.get_meter("mcpagent", self._version, self._meters)
             self._histograms[name] = meter.create_histogram(
-                name, it.unit, it.description, explicit_bucket_boundaries_advisory=it.bounds
+                name,
+                it.unit,
+                it.description,
+                explicit_bucket_boundaries_advisory=it.bounds,
             )
         return self._histograms[name]
 
@@ -147,7 +186,9 @@ class OpenSpans:
     def _clean_value(self, value: AttributeValue) -> AttributeValue:
         if isinstance(value, str):
             return without_secrets(value)
-        return tuple(map(without_secrets, value)) if isinstance(value, tuple) else value
+        if isinstance(value, tuple):
+            return tuple(map(without_secrets, value))
+        return value
 
 
 @contextmanager
@@ -164,15 +205,21 @@ def current(span: OpenSpan) -> Iterator[None]:
 
 def trace_parent(ids: SpanContext) -> str:
     """Return the IDs as the W3C writes them, `00-<trace>-<span>-<flags>`; "" if there are none."""
-    return f"00-{ids.trace_id:032x}-{ids.span_id:016x}-{ids.trace_flags:02x}" if ids.is_valid else ""
+    if ids.is_valid:
+        return f"00-{ids.trace_id:032x}-{ids.span_id:016x}-{ids.trace_flags:02x}"
+    return ""
 
 
 def link_to(parent: str) -> tuple[SpanContext, ...]:
     """Return the result of `trace_parent` as the target of a link; nothing for any other text."""
     from opentelemetry.context import Context
     from opentelemetry.trace import get_current_span
-    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+    from opentelemetry.trace.propagation.tracecontext import (
+        TraceContextTextMapPropagator,
+    )
 
     within = TraceContextTextMapPropagator().extract({"traceparent": parent}, Context())
     ids = get_current_span(within).get_span_context()
-    return (ids,) if ids.is_valid else ()
+    if ids.is_valid:
+        return (ids,)
+    return ()

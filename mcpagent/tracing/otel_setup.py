@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from mcpagent.text.safe_text import safe_line
+from mcpagent.utilities.text.safe_text import safe_line
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.metrics import MeterProvider
@@ -19,7 +19,11 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
 
 INSTALL = "pip install 'mcpagent[otel]'"
-_PROTOCOLS = {"http/protobuf": "otlp_proto_http", "grpc": "otlp_proto_grpc", "http/json": "otlp_json_http"}
+_PROTOCOLS = {
+    "http/protobuf": "otlp_proto_http",
+    "grpc": "otlp_proto_grpc",
+    "http/json": "otlp_json_http",
+}
 FLUSH_MILLISECONDS = 10_000
 
 
@@ -38,7 +42,9 @@ class Providers:
             self.meters.force_flush(FLUSH_MILLISECONDS)
 
 
-def providers_from_environment(environ: Mapping[str, str]) -> tuple[Providers | None, tuple[str, ...]]:
+def providers_from_environment(
+    environ: Mapping[str, str],
+) -> tuple[Providers | None, tuple[str, ...]]:
     """Return the providers, or None if nothing is exported, and a line for each mistake.
 
     The SDK itself reads the variables of its exporters, queues and samplers from the environment of the process.
@@ -58,12 +64,25 @@ def providers_from_environment(environ: Mapping[str, str]) -> tuple[Providers | 
             resource = resource.merge(Resource({SERVICE_NAME: "mcpagent"}))
     except Exception as error:  # noqa: BLE001 - what is in the variables is anybody's
         return None, (f"OTEL_...: {_line(error)}; nothing is sent",)
-    tracers = _made("TRACES", lambda name: _tracers(name, environ, resource), environ, problems)
-    meters = _made("METRICS", lambda name: _meters(name, environ, resource), environ, problems)
-    return (Providers(tracers, meters) if tracers is not None or meters is not None else None), tuple(problems)
+    tracers = _made(
+        "TRACES", lambda name: _tracers(name, environ, resource), environ, problems
+    )
+    meters = _made(
+        "METRICS", lambda name: _meters(name, environ, resource), environ, problems
+    )
+    return (
+        Providers(tracers, meters)
+        if tracers is not None or meters is not None
+        else None
+    ), tuple(problems)
 
 
-def _made(kind: str, make: Callable[[str], Any], environ: Mapping[str, str], problems: list[str]) -> Any:
+def _made(
+    kind: str,
+    make: Callable[[str], Any],
+    environ: Mapping[str, str],
+    problems: list[str],
+) -> Any:
     """Make the provider that OTEL_<kind>_EXPORTER asks for."""
     variable = f"OTEL_{kind}_EXPORTER"
     name = environ.get(variable, "").strip().lower() or "otlp"
@@ -72,18 +91,26 @@ def _made(kind: str, make: Callable[[str], Any], environ: Mapping[str, str], pro
     try:
         return make(name)
     except Exception as error:  # noqa: BLE001 - exporters raise what they like, as do values that they cannot read
-        problems.append(f"{variable}={safe_line(name, 40)}: {_line(error)}; {kind.lower()} are not sent")
+        problems.append(
+            f"{variable}={safe_line(name, 40)}: {_line(error)}; {kind.lower()} are not sent"
+        )
         return None
 
 
-def _tracers(name: str, environ: Mapping[str, str], resource: Resource) -> TracerProvider:
+def _tracers(
+    name: str, environ: Mapping[str, str], resource: Resource
+) -> TracerProvider:
     import sys
 
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter
 
     # What is on stdout is the answer.
-    exporter: Any = ConsoleSpanExporter(out=sys.stderr) if name == "console" else _exporter("traces", name, environ)
+    exporter: Any = (
+        ConsoleSpanExporter(out=sys.stderr)
+        if name == "console"
+        else _exporter("traces", name, environ)
+    )
     provider = TracerProvider(resource=resource, shutdown_on_exit=False)
     provider.add_span_processor(BatchSpanProcessor(exporter))
     return provider
@@ -93,10 +120,21 @@ def _meters(name: str, environ: Mapping[str, str], resource: Resource) -> MeterP
     import sys
 
     from opentelemetry.sdk.metrics import MeterProvider
-    from opentelemetry.sdk.metrics.export import ConsoleMetricExporter, PeriodicExportingMetricReader
+    from opentelemetry.sdk.metrics.export import (
+        ConsoleMetricExporter,
+        PeriodicExportingMetricReader,
+    )
 
-    exporter: Any = ConsoleMetricExporter(out=sys.stderr) if name == "console" else _exporter("metrics", name, environ)
-    return MeterProvider([PeriodicExportingMetricReader(exporter)], resource=resource, shutdown_on_exit=False)
+    exporter: Any = (
+        ConsoleMetricExporter(out=sys.stderr)
+        if name == "console"
+        else _exporter("metrics", name, environ)
+    )
+    return MeterProvider(
+        [PeriodicExportingMetricReader(exporter)],
+        resource=resource,
+        shutdown_on_exit=False,
+    )
 
 
 def _exporter(kind: str, name: str, environ: Mapping[str, str]) -> Any:
@@ -104,14 +142,24 @@ def _exporter(kind: str, name: str, environ: Mapping[str, str]) -> Any:
     from importlib.metadata import entry_points
 
     if name == "otlp":
-        variables = (f"OTEL_EXPORTER_OTLP_{kind.upper()}_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
-        protocol = next((value for it in variables if (value := environ.get(it, "").strip())), "http/protobuf")
+        variables = (
+            f"OTEL_EXPORTER_OTLP_{kind.upper()}_PROTOCOL",
+            "OTEL_EXPORTER_OTLP_PROTOCOL",
+        )
+        protocol = next(
+            (value for it in variables if (value := environ.get(it, "").strip())),
+            "http/protobuf",
+        )
         if protocol not in _PROTOCOLS:
-            raise ValueError(f"protocol {safe_line(protocol, 40)} is none of {', '.join(_PROTOCOLS)}")
+            raise ValueError(
+                f"protocol {safe_line(protocol, 40)} is none of {', '.join(_PROTOCOLS)}"
+            )
         name = _PROTOCOLS[protocol]
     for found in entry_points(group=f"opentelemetry_{kind}_exporter", name=name):
         return found.load()()
-    raise ValueError(f"no installed package has the exporter {safe_line(name, 60)}; {INSTALL} brings otlp over HTTP")
+    raise ValueError(
+        f"no installed package has the exporter {safe_line(name, 60)}; {INSTALL} brings otlp over HTTP"
+    )
 
 
 def _line(error: Exception) -> str:

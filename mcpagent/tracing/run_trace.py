@@ -4,32 +4,19 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager, suppress
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    contextmanager,
+    suppress,
+)
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
-from mcpagent.conversation import INNER
-from mcpagent.events import (
-    AnswerRestarted,
-    ConversationCompacted,
-    Event,
-    Notice,
-    ProviderCall,
-    ProviderCallFinished,
-    ProviderCallStarted,
-    RunFinished,
-    TextDelta,
-    ThinkingDelta,
-    ToolCallFinished,
-    ToolsLoaded,
-    ToolsSearched,
-)
-from mcpagent.messages import ToolCall
+from mcpagent.history.conversation import INNER
 from mcpagent.models.base import Model, ModelResponse
-from mcpagent.run import AgentRun, RunObserver
-from mcpagent.run_parts import CallState, CallTally, ServerRequest, StepState
-from mcpagent.text.safe_text import safe_line
-from mcpagent.tools import Tool
+from mcpagent.run.agent_run import AgentRun, RunObserver
+from mcpagent.run.run_parts import CallState, CallTally, ServerRequest, StepState
 from mcpagent.tracing.content import SpanContent
 from mcpagent.tracing.conventions import (
     FINISHED,
@@ -48,6 +35,24 @@ from mcpagent.tracing.conventions import (
     spent_attributes,
 )
 from mcpagent.tracing.open_spans import OpenSpan, OpenSpans, current, trace_parent
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.values.events import (
+    AnswerRestarted,
+    ConversationCompacted,
+    Event,
+    Notice,
+    ProviderCall,
+    ProviderCallFinished,
+    ProviderCallStarted,
+    RunFinished,
+    TextDelta,
+    ThinkingDelta,
+    ToolCallFinished,
+    ToolsLoaded,
+    ToolsSearched,
+)
+from mcpagent.values.messages import ToolCall
+from mcpagent.values.tools import Tool
 
 if TYPE_CHECKING:
     from opentelemetry.trace import SpanContext
@@ -72,7 +77,10 @@ class _Harmless(AbstractAsyncContextManager[None]):
         self._inside = inside
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         if self._inside is None:
             return
@@ -98,7 +106,9 @@ class Tracer(Protocol):
 class RunTrace(RunObserver):
     """Makes the spans of one run. `earlier` are links to the run that it continues."""
 
-    def __init__(self, tracer: Tracer, run: AgentRun, earlier: tuple[SpanContext, ...] = ()) -> None:
+    def __init__(
+        self, tracer: Tracer, run: AgentRun, earlier: tuple[SpanContext, ...] = ()
+    ) -> None:
         self._tracer = tracer
         self._spans = tracer.spans
         self._content = tracer.content
@@ -132,8 +142,12 @@ class RunTrace(RunObserver):
         if name:
             attributes["gen_ai.agent.name"] = safe_line(name, 80)
         if content is not None:
-            attributes["gen_ai.input.messages"] = content.messages(run.conversation.messages[-1:])
-        span = self._spans.begin(f"invoke_agent {name}".strip(), attributes, links=self._earlier)
+            attributes["gen_ai.input.messages"] = content.messages(
+                run.conversation.messages[-1:]
+            )
+        span = self._spans.begin(
+            f"invoke_agent {name}".strip(), attributes, links=self._earlier
+        )
         self._run, run.tally.trace = span, trace_parent(span.ids)
         try:
             with self._failing(span), current(span):
@@ -143,10 +157,14 @@ class RunTrace(RunObserver):
                 self._spans.finish(call)
             if run.tally.finished is not None:
                 self._take_end(span, run.tally.finished)
-            span.late |= spent_attributes(run.tally.spent) | {"mcpagent.turns": run.tally.turns}
+            span.late |= spent_attributes(run.tally.spent) | {
+                "mcpagent.turns": run.tally.turns
+            }
             self._spans.finish(span)
 
-    def around_step(self, run: AgentRun, step: StepState) -> AbstractAsyncContextManager[None]:
+    def around_step(
+        self, run: AgentRun, step: StepState
+    ) -> AbstractAsyncContextManager[None]:
         """Trace one request, with all its retries."""
         return _Harmless(lambda: self._asking(run.model, run.tally.turns + 1, step))
 
@@ -155,7 +173,9 @@ class RunTrace(RunObserver):
         content, (request, offer) = self._content, step.prepared()
         about: Attributes = {"mcpagent.purpose": "summary"}
         if not step.is_summary:
-            about = offer_attributes(turn, tuple(tool.name for tool in request.tools), offer)
+            about = offer_attributes(
+                turn, tuple(tool.name for tool in request.tools), offer
+            )
         attributes: dict[str, AttributeValue] = {
             "gen_ai.operation.name": "chat",
             **model_attributes(model),
@@ -168,7 +188,9 @@ class RunTrace(RunObserver):
             attributes["gen_ai.input.messages"] = content.messages(request.messages)
             attributes["gen_ai.system_instructions"] = content.system(request.system)
             attributes["gen_ai.tool.definitions"] = content.tools(request.tools)
-        self._request = span = self._begin(f"chat {attributes['gen_ai.request.model']}", attributes, kind="client")
+        self._request = span = self._begin(
+            f"chat {attributes['gen_ai.request.model']}", attributes, kind="client"
+        )
 
         try:
             with self._failing(span), current(span):
@@ -187,16 +209,25 @@ class RunTrace(RunObserver):
         span.late |= response_attributes(response)
         if self._content is not None:
             reason = FINISHED[response.stop]
-            span.late["gen_ai.output.messages"] = self._content.messages((response.message,), reason)
+            span.late["gen_ai.output.messages"] = self._content.messages(
+                (response.message,), reason
+            )
 
-    def around_question(self, run: AgentRun, call: CallState) -> AbstractAsyncContextManager[None]:  # noqa: ARG002
+    def around_question(
+        self,
+        run: AgentRun,  # noqa: ARG002
+        call: CallState,
+    ) -> AbstractAsyncContextManager[None]:
         """Trace the wait for an approval, which is not in the time of the call."""
         return _Harmless(lambda: self._deciding(call.call))
 
     @contextmanager
     def _deciding(self, call: ToolCall) -> Iterator[None]:
         name = safe_line(call.name, 80)
-        attributes = {"gen_ai.tool.name": name, "gen_ai.tool.call.id": safe_line(call.id, 120)}
+        attributes = {
+            "gen_ai.tool.name": name,
+            "gen_ai.tool.call.id": safe_line(call.id, 120),
+        }
         span = self._begin(f"approval {name}", attributes, above=self._above(call))
         try:
             with self._failing(span):
@@ -204,7 +235,11 @@ class RunTrace(RunObserver):
         finally:
             self._spans.finish(span)
 
-    def around_execution(self, run: AgentRun, call: CallState) -> AbstractAsyncContextManager[None]:  # noqa: ARG002
+    def around_execution(
+        self,
+        run: AgentRun,  # noqa: ARG002
+        call: CallState,
+    ) -> AbstractAsyncContextManager[None]:
         """Trace the work of a call; the event of its result ends the span."""
         assert call.tool is not None
         tool = call.tool
@@ -221,11 +256,17 @@ class RunTrace(RunObserver):
         if rank:
             attributes["mcpagent.search.rank"] = rank
         if self._content is not None:
-            attributes["gen_ai.tool.description"] = self._content.text(tool.definition.description)
-            attributes["gen_ai.tool.call.arguments"] = self._content.arguments(call.arguments)
+            attributes["gen_ai.tool.description"] = self._content.text(
+                tool.definition.description
+            )
+            attributes["gen_ai.tool.call.arguments"] = self._content.arguments(
+                call.arguments
+            )
         links = (search,) if search is not None else ()
         span = self._begin_call(call, attributes, above=self._above(call), links=links)
-        if (other := self._calls.pop(call.id, None)) is not None:  # a model gave two calls one id
+        if (
+            other := self._calls.pop(call.id, None)
+        ) is not None:  # a model gave two calls one id
             self._spans.finish(other)
         self._calls[call.id] = span
         try:
@@ -248,15 +289,25 @@ class RunTrace(RunObserver):
             raise
 
     def _begin(
-        self, name: str, attributes: Attributes, *, above: OpenSpan | None = None, seconds: float = 0.0, **others: Any
+        self,
+        name: str,
+        attributes: Attributes,
+        *,
+        above: OpenSpan | None = None,
+        seconds: float = 0.0,
+        **others: Any,
     ) -> OpenSpan:
         """Begin a span so many seconds ago below another one, or the run: by the clock of that one, to be within."""
         above = above or self._run
         assert above is not None
         begun = max((above.ended or above.now()) - int(seconds * 1e9), above.begun)
-        return self._spans.begin(name, attributes, parent=above.context, begun=begun, **others)
+        return self._spans.begin(
+            name, attributes, parent=above.context, begun=begun, **others
+        )
 
-    def _begin_call(self, call: ToolCall | ProviderCall, attributes: Attributes, **others: Any) -> OpenSpan:
+    def _begin_call(
+        self, call: ToolCall | ProviderCall, attributes: Attributes, **others: Any
+    ) -> OpenSpan:
         about = {**call_attributes(call.name, call.id), **attributes}
         return self._begin(f"execute_tool {safe_line(call.name, 80)}", about, **others)
 
@@ -284,13 +335,18 @@ class RunTrace(RunObserver):
             self._spans.happened(span, name, attributes)
 
     def _take_loaded(self, event: ToolsLoaded) -> None:
-        self._happened("mcpagent.tools.loaded", {"mcpagent.tools": event.names, "mcpagent.tokens": event.tokens})
+        self._happened(
+            "mcpagent.tools.loaded",
+            {"mcpagent.tools": event.names, "mcpagent.tokens": event.tokens},
+        )
 
     def _take_compacted(self, event: ConversationCompacted) -> None:
         self._happened("mcpagent.compacted", compacted_attributes(event))
 
     def _take_restart(self, event: AnswerRestarted) -> None:
-        self._happened("mcpagent.answer.restarted", self._words("mcpagent.reason", event.reason))
+        self._happened(
+            "mcpagent.answer.restarted", self._words("mcpagent.reason", event.reason)
+        )
 
     def _take_notice(self, event: Notice) -> None:
         if event.level == "warning":
@@ -298,48 +354,75 @@ class RunTrace(RunObserver):
 
     def _words(self, name: str, text: str) -> dict[str, AttributeValue]:
         """Return words that may repeat content as an attribute, if spans may have content."""
-        return {name: self._content.text(text)} if self._content is not None else {}
+        if self._content is not None:
+            return {name: self._content.text(text)}
+        return {}
 
     def _take_provider_start(self, event: ProviderCallStarted) -> None:
         self._provider_calls[event.call.id] = self._begin_provider_call(event.call)
 
     def _take_provider_end(self, event: ProviderCallFinished) -> None:
-        span = self._provider_calls.pop(event.call.id, None) or self._begin_provider_call(event.call)
-        span.error = "tool_error" if event.failed else ""
+        span = self._provider_calls.pop(
+            event.call.id, None
+        ) or self._begin_provider_call(event.call)
+        if event.failed:
+            span.error = "tool_error"
+        else:
+            span.error = ""
         self._spans.finish(span)
 
     def _begin_provider_call(self, call: ProviderCall) -> OpenSpan:
-        return self._begin_call(call, {"gen_ai.tool.type": "extension"}, above=self._request)
+        return self._begin_call(
+            call, {"gen_ai.tool.type": "extension"}, above=self._request
+        )
 
     def _take_delta(self, event: TextDelta | ThinkingDelta) -> None:  # noqa: ARG002 - the first one is enough
         if (span := self._request) is not None:
-            span.late.setdefault("gen_ai.response.time_to_first_chunk", (span.now() - span.begun) / 1e9)
+            span.late.setdefault(
+                "gen_ai.response.time_to_first_chunk", (span.now() - span.begun) / 1e9
+            )
 
     def _take_result(self, event: ToolCallFinished) -> None:
         call, result = event.call, event.result
         span = self._calls.pop(call.id, None)
         if span is None:  # it did not run
-            span = self._begin_call(call, {}, above=self._calls.get(event.parent), seconds=result.seconds)
+            span = self._begin_call(
+                call, {}, above=self._calls.get(event.parent), seconds=result.seconds
+            )
         if self._content is not None:
             span.late["gen_ai.tool.call.result"] = self._content.result(result)
         code = span.late.get("rpc.response.status_code")
-        span.error = str(code) if code is not None else result_error(result, is_servers=event.server is not None)
+        if code is not None:
+            span.error = str(code)
+        else:
+            span.error = result_error(result, is_servers=event.server is not None)
         self._last_call = span
         self._spans.finish(span)
 
     def _take_search(self, event: ToolsSearched) -> None:
         """Add a search; that of a call comes right behind its result."""
-        attributes = search_attributes(event) | self._words("gen_ai.retrieval.query.text", event.query)
+        attributes = search_attributes(event) | self._words(
+            "gen_ai.retrieval.query.text", event.query
+        )
         above = self._request or self._last_call
-        span = self._begin("retrieval tools", attributes, above=above, seconds=event.seconds)
-        span.ended = above.ended if above is not None else None
-        self._found |= {name: (rank, span.ids) for rank, name in enumerate(event.matches, 1)}
+        span = self._begin(
+            "retrieval tools", attributes, above=above, seconds=event.seconds
+        )
+        if above is not None:
+            span.ended = above.ended
+        else:
+            span.ended = None
+        self._found |= {
+            name: (rank, span.ids) for rank, name in enumerate(event.matches, 1)
+        }
         self._spans.finish(span)
 
     def _take_end(self, span: OpenSpan, event: RunFinished) -> None:
         span.late["mcpagent.stop"] = event.stop
         if event.pending:
-            span.late["mcpagent.pending"] = tuple(safe_line(call.tool, 80) for call in event.pending)
+            span.late["mcpagent.pending"] = tuple(
+                safe_line(call.tool, 80) for call in event.pending
+            )
         if self._content is not None:
             span.late["gen_ai.output.messages"] = self._content.answer(event.answer)
 

@@ -13,18 +13,29 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from mcpagent.definition import Definition
 from mcpagent.errors import ConfigError
-from mcpagent.events import Emit, Event, ServerConnected, ServerConnecting, ServerFailed, guarded
-from mcpagent.python.argument_checks import expect
-from mcpagent.run import AgentRun
-from mcpagent.text.safe_text import safe_line
-from mcpagent.text.secrets import hide_environment
+from mcpagent.run.agent_run import AgentRun
+from mcpagent.toolsets.definition import Definition
 from mcpagent.toolsets.sources import AgentSources, OnChange, WrappedSources
 from mcpagent.tracing.content import SpanContent, is_captured
-from mcpagent.tracing.conventions import Attributes, AttributeValue, transport_attributes
+from mcpagent.tracing.conventions import (
+    Attributes,
+    AttributeValue,
+    transport_attributes,
+)
 from mcpagent.tracing.open_spans import OpenSpan, OpenSpans, link_to
 from mcpagent.tracing.run_trace import RunTrace
+from mcpagent.utilities.python.argument_checks import expect
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.utilities.text.secrets import hide_environment
+from mcpagent.values.events import (
+    Emit,
+    Event,
+    ServerConnected,
+    ServerConnecting,
+    ServerFailed,
+    guarded,
+)
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
@@ -56,7 +67,13 @@ class Tracing:
         expect("name", name, str, "the agent's name as text")
         for kind, provider in (("tracer", tracer_provider), ("meter", meter_provider)):
             gives = partial(_gives, f"get_{kind}")
-            expect(f"{kind}_provider", provider, object, f"a {kind.title()}Provider of OpenTelemetry", holds=gives)
+            expect(
+                f"{kind}_provider",
+                provider,
+                object,
+                f"a {kind.title()}Provider of OpenTelemetry",
+                holds=gives,
+            )
         self.agent_name = name
         self.content = SpanContent() if is_captured(os.environ) else None
         self.tracer_provider = tracer_provider
@@ -73,20 +90,31 @@ class Tracing:
         return self.tracer_provider is not None or self.meter_provider is not None
 
     @classmethod
-    def from_environment(cls, *, name: str = "", flush_seconds: float = FLUSH_SECONDS) -> Tracing:
+    def from_environment(
+        cls, *, name: str = "", flush_seconds: float = FLUSH_SECONDS
+    ) -> Tracing:
         """Set up providers as OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_TRACES_EXPORTER and their neighbours say.
 
         Needs `mcpagent[otel]`. Raises nothing: mistakes are in `problems`. The end of an agent waits at most
         `flush_seconds` for spans that were not sent yet.
         """
-        expect("flush_seconds", flush_seconds, (int, float), "seconds", holds=lambda seconds: 0 <= seconds < 3_600)
+        expect(
+            "flush_seconds",
+            flush_seconds,
+            (int, float),
+            "seconds",
+            holds=lambda seconds: 0 <= seconds < 3_600,
+        )
         from mcpagent.tracing.otel_setup import providers_from_environment
 
         providers, problems = providers_from_environment(os.environ)
         tracing = cls(name=name)
         tracing.problems = problems
         if providers is not None:
-            tracing.tracer_provider, tracing.meter_provider = providers.tracers, providers.meters
+            tracing.tracer_provider, tracing.meter_provider = (
+                providers.tracers,
+                providers.meters,
+            )
             tracing._flush, tracing._flush_seconds = providers.flush, flush_seconds
         return tracing
 
@@ -95,7 +123,9 @@ class Tracing:
         spans = OpenSpans(
             tracers=self.tracer_provider,
             meters=self.meter_provider,
-            version=sys.modules["mcpagent"].__version__,  # the package is no module that one here may import
+            version=sys.modules[
+                "mcpagent"
+            ].__version__,  # the package is no module that one here may import
         )
         agent = _TracedAgent(self, spans, definition.sources)
         return replace(
@@ -114,7 +144,9 @@ class Tracing:
 class _TracedAgent:
     """Traces the runs of one agent, and the connections of its servers."""
 
-    def __init__(self, tracing: Tracing, spans: OpenSpans, sources: AgentSources) -> None:
+    def __init__(
+        self, tracing: Tracing, spans: OpenSpans, sources: AgentSources
+    ) -> None:
         self.tracing = tracing
         self.spans = spans
         self.agent_name = tracing.agent_name
@@ -134,7 +166,9 @@ class _TracedAgent:
         """Return how a server is reached, as far as it is known."""
         with suppress(Exception):  # a replay has no servers
             servers = self._sources.servers
-            return transport_attributes(servers.configs[server], servers.statuses[server].protocol_version)
+            return transport_attributes(
+                servers.configs[server], servers.statuses[server].protocol_version
+            )
         return {}
 
     def hear(self, event: Event) -> None:
@@ -147,11 +181,19 @@ class _TracedAgent:
                 self._cancel(span)
                 if self.spans.is_on:
                     name = safe_line(event.server, 64)
-                    attributes: dict[str, AttributeValue] = {"mcp.method.name": "initialize", "mcpagent.server": name}
+                    attributes: dict[str, AttributeValue] = {
+                        "mcp.method.name": "initialize",
+                        "mcpagent.server": name,
+                    }
                     attributes |= self.server_attributes(event.server)
-                    self._connecting[event.server] = self.spans.begin(f"initialize {name}", attributes, kind="client")
+                    self._connecting[event.server] = self.spans.begin(
+                        f"initialize {name}", attributes, kind="client"
+                    )
             case ServerConnected() if span is not None:
-                span.late |= {"mcpagent.tools.count": event.tools, **self.server_attributes(event.server)}
+                span.late |= {
+                    "mcpagent.tools.count": event.tools,
+                    **self.server_attributes(event.server),
+                }
                 self.spans.finish(span)
             case ServerFailed() if span is not None:
                 span.error, span.failure = "ServerError", safe_line(event.reason, 300)
@@ -167,7 +209,9 @@ class _TracedAgent:
         try:
             import opentelemetry.trace  # noqa: F401 - what holds the place in a trace
         except ImportError:
-            raise ConfigError("tracing needs OpenTelemetry's API; pip install 'mcpagent[otel]'") from None
+            raise ConfigError(
+                "tracing needs OpenTelemetry's API; pip install 'mcpagent[otel]'"
+            ) from None
 
     async def close(self) -> None:
         """After the agent has ended."""
@@ -184,7 +228,9 @@ class _TracedSources(WrappedSources):
         super().__init__(sources)
         self._agent = agent
 
-    async def open(self, exits: AsyncExitStack, emit: Emit, on_change: OnChange) -> None:
+    async def open(
+        self, exits: AsyncExitStack, emit: Emit, on_change: OnChange
+    ) -> None:
         """Begin with the servers, and end with them."""
         self._agent.open()
         exits.push_async_callback(self._agent.close)
@@ -195,11 +241,16 @@ def tracing_wanted(environ: Mapping[str, str]) -> bool:
     """Return whether the standard variables ask for traces or metrics."""
     if environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         return False
-    exporters = [environ.get(f"OTEL_{kind}_EXPORTER", "").strip() for kind in ("TRACES", "METRICS")]
+    exporters = [
+        environ.get(f"OTEL_{kind}_EXPORTER", "").strip()
+        for kind in ("TRACES", "METRICS")
+    ]
     if any(name and name != "none" for name in exporters):
         return True
     endpoints = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
-    return exporters[0] != "none" and any(environ.get(name, "").strip() for name in endpoints)
+    return exporters[0] != "none" and any(
+        environ.get(name, "").strip() for name in endpoints
+    )
 
 
 async def _within(work: Callable[[], None], seconds: float) -> None:

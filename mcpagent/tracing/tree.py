@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from mcpagent.messages import Spent
-from mcpagent.text.safe_text import safe_line
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.values.messages import Spent
 
 MOST_NAMES = 8
 DEEPEST = 40
@@ -45,7 +45,9 @@ class TraceStep:
     @property
     def ended(self) -> float | None:
         """The time at which it ended."""
-        return self.begun + self.seconds if self.begun is not None and self.seconds is not None else None
+        if self.begun is not None and self.seconds is not None:
+            return self.begun + self.seconds
+        return None
 
     def walk(self) -> Iterator[TraceStep]:
         """Yield this step and all below it, in the order of the tree."""
@@ -79,28 +81,46 @@ class Row:
     failed: bool = False
 
 
-def trace_rows(runs: Sequence[TraceStep], branches: Branches) -> list[tuple[str, list[Row]]]:
+def trace_rows(
+    runs: Sequence[TraceStep], branches: Branches
+) -> list[tuple[str, list[Row]]]:
     """Return the heading and the rows of each run."""
-    return [(_heading(run, number), [*_rows(run, branches)]) for number, run in enumerate(runs, 1)]
+    return [
+        (_heading(run, number), [*_rows(run, branches)])
+        for number, run in enumerate(runs, 1)
+    ]
 
 
 def trace_document(step: TraceStep) -> dict[str, Any]:
     """Return a step as JSON data, without the fields that are not known."""
     document = asdict(replace(step, steps=()))
-    known = {name: value for name, value in document.items() if value not in (None, "", ())}
-    return known | ({"steps": [trace_document(below) for below in step.steps]} if step.steps else {})
+    known = {
+        name: value for name, value in document.items() if value not in (None, "", ())
+    }
+    return known | (
+        {"steps": [trace_document(below) for below in step.steps]} if step.steps else {}
+    )
 
 
 def _heading(run: TraceStep, number: int) -> str:
     steps = [*run.walk()]
     failed = sum(bool(step.error) for step in steps)
-    facts = [_moment(run.begun), took(run.seconds), f"{len(steps)} steps", f"{failed} failed" if failed else ""]
-    return f"run {number}: {safe_line(run.prompt, 60)}  {', '.join(filter(None, facts))}"
+    facts = [
+        _moment(run.begun),
+        took(run.seconds),
+        f"{len(steps)} steps",
+        f"{failed} failed" if failed else "",
+    ]
+    return (
+        f"run {number}: {safe_line(run.prompt, 60)}  {', '.join(filter(None, facts))}"
+    )
 
 
 def _moment(begun: float | None) -> str:
     try:
-        return datetime.fromtimestamp(begun, UTC).strftime("%Y-%m-%d %H:%M:%S UTC") if begun else ""
+        if begun:
+            return datetime.fromtimestamp(begun, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+        return ""
     except (ValueError, OverflowError, OSError):
         return ""
 
@@ -110,12 +130,26 @@ def _rows(run: TraceStep, branches: Branches) -> Iterator[Row]:
     while waiting:
         step, before, branch = waiting.pop()
         about = f" {branches.dot} ".join(_about(step))
-        yield Row(f"{before}{branch}{safe_line(step.name, 80)}", took(step.seconds), about, bool(step.error))
+        yield Row(
+            f"{before}{branch}{safe_line(step.name, 80)}",
+            took(step.seconds),
+            about,
+            bool(step.error),
+        )
         if branch:
-            before += "   " if branch == branches.last else branches.line
+            if branch == branches.last:
+                before += "   "
+            else:
+                before += branches.line
         before = before[: DEEPEST * len(branches.line)]
         for below in reversed(step.steps):
-            waiting.append((below, before, branches.last if below is step.steps[-1] else branches.between))
+            waiting.append(
+                (
+                    below,
+                    before,
+                    branches.last if below is step.steps[-1] else branches.between,
+                )
+            )
 
 
 def took(seconds: float | None) -> str:
@@ -144,31 +178,47 @@ def _about(step: TraceStep) -> Iterator[str]:
     if step.query:
         yield f'"{safe_line(step.query, 80)}"'
     if step.arguments:
-        yield safe_line(json.dumps(step.arguments, ensure_ascii=False, default=str), 120)
+        yield safe_line(
+            json.dumps(step.arguments, ensure_ascii=False, default=str), 120
+        )
 
 
 def _of_tools(step: TraceStep) -> Iterator[str]:
     if step.turns is not None:
         yield f"{step.turns:,} {'turn' if step.turns == 1 else 'turns'}"
     if step.offered is not None:
-        known = f"; {step.known_tools:,} known" if step.known_tools is not None else ""
+        known = ""
+        if step.known_tools is not None:
+            known = f"; {step.known_tools:,} known"
         yield f"offered {len(step.offered)}{_names(step.offered)}{known}"
     if step.spent is not None and step.spent.saved_tokens > 0:
         yield f"saves {step.spent.saved_tokens:,} tokens"
     if step.matches is not None:
-        count = f" {step.found:,}" if step.found is not None else ""
+        count = ""
+        if step.found is not None:
+            count = f" {step.found:,}"
         yield f"found{count}{_names(step.matches)}"
 
 
 def _cost(spent: Spent) -> Iterator[str]:
     usage = spent.usage
-    cached = f" ({usage.cache_read_tokens:,} cached)" if usage.cache_read_tokens else ""
+    cached = ""
+    if usage.cache_read_tokens:
+        cached = f" ({usage.cache_read_tokens:,} cached)"
     yield f"{usage.input_tokens:,} in{cached}, {usage.output_tokens:,} out"
     if spent.dollars:
-        yield f"${spent.dollars:.4f}" if spent.cost_known else f"${spent.dollars:.4f} and more"
+        yield (
+            f"${spent.dollars:.4f}"
+            if spent.cost_known
+            else f"${spent.dollars:.4f} and more"
+        )
 
 
 def _names(names: Sequence[str]) -> str:
-    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    more = ""
+    if len(names) > MOST_NAMES:
+        more = f" and {len(names) - MOST_NAMES} more"
     shown = ", ".join(safe_line(name, 64) for name in names[:MOST_NAMES])
-    return f": {shown}{more}" if shown else ""
+    if shown:
+        return f": {shown}{more}"
+    return ""

@@ -42,27 +42,39 @@ def described(servers: Iterable[ServerConfig]) -> list[Description]:
     return [describe(server) for server in servers if needs_consent(server)]
 
 
-def without_consent(found: Iterable[Description], store: TrustStore) -> list[Description]:
+def without_consent(
+    found: Iterable[Description], store: TrustStore
+) -> list[Description]:
     """Return those without a stored consent to their present digest, each once."""
     by_digest = {item.digest(): item for item in found}
-    known = store.digests() if by_digest else frozenset[str]()
+    if by_digest:
+        known = store.digests()
+    else:
+        known = frozenset[str]()
     return [item for digest, item in by_digest.items() if digest not in known]
 
 
-def consent_to(found: Sequence[Description], store: TrustStore, ask: AskTrust | None) -> Consent:
+def consent_to(
+    found: Sequence[Description], store: TrustStore, ask: AskTrust | None
+) -> Consent:
     """Ask about descriptions without a stored consent, and store the answer "always".
 
     `ask` is None if no one can be asked.
     """
     asked = without_consent(found, store)
-    answer = ask(asked) if asked and ask is not None else "no"
+    answer = "no"
+    if asked and ask is not None:
+        answer = ask(asked)
     problems: tuple[str, ...] = ()
     if answer == "always":
         try:
             store.add(asked)
         except ConfigError as error:
             problems = (f"{error}; the answer holds for this time",)
-    refused = frozenset(item.digest() for item in asked) if answer == "no" else frozenset[str]()
+    if answer == "no":
+        refused = frozenset(item.digest() for item in asked)
+    else:
+        refused = frozenset[str]()
     return Consent(
         tuple(item for item in found if item.digest() not in refused),
         tuple(item for item in asked if item.digest() in refused),

@@ -14,12 +14,14 @@ from typing import Any, Literal, TypeAlias
 
 from mcpagent.config import ServerConfig
 from mcpagent.config.spellings import KEY_OF_SPELLING
-from mcpagent.text.secrets import Secret, as_written
+from mcpagent.utilities.text.secrets import Secret, as_written
 
 Kind: TypeAlias = Literal["server", "card", "model"]
 """A server of a file or card, a card itself, and the model that a project's settings choose."""
 
-_TOLD_APART = frozenset({"command", "args", "env", "env_file", "cwd", "url", "headers", "roots", "sign_in"})
+_TOLD_APART = frozenset(
+    {"command", "args", "env", "env_file", "cwd", "url", "headers", "roots", "sign_in"}
+)
 _CHANGES_NOTHING = frozenset({"disabled", "enabled", "description", "timeout"})
 """Keys that change nothing about what runs, or what it may do; so do those in seconds."""
 
@@ -51,8 +53,15 @@ class Description:
 
     def digest(self) -> str:
         """Return a SHA-256 digest of name, place and facts; the line of the entry is left out."""
-        data = [self.kind, self.place, self.name, [[fact.what, fact.text] for fact in self.facts]]
-        return hashlib.sha256(json.dumps(data).encode("utf-8", "surrogatepass")).hexdigest()
+        data = [
+            self.kind,
+            self.place,
+            self.name,
+            [[fact.what, fact.text] for fact in self.facts],
+        ]
+        return hashlib.sha256(
+            json.dumps(data).encode("utf-8", "surrogatepass")
+        ).hexdigest()
 
 
 def file_of(source: str) -> str:
@@ -75,18 +84,38 @@ def describe(config: ServerConfig) -> Description:
         facts += [Fact("runs", shlex.join(words)), Fact("in", folder)]
     else:
         facts.append(Fact("sends to", as_written(config.url)))
-    facts += [Fact("header", f"{name}={as_written(value)}") for name, value in sorted(config.headers.items())]
-    facts += [Fact("variable", f"{name}={as_written(value)}") for name, value in sorted(config.env.items())]
-    entry = {KEY_OF_SPELLING.get(key, key): value for key, value in config.written.items()}
+    facts += [
+        Fact("header", f"{name}={as_written(value)}")
+        for name, value in sorted(config.headers.items())
+    ]
+    facts += [
+        Fact("variable", f"{name}={as_written(value)}")
+        for name, value in sorted(config.env.items())
+    ]
+    entry = {
+        KEY_OF_SPELLING.get(key, key): value for key, value in config.written.items()
+    }
     facts += _sign_in(entry.get("sign_in"))
     if "env_file" in entry:
         facts.append(Fact("reads", str(entry["env_file"])))
     facts += [Fact("may see", root) for root in config.roots]
     facts += _said(entry)
-    literals = (text for text in (*config.args, *config.env.values()) if not isinstance(text, Secret))
+    literals = (
+        text
+        for text in (*config.args, *config.env.values())
+        if not isinstance(text, Secret)
+    )
     paths = (*words[:1], *literals, str(entry.get("env_file", "")))
-    named = tuple(os.path.join(folder, path) for word in paths for path in _paths_in(word))
-    return Description(config.name, real_place(file_of(config.source)), config.source, tuple(facts), paths=named)
+    named = tuple(
+        os.path.join(folder, path) for word in paths for path in _paths_in(word)
+    )
+    return Description(
+        config.name,
+        real_place(file_of(config.source)),
+        config.source,
+        tuple(facts),
+        paths=named,
+    )
 
 
 def _paths_in(word: str) -> Iterator[str]:
@@ -98,7 +127,10 @@ def _sign_in(entry: Any) -> Iterator[Fact]:
     """Yield how it signs in, as written."""
     if isinstance(entry, Mapping):
         for name, value in sorted(entry.items()):
-            text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, sort_keys=True)
+            if isinstance(value, str):
+                text = value
+            else:
+                text = json.dumps(value, ensure_ascii=False, sort_keys=True)
             yield Fact("signs in with", f"{name}={text}")
     elif entry is not None:
         yield Fact("signs in with", str(entry))
@@ -107,6 +139,10 @@ def _sign_in(entry: Any) -> Iterator[Fact]:
 def _said(entry: Mapping[str, Any]) -> Iterator[Fact]:
     """Yield the rest of the entry under our keys: which tools run unasked, what the server may ask, and the like."""
     for key, value in sorted(entry.items()):
-        ours = key in KEY_OF_SPELLING and key not in _TOLD_APART | _CHANGES_NOTHING and not key.endswith("_seconds")
+        ours = (
+            key in KEY_OF_SPELLING
+            and key not in _TOLD_APART | _CHANGES_NOTHING
+            and not key.endswith("_seconds")
+        )
         if ours:
             yield Fact(key, json.dumps(value, ensure_ascii=False, sort_keys=True))

@@ -12,15 +12,50 @@ from pathlib import Path
 
 from mcpagent.config import ServerConfig
 from mcpagent.errors import ServerError
-from mcpagent.text.safe_text import safe_line
-from mcpagent.text.secrets import revealed
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.utilities.text.secrets import revealed
 
 _INHERITED = (
-    *("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER", "LANG", "LANGUAGE", "TZ", "TMPDIR"),
-    *("LC_ALL", "LC_CTYPE", "SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS", "XDG_CACHE_HOME", "XDG_DATA_HOME"),
+    *(
+        "HOME",
+        "LOGNAME",
+        "PATH",
+        "SHELL",
+        "TERM",
+        "USER",
+        "LANG",
+        "LANGUAGE",
+        "TZ",
+        "TMPDIR",
+    ),
+    *(
+        "LC_ALL",
+        "LC_CTYPE",
+        "SSL_CERT_FILE",
+        "SSL_CERT_DIR",
+        "NODE_EXTRA_CA_CERTS",
+        "XDG_CACHE_HOME",
+        "XDG_DATA_HOME",
+    ),
     *("XDG_CONFIG_HOME", "XDG_RUNTIME_DIR", "XDG_STATE_HOME"),
-    *("APPDATA", "HOMEDRIVE", "HOMEPATH", "LOCALAPPDATA", "PATHEXT", "PROCESSOR_ARCHITECTURE", "PROGRAMDATA"),
-    *("PROGRAMFILES", "SYSTEMDRIVE", "SYSTEMROOT", "TEMP", "TMP", "USERNAME", "USERPROFILE"),
+    *(
+        "APPDATA",
+        "HOMEDRIVE",
+        "HOMEPATH",
+        "LOCALAPPDATA",
+        "PATHEXT",
+        "PROCESSOR_ARCHITECTURE",
+        "PROGRAMDATA",
+    ),
+    *(
+        "PROGRAMFILES",
+        "SYSTEMDRIVE",
+        "SYSTEMROOT",
+        "TEMP",
+        "TMP",
+        "USERNAME",
+        "USERPROFILE",
+    ),
 )
 """What a server sees of our environment besides what its configuration declares: enough to run, and no secrets."""
 
@@ -41,12 +76,23 @@ class Launch:
 def launch_of(config: ServerConfig, environ: Mapping[str, str]) -> Launch:
     """Resolve the command of a server. Raises `ServerError` (phase "start") if it cannot be started."""
     environment = child_environment(config, environ)
-    return Launch(find_program(config, environment), tuple(map(revealed, config.args)), config.cwd, environment)
+    return Launch(
+        find_program(config, environment),
+        tuple(map(revealed, config.args)),
+        config.cwd,
+        environment,
+    )
 
 
-def child_environment(config: ServerConfig, environ: Mapping[str, str]) -> dict[str, str]:
+def child_environment(
+    config: ServerConfig, environ: Mapping[str, str]
+) -> dict[str, str]:
     """Return the allow-listed part of `environ` plus what the configuration declares."""
-    inherited = {name: environ[name] for name in _INHERITED if name in environ and not environ[name].startswith("()")}
+    inherited = {
+        name: environ[name]
+        for name in _INHERITED
+        if name in environ and not environ[name].startswith("()")
+    }
     return (
         inherited
         | {"PYTHONUTF8": "1", "PYTHONUNBUFFERED": "1"}
@@ -62,7 +108,9 @@ def find_program(config: ServerConfig, environment: Mapping[str, str]) -> str:
     """
     command = revealed(config.command)
     if config.cwd and not Path(config.cwd).is_dir():
-        raise start_error(config, f'the folder "{safe_line(config.cwd)}" does not exist; fix "cwd"')
+        raise start_error(
+            config, f'the folder "{safe_line(config.cwd)}" does not exist; fix "cwd"'
+        )
     if os.sep in command or (os.altsep and os.altsep in command):
         path = (Path(config.cwd) / Path(command).expanduser()).absolute()
         if found := shutil.which(path):
@@ -74,12 +122,18 @@ def find_program(config: ServerConfig, environment: Mapping[str, str]) -> str:
         else:
             why = "does not exist"
         raise start_error(config, f'"{safe_line(command)}" {why}; fix "command"')
-    search = [folder for folder in environment.get("PATH", os.defpath).split(os.pathsep) if os.path.isabs(folder)]
+    search = [
+        folder
+        for folder in environment.get("PATH", os.defpath).split(os.pathsep)
+        if os.path.isabs(folder)
+    ]
     for folder in search:
         if found := shutil.which(os.path.join(folder, command)):
             return found
     near = get_close_matches(command, _programs(search), n=1, cutoff=0.75)
-    hint = f'did you mean "{near[0]}"?' if near else 'install it, or give its full path in "command"'
+    hint = 'install it, or give its full path in "command"'
+    if near:
+        hint = f'did you mean "{near[0]}"?'
     raise start_error(config, f'"{safe_line(command)}" is not on PATH; {hint}')
 
 
@@ -93,4 +147,8 @@ def _programs(folders: list[str]) -> list[str]:
 
 def start_error(config: ServerConfig, what: str) -> ServerError:
     """Return the error for a program that could not be started, with the reason."""
-    return ServerError(f'server "{config.name}" could not start: {what}', server=config.name, phase="start")
+    return ServerError(
+        f'server "{config.name}" could not start: {what}',
+        server=config.name,
+        phase="start",
+    )

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from mcpagent.config.bounded_files import read_own
-from mcpagent.config.file_changes import alone_with, write_whole
-from mcpagent.config.user_folders import state_folder
 from mcpagent.trust.commits import head_commit
 from mcpagent.trust.descriptions import Description
+from mcpagent.utilities.files.bounded_files import read_own
+from mcpagent.utilities.files.file_changes import alone_with, write_whole
+from mcpagent.utilities.files.user_folders import state_folder
 
 MAX_ENTRIES = 2_000
 FORMAT = 3
@@ -48,11 +48,18 @@ class TrustStore:
         fresh = list[StoredConsent]()
         for item in descriptions:
             folder = Path(item.place).parent
-            commits[folder] = commits[folder] if folder in commits else head_commit(folder)
-            fresh.append(StoredConsent(item.name, item.place, item.digest(), commits[folder]))
+            if folder not in commits:
+                commits[folder] = head_commit(folder)
+            fresh.append(
+                StoredConsent(item.name, item.place, item.digest(), commits[folder])
+            )
         replaced = {(item.file, item.name) for item in fresh}
         with alone_with(self.path):
-            kept = [entry for entry in self.entries() if (entry.file, entry.name) not in replaced]
+            kept = [
+                entry
+                for entry in self.entries()
+                if (entry.file, entry.name) not in replaced
+            ]
             self._write([*kept, *fresh])
 
     def remove(self, files: Iterable[str]) -> list[StoredConsent]:
@@ -70,10 +77,16 @@ class TrustStore:
             if data["format"] != FORMAT:
                 return []
             fields = ("name", "file", "digest", "commit")
-            return [StoredConsent(*(str(item[field]) for field in fields)) for item in data["allowed"]]
+            return [
+                StoredConsent(*(str(item[field]) for field in fields))
+                for item in data["allowed"]
+            ]
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
             return []
 
     def _write(self, entries: list[StoredConsent]) -> None:
         allowed = [asdict(entry) for entry in entries[-MAX_ENTRIES:]]
-        write_whole(self.path, json.dumps({"format": FORMAT, "allowed": allowed}, indent=1) + "\n")
+        write_whole(
+            self.path,
+            json.dumps({"format": FORMAT, "allowed": allowed}, indent=1) + "\n",
+        )

@@ -10,8 +10,8 @@ import pytest
 
 from mcpagent import Agent, ConfigError, RunOptions, ScriptedModel, ToolCall
 from mcpagent.analysis import Passage, create_analysis_toolset
-from mcpagent.events import Event, SubagentEvent, ToolCallFinished
-from mcpagent.limits.run_limits import Limits
+from mcpagent.values.events import Event, SubagentEvent, ToolCallFinished
+from mcpagent.values.limits.run_limits import Limits
 from tests.tables import each_row
 
 pytestmark = pytest.mark.anyio

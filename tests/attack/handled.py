@@ -24,9 +24,9 @@ from mcpagent import Agent, ScriptedModel, ToolCall
 from mcpagent.config import ServerConfig
 from mcpagent.errors import McpAgentError
 from mcpagent.mcp.link import ServerLink
-from mcpagent.messages import Text, ToolDefinition
+from mcpagent.run.validation import verdict_beside
 from mcpagent.search import ToolIndex
-from mcpagent.toolsets.validation import verdict_beside
+from mcpagent.values.messages import Text, ToolDefinition
 from tests.hostile_patterns import BOUNDED_BY_THEMSELVES, COSTLY_TO_COMPILE, HOSTILE_PATTERNS
 from tests.memory import peak_megabytes
 from tests.servers import hostile_http, hostile_server

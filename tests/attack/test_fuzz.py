@@ -25,8 +25,8 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
 from mcpagent import Agent, Recorder, Replay, RunOptions, ScriptedModel, ToolCall
-from mcpagent.cards.reading import parse_card
-from mcpagent.cards.writing import dump_card
+from mcpagent.agents.cards.reading import parse_card
+from mcpagent.agents.cards.writing import dump_card
 from mcpagent.cli import main
 from mcpagent.cli.app import _grammar, command_line
 from mcpagent.cli.frame.exit_codes import ExitCode
@@ -36,7 +36,7 @@ from mcpagent.errors import McpAgentError
 from mcpagent.mcp.transports.bytes_to_messages import FLOOD_BYTES, Junk, MessageReader, decode
 from mcpagent.models.base import ModelRequest
 from mcpagent.models.foreign_histories import read_history
-from mcpagent.toolsets.validation import verdict
+from mcpagent.run.validation import verdict
 from tests.models.test_foreign_histories import MODELS
 from tests.speed import within
 

@@ -13,10 +13,10 @@ from typing import Any, get_args
 
 from mcpagent.cli.frame.exit_codes import ERROR_KINDS, ExitCode
 from mcpagent.cli.oneshot.json_report import SCHEMA
-from mcpagent.events import StopReason
-from mcpagent.limits.run_limits import KINDS, LimitScope
 from mcpagent.mcp.server_status import ServerState
-from mcpagent.messages import ToolErrorKind
+from mcpagent.values.events import StopReason
+from mcpagent.values.limits.run_limits import KINDS, LimitScope
+from mcpagent.values.messages import ToolErrorKind
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 

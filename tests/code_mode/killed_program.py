@@ -16,9 +16,9 @@ from typing import Any
 
 from mcpagent import Agent, RunOptions, ScriptedModel, Sessions, ToolCall
 from mcpagent.durable import DurableRuns
-from mcpagent.events import Event, ToolCallFinished
-from mcpagent.messages import ToolDefinition
-from mcpagent.tools import Tool, ToolOutput
+from mcpagent.values.events import Event, ToolCallFinished
+from mcpagent.values.messages import ToolDefinition
+from mcpagent.values.tools import Tool, ToolOutput
 
 PROGRAM = """from tools.functions import step
 total = kept

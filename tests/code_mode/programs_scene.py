@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from mcpagent import Agent, CodeMode, Limits, RunOptions, ScriptedModel, ToolCall
-from mcpagent.events import Event
-from mcpagent.messages import ToolResult
+from mcpagent.values.events import Event
+from mcpagent.values.messages import ToolResult
 
 SEARCH = ToolCall("", "search_tools", {"query": "select:shout,add,slow,fails,forbidden,listed"})
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from mcpagent import Agent, ScriptedModel, Sessions, ToolCall
+from mcpagent.agents.session import Session
 from mcpagent.code_mode import memory
 from mcpagent.code_mode.memory import Memory, ProgramVariables
-from mcpagent.session import Session
 
 pytestmark = pytest.mark.anyio
 

@@ -22,9 +22,9 @@ from mcpagent import (
     ToolCall,
     external,
 )
-from mcpagent.events import Event, ToolCallFinished, ToolCallStarted
-from mcpagent.messages import ToolDefinition, ToolResult
 from mcpagent.sessions import exported
+from mcpagent.values.events import Event, ToolCallFinished, ToolCallStarted
+from mcpagent.values.messages import ToolDefinition, ToolResult
 from tests.code_mode.programs_scene import SEARCH, Tools
 
 pytestmark = pytest.mark.anyio

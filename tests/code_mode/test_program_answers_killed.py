@@ -14,6 +14,7 @@ import pytest
 from mcpagent import Sessions
 from mcpagent.code_mode.memory import EndedProgram, Memory, Underway
 from mcpagent.code_mode.sandbox import AskedCall
+from mcpagent.sessions.entries import clean_json
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="SIGKILL")
 
@@ -104,9 +105,9 @@ def test_how_a_program_ended_is_known_whatever_it_showed(tmp_path: Path, monkeyp
     """Secrets are taken out before it is signed: a store that did so afterwards would make it another text."""
     monkeypatch.setenv("MCPAGENT_HOME", str(tmp_path))
     shown = "the token\nghp_A1b2A1b2A1b2A1b2A1b2A1b2 of correct horse"
-    with contextlib.closing(Sessions(tmp_path / "sessions.db", secrets=["correct horse"])) as store:
+    with contextlib.closing(Sessions(tmp_path / "sessions.db", secrets=["correct horse"])):
         memory = Memory(b"state", ended=EndedProgram("call", 3, shown))
-        again = Memory.from_json(json.loads(store.as_json(memory.to_json("mine"))), "mine")
+        again = Memory.from_json(json.loads(clean_json(memory.to_json("mine"))), "mine")
     assert again.ended is not None
     assert again.ended.call_id == "call"
     assert again.state == b"state"

@@ -20,9 +20,9 @@ from mcpagent import (
     ScriptedModel,
     ToolCall,
 )
-from mcpagent.events import Event, ToolCallFinished, ToolCallStarted
-from mcpagent.messages import ToolDefinition
-from mcpagent.tools import Tool, ToolOutput
+from mcpagent.values.events import Event, ToolCallFinished, ToolCallStarted
+from mcpagent.values.messages import ToolDefinition
+from mcpagent.values.tools import Tool, ToolOutput
 from tests.code_mode.programs_scene import SEARCH, Tools, told
 from tests.tables import each_row
 

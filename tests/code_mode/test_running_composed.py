@@ -30,11 +30,11 @@ from mcpagent import (
     Usage,
 )
 from mcpagent.demo import demo_server_config
-from mcpagent.events import Event, SubagentEvent, ToolCallStarted
-from mcpagent.messages import ToolDefinition
-from mcpagent.tools import Tool, ToolOutput
+from mcpagent.values.events import Event, SubagentEvent, ToolCallStarted
+from mcpagent.values.messages import ToolDefinition
+from mcpagent.values.tools import Tool, ToolOutput
 from tests.code_mode.programs_scene import SEARCH, Tools
-from tests.compaction.windowed import WindowedModel
+from tests.run.compaction.windowed import WindowedModel
 from tests.tracing.traced import Traced
 
 pytestmark = pytest.mark.anyio

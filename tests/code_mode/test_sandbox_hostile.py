@@ -15,8 +15,8 @@ from mcpagent import Agent, CodeMode, Limits, RunOptions, ScriptedModel, Session
 from mcpagent.code_mode.prelude import FUNCTION, LAST, SHOWN
 from mcpagent.code_mode.program_source import ProgramError, fed, parsed
 from mcpagent.code_mode.sandbox import Ended, Failed, Sandbox, Waiting
-from mcpagent.messages import ToolDefinition
-from mcpagent.tools import Tool, ToolOutput
+from mcpagent.values.messages import ToolDefinition
+from mcpagent.values.tools import Tool, ToolOutput
 from tests.code_mode.hostile_programs import ESCAPES, FLOODS
 from tests.code_mode.programs_scene import Tools, told
 from tests.servers.leftovers import nothing_left

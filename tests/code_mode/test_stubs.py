@@ -17,9 +17,9 @@ from mcpagent.code_mode.code_options import CodeMode
 from mcpagent.code_mode.identifiers import BUILTINS, Places, identifier, identifiers
 from mcpagent.code_mode.sandbox import Sandbox
 from mcpagent.code_mode.stubs import HEADER, Stub, stub_of
-from mcpagent.messages import ToolDefinition
 from mcpagent.models import ModelRequest
-from mcpagent.tools import Tool, ToolOutput
+from mcpagent.values.messages import ToolDefinition
+from mcpagent.values.tools import Tool, ToolOutput
 from tests.code_mode.values import some_arguments
 from tests.tables import each_row
 from tests.tool_search.test_catalog_real_servers import REAL, made_catalogues

@@ -18,7 +18,7 @@ from mcpagent.config import load_servers
 from mcpagent.config.secret_store import BoundedKeyring, SecretStore, is_key_name, key_store, with_stored_keys
 from mcpagent.errors import ConfigError, CredentialsError
 from mcpagent.models.resolve import default_spec, resolve_model
-from mcpagent.text.secrets import without_secrets
+from mcpagent.utilities.text.secrets import without_secrets
 from tests.tables import each_row
 
 

@@ -20,8 +20,8 @@ from mcpagent.config import (
     load_servers,
     user_config_folder,
 )
-from mcpagent.config.user_folders import own_folders
 from mcpagent.errors import ConfigError, CredentialsError
+from mcpagent.utilities.files.user_folders import own_folders
 from tests.tables import each_row
 
 

@@ -11,7 +11,7 @@ from mcpagent.demo import DemoToolError
 from mcpagent.demo.many_tools import THEMES, NarrowTool, catalog_config
 from mcpagent.mcp.server_options import ServerOptions
 from mcpagent.models import ScriptedModel
-from mcpagent.toolsets.validation import argument_problem
+from mcpagent.run.validation import argument_problem
 from tests.tables import each_row
 
 ARGUMENTS = {"value": 3, "city": "Tokyo"}

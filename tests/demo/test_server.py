@@ -31,10 +31,10 @@ from mcpagent.demo import system_tools as system
 from mcpagent.demo import text_tools as text
 from mcpagent.demo import unit_tools as units
 from mcpagent.demo.server import THEMES, build_server, tools_of
-from mcpagent.messages import ToolCall
 from mcpagent.models import OfflineModel, ScriptedModel
 from mcpagent.models.scripted import Reply
 from mcpagent.search import ToolIndex
+from mcpagent.values.messages import ToolCall
 from tests.tables import each_row
 
 

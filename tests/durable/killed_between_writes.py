@@ -19,8 +19,8 @@ from typing import Any
 import dbos
 
 from mcpagent import Agent, ScriptedModel, Sessions
-from mcpagent.conversation import UNKNOWN
 from mcpagent.durable import DurableRuns
+from mcpagent.history.conversation import UNKNOWN
 from mcpagent.sessions.entries import SUMMARY
 from mcpagent.sessions.protocol import Entry
 from mcpagent.toolsets.functions import function_tool

@@ -10,11 +10,11 @@ import pytest
 
 from mcpagent import Agent, RunOptions, Sessions, ToolCall
 from mcpagent.durable import DurableRuns
-from mcpagent.events import Emit
-from mcpagent.messages import Compacted
 from mcpagent.models import ModelRequest, ModelResponse
 from mcpagent.models.scripted import Answer
-from tests.compaction.windowed import WindowedModel, is_for_summary
+from mcpagent.values.events import Emit
+from mcpagent.values.messages import Compacted
+from tests.run.compaction.windowed import WindowedModel, is_for_summary
 
 FILES = 30
 

@@ -18,8 +18,8 @@ from mcpagent.durable import DurableRuns
 from mcpagent.errors import InputError
 from mcpagent.models.base import ModelRequest
 from tests.durable.killed_workers import exit_code_of
-from tests.limits.endless import CASES, Looking
-from tests.limits.test_run_limits import in_pairs
+from tests.values.limits.endless import CASES, Looking
+from tests.values.limits.test_run_limits import in_pairs
 
 SECONDS = 60.0
 

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from mcpagent import Agent, ScriptedModel, Sessions, ToolCall
-from mcpagent.conversation import UNKNOWN
 from mcpagent.durable import DurableRuns
+from mcpagent.history.conversation import UNKNOWN
 from mcpagent.models.base import ModelRequest
 from mcpagent.toolsets.functions import function_tool
 

@@ -18,7 +18,7 @@ from mcpagent import Agent, RunOptions, ServerOptions, Sessions, ToolCall
 from mcpagent.durable import DurableRuns
 from mcpagent.models import ModelRequest
 from mcpagent.models.scripted import Answer
-from tests.compaction.windowed import WindowedModel, is_for_summary
+from tests.run.compaction.windowed import WindowedModel, is_for_summary
 from tests.tables import each_row
 
 SECONDS = 60.0

@@ -28,8 +28,8 @@ from mcpagent import (
 )
 from mcpagent.durable import DurableRuns
 from mcpagent.durable.queues import VERSION
-from mcpagent.events import Event, Notice
 from mcpagent.models.base import ModelRequest
+from mcpagent.values.events import Event, Notice
 from tests.sessions.postgres_server import postgres_server
 from tests.tables import each_row
 

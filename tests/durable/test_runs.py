@@ -24,8 +24,8 @@ from mcpagent import (
     Sessions,
     ToolCall,
 )
-from mcpagent.conversation import UNKNOWN
 from mcpagent.durable import DurableRuns
+from mcpagent.history.conversation import UNKNOWN
 from mcpagent.models.base import ModelRequest
 from tests.durable.killed_workers import exit_code_of
 from tests.durable.worker_program import PLACES, Outside, agent_of, work

@@ -11,13 +11,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-
 from examples.tool_search import environments
 from examples.tool_search.environments import BIN, Environment, InstallError, make
+
 from mcpagent import Agent, RunOptions
 from mcpagent.mcp.server_options import ServerOptions
-from mcpagent.messages import ToolCall
 from mcpagent.models.scripted import ScriptedModel
+from mcpagent.values.messages import ToolCall
 
 ROOT = Path(__file__).resolve().parents[2]
 RUN = ROOT / "examples" / "tool_search" / "run.py"

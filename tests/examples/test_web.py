@@ -16,9 +16,9 @@ from typing import Any
 
 import httpx2
 import pytest
+from examples.web.app import Customer, make_agent, make_app, my_orders
 from fastapi import FastAPI
 
-from examples.web.app import Customer, make_agent, make_app, my_orders
 from mcpagent import (
     Agent,
     Limits,
@@ -35,7 +35,7 @@ from mcpagent import (
     Usage,
     events,
 )
-from mcpagent.events import Emit
+from mcpagent.values.events import Emit
 from tests.scenes import offered
 from tests.servers.everyday import serving
 from tests.tables import each_row

@@ -11,10 +11,10 @@ import pytest
 
 from mcpagent.config import ServerConfig, ServersConfig
 from mcpagent.errors import ServerError
-from mcpagent.events import Event, Notice, ServerConnected, ServerConnecting, ServerFailed
 from mcpagent.mcp.all_servers import MOST_STARTS, McpServers
 from mcpagent.mcp.crashes import CrashLog
 from mcpagent.mcp.server_options import ServerOptions
+from mcpagent.values.events import Event, Notice, ServerConnected, ServerConnecting, ServerFailed
 from tests.servers.leftovers import nothing_left
 from tests.tables import each_row
 

@@ -18,11 +18,11 @@ from starlette.applications import Starlette
 
 from mcpagent import Agent, ApprovalPolicy, PendingCall, RunOptions
 from mcpagent.config import Era, ServerConfig
-from mcpagent.events import Event, Notice, RunFinished
 from mcpagent.mcp.lists.pins import PinStore, ToolChange
 from mcpagent.mcp.server_options import ServerOptions
-from mcpagent.messages import Message, ToolCall, ToolResult
 from mcpagent.models import ModelRequest, ScriptedModel
+from mcpagent.values.events import Event, Notice, RunFinished
+from mcpagent.values.messages import Message, ToolCall, ToolResult
 from tests.mcp.at_once import rows_at_once
 from tests.servers.everyday import serving
 

@@ -20,8 +20,8 @@ import pytest
 
 from mcpagent import Agent, Message, RunOptions, ServerOptions, Text, ToolCall, ToolResult, Usage
 from mcpagent.config import ServerConfig
-from mcpagent.events import Emit
 from mcpagent.models.base import ModelRequest, ModelResponse
+from mcpagent.values.events import Emit
 from tests.servers.leftovers import nothing_left, open_files, processes
 
 SERVER = Path(__file__).resolve().parents[1] / "servers" / "faulty_server.py"

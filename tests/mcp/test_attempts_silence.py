@@ -14,8 +14,8 @@ import pytest
 
 from mcpagent.config import ServerConfig
 from mcpagent.mcp.link import ServerLink
-from mcpagent.messages import Text
-from mcpagent.tools import Tool, ToolOutput
+from mcpagent.values.messages import Text
+from mcpagent.values.tools import Tool, ToolOutput
 from tests.mcp.at_once import at_once
 from tests.servers.booking import booking
 from tests.servers.leftovers import nothing_left

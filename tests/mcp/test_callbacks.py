@@ -15,13 +15,13 @@ import pytest
 from mcpagent import Agent, Limits, RunOptions, ScriptedModel, ServerOptions, ToolCall
 from mcpagent.config import ServerConfig
 from mcpagent.errors import ServerError
-from mcpagent.events import Event, ResourceUpdated, ServerLogged
 from mcpagent.mcp.callbacks import ASKED_PER_MINUTE
 from mcpagent.mcp.handlers import Handlers
 from mcpagent.mcp.link import ServerLink
-from mcpagent.mcp.offers import complete
-from mcpagent.mcp.server_news import KEPT_LOG_LINES, LOG_EVENTS_A_SECOND, PacedNews, ServerNews
-from mcpagent.messages import Text
+from mcpagent.mcp.prompts_and_resources import complete
+from mcpagent.mcp.server_notifications import KEPT_LOG_LINES, LOG_EVENTS_A_SECOND, PacedNews, ServerNews
+from mcpagent.values.events import Event, ResourceUpdated, ServerLogged
+from mcpagent.values.messages import Text
 from tests.servers.everyday import serving
 from tests.servers.leftovers import nothing_left
 from tests.servers.talkative import build

@@ -17,13 +17,13 @@ from mcp.client.session import ClientSession
 import mcpagent
 from mcpagent.config import ServerConfig, ServersConfig
 from mcpagent.errors import ServerError
-from mcpagent.events import Event, ServerConnected, ServerConnecting, ServerFailed
 from mcpagent.mcp.all_servers import McpServers
 from mcpagent.mcp.link import ServerLink
 from mcpagent.mcp.lists.list_cache import ListCache
 from mcpagent.mcp.server_options import ServerOptions
-from mcpagent.messages import Text
-from mcpagent.tools import Tool, ToolOutput
+from mcpagent.values.events import Event, ServerConnected, ServerConnecting, ServerFailed
+from mcpagent.values.messages import Text
+from mcpagent.values.tools import Tool, ToolOutput
 from tests.servers.everyday import everyday
 from tests.servers.leftovers import nothing_left
 from tests.tables import each_row

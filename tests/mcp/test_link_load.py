@@ -12,8 +12,8 @@ import pytest
 
 from mcpagent.config import ServerConfig
 from mcpagent.mcp.link import ServerLink
-from mcpagent.messages import Text
-from mcpagent.tools import Tool, ToolOutput
+from mcpagent.values.messages import Text
+from mcpagent.values.tools import Tool, ToolOutput
 from tests.servers.leftovers import nothing_left
 from tests.speed import within
 

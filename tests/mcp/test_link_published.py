@@ -17,10 +17,10 @@ from typing import Any
 import pytest
 
 from mcpagent.config import ServerConfig
-from mcpagent.events import Event, ToolProgress
 from mcpagent.mcp.handlers import Handlers
 from mcpagent.mcp.link import ServerLink
-from mcpagent.messages import Text
+from mcpagent.values.events import Event, ToolProgress
+from mcpagent.values.messages import Text
 from tests.servers.leftovers import nothing_left
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]

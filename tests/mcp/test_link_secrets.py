@@ -15,17 +15,17 @@ import pytest
 
 from mcpagent import Agent, RunOptions
 from mcpagent.config import ServerConfig
-from mcpagent.events import Event
 from mcpagent.mcp.handlers import Handlers
 from mcpagent.mcp.link import ServerLink
 from mcpagent.mcp.lists.list_cache import ListCache
 from mcpagent.mcp.lists.pins import PinStore
-from mcpagent.mcp.offers import get_prompt, get_resource
+from mcpagent.mcp.prompts_and_resources import get_prompt, get_resource
 from mcpagent.mcp.server_options import ServerOptions
-from mcpagent.messages import Text, ToolCall, dump_messages
 from mcpagent.models import ScriptedModel
 from mcpagent.recording import Recorder
-from mcpagent.tools import ToolOutput
+from mcpagent.values.events import Event
+from mcpagent.values.messages import Text, ToolCall, dump_messages
+from mcpagent.values.tools import ToolOutput
 from tests.servers.leftovers import nothing_left
 from tests.tables import each_row
 

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from mcpagent.config import ServerConfig
-from mcpagent.events import Emit, Event, ToolProgress, ignore
 from mcpagent.mcp.link import ServerLink
-from mcpagent.messages import Image, Text
-from mcpagent.tools import Tool, ToolOutput
 from mcpagent.toolsets.prompt_and_resource_tools import server_content_tools
+from mcpagent.values.events import Emit, Event, ToolProgress, ignore
+from mcpagent.values.messages import Image, Text
+from mcpagent.values.tools import Tool, ToolOutput
 from tests.servers.everyday import PNG, everyday
 from tests.servers.leftovers import nothing_left
 from tests.tables import each_row

@@ -22,8 +22,8 @@ from mcpagent.config import ServerConfig
 from mcpagent.mcp.link import ServerLink
 from mcpagent.mcp.outcomes import MAY_BE_SENT_AGAIN, End, TransportName, outcome_of
 from mcpagent.mcp.transports.bytes_to_messages import decode
-from mcpagent.messages import Text
-from mcpagent.tools import ToolOutput
+from mcpagent.values.messages import Text
+from mcpagent.values.tools import ToolOutput
 from tests.servers.booking import Kind, booking
 from tests.servers.leftovers import nothing_left
 from tests.tables import each_row

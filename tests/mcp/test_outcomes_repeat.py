@@ -12,7 +12,7 @@ import pytest
 from mcpagent.config import ServerConfig
 from mcpagent.mcp.link import ServerLink
 from mcpagent.mcp.lists.list_cache import ListCache
-from mcpagent.messages import Text
+from mcpagent.values.messages import Text
 from tests.servers.faulty_http import faulty_http
 from tests.servers.leftovers import nothing_left
 from tests.tables import each_row

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcpagent.mcp.result_content import output_of_call, output_of_prompt, output_of_resource
-from mcpagent.messages import Image, Text
+from mcpagent.values.messages import Image, Text
 from tests.tables import each_row
 
 DATA = base64.b64encode(b"12345").decode()

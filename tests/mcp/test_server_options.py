@@ -16,10 +16,10 @@ import pytest
 from mcpagent import Agent, RunOptions
 from mcpagent.config import ServerConfig
 from mcpagent.config.secret_store import NO_KEYRING, token_store
-from mcpagent.events import Event, Notice
 from mcpagent.mcp.lists.pins import ToolChange
 from mcpagent.mcp.server_options import ServerOptions
 from mcpagent.models.scripted import ScriptedModel
+from mcpagent.values.events import Event, Notice
 from tests.mcp.auth.test_sign_in_flow import signed_in
 from tests.scenes import call, results
 from tests.servers.guarded import Authority, guarded

@@ -16,11 +16,11 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from mcpagent.config import ServerConfig
-from mcpagent.events import Event, ToolProgress
 from mcpagent.mcp.handlers import Handlers
 from mcpagent.mcp.link import ServerLink
 from mcpagent.mcp.lists.list_cache import ListCache
-from mcpagent.messages import Text
+from mcpagent.values.events import Event, ToolProgress
+from mcpagent.values.messages import Text
 from tests.servers.everyday import serving
 from tests.servers.leftovers import nothing_left
 from tests.tables import each_row

@@ -19,9 +19,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpagent.errors import ModelError
-from mcpagent.events import ignore
 from mcpagent.models import ModelSettings
 from mcpagent.models.answer_size import MOST_AT_ONCE, MOST_OF_AN_ERROR, MOST_STREAMED, AnswerSize
+from mcpagent.values.events import ignore
 from tests.models.test_http_model_hostile_answers import (
     EACH,
     PROTOCOLS,

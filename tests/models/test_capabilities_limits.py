@@ -10,16 +10,16 @@ import pytest
 
 from mcpagent import Agent, ConfigError, RunOptions
 from mcpagent.errors import ContextOverflowError
-from mcpagent.events import ignore
-from mcpagent.messages import Origin, user_message
 from mcpagent.models import AnthropicModel, FallbackModel, ModelRequest, OpenAIChatModel, ScriptedModel, resolve_model
 from mcpagent.models.base import Model, ToolLimits, tool_limits
 from mcpagent.models.capabilities import Capabilities
 from mcpagent.models.endpoints.endpoint import endpoint_of
 from mcpagent.models.endpoints.learned import LearnedStore, learned_of
-from mcpagent.models.origins import address_of
+from mcpagent.models.provenance import address_of
 from mcpagent.recording.recorder import Recorder
 from mcpagent.recording.replay import Replay
+from mcpagent.values.events import ignore
+from mcpagent.values.messages import Origin, user_message
 from tests.tables import each_row
 from tests.wire.provider import PlayedProvider, chat_stream, failed
 

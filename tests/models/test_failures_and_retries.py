@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpagent.errors import ContextOverflowError, CredentialsError, McpAgentError, ModelError
-from mcpagent.events import Event, Notice, ignore
-from mcpagent.messages import user_message
 from mcpagent.models import AnthropicModel, ModelRequest, OpenAIChatModel, OpenAIResponsesModel
 from mcpagent.models.http_model import HttpModel
-from mcpagent.text.retry_after import retry_after_seconds
+from mcpagent.utilities.text.retry_after import retry_after_seconds
+from mcpagent.values.events import Event, Notice, ignore
+from mcpagent.values.messages import user_message
 from tests.tables import each_row
 from tests.wire.bounded import bounded
 from tests.wire.provider import (

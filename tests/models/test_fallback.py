@@ -6,10 +6,10 @@ import pytest
 
 from mcpagent import Agent
 from mcpagent.errors import ConfigError, ContextOverflowError, CredentialsError, ModelError
-from mcpagent.events import Event, Notice, ignore
-from mcpagent.messages import Message, Text, ToolCall, ToolResult, ToolsChanged, user_message
 from mcpagent.models import AnthropicModel, FallbackModel, ModelRequest, OpenAIResponsesModel, ScriptedModel
 from mcpagent.models.resolve import resolve_model
+from mcpagent.values.events import Event, Notice, ignore
+from mcpagent.values.messages import Message, Text, ToolCall, ToolResult, ToolsChanged, user_message
 from tests.tables import each_row
 from tests.wire.life import numbered
 from tests.wire.provider import (

@@ -15,9 +15,12 @@ from hypothesis import strategies as st
 from openai.types.chat import ChatCompletionMessage
 from openai.types.responses import ResponseFunctionToolCall
 
-from mcpagent.conversation import closed
 from mcpagent.errors import InputError
-from mcpagent.messages import (
+from mcpagent.history.conversation import closed
+from mcpagent.models import AnthropicModel, ModelRequest, OpenAIChatModel, OpenAIResponsesModel
+from mcpagent.models.foreign_histories import read_history
+from mcpagent.models.http_model import HttpModel
+from mcpagent.values.messages import (
     Image,
     Message,
     Origin,
@@ -29,9 +32,6 @@ from mcpagent.messages import (
     dump_messages,
     user_message,
 )
-from mcpagent.models import AnthropicModel, ModelRequest, OpenAIChatModel, OpenAIResponsesModel
-from mcpagent.models.foreign_histories import read_history
-from mcpagent.models.http_model import HttpModel
 from tests.models.test_http_model_recordings import RECORDINGS, recorded
 from tests.tables import each_row
 from tests.wire.bounded import bounded

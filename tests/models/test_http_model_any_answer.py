@@ -13,7 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpagent.errors import InputError
-from mcpagent.messages import (
+from mcpagent.models import AnthropicModel, ModelRequest, OpenAIChatModel, OpenAIResponsesModel
+from mcpagent.models.http_model import HttpModel
+from mcpagent.values.messages import (
     Message,
     Origin,
     ProviderBlock,
@@ -25,8 +27,6 @@ from mcpagent.messages import (
     load_messages,
     user_message,
 )
-from mcpagent.models import AnthropicModel, ModelRequest, OpenAIChatModel, OpenAIResponsesModel
-from mcpagent.models.http_model import HttpModel
 from tests.tables import each_row
 from tests.wire.bounded import bounded
 from tests.wire.life import numbered

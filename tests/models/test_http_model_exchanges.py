@@ -11,11 +11,11 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from mcpagent.events import ignore
-from mcpagent.messages import Message, Text, ToolResult, dump_messages, load_messages, user_message
 from mcpagent.models import AnthropicModel, ModelRequest, ModelResponse, OpenAIChatModel, OpenAIResponsesModel
 from mcpagent.models.http_model import HttpModel
 from mcpagent.models.model_settings import ModelSettings
+from mcpagent.values.events import ignore
+from mcpagent.values.messages import Message, Text, ToolResult, dump_messages, load_messages, user_message
 from tests.servers.loopback import LoopbackServer, request_body
 from tests.tables import each_row
 

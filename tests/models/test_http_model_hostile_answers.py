@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from mcpagent.errors import CredentialsError, McpAgentError, ModelError
-from mcpagent.events import Event, TextDelta, ignore
-from mcpagent.messages import Usage, user_message
 from mcpagent.models import AnthropicModel, ModelRequest, OpenAIChatModel, OpenAIResponsesModel
 from mcpagent.models.base import ModelResponse
 from mcpagent.models.http_model import HttpModel
+from mcpagent.values.events import Event, TextDelta, ignore
+from mcpagent.values.messages import Usage, user_message
 from tests.servers.loopback import LoopbackServer, request_body
 from tests.tables import each_row
 from tests.wire.provider import (

@@ -16,10 +16,10 @@ from typing import Any
 import httpx2
 import pytest
 
-from mcpagent.events import ignore
-from mcpagent.messages import Message, ToolResult, dump_messages, load_messages, user_message
 from mcpagent.models import AnthropicModel, ModelRequest, OpenAIChatModel, OpenAIResponsesModel
 from mcpagent.models.http_model import HttpModel
+from mcpagent.values.events import ignore
+from mcpagent.values.messages import Message, ToolResult, dump_messages, load_messages, user_message
 from tests.tables import each_row
 from tests.wire.provider import PlayedProvider, anthropic_stream, call_item, chat_stream, message_item, responses_stream
 

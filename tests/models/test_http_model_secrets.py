@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from mcpagent.errors import McpAgentError, ModelError
-from mcpagent.events import ignore
-from mcpagent.messages import user_message
 from mcpagent.models import AnthropicModel, ModelRequest, OpenAIChatModel, OpenAIResponsesModel, resolve_model
 from mcpagent.models.resolve import spec_of
-from mcpagent.text.secrets import without_secrets
+from mcpagent.utilities.text.secrets import without_secrets
+from mcpagent.values.events import ignore
+from mcpagent.values.messages import user_message
 from tests.tables import each_row
 from tests.wire.provider import PlayedProvider, failed
 

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from mcpagent.errors import ModelError
-from mcpagent.events import ignore
-from mcpagent.messages import Message, Text, ToolResult, ToolsChanged, user_message
 from mcpagent.models import AnthropicModel, ModelRequest, OpenAIChatModel, OpenAIResponsesModel
 from mcpagent.models.capabilities import SAFE, Capabilities
 from mcpagent.models.http_model import HttpModel
+from mcpagent.values.events import ignore
+from mcpagent.values.messages import Message, Text, ToolResult, ToolsChanged, user_message
 from tests.simulator.server import PROTOCOLS, Fault, Simulator
 from tests.simulator.values import Refusal, Said, View
 from tests.tables import each_row
@@ -245,6 +245,6 @@ async def test_a_call_without_its_result_is_sent_with_one(name: str) -> None:
 
 
 def _calls() -> tuple[Any, ...]:
-    from mcpagent.messages import ToolCall
+    from mcpagent.values.messages import ToolCall
 
     return (ToolCall("call_1", "search_tools", json.loads('{"query": "x"}')),)

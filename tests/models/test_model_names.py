@@ -8,12 +8,12 @@ import pytest
 
 from mcpagent import Agent
 from mcpagent.errors import ConfigError, CredentialsError, ModelError
-from mcpagent.events import ignore
-from mcpagent.messages import user_message
 from mcpagent.models import AnthropicModel, FallbackModel, ModelRequest, OpenAIChatModel, resolve_model
 from mcpagent.models.http_model import HttpModel
 from mcpagent.models.model_names import names_in, shown_spec
 from mcpagent.models.resolve import default_spec
+from mcpagent.values.events import ignore
+from mcpagent.values.messages import user_message
 from tests.tables import each_row
 
 HELLO = ModelRequest("", (user_message("hello"),))

@@ -13,14 +13,14 @@ from pydantic import TypeAdapter
 
 from mcpagent import Agent
 from mcpagent.errors import ConfigError, ModelError
-from mcpagent.events import Event, Notice, ignore
-from mcpagent.messages import Message, Origin, Text, ToolCall, ToolResult, user_message
 from mcpagent.models import AnthropicModel, ModelRequest, ModelSettings, OpenAIChatModel, OpenAIResponsesModel
 from mcpagent.models.http_model import HttpModel
 from mcpagent.models.model_names import names_in
 from mcpagent.models.model_settings import LEVELS, as_texts, merged, settings_of
 from mcpagent.models.profiles import UNKNOWN, profile_of
 from mcpagent.models.resolve import resolve_model
+from mcpagent.values.events import Event, Notice, ignore
+from mcpagent.values.messages import Message, Origin, Text, ToolCall, ToolResult, user_message
 from tests.tables import each_row
 from tests.wire.provider import (
     PlayedProvider,

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from mcpagent import Agent, Tool, ToolOutput, ToolSearch
-from mcpagent.events import Event, RequestSent, ResponseReceived, RunFinished, ignore
-from mcpagent.messages import Message, Spent, Text, ToolCall, ToolDefinition, Usage, user_message
 from mcpagent.models import AnthropicModel, FallbackModel, ModelRequest, OpenAIChatModel, ScriptedModel, resolve_model
 from mcpagent.models.base import ModelResponse, search_cost
 from mcpagent.models.endpoints.endpoint import context_window
 from mcpagent.models.prices import dollars_for
 from mcpagent.tool_search.search_options import paying_tokens
+from mcpagent.values.events import Event, RequestSent, ResponseReceived, RunFinished, ignore
+from mcpagent.values.messages import Message, Spent, Text, ToolCall, ToolDefinition, Usage, user_message
 from tests.models.test_tool_changes_in_history_agents import catalogue
 from tests.scenes import session_tools
 from tests.tables import each_row

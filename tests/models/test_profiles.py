@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from mcpagent.events import ignore
-from mcpagent.messages import Origin, user_message
 from mcpagent.models import AnthropicModel, ModelRequest, ModelSettings, OpenAIChatModel, OpenAIResponsesModel
 from mcpagent.models.capabilities import anthropic_capabilities
 from mcpagent.models.http_model import HttpModel, is_openai
 from mcpagent.models.profiles import profile_of, server_of, speaks_for_itself
+from mcpagent.values.events import ignore
+from mcpagent.values.messages import Origin, user_message
 from tests.tables import each_row
 from tests.wire.provider import PlayedProvider, chat_stream
 from tests.wire.scene import SEARCH, WEATHER

@@ -9,10 +9,10 @@ import httpx2
 import pytest
 
 from mcpagent.errors import ContextOverflowError, ModelError
-from mcpagent.events import Event, Notice, ignore
-from mcpagent.messages import Message, Text, ToolCall, ToolResult, user_message
 from mcpagent.models import ModelRequest, ModelSettings, OpenAIChatModel, OpenAIResponsesModel
 from mcpagent.models.failures_and_retries import ReportedError, read_failure
+from mcpagent.values.events import Event, Notice, ignore
+from mcpagent.values.messages import Message, Text, ToolCall, ToolResult, user_message
 from tests.tables import each_row
 from tests.wire.provider import PlayedProvider, Waits, chat_stream, failed, message_item, responses_stream
 from tests.wire.scene import SEARCH, WEATHER

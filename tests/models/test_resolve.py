@@ -9,8 +9,6 @@ from typing import Any
 import pytest
 
 from mcpagent.errors import ConfigError, CredentialsError
-from mcpagent.events import ignore
-from mcpagent.messages import user_message
 from mcpagent.models import (
     AnthropicModel,
     ModelRequest,
@@ -21,6 +19,8 @@ from mcpagent.models import (
 )
 from mcpagent.models.http_model import HttpModel
 from mcpagent.models.resolve import PROVIDERS
+from mcpagent.values.events import ignore
+from mcpagent.values.messages import user_message
 from tests.tables import each_row
 from tests.wire.provider import PlayedProvider, anthropic_stream, chat_stream, text_block
 

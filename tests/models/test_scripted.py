@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from mcpagent.errors import ModelError
-from mcpagent.events import Event, TextDelta, ThinkingDelta, ignore
-from mcpagent.messages import Message, Text, Thinking, ToolCall, user_message
 from mcpagent.models import Model, ModelRequest, ScriptedModel
 from mcpagent.models.scripted import ScriptExhaustedError
+from mcpagent.values.events import Event, TextDelta, ThinkingDelta, ignore
+from mcpagent.values.messages import Message, Text, Thinking, ToolCall, user_message
 
 HELLO = ModelRequest("sys", (user_message("hello"),))
 

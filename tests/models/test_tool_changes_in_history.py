@@ -12,8 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpagent.errors import ConfigError
-from mcpagent.events import ignore
-from mcpagent.messages import Message, Origin, Text, ToolCall, ToolDefinition, ToolResult, ToolsChanged, user_message
 from mcpagent.models import (
     AnthropicModel,
     ModelRequest,
@@ -23,6 +21,17 @@ from mcpagent.models import (
 )
 from mcpagent.models.capabilities import SAFE, Capabilities, anthropic_capabilities, openai_capabilities
 from mcpagent.models.http_model import HttpModel
+from mcpagent.values.events import ignore
+from mcpagent.values.messages import (
+    Message,
+    Origin,
+    Text,
+    ToolCall,
+    ToolDefinition,
+    ToolResult,
+    ToolsChanged,
+    user_message,
+)
 from tests.tables import each_row
 from tests.wire.bounded import bounded
 from tests.wire.life import KINDS, Life, Step, numbered

@@ -9,11 +9,11 @@ from itertools import pairwise
 from typing import Any
 
 from mcpagent import Agent, ToolSearch
-from mcpagent.messages import ToolDefinition
 from mcpagent.models import AnthropicModel, OpenAIChatModel, OpenAIResponsesModel
 from mcpagent.models.capabilities import Capabilities
 from mcpagent.models.http_model import HttpModel
-from mcpagent.tools import Tool, ToolOutput
+from mcpagent.values.messages import ToolDefinition
+from mcpagent.values.tools import Tool, ToolOutput
 from tests.simulator.server import PROTOCOLS, Simulator
 from tests.simulator.values import PROVIDER_SEARCH, Said, View
 from tests.tables import each_row

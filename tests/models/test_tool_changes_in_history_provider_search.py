@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from mcpagent.conversation import fold_discovery
 from mcpagent.errors import ConfigError
-from mcpagent.events import Event, Notice, ToolsSearched, ignore
-from mcpagent.messages import Message, Text, ToolDefinition, ToolResult, user_message
+from mcpagent.history.conversation import fold_discovery
 from mcpagent.models import AnthropicModel, ModelRequest, OpenAIChatModel, OpenAIResponsesModel
 from mcpagent.models.capabilities import Capabilities
 from mcpagent.models.http_model import HttpModel
 from mcpagent.models.openai.openai_responses_history import without_lost
+from mcpagent.values.events import Event, Notice, ToolsSearched, ignore
+from mcpagent.values.messages import Message, Text, ToolDefinition, ToolResult, user_message
 from tests.simulator.server import Simulator
 from tests.simulator.values import PROVIDER_SEARCH, Said, View
 from tests.tables import each_row

@@ -18,11 +18,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mcpagent import Agent, ToolSearch
-from mcpagent.events import Emit
-from mcpagent.messages import ToolDefinition, dump_messages, load_messages
 from mcpagent.models import AnthropicModel, ModelRequest, ModelResponse, OpenAIResponsesModel
 from mcpagent.models.http_model import HttpModel
-from mcpagent.tools import Tool, ToolOutput
+from mcpagent.values.events import Emit
+from mcpagent.values.messages import ToolDefinition, dump_messages, load_messages
+from mcpagent.values.tools import Tool, ToolOutput
 from tests.simulator.openai_rules import namespaces, responses_functions
 from tests.simulator.server import PROTOCOLS
 from tests.tables import each_row

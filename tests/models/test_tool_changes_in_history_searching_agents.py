@@ -13,10 +13,10 @@ import pytest
 
 from mcpagent import Agent, ToolSearch
 from mcpagent.errors import ConfigError
-from mcpagent.events import Event, Notice, ToolsLoaded, ToolsSearched
 from mcpagent.models import AnthropicModel, FallbackModel, Model, OpenAIChatModel, OpenAIResponsesModel, ScriptedModel
 from mcpagent.models.capabilities import Capabilities
 from mcpagent.models.http_model import HttpModel
+from mcpagent.values.events import Event, Notice, ToolsLoaded, ToolsSearched
 from tests.models.test_tool_changes_in_history_agents import catalogue
 from tests.simulator.server import Simulator
 from tests.simulator.values import PROVIDER_SEARCH, Said, View

@@ -14,10 +14,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mcpagent import Agent, ToolSearch
-from mcpagent.messages import Origin
 from mcpagent.models import AnthropicModel, ModelRequest, OpenAIChatModel, OpenAIResponsesModel
 from mcpagent.models.capabilities import Capabilities
 from mcpagent.models.local.prompted_calls import prompted
+from mcpagent.values.messages import Origin
 from tests.models.test_http_model_recordings import RECORDINGS, recorded
 from tests.models.test_tool_changes_in_history_agents import MODELS, TOPICS, Worker, catalogue
 from tests.simulator.server import Simulator

@@ -10,12 +10,12 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpagent.messages import Image, Message, Part, Text, ToolCall, ToolResult, user_message
 from mcpagent.models import AnthropicModel, ModelRequest, ModelSettings, OpenAIChatModel, OpenAIResponsesModel
 from mcpagent.models.anthropic.messages_model import read_message
 from mcpagent.models.http_model import HttpModel
 from mcpagent.models.openai.openai_chat_answers import read_completion
 from mcpagent.models.openai.openai_responses import read_response
+from mcpagent.values.messages import Image, Message, Part, Text, ToolCall, ToolResult, user_message
 from tests.models.test_http_model_recordings import recorded
 from tests.models.test_wire_values_first_turns import alternates
 from tests.simulator import anthropic_rules, gemini_rules, openai_rules

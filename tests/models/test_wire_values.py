@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpagent.messages import Image, Message, Text, ToolCall, ToolDefinition, ToolResult, user_message
 from mcpagent.models import AnthropicModel, ModelRequest, OpenAIChatModel, OpenAIResponsesModel
 from mcpagent.models.http_model import HttpModel, encoded
 from mcpagent.models.wire_values import (
@@ -23,6 +22,7 @@ from mcpagent.models.wire_values import (
     shown_parts,
     usable_image,
 )
+from mcpagent.values.messages import Image, Message, Text, ToolCall, ToolDefinition, ToolResult, user_message
 from tests.simulator import anthropic_rules, openai_rules
 from tests.tables import each_row
 from tests.wire.bounded import bounded

@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from mcpagent.events import ignore
-from mcpagent.messages import Image, Message, Text, ToolCall, ToolDefinition, ToolResult, user_message
 from mcpagent.models import AnthropicModel, ModelRequest, OpenAIChatModel, OpenAIResponsesModel
 from mcpagent.models.http_model import HttpModel
 from mcpagent.models.local.prompted_calls import prompted
+from mcpagent.values.events import ignore
+from mcpagent.values.messages import Image, Message, Text, ToolCall, ToolDefinition, ToolResult, user_message
 from tests.simulator import anthropic_rules, gemini_rules
 from tests.tables import each_row
 from tests.wire.provider import PlayedProvider, chat_stream

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from mcpagent.events import Event, Notice
-from mcpagent.messages import user_message
 from mcpagent.models import AnthropicModel, ModelRequest, ModelSettings, OpenAIChatModel, OpenAIResponsesModel
 from mcpagent.models.http_model import HttpModel
 from mcpagent.models.model_settings import LEVELS, settings_of
+from mcpagent.values.events import Event, Notice
+from mcpagent.values.messages import user_message
 from tests.tables import each_row
 
 URLS = {

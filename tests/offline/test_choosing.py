@@ -18,9 +18,9 @@ import pytest
 from mcpagent import Agent, FunctionToolset, RunOptions
 from mcpagent.demo import demo_server_config
 from mcpagent.mcp.server_options import ServerOptions
-from mcpagent.messages import ToolDefinition, user_message
 from mcpagent.models import ModelRequest, OfflineModel
 from mcpagent.offline.turn import answer
+from mcpagent.values.messages import ToolDefinition, user_message
 from tests.tables import each_row
 
 NOW = datetime(2026, 11, 22, 7, 30, tzinfo=UTC)

@@ -8,10 +8,10 @@ from typing import Any, TypeAlias
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcpagent.messages import Message, ToolDefinition, user_message
 from mcpagent.models import ModelRequest
 from mcpagent.offline.turn import answer
-from mcpagent.toolsets.validation import argument_problem
+from mcpagent.run.validation import argument_problem
+from mcpagent.values.messages import Message, ToolDefinition, user_message
 from tests.tables import each_row
 
 NOW = datetime(2026, 11, 22, 7, 30)

@@ -15,8 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcpagent import Agent, FunctionToolset
-from mcpagent.events import Event, TextDelta
-from mcpagent.messages import (
+from mcpagent.models import Model, ModelRequest, OfflineModel
+from mcpagent.offline.turn import INTRODUCTION, answer
+from mcpagent.prompt.builder import summary_note
+from mcpagent.values.events import Event, TextDelta
+from mcpagent.values.messages import (
     Image,
     Message,
     Origin,
@@ -29,10 +32,7 @@ from mcpagent.messages import (
     load_messages,
     user_message,
 )
-from mcpagent.models import Model, ModelRequest, OfflineModel
-from mcpagent.offline.turn import INTRODUCTION, answer
-from mcpagent.prompt.builder import summary_note
-from mcpagent.tools import Tool, ToolOutput
+from mcpagent.values.tools import Tool, ToolOutput
 from tests.tables import each_row
 
 NOW = datetime(2026, 11, 22, 7, 30, tzinfo=UTC)

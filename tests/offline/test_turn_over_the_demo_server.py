@@ -16,10 +16,10 @@ import pytest
 from mcpagent import Agent, RunOptions, function_tool
 from mcpagent.demo import demo_server_config
 from mcpagent.mcp.server_options import ServerOptions
-from mcpagent.messages import ToolDefinition
 from mcpagent.models import OfflineModel
 from mcpagent.offline.turn import INTRODUCTION
-from mcpagent.tools import Tool, ToolOutput
+from mcpagent.values.messages import ToolDefinition
+from mcpagent.values.tools import Tool, ToolOutput
 from tests.offline.requests import CASES, FILES, Case
 
 NOW = datetime(2026, 11, 22, 7, 30, tzinfo=UTC)

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from mcpagent.config import ServerConfig
-from mcpagent.config.values import Approval
-from mcpagent.messages import ToolDefinition
-from mcpagent.permissions.rules import CallFacts, Mode, Rule, Rules, decide, entry_rules
+from mcpagent.permissions.rules import CallFacts, Mode, Rules, decide, entry_rules
 from mcpagent.permissions.stored_approvals import StoredApprovals
+from mcpagent.values.approval import Approval, Rule
+from mcpagent.values.messages import ToolDefinition
 
 PRINTS = {"git": "fingerprint of git"}
 

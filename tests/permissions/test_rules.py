@@ -14,16 +14,14 @@ from hypothesis import strategies as st
 
 from mcpagent.cli.frame.options import ApproveMode
 from mcpagent.config import ServerConfig, load_found_servers, load_servers
+from mcpagent.config.server_config import APPROVALS
 from mcpagent.config.server_files import vouches_for_itself
-from mcpagent.config.values import APPROVALS, Approval
 from mcpagent.errors import ConfigError
-from mcpagent.messages import ToolDefinition
 from mcpagent.permissions.rule_names import forbids
 from mcpagent.permissions.rules import (
     CallFacts,
     Decision,
     Mode,
-    Rule,
     Rules,
     decide,
     decisions,
@@ -31,6 +29,8 @@ from mcpagent.permissions.rules import (
     most_specific,
 )
 from mcpagent.permissions.stored_approvals import StoredApprovals
+from mcpagent.values.approval import Approval, Rule
+from mcpagent.values.messages import ToolDefinition
 from tests.permissions.judging import PRINTS, rules_of, verdict
 from tests.tables import each_row
 

@@ -25,11 +25,11 @@ from mcpagent.cli.oneshot.headless import ask_once
 from mcpagent.cli.screen.terminal import Glyphs, Terminal, make_console
 from mcpagent.config import ServerConfig
 from mcpagent.mcp.server_options import ServerOptions
-from mcpagent.messages import ToolCall, ToolDefinition
 from mcpagent.models.scripted import ScriptedModel
-from mcpagent.permissions.pending_calls import CallsPendingError, PendingCall
 from mcpagent.permissions.policy import ApprovalPolicy
-from mcpagent.run import RunContext
+from mcpagent.run.agent_run import RunContext
+from mcpagent.values.approval import CallsPendingError, PendingCall
+from mcpagent.values.messages import ToolCall, ToolDefinition
 from tests.scenes import call, results
 from tests.servers.door_server import over_http, over_stdio, received
 from tests.tables import each_row

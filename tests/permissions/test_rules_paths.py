@@ -14,11 +14,10 @@ import pytest
 from mcpagent import Agent, ApprovalPolicy, RunOptions, ScriptedModel, ToolCall
 from mcpagent.cli.may_run.approver import Approver
 from mcpagent.config import ServerConfig
-from mcpagent.config.values import Approval
 from mcpagent.mcp.server_options import ServerOptions
-from mcpagent.permissions.pending_calls import PendingCall
 from mcpagent.permissions.rules import CallFacts, Decision, Rules
 from mcpagent.permissions.stored_approvals import StoredApprovals
+from mcpagent.values.approval import Approval, PendingCall
 from tests.permissions.judging import rules_of
 from tests.scenes import call
 from tests.servers.door_server import over_http, received

@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from mcpagent.messages import PromptRequest, ResourceRequest, ToolDefinition
 from mcpagent.permissions.stored_approvals import StoredApprovals, What, distinct_servers
+from mcpagent.values.messages import PromptRequest, ResourceRequest, ToolDefinition
 from tests.permissions.judging import PRINTS, is_stored
 from tests.tables import each_row
 

@@ -9,7 +9,7 @@ import os
 import stat
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from mcpagent import (
     Agent,
     Definition,
+    Limits,
     ModelError,
     Recorder,
     RecordingError,
@@ -32,16 +33,27 @@ from mcpagent import (
     function_tool,
     prepared,
 )
-from mcpagent.definition import Wrapper
 from mcpagent.errors import ConfigError, ContextOverflowError, McpAgentError
-from mcpagent.events import Event, Notice, TextDelta, ThinkingDelta, ToolCallFinished, ToolProgress, ToolsSearched
 from mcpagent.mcp.server_options import ServerOptions
-from mcpagent.messages import Message, Text, Thinking, ToolCall, Usage
 from mcpagent.models import ScriptedModel
 from mcpagent.models.base import Model, ModelRequest, ModelResponse
 from mcpagent.models.scripted import Reply
-from mcpagent.permissions.pending_calls import CallsPendingError
-from mcpagent.tools import Tool
+from mcpagent.toolsets.definition import Wrapper
+from mcpagent.values.approval import CallsPendingError
+from mcpagent.values.events import (
+    Event,
+    LimitReached,
+    Notice,
+    RunFinished,
+    TextDelta,
+    ThinkingDelta,
+    ToolCallFinished,
+    ToolCallStarted,
+    ToolProgress,
+    ToolsSearched,
+)
+from mcpagent.values.messages import Message, Text, Thinking, ToolCall, Usage
+from mcpagent.values.tools import Tool
 from tests.tables import each_row
 from tests.terminal.process import SMALL_SERVER, run, server_option
 
@@ -229,8 +241,8 @@ async def test_the_file_is_its_users_own_and_written_as_it_happens(tmp_path: Pat
         return "done"
 
     await events_of(Agent(ScriptedModel([look]), options=RunOptions(wrappers=[Recorder(path)])), ["go"])
-    assert seen == [["start", "tools", "question", "request"]]
-    assert lines(path)[0]["schema"] == "mcpagent.recording/2"
+    assert seen == [["start", "tools_listed", "run_started", "model_asked"]]
+    assert lines(path)[0]["schema"] == "mcpagent.recording/3"
     if sys.platform != "win32":
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
@@ -245,7 +257,7 @@ async def test_a_run_that_was_killed_can_be_read_as_far_as_it_came(tmp_path: Pat
     )
     await events_of(agent, ["how warm?"])
     kinds = [line["type"] for line in lines(path)]
-    last_response = len(kinds) - 1 - kinds[::-1].index("response")
+    last_response = len(kinds) - 1 - kinds[::-1].index("model_responded")
     whole = path.read_text("utf-8").splitlines(keepends=True)
     path.write_text("".join(whole[:last_response]) + whole[last_response][:40], "utf-8")
     seen: list[Event] = []
@@ -261,11 +273,11 @@ async def test_a_run_that_was_killed_can_be_read_as_far_as_it_came(tmp_path: Pat
         ("", "no start of a recording"),
         ("hello\n", "no start of a recording"),
         ('{"type": "start", "schema": "mcpagent.recording/9"}\n', 'written as "mcpagent.recording/9"; this version'),
-        ('{"type": "start", "schema": "mcpagent.recording/1"}\n', 'reads "mcpagent.recording/2"; record it again'),
+        ('{"type": "start", "schema": "mcpagent.recording/1"}\n', 'reads "mcpagent.recording/3"; record it again'),
         ("START\n[1]\n", ":2: not a line of a recording"),
-        ('START\n{"type": "response", "number": 1, "message": {}}\n', ":2: not a line of a recording"),
-        ('START\n{"type": "call", "result": {"call_id": "1", "content": 3}}\n', ":2: not a line of a recording"),
-        ('START\n{"type": "tools", "number": 1, "tools": [1]}\n', ":2: not a line of a recording"),
+        ('START\n{"type": "model_responded", "number": "one"}\n', ":2: not a line of a recording"),
+        ('START\n{"type": "call_ended", "result": {"call_id": "1", "content": 3}}\n', ":2: not a line of a recording"),
+        ('START\n{"type": "tools_listed", "number": 1, "tools": [1]}\n', ":2: not a line of a recording"),
     ],
 )
 async def test_what_is_no_recording_is_told_in_one_line(content: str, said: str, tmp_path: Path) -> None:
@@ -348,7 +360,7 @@ async def test_what_a_later_version_adds_is_passed_over(tmp_path: Path) -> None:
     known = lines(path)
     for line in known:
         line["new_field"] = 1
-        for tool in line["tools"] if line["type"] == "tools" else ():
+        for tool in line["tools"] if line["type"] == "tools_listed" else ():
             tool["new_field"] = tool["definition"]["new_field"] = 1
     known.insert(2, {"type": "new_kind"})
     path.write_text("".join(json.dumps(line) + "\n" for line in known), "utf-8")
@@ -449,13 +461,94 @@ async def test_a_call_that_was_recorded_with_other_arguments_has_an_unknown_outc
     await events_of(
         Agent(ScriptedModel(script), tools=[count], options=RunOptions(wrappers=[Recorder(path)])), ["count"]
     )
-    edited = [line | {"digest": "of others"} if line["type"] == "call" else line for line in lines(path)]
+    edited = [line | {"digest": "of others"} if line["type"] == "call_ended" else line for line in lines(path)]
     path.write_text("".join(json.dumps(line) + "\n" for line in edited), "utf-8")
     seen: list[Event] = []
     async with Agent(options=RunOptions(wrappers=[Replay(path)]), on_event=seen.append) as agent:
         with pytest.raises(RecordingError, match="at request 2: another message 3"):
             await agent.ask("count")
     assert "its outcome is unknown" in told(seen)[0]
+
+
+class Stuck(Talker):
+    """A model that says its pieces, and then nothing, until it is cancelled."""
+
+    async def respond(self, request: ModelRequest, emit: Any) -> ModelResponse:
+        await super().respond(request, emit)
+        await asyncio.Event().wait()
+        raise AssertionError
+
+
+async def stuck() -> str:
+    """Never returns."""
+    await asyncio.Event().wait()
+    return ""
+
+
+def ended(event: Event) -> Any:
+    """An event without its times, and without what was estimated of a request that was cut off."""
+    if isinstance(event, RunFinished):
+        return (event.answer, event.stop, event.turns, event.limit)
+    return untimed(asdict(event)) if isinstance(event, ToolCallFinished | LimitReached | TextDelta) else type(event)
+
+
+@each_row("where", ["a request", "a request without words", "a call", "a call beside others"])
+async def test_a_run_that_a_limit_of_seconds_cut_off_ends_so_again(where: str, tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    calls = [ToolCall("c0", "one", {}), ToolCall("c1", "stuck", {})] if "beside" in where else ToolCall("", "stuck", {})
+    talker = Stuck("half", " of it") if where == "a request" else Stuck()
+    model = talker if "request" in where else ScriptedModel([calls])
+    limits = Limits(seconds=0.3)
+    options = RunOptions(limits=limits, wrappers=[Recorder(path)])
+    then = await events_of(Agent(model, tools=[one, stuck], options=options), ["go"])
+    now = await events_of(Agent(options=RunOptions(wrappers=[Replay(path)])), ["go"])
+    assert [*map(ended, now)] == [*map(ended, then)]
+    [over] = [event for event in now if isinstance(event, RunFinished)]
+    assert over.stop == "max_seconds"
+    async with Agent(options=RunOptions(wrappers=[Replay(path)])) as again:
+        limited = await again.run("go", limits=Limits(seconds=300.0))
+        assert (limited.stop, limited.answer) == (over.stop, over.answer)
+
+
+async def test_a_run_that_was_cancelled_is_told_where_it_was(tmp_path: Path) -> None:
+    path, begun = tmp_path / "run.jsonl", asyncio.Event()
+
+    async def waiting() -> str:
+        """Waits."""
+        begun.set()
+        return await stuck()
+
+    script = ScriptedModel([ToolCall("", "waiting", {})])
+    async with Agent(script, tools=[waiting], options=RunOptions(wrappers=[Recorder(path)])) as agent:
+        asked = asyncio.ensure_future(agent.ask("go"))
+        await asyncio.wait_for(begun.wait(), 30)
+        asked.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asked
+    with pytest.raises(RecordingError, match=r"run\.jsonl: the recorded run was cancelled here"):
+        await events_of(Agent(options=RunOptions(wrappers=[Replay(path)])), ["go"])
+
+
+async def test_the_calls_of_a_program_are_reported_again(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    program = "from tools.functions import one, two\nawait one() + await two()"
+    script: list[Reply] = [
+        ToolCall("s", "search_tools", {"query": "gives"}),
+        ToolCall("p", "run_code", {"code": program}),
+        "12",
+    ]
+    options = RunOptions(wrappers=[Recorder(path)])
+    then = await events_of(Agent(ScriptedModel(script), tools=[one, two], code_mode=True, options=options), ["go"])
+    agent = Agent(options=RunOptions(wrappers=[Replay(path)]))
+    now = await events_of(agent, ["go"])
+    reported = [
+        [untimed(asdict(event)) for event in events if isinstance(event, ToolCallStarted | ToolCallFinished)]
+        for events in (then, now)
+    ]
+    assert reported[1] == reported[0]
+    assert [event["parent"] for event in reported[1]].count("p") == 4
+    spent = [event.spent.tool_calls for event in (*then, *now) if isinstance(event, RunFinished)]
+    assert spent == [2, 2]
 
 
 async def test_calls_that_waited_wait_again(tmp_path: Path) -> None:
@@ -797,7 +890,7 @@ async def test_what_each_session_has_comes_again(case: str, searches: bool, tmp_
     )
     assert await talk(Agent(options=RunOptions(wrappers=[Replay(again)]))) == recorded
     for file in (path, again):
-        assert sum(line["type"] == "tools" for line in lines(file)) <= 3
+        assert sum(line["type"] == "tools_listed" for line in lines(file)) <= 3
 
 
 async def test_instructions_that_were_computed_need_not_be_given_again(tmp_path: Path) -> None:

@@ -6,17 +6,17 @@ import re
 from functools import cache
 
 import pytest
+from benchmarks.search_synonyms import by_stem, usual
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rapidfuzz.distance import OSA
 
-from benchmarks.search_synonyms import by_stem, usual
-from mcpagent.messages import ToolDefinition
 from mcpagent.search import ToolIndex
 from mcpagent.search.asked import Spelling, synonyms
 from mcpagent.search.ranking import CLAUSE_END, JOINT
 from mcpagent.search.result import RankingName
 from mcpagent.search.words import stem
+from mcpagent.values.messages import ToolDefinition
 from tests.tables import each_row
 
 TOOLS = {

@@ -12,13 +12,13 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from mcpagent.messages import ToolDefinition
 from mcpagent.search import ToolIndex
 from mcpagent.search.asked import Asked, Asker
 from mcpagent.search.bm25 import NAME_COVERAGE
 from mcpagent.search.fields import OF_THE_SERVER, WEIGHTS, field_texts
 from mcpagent.search.postings import K1, Postings
 from mcpagent.search.words import spoken, terms, written_words
+from mcpagent.values.messages import ToolDefinition
 
 WORDS = (
     *("invoice", "customer", "message", "weather", "forecast", "file", "folder", "branch", "commit", "deploy"),

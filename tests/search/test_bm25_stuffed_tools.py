@@ -7,8 +7,9 @@ from functools import cache
 from benchmarks.search_everyday import load_tools
 from benchmarks.search_probes import index_of
 from benchmarks.search_stuffed import STUFFED, everyday, ways
-from mcpagent.messages import ToolDefinition
+
 from mcpagent.search import ToolIndex
+from mcpagent.values.messages import ToolDefinition
 from tests.tables import each_row
 
 

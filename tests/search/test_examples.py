@@ -13,7 +13,6 @@ import pytest
 
 from mcpagent import Agent, ConfigError, InputError, ScriptedModel, ToolSearch
 from mcpagent.cli.tools_command.describing import TOOLS_AT_ONCE, describing_request, requests_in
-from mcpagent.messages import Text, ToolCall, ToolDefinition
 from mcpagent.search import ToolIndex
 from mcpagent.search import examples as module
 from mcpagent.search.examples import (
@@ -27,6 +26,7 @@ from mcpagent.search.examples import (
     write_examples,
 )
 from mcpagent.search.shared import SharedIndex
+from mcpagent.values.messages import Text, ToolCall, ToolDefinition
 from tests.tables import each_row
 
 DISK = ToolDefinition("box__du", "Sums up file sizes.", {"type": "object"}, server="box", original_name="du")

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import pytest
 
 from mcpagent.errors import ConfigError, InputError
-from mcpagent.messages import ToolDefinition
 from mcpagent.search import ToolIndex
+from mcpagent.values.messages import ToolDefinition
 from tests.tables import each_row
 
 

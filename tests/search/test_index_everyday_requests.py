@@ -12,7 +12,6 @@ import json
 from collections import Counter
 
 import pytest
-
 from benchmarks.search_everyday import DATA, STRATEGIES, UNSERVED, ask, figures_of, load_requests, load_tools
 
 NOW = {

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from mcpagent.messages import ToolDefinition
 from mcpagent.search import ToolIndex, call_signature, first_sentences
 from mcpagent.search.result import RankingName
+from mcpagent.values.messages import ToolDefinition
 from tests.speed import within
 from tests.tables import each_row
 

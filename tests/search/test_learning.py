@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from mcpagent.events import Event, Notice
-from mcpagent.messages import Part, Text, ToolCall, ToolDefinition, ToolKey, ToolResult, ToolsChanged, ToolsShown
 from mcpagent.models.scripted import ScriptedModel
 from mcpagent.search import SearchHistory, ToolIndex
 from mcpagent.search.learning import HALF_LIFE_SECONDS, served_queries
 from mcpagent.search.result import RankingName
 from mcpagent.search.uses import MOST_RAISED, Uses
+from mcpagent.values.events import Event, Notice
+from mcpagent.values.messages import Part, Text, ToolCall, ToolDefinition, ToolKey, ToolResult, ToolsChanged, ToolsShown
 from tests.scenes import CountedTools, call, searching_agent
 from tests.tables import each_row
 

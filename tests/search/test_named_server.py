@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from mcpagent.messages import ToolDefinition
 from mcpagent.search import ToolIndex
+from mcpagent.values.messages import ToolDefinition
 from tests.tables import each_row
 
 

@@ -6,9 +6,9 @@ import asyncio
 import time
 from functools import cache
 
-from mcpagent.messages import ToolDefinition
 from mcpagent.search import ToolIndex
 from mcpagent.search.pattern import looks_like_pattern, required_literal
+from mcpagent.values.messages import ToolDefinition
 from tests.hostile_patterns import A_END, HOSTILE_PATTERNS
 from tests.speed import within
 from tests.tables import each_row

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from functools import cache
 
+from benchmarks.search_everyday import load_tools
+from benchmarks.search_name_patterns import figures_of, patterns_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.search_everyday import load_tools
-from benchmarks.search_name_patterns import figures_of, patterns_of
-from mcpagent.messages import ToolDefinition
 from mcpagent.search import ToolIndex
+from mcpagent.values.messages import ToolDefinition
 from tests.tables import each_row
 
 

@@ -11,11 +11,11 @@ from functools import cache
 
 import pytest
 
-from mcpagent.messages import ToolDefinition
 from mcpagent.search import ToolIndex
 from mcpagent.search.query import MAX_QUERIES, MAX_SELECTED, MAX_SELECTION
 from mcpagent.search.requests import MAX_WORDS
-from mcpagent.text.foreign_patterns import MAX_EXPANDED, PatternError, compiled, expanded
+from mcpagent.utilities.text.foreign_patterns import MAX_EXPANDED, PatternError, compiled, expanded
+from mcpagent.values.messages import ToolDefinition
 from tests.hostile_patterns import BOUNDED_BY_THEMSELVES, COSTLY_TO_COMPILE
 from tests.speed import within
 from tests.tables import each_row
@@ -74,7 +74,7 @@ def test_hostile_patterns_take_no_memory() -> None:
     """In a process of its own: the most that this one ever held is not known to be of these patterns."""
     script = (
         "from tests.memory import peak_megabytes\nfrom mcpagent.search.pattern import matching\n"
-        "from mcpagent.text.foreign_patterns import PatternError, compiled\ncompiled('a')\n"
+        "from mcpagent.utilities.text.foreign_patterns import PatternError, compiled\ncompiled('a')\n"
         "before = peak_megabytes()\n"
         f"for pattern in {[*COSTLY_TO_COMPILE, *BOUNDED_BY_THEMSELVES]!r}:\n"
         "    try:\n        matching(pattern, ['a' * 2048] * 10)\n"
@@ -123,7 +123,7 @@ def test_what_was_left_out_of_a_query_is_said() -> None:
 def test_a_busy_machine_changes_no_answer() -> None:
     """Every core has more to do than this, and the engine is imported by the first search: the pattern has its time."""
     script = (
-        "from mcpagent.messages import ToolDefinition\nfrom mcpagent.search import ToolIndex\n"
+        "from mcpagent.values.messages import ToolDefinition\nfrom mcpagent.search import ToolIndex\n"
         "index = ToolIndex('bm25')\n"
         "index.replace('main', [ToolDefinition(f't_{n}', 'Files ' * 200 + str(n), {}, 'm') for n in range(1000)])\n"
         "print({(found.how, found.found, found.notes) for found in (index.search('s .?9') for _ in range(5))})"

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from functools import cache
 
+from benchmarks.search_everyday import load_tools
+from benchmarks.search_pasted import _TEXTS, places
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.search_everyday import load_tools
-from benchmarks.search_pasted import _TEXTS, places
 from mcpagent.models.scripted import ScriptedModel
 from mcpagent.search import ToolIndex
 from mcpagent.search.requests import MAX_WORDS, candidates_in, word_count

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from mcpagent.messages import ToolDefinition
 from mcpagent.search import ToolIndex
 from mcpagent.tool_search.catalog import Catalog, Listing
 from mcpagent.tool_search.search_options import ToolSearch
-from mcpagent.tools import Tool, ToolOutput
+from mcpagent.values.messages import ToolDefinition
+from mcpagent.values.tools import Tool, ToolOutput
 from tests.tables import each_row
 
 VERBS = ("get", "list", "create", "delete", "search", "send", "update", "convert", "move", "copy")

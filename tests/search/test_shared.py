@@ -11,10 +11,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from mcpagent.messages import ToolDefinition
 from mcpagent.search import SearchHistory, SearchResult, ToolIndex
 from mcpagent.search.result import RankingName
 from mcpagent.search.shared import MOST_LEFT, SharedIndex
+from mcpagent.values.messages import ToolDefinition
 from tests.search.test_index_properties import tools_numbered
 
 ABOUT = {"main": "everyday office work", "side": "Heavy machinery and cranes"}

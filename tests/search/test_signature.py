@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from mcpagent.messages import ToolDefinition
 from mcpagent.search import call_signature, first_sentences
+from mcpagent.values.messages import ToolDefinition
 
 
 def signature(properties: object, required: object = (), name: str = "get_weather") -> str:

@@ -6,9 +6,9 @@ from functools import cache
 
 import pytest
 
-from mcpagent.messages import ToolDefinition
 from mcpagent.search import ToolIndex
 from mcpagent.search.query import signs_said
+from mcpagent.values.messages import ToolDefinition
 from tests.tables import each_row
 
 VERBS = ("get", "list", "create", "delete", "search", "send", "update", "export", "share", "archive")

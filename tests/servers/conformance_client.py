@@ -21,9 +21,9 @@ import httpx2
 
 from mcpagent import Agent, RunOptions, ScriptedModel, ServerOptions, ToolCall
 from mcpagent.config import load_servers
-from mcpagent.events import Event, ServerFailed
 from mcpagent.mcp.handlers import Handlers
 from mcpagent.models.base import ModelRequest
+from mcpagent.values.events import Event, ServerFailed
 
 SCENARIO = os.environ.get("MCP_CONFORMANCE_SCENARIO", "")
 CONTEXT: dict[str, Any] = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT") or "{}")

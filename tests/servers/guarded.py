@@ -22,7 +22,6 @@ from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
 from pydantic import AnyHttpUrl
 from starlette.applications import Starlette
 from starlette.responses import JSONResponse, Response
-
 from tests.servers.everyday import serving
 
 Documents: TypeAlias = Callable[[str], dict[str, dict[str, Any]]]

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from mcp import MCPError
 from mcp.server import MCPServer
 from mcp.server.mcpserver import Context
+
+from mcp import MCPError
 
 
 def build() -> MCPServer[Any]:

@@ -18,7 +18,6 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Mount, Route
-
 from tests.servers.everyday import serving
 
 

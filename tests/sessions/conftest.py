@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from mcpagent import Sessions
-from mcpagent.sessions.sql_store import Migrations, SqlStore
+from mcpagent.sessions.sql_store import SqlStore
+from mcpagent.sessions.sql_tables import Migrations
 from tests.sessions.postgres_server import PostgresServer, postgres_server
 
 

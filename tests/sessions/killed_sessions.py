@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from mcpagent import Sessions
-from mcpagent.conversation import UNKNOWN
+from mcpagent.history.conversation import UNKNOWN
 from mcpagent.models.base import ModelRequest
 from mcpagent.sessions.protocol import Entry
 from tests.sessions.provider_rules import require_valid

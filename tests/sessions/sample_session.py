@@ -7,8 +7,11 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from mcpagent import Usage
-from mcpagent.conversation import UNKNOWN, CallProgress
-from mcpagent.messages import (
+from mcpagent.history.conversation import UNKNOWN, CallProgress
+from mcpagent.sessions import KeptSession, SessionInfo
+from mcpagent.sessions.standing import Beginning, Standing, Told, progress_to_json, to_json
+from mcpagent.values.approval import PendingCall
+from mcpagent.values.messages import (
     Image,
     Message,
     Origin,
@@ -26,9 +29,6 @@ from mcpagent.messages import (
     ToolsChanged,
     ToolsShown,
 )
-from mcpagent.permissions.pending_calls import PendingCall
-from mcpagent.sessions import KeptSession, SessionInfo
-from mcpagent.sessions.standing import Beginning, Standing, Told, progress_to_json, to_json
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 SVG = b64encode(b"<svg xmlns='http://www.w3.org/2000/svg'><script>x()</script></svg>").decode()

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from mcpagent import Agent, ScriptedModel, Sessions, ToolCall, function_tool
+from mcpagent.agents.session import Session
 from mcpagent.models.base import ModelRequest, ModelResponse
-from mcpagent.session import Session
 from tests.sessions.provider_rules import require_valid
 
 TURNS = 5

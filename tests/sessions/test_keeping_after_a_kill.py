@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from mcpagent import Agent, Message, ScriptedModel, Sessions, ToolCall
-from mcpagent.conversation import UNKNOWN
+from mcpagent.history.conversation import UNKNOWN
 from mcpagent.models.base import ModelRequest
 from mcpagent.toolsets.functions import function_tool
 
@@ -154,3 +154,28 @@ async def test_a_tool_that_went_and_came_back_while_nobody_was_there(tmp_path: P
     assert sorted(offers[-1]) == ["book", "look"]
     assert offers[1] == []
     store.close()
+
+
+async def test_a_result_belongs_to_a_call_with_the_same_arguments_alone(tmp_path: Path) -> None:
+    """Another call under the ID of one that is journaled gets no result of it, and is not sent either."""
+    seen = 0
+    for path, done in await states(tmp_path):
+        with closing(sqlite3.connect(path)) as connection:
+            ended = "SELECT data FROM entries WHERE key = 's/call/2' AND kind = 'call_ended'"
+            if not connection.execute(ended).fetchall():
+                continue
+            other = ('{"place":"b"}', '{"place":"z"}')
+            changed = "UPDATE entries SET data = replace(data, ?, ?) WHERE kind = 'message'"
+            connection.execute(changed, other)
+            connection.commit()
+        seen += 1
+        outside, store = Outside(), Sessions(path)
+        outside.done = list(done)
+        async with Agent(model(), tools=outside.tools(), sessions=store) as agent:
+            session = agent.session("ann")
+            [unknown] = [r for m in session.messages for r in m.tool_results if r.call_id == "2"]
+            assert unknown.text == UNKNOWN
+            assert await session.resume() == "done"
+        store.close()
+        assert [one for one in outside.done if one.startswith("book")] == ["book a", "book b"]
+    assert seen

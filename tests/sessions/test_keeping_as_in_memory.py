@@ -26,9 +26,9 @@ from mcpagent import (
     ToolSearch,
     dump_messages,
 )
+from mcpagent.agents.session import Session
 from mcpagent.errors import McpAgentError
 from mcpagent.models.base import ModelRequest, ModelResponse
-from mcpagent.session import Session
 from mcpagent.toolsets.functions import function_tool
 
 SUBJECTS = ("train", "hotel", "weather", "letter", "lamp", "garden", "music", "coffee")
@@ -142,7 +142,7 @@ def _without_times(messages: Sequence[Any]) -> list[Any]:
     """How long a call took is another in each."""
     from dataclasses import replace
 
-    from mcpagent.messages import ToolResult
+    from mcpagent.values.messages import ToolResult
 
     return [
         replace(

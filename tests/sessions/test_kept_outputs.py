@@ -7,19 +7,19 @@ import time
 
 import pytest
 
-from mcpagent import Agent, Message, ScriptedModel, SessionBusyError, Sessions, SessionStoreError, Text, ToolCall
-from mcpagent.large_results.large_output import LargeOutput
-from mcpagent.messages import Image
-from mcpagent.sessions.kept import SessionChange
+from mcpagent import Agent, ScriptedModel, SessionBusyError, Sessions, SessionStoreError, ToolCall
+from mcpagent.run.large_results.large_output import LargeOutput
 from mcpagent.sessions.kept_outputs import KeptOutputs
 from mcpagent.sessions.store import OUTPUTS_KEPT_SECONDS
+from mcpagent.values.messages import Image
 from tests.sessions.conftest import Place
+from tests.sessions.journal import journal
 
 ODD = "naïve \U0001f600 \ud800 \0 \r\n\t" * 3_000
 
 
 def begun(store: Sessions, session: str) -> None:
-    store.write(session, SessionChange(0, (Message("user", (Text("x"),)),)), lambda: None).result(30)
+    store.write(session, journal("x")).result(30)
 
 
 def put(store: Sessions, session: str, handle: str, text: str = "whole") -> None:

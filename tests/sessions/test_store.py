@@ -29,15 +29,15 @@ from mcpagent import (
     ToolCall,
     ToolContext,
 )
-from mcpagent.conversation import Conversation
-from mcpagent.messages import ProviderBlock, Thinking, ToolDefinition, ToolResult
+from mcpagent.history.conversation import Conversation
 from mcpagent.sessions.entries import MESSAGE
 from mcpagent.sessions.keeping import Keeper
-from mcpagent.sessions.kept import SessionChange
-from mcpagent.sessions.sql_store import Migrations
+from mcpagent.sessions.sql_tables import Migrations
 from mcpagent.sessions.standing import MAX_KNOWN, KnownTools, Standing
-from mcpagent.tools import Tool, ToolOutput
+from mcpagent.values.messages import ProviderBlock, Thinking, ToolDefinition, ToolResult
+from mcpagent.values.tools import Tool, ToolOutput
 from tests.sessions.conftest import Place
+from tests.sessions.journal import journal
 from tests.tables import each_row
 from tests.terminal.process import ROOT
 
@@ -51,8 +51,7 @@ PARTS = (
 
 def written(store: Sessions, session: str, *messages: Message, keep: int = 0, length: int = 0, **values: Any) -> None:
     title = messages[0].text if messages and not keep else ""
-    change = SessionChange(keep, messages, length, values=values, title=title)
-    store.write(session, change, lambda: None).result(30)
+    store.write(session, journal(*messages, keep=keep, length=length, title=title, **values)).result(30)
 
 
 def migrations(store: Sessions) -> Migrations:
@@ -116,11 +115,11 @@ def test_of_two_that_begin_the_same_session_one_has_it(place: Place) -> None:
 HOLDERS = """
 import os, signal, sys
 from mcpagent import *
-from mcpagent.sessions.kept import SessionChange
+from tests.sessions.journal import journal
 forking = os.fork() == 0
-store, change = Sessions(sys.argv[1]), SessionChange(0, (Message("user", (Text("x"),)),))
+store = Sessions(sys.argv[1])
 for name in ("forked",) if forking else ("a", "b"):
-    store.write(name, change, lambda: None).result()
+    store.write(name, journal("x")).result()
 if forking:
     reading, writing = os.pipe()
     if os.fork() == 0:

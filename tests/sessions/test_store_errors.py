@@ -19,17 +19,17 @@ from typing import Any
 
 import pytest
 
-from mcpagent import Message, Sessions, SessionStoreError, Text
-from mcpagent.sessions.kept import SessionChange
+from mcpagent import Sessions, SessionStoreError
 from mcpagent.sessions.postgres import advice
 from tests.sessions.conftest import Place
+from tests.sessions.journal import journal
 from tests.sessions.postgres_server import PostgresServer, postgres_server
 from tests.tables import each_row
 from tests.terminal.process import ROOT
 
 
 def write(store: Sessions, session: str, text: str, keep: int = 0) -> None:
-    store.write(session, SessionChange(keep, (Message("user", (Text(text),)),)), lambda: None).result(30)
+    store.write(session, journal(text, keep=keep)).result(30)
 
 
 def told(work: Callable[[], Any]) -> str:

@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from mcpagent import Agent, Message, Sessions, SessionStoreError, Text
+from mcpagent import Agent, Sessions, SessionStoreError
 from mcpagent.sessions import sqlite
-from mcpagent.sessions.kept import SessionChange
 from mcpagent.sessions.sqlite import SqliteStore
 from tests.sessions.conftest import Place
+from tests.sessions.journal import journal
 from tests.sessions.postgres_server import postgres_server
 from tests.sessions.scripted_turns import Outside, agent, go_on
 from tests.terminal.process import ROOT, environment
@@ -91,7 +91,7 @@ def in_a_fork(work: Any) -> None:
 def test_a_kill_while_the_tables_are_changed(place: Place) -> None:
     """There is the old version or the new one, and the next process goes on from it."""
     store = place.open()
-    store.write("a", SessionChange(0, (Message("user", (Text("x"),)),)), lambda: None).result(30)
+    store.write("a", journal("x")).result(30)
     store.close()
     known = place.backend().migrations
     later = (

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from mcpagent import Message, Text, ToolCall
-from mcpagent.conversation import CallProgress
-from mcpagent.messages import Step, ToolResult, Usage, dump_messages
+from mcpagent.history.conversation import CallProgress
 from mcpagent.sessions import sqlite
 from mcpagent.sessions.run_ended import RunEnded, ended_to_json
 from mcpagent.sessions.standing import progress_to_json
+from mcpagent.values.messages import Step, ToolResult, Usage, dump_messages
 from tests.sessions.conftest import Place
 
 MESSAGES = (

@@ -20,15 +20,14 @@ from mcpagent import (
     SessionBusyError,
     Sessions,
     SessionStoreError,
-    Text,
     ToolCall,
 )
 from mcpagent.durable import DurableRuns
 from mcpagent.models.base import ModelRequest
 from mcpagent.sessions import Holder, StoredSession
-from mcpagent.sessions.kept import SessionChange
 from tests.durable.test_runner_waiting import stored
 from tests.sessions.conftest import Place
+from tests.sessions.journal import journal
 from tests.sessions.test_protocol import InMemory
 from tests.sessions.test_store_secrets import everything
 from tests.tables import each_row
@@ -45,10 +44,11 @@ def kept(store: Sessions, session: str) -> list[str]:
     return texts(store.read(session).messages)
 
 
-def write(store: Sessions, session: str, text: str = "hello", *, updated: float = 1.0, **more: Any) -> None:
+def write(
+    store: Sessions, session: str, text: str = "hello", *, updated: float = 1.0, run: str = "", **values: Any
+) -> None:
     """A session of one message, which this process has from now on."""
-    change = SessionChange(messages=(Message("user", (Text(text),)),), title=text, updated=updated, **more)
-    store.write(session, change, lambda: None).result(30)
+    store.write(session, journal(text, title=text, updated=updated, **values), run=run).result(30)
 
 
 def give_back(store: Sessions, session: str) -> None:
@@ -216,7 +216,7 @@ def test_a_session_of_a_durable_run_is_not_deleted(place: Place) -> None:
     store = place.open()
     for name in ("a", "running", "z"):
         write(store, name)
-    write(store, "running", values={"durable": "r1"}, run="r1", updated=2.0)
+    write(store, "running", durable="r1", run="r1", updated=2.0)
     for name in ("a", "running", "z"):
         give_back(store, name)
     for one in (store, place.open()):

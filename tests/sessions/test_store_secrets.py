@@ -22,7 +22,7 @@ from mcpagent import (
     ToolContext,
     function_tool,
 )
-from mcpagent.text.secrets import hide
+from mcpagent.utilities.text.secrets import hide
 from tests.sessions.conftest import Place
 from tests.tables import each_row
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from mcpagent import Agent, ScriptedModel, ToolCall
-from mcpagent.permissions.pending_calls import CallsPendingError
-from mcpagent.text.secrets import hide
+from mcpagent.utilities.text.secrets import hide
+from mcpagent.values.approval import CallsPendingError
 
 SECRET = "kv7-Qm2xT9rLp4WzB8nd"
 

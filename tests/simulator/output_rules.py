@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mcpagent.toolsets.validation import problems
+from mcpagent.run.validation import problems
 from tests.simulator.values import Said, require
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")

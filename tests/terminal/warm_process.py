@@ -25,7 +25,7 @@ from typing import Any
 LOADED_LATE = (
     "anyio._backends._asyncio",
     "mcp.client.stdio",
-    "mcpagent.agent",
+    "mcpagent.agents.agent",
     "mcpagent.mcp.connection",
     "mcpagent.mcp.transports.stdio",
     "mcpagent.models.answer_size",
@@ -34,7 +34,7 @@ LOADED_LATE = (
     "mcpagent.search.shared",
     "mcpagent.search.saved",
     "mcpagent.sessions.sqlite",
-    "mcpagent.json_schema.misfits",
+    "mcpagent.utilities.json_schema.misfits",
     "prompt_toolkit",
     "rapidfuzz.process",
     "resource",

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from mcpagent import Agent, ToolDefinition, ToolSearch
-from mcpagent.messages import ToolCall
 from mcpagent.models.scripted import Reply, ScriptedModel
-from mcpagent.run import RunContext
-from mcpagent.tools import Tool
+from mcpagent.run.agent_run import RunContext
 from mcpagent.toolsets.composition import combined, dynamic, filtered, prepared
+from mcpagent.values.messages import ToolCall
+from mcpagent.values.tools import Tool
 from tests.many_tools import Many, many_tools
-from tests.runtime.test_loop_cost import Counted, conversation
+from tests.run.test_loop_cost import Counted, conversation
 
 MANY = 1_220
 

@@ -18,9 +18,8 @@ from typing import Any
 import pytest
 
 from mcpagent import Agent, RunOptions, ToolDefinition
-from mcpagent.conversation import Conversation
+from mcpagent.history.conversation import Conversation
 from mcpagent.mcp.server_options import ServerOptions
-from mcpagent.messages import ToolCall, ToolsChanged, user_message
 from mcpagent.models.anthropic.messages_model import AnthropicModel
 from mcpagent.models.base import ModelRequest
 from mcpagent.models.scripted import ScriptedModel
@@ -28,7 +27,8 @@ from mcpagent.prompt.builder import category_lines, system_prompt, tool_search_s
 from mcpagent.tool_search.search_options import ToolSearch
 from mcpagent.tool_search.search_tools import tool_search_tools
 from mcpagent.tool_search.session_tools import SessionTools
-from mcpagent.tools import Tool, ToolOutput
+from mcpagent.values.messages import ToolCall, ToolsChanged, user_message
+from mcpagent.values.tools import Tool, ToolOutput
 from tests.scenes import offered, results, session_tools
 
 REAL = Path(__file__).resolve().parents[3] / "shared" / "data" / "mcp-catalogs"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from functools import cache
 
+from benchmarks.search_everyday import load_tools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.search_everyday import load_tools
-from mcpagent.messages import ToolDefinition
 from mcpagent.models.scripted import ScriptedModel
 from mcpagent.tool_search.category_words import characteristic_words, own_words
+from mcpagent.values.messages import ToolDefinition
 from tests.scenes import CountedTools, call, results, searching_agent
 from tests.tables import each_row
 

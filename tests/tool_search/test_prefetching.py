@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from mcpagent import Agent, ApprovalPolicy, ConfigError, Recorder, Replay, RunOptions, ToolSearch
-from mcpagent.events import Event, ToolsLoaded, ToolsSearched
-from mcpagent.messages import Text, ToolsChanged, ToolsShown
 from mcpagent.models import AnthropicModel, OpenAIChatModel, OpenAIResponsesModel, ScriptedModel
 from mcpagent.models.base import Model, ToolLimits
 from mcpagent.models.capabilities import Capabilities
 from mcpagent.models.http_model import HttpModel
-from mcpagent.permissions.pending_calls import CallsPendingError
+from mcpagent.values.approval import CallsPendingError
+from mcpagent.values.events import Event, ToolsLoaded, ToolsSearched
+from mcpagent.values.messages import Text, ToolsChanged, ToolsShown
 from tests.scenes import CountedTools, call, offered, searching_agent
 from tests.simulator.server import Simulator
 from tests.simulator.values import View

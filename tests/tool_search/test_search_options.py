@@ -68,8 +68,8 @@ async def test_no_match_is_an_empty_list_and_says_so() -> None:
 WITHOUT_A_PACKAGE = """
 import asyncio, json, sys
 from mcpagent import Agent, ToolSearch
-from mcpagent.events import Notice
-from mcpagent.messages import ToolCall
+from mcpagent.values.events import Notice
+from mcpagent.values.messages import ToolCall
 from mcpagent.models.scripted import ScriptedModel
 
 def read_file(path: str) -> str:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from benchmarks.cost import (
     AUTO,
     AUTO_LOADING,
@@ -26,6 +25,7 @@ from benchmarks.cost import (
     searches,
     share_of_all,
 )
+
 from mcpagent import Agent, Tool, ToolOutput, ToolSearch
 from mcpagent.models.base import search_cost
 from mcpagent.tool_search.search_options import definition_tokens, paying_tokens

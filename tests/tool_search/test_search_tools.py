@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from mcpagent import Agent, ConfigError, ToolDefinition, ToolSearch
-from mcpagent.events import Event, Notice, ToolsLoaded, ToolsRemoved, ToolsSearched
 from mcpagent.models.scripted import ScriptedModel
+from mcpagent.values.events import Event, Notice, ToolsLoaded, ToolsRemoved, ToolsSearched
 from tests.scenes import CountedTools, call, offered, results, searching_agent
 from tests.tables import each_row
 
@@ -463,7 +463,7 @@ async def test_history_of_another_agent_offers_what_was_discovered_there() -> No
         history = agent.messages
     later = ScriptedModel(["yes"])
     async with searching_agent(later, CountedTools("read_file", "list_folder")) as agent:
-        from mcpagent.messages import user_message
+        from mcpagent.values.messages import user_message
 
         answer, messages = await agent.ask_with_history([*history, user_message("more?")])
         assert answer == "yes"

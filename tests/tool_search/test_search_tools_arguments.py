@@ -8,14 +8,14 @@ import re
 from typing import Any
 
 import pytest
-
 from benchmarks.search_everyday import load_tools
+
 from mcpagent import Agent, ToolSearch
-from mcpagent.messages import ToolDefinition
 from mcpagent.models.scripted import ScriptedModel
 from mcpagent.tool_search.search_options import CHARACTERS_PER_TOKEN, definition_tokens
 from mcpagent.tool_search.search_tools import ADD_TOOL, MAX_RESULTS, search_tools_definition
-from mcpagent.tools import Tool, ToolOutput
+from mcpagent.values.messages import ToolDefinition
+from mcpagent.values.tools import Tool, ToolOutput
 from tests.scenes import call, offered, results
 from tests.tables import each_row
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from mcpagent import Agent, ToolSearch, dump_messages
-from mcpagent.messages import load_messages
 from mcpagent.models.scripted import ScriptedModel
+from mcpagent.values.messages import load_messages
 from tests.scenes import CountedTools, call, offered, results
 from tests.tables import each_row
 

@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from mcpagent.messages import ToolKey
 from mcpagent.search.words import name_key
 from mcpagent.tool_search.unique_names import NameMap, collision_warnings, offered_names
+from mcpagent.values.messages import ToolKey
 from tests.reference_work import reference_seconds
 
 LEGAL = re.compile(r"[a-zA-Z0-9_-]{1,64}")

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from mcpagent import Agent, Limits
-from mcpagent.definition import RunOptions
-from mcpagent.events import Event, RunFinished, SubagentEvent, ToolCallStarted
-from mcpagent.messages import Text
 from mcpagent.models.base import ModelRequest
 from mcpagent.models.scripted import ScriptedModel
-from mcpagent.permissions.pending_calls import PendingCall
 from mcpagent.permissions.policy import ApprovalPolicy
-from mcpagent.run import RunContext
+from mcpagent.run.agent_run import RunContext
+from mcpagent.toolsets.definition import RunOptions
+from mcpagent.values.approval import PendingCall
+from mcpagent.values.events import Event, RunFinished, SubagentEvent, ToolCallStarted
+from mcpagent.values.messages import Text
 from tests.scenes import CountedTools, call, offered, results
 
 

@@ -15,7 +15,7 @@ from mcpagent import Agent, ConfigError, Tool, ToolDefinition, ToolOutput, ToolS
 from mcpagent.config import McpServer
 from mcpagent.demo import demo_server_config
 from mcpagent.models.scripted import ScriptedModel
-from mcpagent.run import AgentRun, RunContext
+from mcpagent.run.agent_run import AgentRun, RunContext
 from mcpagent.toolsets.composition import (
     Composed,
     approval_required,
@@ -30,7 +30,7 @@ from mcpagent.toolsets.composition import (
 )
 from mcpagent.toolsets.functions import FunctionToolset
 from mcpagent.toolsets.listed_tools import listed_place
-from tests.runtime.test_loop_cost import Counted
+from tests.run.test_loop_cost import Counted
 from tests.scenes import CountedTools, call, offered, results
 from tests.tables import each_row
 

@@ -29,15 +29,13 @@ from mcpagent import (
     ToolSearch,
     dump_messages,
 )
+from mcpagent.agents.session import Session
 from mcpagent.code_mode.code_options import CodeMode
-from mcpagent.messages import ToolCall, ToolKey, ToolResult, load_messages
 from mcpagent.models.scripted import ScriptedModel
-from mcpagent.permissions.pending_calls import call_fingerprint
 from mcpagent.permissions.policy import ApprovalPolicy
 from mcpagent.permissions.rule_names import forbids, permits, rule_of
-from mcpagent.run import AgentRun, RunContext
+from mcpagent.run.agent_run import AgentRun, RunContext
 from mcpagent.search import SearchHistory, ToolIndex
-from mcpagent.session import Session
 from mcpagent.sessions.standing import KnownTools
 from mcpagent.toolsets.composition import (
     approval_required,
@@ -50,6 +48,8 @@ from mcpagent.toolsets.composition import (
     renamed,
     wrapped,
 )
+from mcpagent.values.approval import call_fingerprint
+from mcpagent.values.messages import ToolCall, ToolKey, ToolResult, load_messages
 from tests.scenes import call, offered, results
 from tests.tables import each_row
 

@@ -28,7 +28,7 @@ from pydantic import BaseModel, SecretStr
 from pydantic.dataclasses import dataclass as pydantic_dataclass
 
 from mcpagent import Image, RunContext, Text, ToolContext, ToolOutput, ToolReturn, function_tool
-from mcpagent.run import AgentRun
+from mcpagent.run.agent_run import AgentRun
 from mcpagent.toolsets.function_results import MAX_ITEMS, MAX_TABLE_CHARACTERS, tool_output
 from tests.tables import each_row
 from tests.toolsets.frames import RealPackages, StandIns

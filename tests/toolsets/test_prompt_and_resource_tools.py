@@ -7,8 +7,8 @@ from typing import Any
 from mcpagent import Agent, RunOptions
 from mcpagent.config import ServerConfig
 from mcpagent.mcp.server_options import ServerOptions
-from mcpagent.messages import ToolCall, ToolResult
 from mcpagent.models.scripted import ScriptedModel
+from mcpagent.values.messages import ToolCall, ToolResult
 from tests.scenes import results
 from tests.servers.everyday import everyday
 from tests.tables import each_row

@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 from mcpagent import Agent, RunOptions, ToolSearch
-from mcpagent.events import Event, Notice, ServersAwaited, ToolCallFinished, ToolsSearched
 from mcpagent.mcp.server_options import ServerOptions
 from mcpagent.models.scripted import ScriptedModel
 from mcpagent.toolsets.sources import ToolSources
+from mcpagent.values.events import Event, Notice, ServersAwaited, ToolCallFinished, ToolsSearched
 from tests.scenes import call, offered, results
 
 SERVERS = Path(__file__).resolve().parents[1] / "servers"

@@ -13,11 +13,19 @@ from typing import Any
 import pytest
 
 from mcpagent import Agent, McpServer, RunOptions
-from mcpagent.events import Event, Notice, ServerConnecting, ServerLogged, ServersAwaited, SubagentEvent, ToolsSearched
 from mcpagent.mcp.server_options import ServerOptions
 from mcpagent.models.scripted import ScriptedModel
 from mcpagent.toolsets.composition import prefixed
 from mcpagent.toolsets.server_source import ServerSource
+from mcpagent.values.events import (
+    Event,
+    Notice,
+    ServerConnecting,
+    ServerLogged,
+    ServersAwaited,
+    SubagentEvent,
+    ToolsSearched,
+)
 from tests.scenes import call, results
 from tests.servers.gates import SERVERS, Gate, catalogue
 

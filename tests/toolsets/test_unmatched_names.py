@@ -15,7 +15,7 @@ from mcpagent import Agent, ConfigError, ServerError, Tool
 from mcpagent.config import McpServer
 from mcpagent.mcp.server_options import ServerOptions
 from mcpagent.models.scripted import ScriptedModel
-from mcpagent.run import RunContext
+from mcpagent.run.agent_run import RunContext
 from mcpagent.toolsets.composition import (
     ToolSource,
     approval_required,
@@ -141,7 +141,7 @@ class PerRun:
     """A toolset of somebody's own that lists `delete` in runs only."""
 
     async def tools(self) -> list[Tool]:
-        from mcpagent.run import run_context
+        from mcpagent.run.agent_run import run_context
 
         return await CountedTools(*(("add", "delete") if run_context().run_id else ("add",))).tools()
 

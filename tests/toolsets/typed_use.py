@@ -19,7 +19,6 @@ from mcpagent import (
     function_tool,
 )
 from mcpagent.models.scripted import ScriptedModel
-from mcpagent.tools import Run, Toolset
 from mcpagent.toolsets.composition import (
     Composed,
     ToolSource,
@@ -34,6 +33,7 @@ from mcpagent.toolsets.composition import (
     renamed,
     wrapped,
 )
+from mcpagent.values.tools import Run, Toolset
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from mcpagent import Agent, RunOptions, ScriptedModel
-from mcpagent.messages import Image, Message, Text, Thinking, ToolCall, ToolResult
-from mcpagent.text.secrets import hide
 from mcpagent.tracing import Tracing, content
+from mcpagent.utilities.text.secrets import hide
+from mcpagent.values.messages import Image, Message, Text, Thinking, ToolCall, ToolResult
 from tests.scenes import call
 from tests.tables import each_row
 from tests.tracing.conventions import OPT_IN, misfits

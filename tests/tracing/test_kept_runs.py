@@ -10,12 +10,12 @@ import pytest
 
 from mcpagent import Agent, ModelError, Recorder, RunOptions, ScriptedModel, Sessions, ToolSearch
 from mcpagent.cli.app import run as run_command
-from mcpagent.messages import Message, Text, Usage
 from mcpagent.models.base import ModelRequest, ModelResponse
 from mcpagent.permissions.policy import ApprovalPolicy
 from mcpagent.tracing.kept_runs import recorded_runs
 from mcpagent.tracing.tree import TraceStep
-from tests.compaction.windowed import WindowedModel, asks_then_tells
+from mcpagent.values.messages import Message, Text, Usage
+from tests.run.compaction.windowed import WindowedModel, asks_then_tells
 from tests.scenes import call
 
 pytestmark = pytest.mark.anyio
@@ -166,7 +166,8 @@ async def test_sessions_at_once_and_a_cut_recording_are_shown_run_by_run(tmp_pat
             await agent.session().ask(str(number))
     lines = path.read_text().splitlines()
     assert [run.prompt for run in recorded_runs(path)] == ["0", "1", "2"]
-    path.write_text("\n".join(lines[:-1]) + "\n" + lines[-1][:20])
+    at = max(place for place, line in enumerate(lines) if '"model_responded"' in line)
+    path.write_text("\n".join(lines[:at]) + "\n" + lines[at][:20])
     *_, last = recorded_runs(path)
     assert [(step.name, step.error) for step in last.steps][-1] == ("chat test", "no answer")
 
@@ -223,11 +224,11 @@ async def test_hostile_names_do_nothing_to_the_terminal(tmp_path: Path, capsys: 
         match line["type"]:
             case "start":
                 line["model"] = evil
-            case "question":
-                line["text"] = evil
-            case "request":
+            case "run_started":
+                line["prompt"] = evil
+            case "model_asked":
                 line["tools"] = [evil]
-            case "call":
+            case "call_ended":
                 line |= {"server": evil, "arguments": {evil: evil}}
                 line["result"]["name"] = evil
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))

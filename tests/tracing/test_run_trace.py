@@ -11,7 +11,12 @@ from opentelemetry import trace
 
 from mcpagent import Agent, Limits, RunOptions, ScriptedModel, ToolSearch
 from mcpagent.errors import LimitError, ModelError
-from mcpagent.events import (
+from mcpagent.models.base import ModelRequest, ModelResponse, ModelSettings
+from mcpagent.permissions.policy import ApprovalPolicy
+from mcpagent.toolsets.functions import function_tool
+from mcpagent.tracing import Tracing
+from mcpagent.values.approval import CallsPendingError, PendingCall
+from mcpagent.values.events import (
     AnswerRestarted,
     Emit,
     Notice,
@@ -20,13 +25,8 @@ from mcpagent.events import (
     ProviderCallStarted,
     TextDelta,
 )
-from mcpagent.messages import Message, Origin, Text, ToolCall, Usage
-from mcpagent.models.base import ModelRequest, ModelResponse, ModelSettings
-from mcpagent.permissions.pending_calls import CallsPendingError, PendingCall
-from mcpagent.permissions.policy import ApprovalPolicy
-from mcpagent.tools import Tool
-from mcpagent.toolsets.functions import function_tool
-from mcpagent.tracing import Tracing
+from mcpagent.values.messages import Message, Origin, Text, ToolCall, Usage
+from mcpagent.values.tools import Tool
 from tests.scenes import call
 from tests.tables import each_row
 from tests.tracing.conventions import METRICS, OPT_IN, misfits

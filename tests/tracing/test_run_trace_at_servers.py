@@ -13,8 +13,8 @@ import pytest
 from opentelemetry import baggage, context, trace
 
 from mcpagent import Agent, RunOptions, ScriptedModel
-from mcpagent.messages import ToolResult
 from mcpagent.tracing import Tracing
+from mcpagent.values.messages import ToolResult
 from tests.scenes import call
 from tests.servers.everyday import serving
 from tests.servers.meta_server import build

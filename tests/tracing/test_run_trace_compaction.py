@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from mcpagent import Agent, RunOptions
-from tests.compaction.windowed import WindowedModel, asks_then_tells
+from tests.run.compaction.windowed import WindowedModel, asks_then_tells
 from tests.tracing.conventions import misfits
 from tests.tracing.traced import Traced, attribute
 

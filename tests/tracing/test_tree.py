@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcpagent.messages import Spent, Usage
 from mcpagent.tracing.tree import ASCII_BRANCHES, Branches, TraceStep, took, trace_document, trace_rows
+from mcpagent.values.messages import Spent, Usage
 from tests.tables import each_row
 
 NUMBERS = st.none() | st.integers(-(2**63), 2**63)

@@ -19,11 +19,11 @@ import pytest
 from mcpagent import Agent, Sessions, ToolSearch
 from mcpagent.cli.app import run
 from mcpagent.errors import AgentStateError, ConfigError, SessionStoreError
-from mcpagent.events import Event
-from mcpagent.messages import ToolCall
 from mcpagent.models.base import ModelRequest
 from mcpagent.models.scripted import ScriptedModel
-from mcpagent.toolsets.validation import argument_problem
+from mcpagent.run.validation import argument_problem
+from mcpagent.values.events import Event
+from mcpagent.values.messages import ToolCall
 from tests.scenes import CountedTools, call, results
 
 NOT_TRIED = {

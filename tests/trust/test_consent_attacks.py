@@ -18,10 +18,10 @@ from typing import Any
 import pytest
 
 from mcpagent import Agent, ModelSettings
-from mcpagent.cards.agent_cards import agent_from_card, card_warnings
-from mcpagent.cards.card_trust import describe_cards
-from mcpagent.cards.reading import load_card
-from mcpagent.cards.teams import read_team
+from mcpagent.agents.cards.agent_cards import agent_from_card, card_warnings
+from mcpagent.agents.cards.card_trust import describe_cards
+from mcpagent.agents.cards.reading import load_card
+from mcpagent.agents.cards.teams import read_team
 from mcpagent.cli.frame.configuration import load_configuration
 from mcpagent.cli.may_run.project_trust import ask_trust
 from mcpagent.errors import ConfigError

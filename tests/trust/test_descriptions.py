@@ -15,14 +15,14 @@ import pytest
 
 from mcpagent.cli.may_run.project_trust import trust_lines
 from mcpagent.config import load_found_servers, load_named_servers, load_servers
-from mcpagent.config.bounded_files import LargerError, open_regular, read_bounded
 from mcpagent.config.spellings import KEYS
-from mcpagent.config.user_folders import is_users_own
 from mcpagent.errors import ConfigError
-from mcpagent.text.json_texts import texts_in
 from mcpagent.trust.consent import described
 from mcpagent.trust.descriptions import Description
 from mcpagent.trust.launches import launch_of
+from mcpagent.utilities.files.bounded_files import LargerError, open_regular, read_bounded
+from mcpagent.utilities.files.user_folders import is_users_own
+from mcpagent.utilities.text.json_texts import texts_in
 from tests.tables import each_row
 from tests.trust.canary import fifo, project
 

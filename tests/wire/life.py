@@ -9,8 +9,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
-from mcpagent.conversation import fold_discovery
-from mcpagent.messages import (
+from mcpagent.history.conversation import fold_discovery
+from mcpagent.models.base import ModelRequest
+from mcpagent.models.tool_changes_in_history import places_of
+from mcpagent.values.messages import (
     Message,
     Origin,
     Part,
@@ -22,8 +24,6 @@ from mcpagent.messages import (
     ToolsShown,
     user_message,
 )
-from mcpagent.models.base import ModelRequest
-from mcpagent.models.tool_changes_in_history import places_of
 from tests.wire.scene import SEARCH
 
 Step: TypeAlias = tuple[str, tuple[int, ...]]

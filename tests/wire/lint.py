@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from mcpagent.messages import ToolDefinition
 from mcpagent.models.tool_changes_in_history import as_text
+from mcpagent.values.messages import ToolDefinition
 
 
 def callable_unseen(body: Mapping[str, Any]) -> list[str]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from mcpagent.messages import (
+from mcpagent.models.base import ModelRequest
+from mcpagent.values.messages import (
     Image,
     Message,
     Origin,
@@ -13,7 +14,6 @@ from mcpagent.messages import (
     ToolsShown,
     user_message,
 )
-from mcpagent.models.base import ModelRequest
 
 PNG = "iVBORw0KGgo="
 SVG_LEFT_OUT = "[an image of type image/svg+xml was left out: only png, jpeg, gif and webp can be shown]"

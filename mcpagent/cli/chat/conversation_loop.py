@@ -17,36 +17,64 @@ from mcpagent.cli.chat.completions import ChatCompleter, words_of
 from mcpagent.cli.chat.going_on import MAY_GO_ON, GoingOn
 from mcpagent.cli.chat.slash.desk import ChatQuestion, Desk, Leave, is_command
 from mcpagent.cli.chat.startup import Startup, search_line
-from mcpagent.cli.chat.status_line import Status, StatusCommand, short_model, status_document, status_line
+from mcpagent.cli.chat.status_line import (
+    Status,
+    StatusCommand,
+    short_model,
+    status_document,
+    status_line,
+)
 from mcpagent.cli.frame.configuration import short_path
 from mcpagent.cli.frame.error_lines import MAX_LINE, report_exception
 from mcpagent.cli.frame.exit_codes import ExitCode, run_to_end, within
 from mcpagent.cli.frame.kept_sessions import store_of
 from mcpagent.cli.frame.options import Options
-from mcpagent.cli.may_run.asking import Asking, ask_about_call, forget_typed_ahead, read_above_output
+from mcpagent.cli.may_run.asking import (
+    Asking,
+    ask_about_call,
+    forget_typed_ahead,
+    read_above_output,
+)
 from mcpagent.cli.may_run.project_trust import trusted_configuration
 from mcpagent.cli.may_run.server_requests import ServerRequests
-from mcpagent.cli.oneshot.agent_options import hints, make_agent, make_approver, rules_without_effect
+from mcpagent.cli.oneshot.agent_options import (
+    hints,
+    make_agent,
+    make_approver,
+    rules_without_effect,
+)
 from mcpagent.cli.oneshot.traces import tracing_wrappers
 from mcpagent.cli.screen.input import InputLine
-from mcpagent.cli.screen.keys_during_answer import on_interrupt, typing_ahead, usual_terminal
+from mcpagent.cli.screen.keys_during_answer import (
+    on_interrupt,
+    typing_ahead,
+    usual_terminal,
+)
 from mcpagent.cli.screen.lines import notice_line, unfolded_lines
 from mcpagent.cli.screen.rendering import Activity, TurnView, print_failed_server
 from mcpagent.cli.screen.terminal import Terminal, put, warning_line
 from mcpagent.errors import LimitError, McpAgentError, SessionStoreError
-from mcpagent.events import Event, Notice, RunFinished, ServerFailed, ToolCallFinished
 from mcpagent.mcp.lists.pins import ToolChange
 from mcpagent.mcp.server_options import stored_lists
-from mcpagent.messages import Prompt
-from mcpagent.messages import Text as Words
-from mcpagent.text.safe_text import safe_line
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.values.events import (
+    Event,
+    Notice,
+    RunFinished,
+    ServerFailed,
+    ToolCallFinished,
+)
+from mcpagent.values.messages import Prompt
+from mcpagent.values.messages import Text as Words
 
 CALLS_KEPT = 50
 GOODBYES = frozenset({"exit", "quit", "bye"})
 """Typed alone they mean the chat, not the model."""
 
 
-def run_chat(options: Options, terminal: Terminal, *, model: Model | None = None) -> ExitCode:
+def run_chat(
+    options: Options, terminal: Terminal, *, model: Model | None = None
+) -> ExitCode:
     """Chat until the user leaves. `model` replaces the configured one."""
     chat = Chat(options, terminal, model)
     gc.freeze()  # what is loaded by now stays; looking through it for garbage would take a tenth of the start
@@ -56,12 +84,18 @@ def run_chat(options: Options, terminal: Terminal, *, model: Model | None = None
 class Chat:
     """A chat. `_view` is set while a turn runs, and then receives the events."""
 
-    def __init__(self, options: Options, terminal: Terminal, model: Model | None) -> None:
+    def __init__(
+        self, options: Options, terminal: Terminal, model: Model | None
+    ) -> None:
         self.options = options
         self.terminal = terminal
         configuration = trusted_configuration(options, terminal)
-        self._asking = Asking(terminal.out, terminal.glyphs, read_above_output, self._aside)
-        self.approver = make_approver(options, configuration, partial(ask_about_call, self._asking))
+        self._asking = Asking(
+            terminal.out, terminal.glyphs, read_above_output, self._aside
+        )
+        self.approver = make_approver(
+            options, configuration, partial(ask_about_call, self._asking)
+        )
         self.cache = stored_lists(options.environ)
         goes_on = options.continue_last or options.resume is not None
         is_kept = (options.sessions or goes_on) and options.replay is None
@@ -81,7 +115,12 @@ class Chat:
         )
         self._activity = Activity(terminal.out, terminal.glyphs)
         self.startup = Startup(
-            self.agent, self._activity, terminal.glyphs, self._refresh, self._connected, options.server_wait
+            self.agent,
+            self._activity,
+            terminal.glyphs,
+            self._refresh,
+            self._connected,
+            options.server_wait,
         )
         self.desk = Desk(
             agent=self.agent,
@@ -108,11 +147,23 @@ class Chat:
             follow=self._follow,
             choose=self._choose,
         )
-        completer = ChatCompleter(lambda: words_of(self.agent, options.folder, is_started=self.startup.is_entered))
-        self.input = InputLine(terminal, options.environ, status=self._status, completer=completer, unfold=self._unfold)
+        completer = ChatCompleter(
+            lambda: words_of(
+                self.agent, options.folder, is_started=self.startup.is_entered
+            )
+        )
+        self.input = InputLine(
+            terminal,
+            options.environ,
+            status=self._status,
+            completer=completer,
+            unfold=self._unfold,
+        )
         self._own_status: StatusCommand | None = None
         if options.status_line.strip():
-            self._own_status = StatusCommand(options.status_line, options.environ, options.folder, self._refresh)
+            self._own_status = StatusCommand(
+                options.status_line, options.environ, options.folder, self._refresh
+            )
         self._reported_problem = False
         self._refused_changes: set[str] = set()
         self._calls: deque[ToolCallFinished] = deque(maxlen=CALLS_KEPT)
@@ -132,7 +183,9 @@ class Chat:
             self._greet()
             if earlier is not None:  # no input line is shown before it is there
                 self.input.shown.set()
-            await self.startup.begin(self.desk.configuration.enabled, self.cache, self.input.shown)
+            await self.startup.begin(
+                self.desk.configuration.enabled, self.cache, self.input.shown
+            )
             how_to_go_on = ""
             try:
                 if earlier is not None:
@@ -182,19 +235,28 @@ class Chat:
         self._turn = task = asyncio.create_task(work)
         try:
             await asyncio.wait({task})
-        except asyncio.CancelledError:  # the chat is ended from outside; its work gives the terminal back first
+        except (
+            asyncio.CancelledError
+        ):  # the chat is ended from outside; its work gives the terminal back first
             task.cancel()
             await asyncio.wait({task})
             raise
         try:
             task.result()
         except asyncio.CancelledError:
-            more = f"; {MAY_GO_ON}" if self.going_on.is_unfinished else ""
+            more = ""
+            if self.going_on.is_unfinished:
+                more = f"; {MAY_GO_ON}"
             self._say(Text(f"stopped; the conversation can go on{more}", "dim"))
         except Leave:
             raise
         except (McpAgentError, TimeoutError) as error:
-            self._say(Text(f"{self.terminal.glyphs.failed} {safe_line(str(error), MAX_LINE)}", "error"))
+            self._say(
+                Text(
+                    f"{self.terminal.glyphs.failed} {safe_line(str(error), MAX_LINE)}",
+                    "error",
+                )
+            )
             if self.going_on.is_unfinished:
                 self._say(Text(MAY_GO_ON, "dim"))
         except Exception as error:  # noqa: BLE001 - a mistake in one turn must not cost the conversation
@@ -221,21 +283,35 @@ class Chat:
     # -- what was typed -----------------------------------------------------------------------------------------------
 
     async def _do(self, line: str) -> None:
-        from mcpagent.cli.chat.attachments import left_as_words, named_prompt, server_prompt, with_attachments
+        from mcpagent.cli.chat.attachments import (
+            left_as_words,
+            named_prompt,
+            server_prompt,
+            with_attachments,
+        )
 
         loaded = self.terminal.glyphs.loaded
         if line.startswith("!"):
             from mcpagent.cli.chat.shell_line import offer_shell
 
             command, options = line[1:].strip(), self.options
-            kept = await offer_shell(command, options.folder, options.environ, self._choose, self._say)
-            self.desk.kept += [Words(kept)] if kept else []
+            kept = await offer_shell(
+                command, options.folder, options.environ, self._choose, self._say
+            )
+            if kept:
+                self.desk.kept += [Words(kept)]
+            else:
+                self.desk.kept += []
         elif (asked := named_prompt(line, self.agent.servers)) is not None:
             await self.startup.ready()
             server, name, words = asked
-            parts = await server_prompt(self.agent, server, name, words, alone=not self.desk.kept)
+            parts = await server_prompt(
+                self.agent, server, name, words, alone=not self.desk.kept
+            )
             size = sum(len(part.text) for part in parts if isinstance(part, Words))
-            self._say(Text(f"  {loaded} prompt of {server}, {size:,} characters", "dim"))
+            self._say(
+                Text(f"  {loaded} prompt of {server}, {size:,} characters", "dim")
+            )
             await self._answer(line.strip(), parts)
         elif line.strip().lower() in GOODBYES:
             raise Leave
@@ -246,7 +322,9 @@ class Chat:
         else:
             if "@" in line:
                 await self.startup.ready()
-            prompt, added = await with_attachments(line, self.agent, self.options.folder)
+            prompt, added = await with_attachments(
+                line, self.agent, self.options.folder
+            )
             self._say(*(Text(f"  {loaded} {said}", "dim") for said in added))
             if said := left_as_words(line, self.agent, self.options.folder):
                 self._say(Text(f"  {said}", "dim"))
@@ -270,7 +348,9 @@ class Chat:
 
     async def _follow(self, work: Callable[[], Awaitable[object]]) -> None:
         """Show the events of a run. No answer is lost: if the store fails, the run continues in memory."""
-        self._view = view = TurnView(self.terminal.out, self.terminal.out, self.terminal.glyphs)
+        self._view = view = TurnView(
+            self.terminal.out, self.terminal.out, self.terminal.glyphs
+        )
         self._unfolded = 0
         self._say("")
         try:
@@ -309,7 +389,9 @@ class Chat:
         with self._aside():
             for line in change.lines:  # the report is one line, which may be cut
                 self._say(Text(f"  {self.terminal.glyphs.bar} {line}", "dim"))
-            answer = await self._choose("call it as it is now? [y] yes, always  [N] no: ")
+            answer = await self._choose(
+                "call it as it is now? [y] yes, always  [N] no: "
+            )
         if answer.lower() in ("y", "yes"):
             return True
         self._refused_changes.add(str(change))
@@ -326,7 +408,9 @@ class Chat:
         if isinstance(event, ServerFailed):
             with self._activity.paused(), self._aside():
                 servers = self.desk.configuration.enabled
-                print_failed_server(self.terminal.out, event, servers, glyphs, in_chat=True)
+                print_failed_server(
+                    self.terminal.out, event, servers, glyphs, in_chat=True
+                )
         elif self._view is not None:
             from mcpagent.cli.oneshot.headless import stopped_line
 
@@ -340,11 +424,15 @@ class Chat:
     def _connected(self) -> None:
         """Report on all servers after the last one has finished connecting."""
         rules = self.approver.rules
-        without_effect = rules_without_effect(self.agent, self.desk.configuration, rules)
+        without_effect = rules_without_effect(
+            self.agent, self.desk.configuration, rules
+        )
         lines = [warning_line(line, self.terminal.glyphs) for line in without_effect]
         if not self.options.quiet:
             lines = [*self.startup.summary(), *lines]
-            chosen_by_itself = self.options.tool_search == "auto" and self.options.card is None
+            chosen_by_itself = (
+                self.options.tool_search == "auto" and self.options.card is None
+            )
             if self.agent._runtime.tools.searching and chosen_by_itself:
                 lines.append(Text(search_line(self.agent), "dim"))
         if lines:
@@ -356,7 +444,9 @@ class Chat:
             self._notify(warning_line(text, self.terminal.glyphs))
 
     def _aside(self) -> AbstractContextManager[None]:
-        return self._view.paused() if self._view is not None else self.input.aside()
+        if self._view is not None:
+            return self._view.paused()
+        return self.input.aside()
 
     # -- the screen ---------------------------------------------------------------------------------------------------
 
@@ -364,18 +454,27 @@ class Chat:
         """Return the status below the input line: the built-in line or the user's own, and the servers' progress."""
         width, trace = self.terminal.out.width, self.desk.trace
         is_started = self.startup.is_entered
-        status = Status.of(self.agent, self.approver.rules.mode, trace.used, is_started=is_started)
+        status = Status.of(
+            self.agent, self.approver.rules.mode, trace.used, is_started=is_started
+        )
         line = status_line(status, self.terminal.glyphs, width)
         if (own := self._own_status) is not None:
             own.update(status_document(status, str(self.options.folder)))
-            line = f" {safe_line(own.said, width - 2)}" if own.said is not None else line
+            if own.said is not None:
+                line = f" {safe_line(own.said, width - 2)}"
         progress = self.startup.progress(width)
-        return f"{line}\n{progress}" if progress else line
+        if progress:
+            return f"{line}\n{progress}"
+        return line
 
     def _refresh(self) -> None:
         if self.startup.failure is not None:
             self.input.end()
-        if self._own_status is not None and self._own_status.problem and not self._reported_problem:
+        if (
+            self._own_status is not None
+            and self._own_status.problem
+            and not self._reported_problem
+        ):
             self._reported_problem = True
             self._notify(warning_line(self._own_status.problem, self.terminal.glyphs))
         self.input.refresh()
@@ -386,7 +485,11 @@ class Chat:
             self._say(Text("no tool was called yet", "dim"))
             return
         self._unfolded = self._unfolded % len(self._calls) + 1
-        self._say(*unfolded_lines(self._calls[-self._unfolded], self._unfolded, len(self._calls)))
+        self._say(
+            *unfolded_lines(
+                self._calls[-self._unfolded], self._unfolded, len(self._calls)
+            )
+        )
 
     def _say(self, *lines: Text | str) -> None:
         put(self.terminal.out, *lines)
@@ -405,9 +508,16 @@ class Chat:
             Text.assemble(
                 ("mcpagent", "user"),
                 f" {__version__}   {short_model(self.agent._runtime.model.name)}   ",
-                (f"{configuration.describe(self.options.folder)} {dot} {folder} {dot} /help", "dim"),
+                (
+                    f"{configuration.describe(self.options.folder)} {dot} {folder} {dot} /help",
+                    "dim",
+                ),
             )
         )
         if not self.options.quiet:
-            put(self.terminal.err, *hints(self.agent, self.options, configuration), style="dim")
+            put(
+                self.terminal.err,
+                *hints(self.agent, self.options, configuration),
+                style="dim",
+            )
         self._say("")

@@ -7,20 +7,35 @@ import contextlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
-from mcpagent.cli.chat.resumed import finished_length, last_request, questions_of, resumed_lines
+from mcpagent.cli.chat.resumed import (
+    finished_length,
+    last_request,
+    questions_of,
+    resumed_lines,
+)
 from mcpagent.cli.chat.session_picker import pick_session
 from mcpagent.cli.chat.slash.desk import Desk, Leave
 from mcpagent.cli.chat.startup import Startup
 from mcpagent.cli.chat.watching import watched_to_end
-from mcpagent.cli.frame.kept_sessions import last_here, meant_sessions, resume_words, short_id
+from mcpagent.cli.frame.kept_sessions import (
+    last_here,
+    meant_sessions,
+    resume_words,
+    short_id,
+)
 from mcpagent.cli.frame.options import Options
 from mcpagent.cli.may_run.approver import Approver
 from mcpagent.cli.screen.terminal import warning_line
-from mcpagent.errors import AgentStateError, McpAgentError, SessionBusyError, SessionStoreError
-from mcpagent.middleware.permission_gate import facts_of
-from mcpagent.permissions.pending_calls import CallAnswer, PendingCall
+from mcpagent.errors import (
+    AgentStateError,
+    McpAgentError,
+    SessionBusyError,
+    SessionStoreError,
+)
+from mcpagent.run.middleware.permission_gate import facts_of
 from mcpagent.sessions import SessionInfo, Sessions
-from mcpagent.text.safe_text import safe_line
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.values.approval import CallAnswer, PendingCall
 
 UNFINISHED = "this question was not finished; [Enter] goes on, or ask something else"
 MAY_GO_ON = "/continue goes on with this question"
@@ -54,7 +69,9 @@ class GoingOn:
             return None
         try:
             if options.resume is not None:
-                found = await asyncio.to_thread(meant_sessions, options, store, options.resume)
+                found = await asyncio.to_thread(
+                    meant_sessions, options, store, options.resume
+                )
                 if len(found) == 1 and options.resume.strip():
                     return found[0].id
                 chosen = await self.pick(found)
@@ -62,7 +79,9 @@ class GoingOn:
                     raise Leave
                 return chosen.id
             if options.continue_last:
-                return await asyncio.to_thread(last_here, options, store, self.desk.note)
+                return await asyncio.to_thread(
+                    last_here, options, store, self.desk.note
+                )
         except SessionStoreError as error:
             self._warn(f"{error}; a new conversation begins")
         return None
@@ -73,7 +92,9 @@ class GoingOn:
 
     async def begin_with(self, session: str) -> None:
         """Run `go_on_with` for a starting chat: if that fails, a new conversation begins."""
-        with contextlib.suppress(McpAgentError):  # what kept the agent from starting is told at the end
+        with contextlib.suppress(
+            McpAgentError
+        ):  # what kept the agent from starting is told at the end
             await self.startup.entered()
         if not self.startup.is_entered:
             return
@@ -108,11 +129,20 @@ class GoingOn:
                 return
             await desk.agent._runtime.go_on_with(copy)
             session = copy
-        kept, messages = await asyncio.to_thread(store.read, session), desk.agent.messages
+        kept, messages = (
+            await asyncio.to_thread(store.read, session),
+            desk.agent.messages,
+        )
         desk.asked, trace = questions_of(messages, kept.steps)
-        desk.trace = replace(trace, last=last_request(desk.agent, messages, kept.steps, trace.requests))
+        desk.trace = replace(
+            trace, last=last_request(desk.agent, messages, kept.steps, trace.requests)
+        )
         desk.kept.clear()
-        desk.say(*resumed_lines(kept.info, desk.asked, messages, desk.terminal, self.options.folder))
+        desk.say(
+            *resumed_lines(
+                kept.info, desk.asked, messages, desk.terminal, self.options.folder
+            )
+        )
         if kept.info.model and kept.info.model != desk.agent._runtime.model.name:
             model = safe_line(kept.info.model, 80)
             desk.note(f"  so far with {model}; /model {model} goes on with it")
@@ -124,13 +154,21 @@ class GoingOn:
         kept = await asyncio.to_thread(store.read, error.session)
         title = safe_line(kept.info.title, 60) or short_id(error.session)
         self._warn(f'"{title}" is open in {error.holder}')
-        if (await self.choose("go on in a copy of it? [y] yes  [N] no: ")).lower() not in ("y", "yes"):
-            desk.note("it was left there" if desk.agent.messages else "it was left there; this is a new conversation")
+        if (
+            await self.choose("go on in a copy of it? [y] yes  [N] no: ")
+        ).lower() not in ("y", "yes"):
+            desk.note(
+                "it was left there"
+                if desk.agent.messages
+                else "it was left there; this is a new conversation"
+            )
             return None
         length = finished_length(kept.messages)
         copy = await asyncio.to_thread(store.fork, error.session, None, length=length)
         desk.note(
-            "this is a copy" if length is None else "this is a copy, without the question that is being answered there"
+            "this is a copy"
+            if length is None
+            else "this is a copy, without the question that is being answered there"
         )
         return copy
 
@@ -152,25 +190,34 @@ class GoingOn:
         desk, agent = self.desk, self.desk.agent
         if outside := [call for call in waiting if call.kind == "external"]:
             names = ", ".join(safe_line(call.tool, 60) for call in outside)
-            desk.warn(f"{names}: waits for a result from outside, which a chat cannot give; the next question goes on")
+            desk.warn(
+                f"{names}: waits for a result from outside, which a chat cannot give; the next question goes on"
+            )
             return
         with contextlib.suppress(AgentStateError):  # a replay starts no servers
             await agent.mcp.settle(
                 self.options.server_wait,
                 lambda _servers: None,
-                enough=lambda: all(agent._runtime.tools.find(call.tool) is not None for call in waiting),
+                enough=lambda: all(
+                    agent._runtime.tools.find(call.tool) is not None for call in waiting
+                ),
             )
         answers: list[CallAnswer] = []
         for call in waiting:
             tool = agent._runtime.tools.find(call.tool)
-            facts = facts_of(tool, call.arguments) if tool is not None else None
+            facts = None
+            if tool is not None:
+                facts = facts_of(tool, call.arguments)
             answers.append(await self.approver.again(call, facts))
         await self.follow(lambda: agent.resume(answers))
 
     @property
     def is_unfinished(self) -> bool:
         """True if the last question has no answer."""
-        return self.startup.is_entered and self.desk.agent._runtime.own_session.is_unfinished
+        return (
+            self.startup.is_entered
+            and self.desk.agent._runtime.own_session.is_unfinished
+        )
 
     def how(self) -> str:
         """Return the command that continues this chat; "" if it is empty, not stored, or the agent has not started."""
@@ -178,11 +225,15 @@ class GoingOn:
             return ""
         session = self.desk.agent._runtime.own_session
         is_there = session.is_kept and session.messages
-        return f"to go on: {resume_words(self.options, session.id)}" if is_there else ""
+        if is_there:
+            return f"to go on: {resume_words(self.options, session.id)}"
+        return ""
 
     def stop_keeping(self, error: SessionStoreError) -> None:
         """Continue in memory, and report it."""
-        self._warn(f"{error}; the chat goes on in memory: what is said from here on is not kept")
+        self._warn(
+            f"{error}; the chat goes on in memory: what is said from here on is not kept"
+        )
         self.desk.agent._runtime.own_session.stop_keeping()
 
     def _warn(self, text: str) -> None:

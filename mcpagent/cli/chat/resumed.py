@@ -23,19 +23,30 @@ from mcpagent.cli.frame.configuration import short_path
 from mcpagent.cli.frame.figures import counted
 from mcpagent.cli.frame.kept_sessions import ago
 from mcpagent.cli.screen.terminal import Terminal
-from mcpagent.conversation import UNKNOWN, Conversation
-from mcpagent.events import ToolsSearched
-from mcpagent.messages import Compacted, Image, Message, Step, ToolCall, ToolResult, ToolsChanged, ToolsShown
-from mcpagent.messages import Text as Words
+from mcpagent.history.conversation import UNKNOWN, Conversation
 from mcpagent.prompt.builder import is_own_note
 from mcpagent.sessions import SessionInfo
-from mcpagent.text.safe_text import safe_line, safe_text
+from mcpagent.utilities.text.safe_text import safe_line, safe_text
+from mcpagent.values.events import ToolsSearched
+from mcpagent.values.messages import (
+    Compacted,
+    Image,
+    Message,
+    Step,
+    ToolCall,
+    ToolResult,
+    ToolsChanged,
+    ToolsShown,
+)
+from mcpagent.values.messages import Text as Words
 
 MAX_QUESTION, MAX_ANSWER = 300, 900
 """Characters of the last question and its answer that are shown."""
 
 
-def questions_of(messages: Sequence[Message], steps: Sequence[Step] = ()) -> tuple[list[ChatQuestion], Trace]:
+def questions_of(
+    messages: Sequence[Message], steps: Sequence[Step] = ()
+) -> tuple[list[ChatQuestion], Trace]:
     """Return the questions, each with the trace before it, and the trace at the end."""
     asked: list[ChatQuestion] = []
     trace, begins = Trace(), 0
@@ -48,7 +59,10 @@ def questions_of(messages: Sequence[Message], steps: Sequence[Step] = ()) -> tup
             prompt = [part for part in message.parts if isinstance(part, Words | Image)]
             asked.append(ChatQuestion(message.text, prompt, begins, trace))
         if message.role == "assistant":
-            used = took[place].usage.input_tokens if place in took else trace.used
+            if place in took:
+                used = took[place].usage.input_tokens
+            else:
+                used = trace.used
             trace = replace(trace, requests=trace.requests + 1, used=used)
             open_calls = {call.id: call for call in message.tool_calls}
         trace = _after(trace, message, open_calls)
@@ -78,13 +92,17 @@ def _is_question(messages: Sequence[Message], place: int) -> bool:
         first -= 1
     if first < place or before is None or before.role != "tool":
         return True
-    return any(result.error == "cancelled" for result in before.tool_results)  # the answer before it broke off
+    return any(
+        result.error == "cancelled" for result in before.tool_results
+    )  # the answer before it broke off
 
 
 def _after(trace: Trace, message: Message, calls: Mapping[str, ToolCall]) -> Trace:
     now = trace.requests
     shown: tuple[str, ...] = ()
-    for part in reversed(message.parts):  # what a search showed stands behind its result
+    for part in reversed(
+        message.parts
+    ):  # what a search showed stands behind its result
         match part:
             case ToolsShown(names=names):
                 shown = names
@@ -96,9 +114,18 @@ def _after(trace: Trace, message: Message, calls: Mapping[str, ToolCall]) -> Tra
                     removed={**trace.removed, **dict.fromkeys(removed, now + 1)},
                 )
             case ToolResult(call_id=call_id, name=name) if call_id in calls:
-                trace = replace(trace, called={**trace.called, name: (*trace.called.get(name, ()), now)})
+                trace = replace(
+                    trace,
+                    called={**trace.called, name: (*trace.called.get(name, ()), now)},
+                )
                 if name == "search_tools" and part.error is None:
-                    event = ToolsSearched(_query(calls[call_id].arguments), _found(part.text), shown, 0, 0.0)
+                    event = ToolsSearched(
+                        _query(calls[call_id].arguments),
+                        _found(part.text),
+                        shown,
+                        0,
+                        0.0,
+                    )
                     trace = replace(trace, searches=(*trace.searches, (now, event)))
                 shown = ()
     return trace
@@ -117,26 +144,39 @@ def _found(answer: str) -> int:
         return 0
 
 
-def last_request(agent: Agent, messages: Sequence[Message], steps: Sequence[Step], number: int) -> SentRequest | None:
+def last_request(
+    agent: Agent, messages: Sequence[Message], steps: Sequence[Step], number: int
+) -> SentRequest | None:
     """Return the last request, with the provider's token count; tools that disappeared are not in it."""
     if not steps or steps[-1].place > len(messages):
         return None
     step, now = steps[-1], next_request(agent, number)
     known = {tool.name: tool for tool in now.tools}
-    known |= {name: tool for name, tool in agent.known_tools.items() if name not in known}
+    known |= {
+        name: tool for name, tool in agent.known_tools.items() if name not in known
+    }
     offered = tuple(known[name] for name in step.offered if name in known)
     sent = {tool.name for tool in offered}
     tokens = agent._runtime.tools.tokens
-    deferred = {name: tokens([name]) for name in agent._runtime.tools.known if name not in sent}
+    deferred = {
+        name: tokens([name]) for name in agent._runtime.tools.known if name not in sent
+    }
     sent_then = tuple(Conversation(messages=messages[: step.place]).sent)
     return SentRequest(number, now.system, sent_then, offered, deferred, step.usage)
 
 
 def resumed_lines(
-    info: SessionInfo, asked: Sequence[ChatQuestion], messages: Sequence[Message], terminal: Terminal, folder: Path
+    info: SessionInfo,
+    asked: Sequence[ChatQuestion],
+    messages: Sequence[Message],
+    terminal: Terminal,
+    folder: Path,
 ) -> list[Text]:
     """Return lines that describe the conversation, with its last question and answer, cut."""
-    facts = [counted(info.turns, "turn"), f"last used {ago(time.time() - info.updated)}"]
+    facts = [
+        counted(info.turns, "turn"),
+        f"last used {ago(time.time() - info.updated)}",
+    ]
     if info.folder and info.folder != str(folder):
         facts.append(f"in {short_path(info.folder, Path('/nowhere'))}")
     dot, loaded = terminal.glyphs.dot, terminal.glyphs.loaded
@@ -145,27 +185,51 @@ def resumed_lines(
     if not asked:
         return lines
     question = asked[-1]
-    lines += [Text.assemble(("> ", "user"), _cut(question.typed, MAX_QUESTION) or "(an image)")]
+    lines += [
+        Text.assemble(
+            ("> ", "user"), _cut(question.typed, MAX_QUESTION) or "(an image)"
+        )
+    ]
     later = messages[question.length :]
-    answers = [message.text for message in later if message.role == "assistant" and message.text.strip()]
+    answers = [
+        message.text
+        for message in later
+        if message.role == "assistant" and message.text.strip()
+    ]
     if answers:
         lines += quoted_lines(_cut(answers[-1], MAX_ANSWER), terminal)
-    unknown = {part.name for message in later for part in message.tool_results if part.text == UNKNOWN}
+    unknown = {
+        part.name
+        for message in later
+        for part in message.tool_results
+        if part.text == UNKNOWN
+    }
     if unknown and later[-1].role == "tool":
         names = ", ".join(safe_line(name, 60) for name in sorted(unknown))
-        lines.append(Text(f"  {names}: under way when it ended, so it may have run; it is not made again", "dim"))
+        lines.append(
+            Text(
+                f"  {names}: under way when it ended, so it may have run; it is not made again",
+                "dim",
+            )
+        )
     return lines
 
 
 def _cut(text: str, limit: int) -> str:
     shown = safe_text(text).strip()
-    return shown if len(shown) <= limit else f"{shown[:limit].rstrip()} ..."
+    if len(shown) <= limit:
+        return shown
+    return f"{shown[:limit].rstrip()} ..."
 
 
 def finished_length(messages: Sequence[Message]) -> int | None:
     """Return the number of messages before an unanswered question; None if all questions have an answer."""
-    last = messages[-1] if messages else None
+    last = None
+    if messages:
+        last = messages[-1]
     if last is None or (last.role == "assistant" and not last.tool_calls):
         return None
     asked, _ = questions_of(messages)
-    return asked[-1].length if asked else 0
+    if asked:
+        return asked[-1].length
+    return 0

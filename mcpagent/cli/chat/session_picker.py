@@ -11,7 +11,13 @@ from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.input import Input
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
-from prompt_toolkit.layout import BufferControl, FormattedTextControl, HSplit, Layout, Window
+from prompt_toolkit.layout import (
+    BufferControl,
+    FormattedTextControl,
+    HSplit,
+    Layout,
+    Window,
+)
 from prompt_toolkit.layout.processors import BeforeInput
 from prompt_toolkit.output import Output
 from prompt_toolkit.utils import is_dumb_terminal
@@ -21,7 +27,7 @@ from mcpagent.cli.frame.figures import counted
 from mcpagent.cli.screen.input import keyboard_input, terminal_output
 from mcpagent.cli.screen.terminal import Terminal, put
 from mcpagent.sessions import SessionInfo
-from mcpagent.text.safe_text import safe_line
+from mcpagent.utilities.text.safe_text import safe_line
 
 MOST_ROWS = 10
 QUESTION = "which one? "
@@ -39,10 +45,16 @@ class Choice:
     def type(self, text: str) -> None:
         """Apply the filter: a number chooses among all, words match title, folder, model or ID."""
         words = text.casefold().split()
-        if len(words) == 1 and words[0].isdecimal() and 1 <= int(words[0]) <= len(self._all):
+        if (
+            len(words) == 1
+            and words[0].isdecimal()
+            and 1 <= int(words[0]) <= len(self._all)
+        ):
             self.shown, self.place = self._all, int(words[0]) - 1
             return
-        self.shown = [info for info in self._all if all(word in _words_of(info) for word in words)]
+        self.shown = [
+            info for info in self._all if all(word in _words_of(info) for word in words)
+        ]
         self.place = 0
 
     def move(self, rows: int) -> None:
@@ -52,7 +64,9 @@ class Choice:
     @property
     def chosen(self) -> SessionInfo | None:
         """The chosen conversation; None if none matches."""
-        return self.shown[self.place] if self.shown else None
+        if self.shown:
+            return self.shown[self.place]
+        return None
 
     def window(self, rows: int) -> range:
         """Return the places that are shown where there is room for so many."""
@@ -72,21 +86,30 @@ async def pick_session(
     output: Output | None = None,
 ) -> SessionInfo | None:
     """Return the conversation that the user chooses; None if they leave."""
-    with create_app_session(input=keyboard or keyboard_input(), output=output or terminal_output()):
+    with create_app_session(
+        input=keyboard or keyboard_input(), output=output or terminal_output()
+    ):
         if is_dumb_terminal():
             return await _typed(Choice(infos), terminal, folder)
         application = _application(Choice(infos), terminal, folder)
         return await application.run_async()
 
 
-def _application(choice: Choice, terminal: Terminal, folder: Path) -> Application[SessionInfo | None]:
+def _application(
+    choice: Choice, terminal: Terminal, folder: Path
+) -> Application[SessionInfo | None]:
     keys, filtering = KeyBindings(), Buffer(multiline=False)
     filtering.on_text_changed += lambda buffer: choice.type(buffer.text)
     width, height = terminal.out.width, terminal.out.height
     rows = max(3, min(MOST_ROWS, height - 4))
     table = _Table(choice, folder, width)
 
-    for names, step in ((("up", "c-p"), -1), (("down", "c-n"), 1), (("pageup",), -rows), (("pagedown",), rows)):
+    for names, step in (
+        (("up", "c-p"), -1),
+        (("down", "c-n"), 1),
+        (("pageup",), -rows),
+        (("pagedown",), rows),
+    ):
         for name in names:
 
             @keys.add(name)
@@ -107,16 +130,29 @@ def _application(choice: Choice, terminal: Terminal, folder: Path) -> Applicatio
     def listed() -> StyleAndTextTuples:
         pieces: StyleAndTextTuples = []
         for place in choice.window(rows):
-            mark, style = (">", "bold") if place == choice.place else (" ", "")
+            if place == choice.place:
+                mark, style = ">", "bold"
+            else:
+                mark, style = " ", ""
             pieces.append((style, f"{mark} {table.row(place)}\n"))
         count = len(choice.shown)
-        more = f"{counted(count, 'conversation')}; {KEYS}" if count else "none has these words; Esc leaves"
+        more = "none has these words; Esc leaves"
+        if count:
+            more = f"{counted(count, 'conversation')}; {KEYS}"
         return [*pieces, ("ansibrightblack", more[: width - 1])]
 
-    line = Window(BufferControl(filtering, input_processors=[BeforeInput(QUESTION, "bold")]), height=1)
-    shown = Window(FormattedTextControl(listed), dont_extend_height=True, wrap_lines=False)
+    line = Window(
+        BufferControl(filtering, input_processors=[BeforeInput(QUESTION, "bold")]),
+        height=1,
+    )
+    shown = Window(
+        FormattedTextControl(listed), dont_extend_height=True, wrap_lines=False
+    )
     return Application(
-        Layout(HSplit([line, shown]), focused_element=line), key_bindings=keys, erase_when_done=True, full_screen=False
+        Layout(HSplit([line, shown]), focused_element=line),
+        key_bindings=keys,
+        erase_when_done=True,
+        full_screen=False,
     )
 
 
@@ -125,7 +161,9 @@ class _Table:
 
     def __init__(self, choice: Choice, folder: Path, width: int) -> None:
         infos = choice.shown
-        numbers = [f"{place:>{len(str(len(infos)))}}" for place in range(1, len(infos) + 1)]
+        numbers = [
+            f"{place:>{len(str(len(infos)))}}" for place in range(1, len(infos) + 1)
+        ]
         rows = session_rows(infos, numbers, folder, width - 2)
         self._rows = {info.id: row.plain for info, row in zip(infos, rows, strict=True)}
         self._choice = choice
@@ -134,11 +172,16 @@ class _Table:
         return self._rows[self._choice.shown[place].id]
 
 
-async def _typed(choice: Choice, terminal: Terminal, folder: Path) -> SessionInfo | None:
+async def _typed(
+    choice: Choice, terminal: Terminal, folder: Path
+) -> SessionInfo | None:
     """Return the chosen conversation on a terminal that cannot be redrawn: a list, and one line for the answer."""
     table, session = _Table(choice, folder, terminal.out.width), PromptSession[str]()
     while True:
-        put(terminal.out, *(table.row(place) for place in range(min(len(choice.shown), MOST_ROWS))))
+        put(
+            terminal.out,
+            *(table.row(place) for place in range(min(len(choice.shown), MOST_ROWS))),
+        )
         if len(choice.shown) > MOST_ROWS:
             put(terminal.out, f"{len(choice.shown) - MOST_ROWS} more; words filter")
         try:

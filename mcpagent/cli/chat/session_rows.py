@@ -16,9 +16,9 @@ from mcpagent.cli.frame.figures import counted, money
 from mcpagent.cli.frame.kept_sessions import ago, short_id
 from mcpagent.cli.screen.lines import MAX_WIDTH, column, short_arguments
 from mcpagent.cli.screen.terminal import Terminal
-from mcpagent.messages import Message
 from mcpagent.sessions import Found, SessionInfo
-from mcpagent.text.safe_text import safe_line, safe_text
+from mcpagent.utilities.text.safe_text import safe_line, safe_text
+from mcpagent.values.messages import Message
 
 LEAST_TITLE = 24
 MOST_TITLE = 80
@@ -31,13 +31,18 @@ def shown_title(info: SessionInfo) -> str:
 
 
 def session_rows(
-    infos: Sequence[SessionInfo], names: Sequence[str], folder: Path, width: int, now: float | None = None
+    infos: Sequence[SessionInfo],
+    names: Sequence[str],
+    folder: Path,
+    width: int,
+    now: float | None = None,
 ) -> list[Text]:
     """Return one line per conversation, after its name (a number or an ID). Columns that do not fit are omitted.
 
     The title is omitted last. The folder is empty if it is the current one.
     """
-    now = time.time() if now is None else now
+    if now is None:
+        now = time.time()
     facts = [_facts(info, folder, now) for info in infos]
     widths = [max(map(cell_len, cells)) for cells in zip(*facts, strict=True)]
     name_width = max(map(cell_len, names), default=0)
@@ -52,7 +57,11 @@ def session_rows(
     title_width = max(min(longest, room), 8)
     lines = []
     for name, info, cells in zip(names, infos, facts, strict=True):
-        line = Text.assemble((column(name, name_width), "tool"), "  ", (_cut(_marked(info), title_width), "user"))
+        line = Text.assemble(
+            (column(name, name_width), "tool"),
+            "  ",
+            (_cut(_marked(info), title_width), "user"),
+        )
         for place in sorted(kept):
             shown = column(cells[place], widths[place])
             line.append(f"  {shown}", "dim")
@@ -62,35 +71,63 @@ def session_rows(
 
 
 def _facts(info: SessionInfo, folder: Path, now: float) -> tuple[str, ...]:
-    where = "" if info.folder == str(folder) else _end(short_path(info.folder, Path("/nowhere")))
-    cost = money(info.dollars, known=info.cost_known) if info.dollars or not info.cost_known else ""
-    return ago(now - info.updated), where, short_model(info.model), counted(info.turns, "turn"), cost
+    if info.folder == str(folder):
+        where = ""
+    else:
+        where = _end(short_path(info.folder, Path("/nowhere")))
+    cost = ""
+    if info.dollars or not info.cost_known:
+        cost = money(info.dollars, known=info.cost_known)
+    return (
+        ago(now - info.updated),
+        where,
+        short_model(info.model),
+        counted(info.turns, "turn"),
+        cost,
+    )
 
 
 def _marked(info: SessionInfo) -> str:
-    return f"{shown_title(info)} (open)" if info.holder is not None else shown_title(info)
+    if info.holder is not None:
+        return f"{shown_title(info)} (open)"
+    return shown_title(info)
 
 
 def _cut(text: str, width: int) -> str:
-    return column(text, width) if cell_len(text) <= width else f"{column(text, width - 3)}..."
+    if cell_len(text) <= width:
+        return column(text, width)
+    return f"{column(text, width - 3)}..."
 
 
 def _end(folder: str) -> str:
     """Return the end of a long path, its most informative part."""
-    return folder if len(folder) <= MOST_FOLDER else f"...{folder[3 - MOST_FOLDER :]}"
+    if len(folder) <= MOST_FOLDER:
+        return folder
+    return f"...{folder[3 - MOST_FOLDER :]}"
 
 
 def quoted_lines(words: str, terminal: Terminal) -> list[Text]:
     """Return a model's text after a bar, so that it cannot imitate ours; wrapped, without empty lines."""
     console, mark = terminal.out, f"  {terminal.glyphs.bar} "
-    lines = [Text(line) for line in safe_text(words).expandtabs(4).splitlines() if line.strip()]
-    pieces = [piece for line in lines for piece in line.wrap(console, max(min(console.width, MAX_WIDTH) - 5, 20))]
+    lines = [
+        Text(line)
+        for line in safe_text(words).expandtabs(4).splitlines()
+        if line.strip()
+    ]
+    pieces = [
+        piece
+        for line in lines
+        for piece in line.wrap(console, max(min(console.width, MAX_WIDTH) - 5, 20))
+    ]
     return [Text.assemble((mark, "dim"), piece) for piece in pieces]
 
 
-def found_lines(found: Sequence[Found], width: int, now: float | None = None) -> list[Text]:
+def found_lines(
+    found: Sequence[Found], width: int, now: float | None = None
+) -> list[Text]:
     """Return search results by conversation: its ID and title, and below them the text around each match."""
-    now = time.time() if now is None else now
+    if now is None:
+        now = time.time()
     by_session: dict[str, list[Found]] = {}
     for item in found:
         by_session.setdefault(item.session.id, []).append(item)
@@ -99,8 +136,15 @@ def found_lines(found: Sequence[Found], width: int, now: float | None = None) ->
         info = items[0].session
         when = ago(now - info.updated)
         title = safe_line(shown_title(info), max(width - 30, LEAST_TITLE))
-        lines.append(Text.assemble((short_id(info.id), "tool"), "  ", (title, "user"), (f"  {when}", "dim")))
-        lines += [Text(f"    {safe_line(item.excerpt, max(width - 6, LEAST_TITLE))}") for item in items]
+        lines.append(
+            Text.assemble(
+                (short_id(info.id), "tool"), "  ", (title, "user"), (f"  {when}", "dim")
+            )
+        )
+        lines += [
+            Text(f"    {safe_line(item.excerpt, max(width - 6, LEAST_TITLE))}")
+            for item in items
+        ]
     return lines
 
 
@@ -119,7 +163,9 @@ def info_document(info: SessionInfo) -> dict[str, Any]:
         "tokens": info.tokens,
         "cost_usd": info.dollars if info.cost_known else None,
         "is_named": info.is_named,
-        "held_by": {"pid": holder.pid, "host": holder.host, "since": holder.since} if holder is not None else None,
+        "held_by": {"pid": holder.pid, "host": holder.host, "since": holder.since}
+        if holder is not None
+        else None,
     }
 
 
@@ -127,11 +173,18 @@ def message_lines(message: Message, terminal: Terminal) -> list[Text]:
     """Return a question, an answer behind a bar, each call as one line."""
     lines: list[Text] = []
     if message.role == "user":
-        lines += [Text(""), Text.assemble(("> ", "user"), safe_text(message.text).strip())]
+        lines += [
+            Text(""),
+            Text.assemble(("> ", "user"), safe_text(message.text).strip()),
+        ]
     elif message.role == "assistant" and message.text.strip():
         lines += quoted_lines(message.text.strip(), terminal)
     for call in message.tool_calls:
         arguments = short_arguments(call.arguments)
         name = safe_line(call.name, 80)
-        lines.append(Text.assemble(f"  {terminal.glyphs.call} ", (name, "tool"), (f"  {arguments}", "dim")))
+        lines.append(
+            Text.assemble(
+                f"  {terminal.glyphs.call} ", (name, "tool"), (f"  {arguments}", "dim")
+            )
+        )
     return lines

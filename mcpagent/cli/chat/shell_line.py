@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from mcpagent.cli.frame.figures import duration
-from mcpagent.text.for_model import fenced
-from mcpagent.text.safe_text import safe_text
+from mcpagent.utilities.text.for_model import fenced
+from mcpagent.utilities.text.safe_text import safe_text
 
 SECONDS = 120.0
 MAX_KEPT = 50_000
@@ -38,7 +38,9 @@ class ShellOutput:
     ending: str
 
 
-async def run_shell(command: str, folder: Path, environ: Mapping[str, str], show: Callable[[str], None]) -> ShellOutput:
+async def run_shell(
+    command: str, folder: Path, environ: Mapping[str, str], show: Callable[[str], None]
+) -> ShellOutput:
     """Run the line in the user's shell, and show its output as it arrives, line by line and printable.
 
     The command has no input. It is ended with all its children after `SECONDS`, and if this is cancelled.
@@ -72,10 +74,15 @@ async def run_shell(command: str, folder: Path, environ: Mapping[str, str], show
     finally:
         await _end(process)
     code = process.returncode or 0
-    return ShellOutput(kept.finish(), ending or (f"ended by signal {-code}" if code < 0 else f"exit code {code}"))
+    return ShellOutput(
+        kept.finish(),
+        ending or (f"ended by signal {-code}" if code < 0 else f"exit code {code}"),
+    )
 
 
-async def _begun(starting: Coroutine[Any, Any, asyncio.subprocess.Process]) -> asyncio.subprocess.Process:
+async def _begun(
+    starting: Coroutine[Any, Any, asyncio.subprocess.Process],
+) -> asyncio.subprocess.Process:
     """Return the process. If this is cancelled midway, the process and its children have ended."""
     task = asyncio.create_task(starting)
     try:
@@ -121,7 +128,9 @@ class _Kept:
         self._take(self._decoder.decode(b"", final=True) + ("\n" if self._line else ""))
         if not self._left_out:
             return (self._start + self._end).removesuffix("\n")
-        return f"{self._start}\n[{self._left_out:,} characters left out]\n{self._end}".removesuffix("\n")
+        return f"{self._start}\n[{self._left_out:,} characters left out]\n{self._end}".removesuffix(
+            "\n"
+        )
 
     def _take(self, text: str) -> None:
         *lines, self._line = (self._line + text).split("\n")
@@ -138,7 +147,9 @@ class _Kept:
             self._show(line if self._shown < MAX_SHOWN else "[more is not shown]")
         half = MAX_KEPT // 2
         text = line + "\n"
-        room = max(half - len(self._start), 0) if not self._end else 0
+        room = 0
+        if not self._end:
+            room = max(half - len(self._start), 0)
         self._start += text[:room]
         self._end += text[room:]
         if len(self._end) > half:
@@ -151,7 +162,11 @@ QUESTION = "run it? [y] yes  [m] yes, and the model gets the output  [N] no: "
 
 
 async def offer_shell(
-    command: str, folder: Path, environ: Mapping[str, str], choose: Choose, say: Callable[[str], None]
+    command: str,
+    folder: Path,
+    environ: Mapping[str, str],
+    choose: Choose,
+    say: Callable[[str], None],
 ) -> str:
     """Ask, run the line and show its output.
 

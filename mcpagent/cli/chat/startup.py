@@ -15,9 +15,9 @@ from mcpagent.cli.screen.rendering import Activity
 from mcpagent.cli.screen.terminal import Glyphs
 from mcpagent.config import ServerConfig
 from mcpagent.errors import AgentStateError
-from mcpagent.events import Event, ServerConnected, ServerFailed
 from mcpagent.mcp.lists.list_cache import ListCache
-from mcpagent.text.safe_text import safe_line
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.values.events import Event, ServerConnected, ServerFailed
 
 TICK_SECONDS = 0.5
 PROMPT_SECONDS = 5.0
@@ -50,10 +50,14 @@ class Startup:
         self._watching: asyncio.Task[None] | None = None
         self.is_over = False
 
-    async def begin(self, servers: tuple[ServerConfig, ...], cache: ListCache, shown: asyncio.Event) -> None:
+    async def begin(
+        self, servers: tuple[ServerConfig, ...], cache: ListCache, shown: asyncio.Event
+    ) -> None:
         """Start; return at once, or, if every server is cached, when the agent knows their tools."""
         all_known = all(cache.path(server).exists() for server in servers)
-        self._entering = asyncio.create_task(self._enter(None if all_known else shown), name="chat-connect")
+        self._entering = asyncio.create_task(
+            self._enter(None if all_known else shown), name="chat-connect"
+        )
         self._watching = asyncio.create_task(self._watch(), name="chat-watch")
         if all_known:
             await asyncio.wait({self._entering})
@@ -109,7 +113,11 @@ class Startup:
     @property
     def is_entered(self) -> bool:
         """True if tools are known; more may follow."""
-        return self._entering is not None and self._entering.done() and self.failure is None
+        return (
+            self._entering is not None
+            and self._entering.done()
+            and self.failure is None
+        )
 
     async def ready(self) -> None:
         """Wait, a bounded time, until some tools are known, or none will be soon. Raises as `entered` does."""
@@ -118,7 +126,9 @@ class Startup:
             return
         try:
             await self._agent.mcp.settle(
-                self._wait_seconds, self._show_waited, enough=lambda: bool(self._agent.known_tools)
+                self._wait_seconds,
+                self._show_waited,
+                enough=lambda: bool(self._agent.known_tools),
             )
         except AgentStateError:  # a replay starts no servers
             return
@@ -126,7 +136,9 @@ class Startup:
             self._activity.hide()
 
     def _show_waited(self, servers: tuple[str, ...]) -> None:
-        self._activity.show(f"connecting {', '.join(safe_line(name, 40) for name in servers)}")
+        self._activity.show(
+            f"connecting {', '.join(safe_line(name, 40) for name in servers)}"
+        )
 
     async def entered(self) -> None:
         """Wait until the agent is usable. Raises the error that kept it from starting."""
@@ -142,7 +154,11 @@ class Startup:
     def _connecting_now(self) -> dict[str, float]:
         """Return the connecting servers, with the seconds so far."""
         servers = self._agent.servers.items()
-        return {name: status.seconds for name, status in servers if status.state == "connecting"}
+        return {
+            name: status.seconds
+            for name, status in servers
+            if status.state == "connecting"
+        }
 
     async def _tick(self) -> None:
         """Wait for an event, or until the displayed seconds change."""
@@ -152,7 +168,9 @@ class Startup:
 
     def progress(self, width: int) -> str:
         """Return ` connecting github 3 s, slack 2 s, 4 more`, the slowest first; "" if no server is connecting."""
-        waiting = sorted(self._connecting_now().items(), key=lambda item: (-item[1], item[0]))
+        waiting = sorted(
+            self._connecting_now().items(), key=lambda item: (-item[1], item[0])
+        )
         line = " connecting"
         for place, (name, seconds) in enumerate(waiting):
             piece = f" {safe_line(name, 40)} {seconds:.0f} s"
@@ -160,7 +178,9 @@ class Startup:
             if len(line) + len(piece) + len(more) + 1 > width and place:
                 return line + more
             line += ("," if place else "") + piece
-        return line[: width - 1] if waiting else ""
+        if waiting:
+            return line[: width - 1]
+        return ""
 
     def summary(self) -> list[Text]:
         """Return one line about the servers that connected just now; empty if all were known."""
@@ -169,7 +189,10 @@ class Startup:
             return []
         tools = counted(sum(event.tools for event in events), "tool")
         slowest = events[-1]
-        who = safe_line(slowest.server, 64) if len(events) == 1 else counted(len(events), "server")
+        if len(events) == 1:
+            who = safe_line(slowest.server, 64)
+        else:
+            who = counted(len(events), "server")
         line = f"{who} connected in {duration(slowest.seconds)}, {tools}"
         if len(events) > 1:
             line += f"; slowest {safe_line(slowest.server, 40)}"

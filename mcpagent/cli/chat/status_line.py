@@ -19,10 +19,10 @@ from mcpagent.cli.frame.programs import output_of
 from mcpagent.cli.screen.terminal import Glyphs
 from mcpagent.errors import ConfigError
 from mcpagent.mcp.server_status import ServerStatus
-from mcpagent.messages import Spent, Usage
 from mcpagent.models.base import tool_limits
 from mcpagent.models.tool_changes_in_history import READER_NAMES
-from mcpagent.text.safe_text import safe_line
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.values.messages import Spent, Usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,9 @@ class Status:
 
     model: str
     approve: str = "ask"
-    servers: Mapping[str, ServerStatus] = field(default_factory=dict[str, "ServerStatus"])
+    servers: Mapping[str, ServerStatus] = field(
+        default_factory=dict[str, "ServerStatus"]
+    )
     offered: int = 0
     known: int = 0
     offered_tokens: int = 0
@@ -78,8 +80,13 @@ class Status:
 
 def window_of(agent: Agent[Any]) -> int | None:
     """Return the window in tokens: as configured, as its server reports, or from the price table."""
-    compaction, model = agent._runtime.definition.options.compaction, agent._runtime.model
-    chosen = compaction.window_tokens if compaction is not None else None
+    compaction, model = (
+        agent._runtime.definition.options.compaction,
+        agent._runtime.model,
+    )
+    chosen = None
+    if compaction is not None:
+        chosen = compaction.window_tokens
     return chosen or tool_limits(model).window_tokens or context_window_of(model.name)
 
 
@@ -101,21 +108,32 @@ def status_line(status: Status, glyphs: Glyphs, width: int) -> str:
     fields = [short_model(status.model)]
     if status.used:
         window = status.most
-        share = f"{100 * status.used / window:.0f}% {tokens(status.used)}/{tokens(window)}" if window else ""
+        share = ""
+        if window:
+            share = f"{100 * status.used / window:.0f}% {tokens(status.used)}/{tokens(window)}"
         fields.append(f"ctx {share or tokens(status.used)}")
     if status.known:
         less = saving(status.offered_tokens, status.known_tokens)
-        rest = f"of {tokens(status.known_tokens)} ({less})" if less else "tok"
-        fields.append(f"tools {status.offered}/{status.known} {glyphs.dot} {tokens(status.offered_tokens)} {rest}")
+        rest = "tok"
+        if less:
+            rest = f"of {tokens(status.known_tokens)} ({less})"
+        fields.append(
+            f"tools {status.offered}/{status.known} {glyphs.dot} {tokens(status.offered_tokens)} {rest}"
+        )
     if status.servers:
         fields.append(servers_field(status))
     if status.spent.usage != Usage():
         fields.append(money(status.spent.dollars, known=status.spent.cost_known))
     if status.total.usage not in (Usage(), status.spent.usage):
-        fields.append(f"all {money(status.total.dollars, known=status.total.cost_known)}")
+        fields.append(
+            f"all {money(status.total.dollars, known=status.total.cost_known)}"
+        )
     line = ""
     for item in (*fields, status.approve):
-        longer = f"{line} {glyphs.bar} {item}" if line else f" {item}"
+        if line:
+            longer = f"{line} {glyphs.bar} {item}"
+        else:
+            longer = f" {item}"
         if cell_len(longer) + 1 > width:
             break
         line = longer
@@ -124,10 +142,22 @@ def status_line(status: Status, glyphs: Glyphs, width: int) -> str:
 
 def servers_field(status: Status) -> str:
     """Return `mcp 61 ok 8.. 1!`: ready, connecting, failed."""
-    ready, connecting, failed = status.count("ready", "cached"), status.count("connecting"), status.count("failed")
-    parts = [f"{ready} ok"] if ready or not connecting else []
-    parts += [f"{connecting}.."] if connecting else []
-    parts += [f"{failed}!"] if failed else []
+    ready, connecting, failed = (
+        status.count("ready", "cached"),
+        status.count("connecting"),
+        status.count("failed"),
+    )
+    parts = []
+    if ready or not connecting:
+        parts = [f"{ready} ok"]
+    if connecting:
+        parts += [f"{connecting}.."]
+    else:
+        parts += []
+    if failed:
+        parts += [f"{failed}!"]
+    else:
+        parts += []
     return "mcp " + " ".join(parts)
 
 
@@ -145,7 +175,10 @@ def status_document(status: Status, folder: str) -> dict[str, Any]:
         "cwd": folder,
         "workspace": {"current_dir": folder},
         "model": {"id": status.model, "display_name": short_model(status.model)},
-        "context": {"tokens": status.used, "window": status.most if status.used else None},
+        "context": {
+            "tokens": status.used,
+            "window": status.most if status.used else None,
+        },
         "tools": {name: getattr(status, name) for name in names},
         "mcp": {
             "ready": status.count("ready", "cached"),
@@ -164,7 +197,9 @@ def status_document(status: Status, folder: str) -> dict[str, Any]:
 def short_model(name: str) -> str:
     """Return the model's own name, without its provider."""
     provider, _, model = name.partition(":")
-    return provider if provider == "offline" else safe_line(model or provider, 40)
+    if provider == "offline":
+        return provider
+    return safe_line(model or provider, 40)
 
 
 # -- a status line of the user's own -----------------------------------------------------------------------------------
@@ -181,13 +216,23 @@ class StatusCommand:
     a project's. `changed` is called when there is a new line. Raises `ConfigError` for an invalid command.
     """
 
-    def __init__(self, command: str, environ: Mapping[str, str], folder: Path, changed: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        command: str,
+        environ: Mapping[str, str],
+        folder: Path,
+        changed: Callable[[], None],
+    ) -> None:
         try:
             self._words = shlex.split(command)
         except ValueError as error:
-            raise ConfigError(f"statusLine: {error}; check the quotes in {safe_line(command, 80)}") from None
+            raise ConfigError(
+                f"statusLine: {error}; check the quotes in {safe_line(command, 80)}"
+            ) from None
         if not self._words:
-            raise ConfigError("statusLine: the command is empty; take it out or name one")
+            raise ConfigError(
+                "statusLine: the command is empty; take it out or name one"
+            )
         self._environ = dict(environ)
         self._folder = folder
         self._changed = changed
@@ -201,7 +246,9 @@ class StatusCommand:
     def update(self, document: Mapping[str, Any]) -> None:
         """Update the line if the document has changed; returns at once."""
         given = json.dumps(document)
-        if given == self._given or (self._running is not None and not self._running.done()):
+        if given == self._given or (
+            self._running is not None and not self._running.done()
+        ):
             return
         self._given = given
         self._running = asyncio.create_task(self._run(given), name="status-line")
@@ -223,7 +270,9 @@ class StatusCommand:
     async def _output(self, given: str) -> tuple[str | None, str]:
         name = safe_line(self._words[0], 60)
         try:
-            code, output = await output_of(self._words, given, SECONDS, folder=self._folder, environ=self._environ)
+            code, output = await output_of(
+                self._words, given, SECONDS, folder=self._folder, environ=self._environ
+            )
         except TimeoutError:  # an OSError to Python
             return None, f"statusLine: {name} took longer than {SECONDS:g} s"
         except OSError as error:

@@ -11,7 +11,11 @@ from rich.text import Text
 from mcpagent import Agent
 from mcpagent.cli.frame.figures import saving
 from mcpagent.cli.screen.terminal import Glyphs
-from mcpagent.events import (
+from mcpagent.history.token_estimates import IMAGE_TOKENS
+from mcpagent.run.large_results.setting_aside import set_aside_in
+from mcpagent.tool_search.search_options import CHARACTERS_PER_TOKEN, definition_tokens
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.values.events import (
     Event,
     RequestSent,
     ResponseReceived,
@@ -20,12 +24,8 @@ from mcpagent.events import (
     ToolsRemoved,
     ToolsSearched,
 )
-from mcpagent.large_results.setting_aside import set_aside_in
-from mcpagent.messages import Image, Message, ToolDefinition, Usage
-from mcpagent.messages import Text as Words
-from mcpagent.text.safe_text import safe_line
-from mcpagent.tool_search.search_options import CHARACTERS_PER_TOKEN, definition_tokens
-from mcpagent.window.estimates import IMAGE_TOKENS
+from mcpagent.values.messages import Image, Message, ToolDefinition, Usage
+from mcpagent.values.messages import Text as Words
 
 BAR_WIDTH = 24
 LARGEST = 3
@@ -47,9 +47,15 @@ def next_request(agent: Agent, number: int) -> SentRequest:
     """Return the request that would be sent now."""
     tools, catalog = tuple(agent.offered_tools()), agent._runtime.tools
     offered = {tool.name for tool in tools}
-    deferred = {name: catalog.tokens([name]) for name in catalog.known if name not in offered}
+    deferred = {
+        name: catalog.tokens([name]) for name in catalog.known if name not in offered
+    }
     return SentRequest(
-        number, agent._runtime.own_session.system, agent._runtime.own_session.sent_messages, tools, deferred
+        number,
+        agent._runtime.own_session.system,
+        agent._runtime.own_session.sent_messages,
+        tools,
+        deferred,
     )
 
 
@@ -67,24 +73,40 @@ class Trace:
     searches: tuple[tuple[int, ToolsSearched], ...] = ()
     loaded: Mapping[str, int] = field(default_factory=dict[str, int])
     removed: Mapping[str, int] = field(default_factory=dict[str, int])
-    called: Mapping[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
+    called: Mapping[str, tuple[int, ...]] = field(
+        default_factory=dict[str, tuple[int, ...]]
+    )
 
     def after(self, event: Event, agent: Agent) -> Trace:
         """Return the trace with this event; call it when the event happens: the conversation is then as sent."""
         now = self.requests
         match event:
             case RequestSent():
-                return replace(self, requests=now + 1, last=next_request(agent, now + 1))
+                return replace(
+                    self, requests=now + 1, last=next_request(agent, now + 1)
+                )
             case ResponseReceived(usage=usage) if self.last is not None:
-                return replace(self, last=replace(self.last, usage=usage), used=usage.input_tokens)
+                return replace(
+                    self, last=replace(self.last, usage=usage), used=usage.input_tokens
+                )
             case ToolsSearched():
                 return replace(self, searches=(*self.searches, (now, event)))
             case ToolsLoaded(names=names):
-                return replace(self, loaded={**self.loaded, **dict.fromkeys(names, now + 1)})
+                return replace(
+                    self, loaded={**self.loaded, **dict.fromkeys(names, now + 1)}
+                )
             case ToolsRemoved(names=names):
-                return replace(self, removed={**self.removed, **dict.fromkeys(names, now + 1)})
+                return replace(
+                    self, removed={**self.removed, **dict.fromkeys(names, now + 1)}
+                )
             case ToolCallFinished(call=call):
-                return replace(self, called={**self.called, call.name: (*self.called.get(call.name, ()), now)})
+                return replace(
+                    self,
+                    called={
+                        **self.called,
+                        call.name: (*self.called.get(call.name, ()), now),
+                    },
+                )
             case _:
                 return self
 
@@ -101,16 +123,26 @@ class Share:
     about: str = ""
 
 
-def context_lines(agent: Agent, trace: Trace, window: int | None, glyphs: Glyphs, width: int) -> list[Text]:
+def context_lines(
+    agent: Agent, trace: Trace, window: int | None, glyphs: Glyphs, width: int
+) -> list[Text]:
     """Return the last request by category, and the counting method; before the first one, the next request."""
     request = trace.last or next_request(agent, 1)
-    counted = request.usage.input_tokens if request.usage is not None else 0
+    counted = 0
+    if request.usage is not None:
+        counted = request.usage.input_tokens
     estimate = _estimate(request)
     total = counted or sum(share.tokens for share in estimate)
     shares = _scaled(estimate, total)
-    about = f"request {request.number}" if trace.last is not None else "the next request"
-    of_window = f" of {window:,} tokens ({100 * total / window:.0f}%)" if window else " tokens"
-    how = "counted: provider usage; split by characters" if counted else "counted: characters / 4"
+    about = "the next request"
+    if trace.last is not None:
+        about = f"request {request.number}"
+    of_window = " tokens"
+    if window:
+        of_window = f" of {window:,} tokens ({100 * total / window:.0f}%)"
+    how = "counted: characters / 4"
+    if counted:
+        how = "counted: provider usage; split by characters"
     head = f"context of {about}   {'' if counted else '~'}{total:,}{of_window}"
     lines = [Text(head, "user")]
     if len(head) + len(how) + 3 <= width:
@@ -121,8 +153,13 @@ def context_lines(agent: Agent, trace: Trace, window: int | None, glyphs: Glyphs
     bar_width = max(min(BAR_WIDTH, width - 76), 4)
     for share in shares:
         bar = glyphs.block * round(bar_width * share.tokens / largest)
-        about = safe_line(share.about, max(width - 38 - bar_width, 0)) if width >= 60 else ""
-        line = Text.assemble(f"  {share.label:<22} {share.tokens:>9,}  ", (f"{bar:<{bar_width}}", "tool"))
+        if width >= 60:
+            about = safe_line(share.about, max(width - 38 - bar_width, 0))
+        else:
+            about = ""
+        line = Text.assemble(
+            f"  {share.label:<22} {share.tokens:>9,}  ", (f"{bar:<{bar_width}}", "tool")
+        )
         line.append(f"  {about}" if about else "", "dim")
         line.rstrip()
         lines.append(line)
@@ -131,12 +168,19 @@ def context_lines(agent: Agent, trace: Trace, window: int | None, glyphs: Glyphs
 
 def _remarks(request: SentRequest, glyphs: Glyphs) -> list[Text]:
     lines: list[Text] = []
-    costs = sorted(((definition_tokens(tool), tool.name) for tool in request.tools), key=lambda item: -item[0])
+    costs = sorted(
+        ((definition_tokens(tool), tool.name) for tool in request.tools),
+        key=lambda item: -item[0],
+    )
     if costs:
-        shown = f" {glyphs.dot} ".join(f"{safe_line(name, 40)} {cost:,}" for cost, name in costs[:LARGEST])
+        shown = f" {glyphs.dot} ".join(
+            f"{safe_line(name, 40)} {cost:,}" for cost, name in costs[:LARGEST]
+        )
         sent = sum(cost for cost, _ in costs)
         less = saving(sent, sent + sum(request.deferred.values()))
-        saved = f"; tool search saves {less.removeprefix('-')} of the definitions" if less else ""
+        saved = ""
+        if less:
+            saved = f"; tool search saves {less.removeprefix('-')} of the definitions"
         lines.append(Text(f"largest tools: {shown}{saved}", "dim"))
     usage = request.usage
     if usage is not None and usage.input_tokens:
@@ -153,12 +197,20 @@ def _estimate(request: SentRequest) -> list[Share]:
     said, results = _message_tokens(request.messages)
     shares = [
         Share("system prompt", len(request.system) // CHARACTERS_PER_TOKEN),
-        Share(f"tools loaded ({len(request.tools)})", sum(map(definition_tokens, request.tools)), _owners(request)),
+        Share(
+            f"tools loaded ({len(request.tools)})",
+            sum(map(definition_tokens, request.tools)),
+            _owners(request),
+        ),
     ]
     if request.deferred:
         would_be = f"would be {sum(request.deferred.values()):,}"
         shares.append(Share(f"tools deferred ({len(request.deferred)})", 0, would_be))
-    return [*shares, Share("messages", said), Share("tool results", results, _aside(request.messages))]
+    return [
+        *shares,
+        Share("messages", said),
+        Share("tool results", results, _aside(request.messages)),
+    ]
 
 
 def _scaled(shares: Sequence[Share], total: int) -> list[Share]:
@@ -168,7 +220,10 @@ def _scaled(shares: Sequence[Share], total: int) -> list[Share]:
         return list(shares)
     tokens = [share.tokens * total // estimated for share in shares]
     tokens[max(range(len(tokens)), key=tokens.__getitem__)] += total - sum(tokens)
-    return [replace(share, tokens=count) for share, count in zip(shares, tokens, strict=True)]
+    return [
+        replace(share, tokens=count)
+        for share, count in zip(shares, tokens, strict=True)
+    ]
 
 
 def _owners(request: SentRequest) -> str:
@@ -178,7 +233,9 @@ def _owners(request: SentRequest) -> str:
         owner = tool.server or tool.name
         costs[owner] = costs.get(owner, 0) + definition_tokens(tool)
     top = sorted(costs.items(), key=lambda pair: -pair[1])
-    shown = ", ".join(f"{safe_line(owner, 30)} {cost:,}" for owner, cost in top[:LARGEST])
+    shown = ", ".join(
+        f"{safe_line(owner, 30)} {cost:,}" for owner, cost in top[:LARGEST]
+    )
     return shown + (f", {len(top) - LARGEST} more" if len(top) > LARGEST else "")
 
 
@@ -188,18 +245,30 @@ def _message_tokens(messages: Sequence[Message]) -> tuple[int, int]:
     for message in messages:
         said += len(message.text) // CHARACTERS_PER_TOKEN + _images(message.parts)
         for call in message.tool_calls:
-            said += (len(call.name) + len(json.dumps(call.arguments, default=str))) // CHARACTERS_PER_TOKEN
+            said += (
+                len(call.name) + len(json.dumps(call.arguments, default=str))
+            ) // CHARACTERS_PER_TOKEN
         for result in message.tool_results:
-            words = sum(len(part.text) for part in result.content if isinstance(part, Words))
+            words = sum(
+                len(part.text) for part in result.content if isinstance(part, Words)
+            )
             results += words // CHARACTERS_PER_TOKEN + _images(result.content)
     return said, results
 
 
 def _aside(messages: Sequence[Message]) -> str:
     """Describe the offloaded results: `2 set aside, 11,000,000 kept out`."""
-    whole = [result.set_aside.tokens for result in set_aside_in(messages) if result.set_aside is not None]
-    kept_out = f", {sum(whole):,} kept out" if any(whole) else ""
-    return f"{len(whole)} set aside{kept_out}" if whole else ""
+    whole = [
+        result.set_aside.tokens
+        for result in set_aside_in(messages)
+        if result.set_aside is not None
+    ]
+    kept_out = ""
+    if any(whole):
+        kept_out = f", {sum(whole):,} kept out"
+    if whole:
+        return f"{len(whole)} set aside{kept_out}"
+    return ""
 
 
 def _images(parts: Sequence[object]) -> int:

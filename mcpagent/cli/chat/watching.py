@@ -13,17 +13,23 @@ from mcpagent.cli.frame.kept_sessions import short_id
 from mcpagent.sessions import Sessions
 from mcpagent.sessions.run_ended import RunEnded
 from mcpagent.sessions.store import written
-from mcpagent.text.safe_text import safe_line
+from mcpagent.utilities.text.safe_text import safe_line
 
 POLL_SECONDS = 0.5
 """How often the store is asked whether the session was written; only then it is read."""
 
 
 async def watched_to_end(
-    desk: Desk, store: Sessions, session: str, run: str, choose: Callable[[str], Awaitable[str]]
+    desk: Desk,
+    store: Sessions,
+    session: str,
+    run: str,
+    choose: Callable[[str], Awaitable[str]],
 ) -> bool:
     """Show an unfinished run until it ends. Ctrl-C offers to end it; returns False if the user only stops watching."""
-    desk.note(f"a worker answers here (run {short_id(run)}); Ctrl-C to end that run, or to stop watching")
+    desk.note(
+        f"a worker answers here (run {short_id(run)}); Ctrl-C to end that run, or to stop watching"
+    )
     while True:
         try:
             ended = await _shown(desk, store, session, run)
@@ -42,7 +48,9 @@ async def watched_to_end(
         return True
 
 
-async def _shown(desk: Desk, store: Sessions, session: str, run: str) -> RunEnded | None:
+async def _shown(
+    desk: Desk, store: Sessions, session: str, run: str
+) -> RunEnded | None:
     """Show the messages of the run as they are written; return its end, None if the session does not know it."""
     length, seen = -1, -1.0
     while True:
@@ -64,8 +72,14 @@ async def _show_news(desk: Desk, store: Sessions, session: str, length: int) -> 
     if kept is None:
         return length
     if length < 0:
-        places = [place for place, message in enumerate(kept.messages) if message.role == "user"]
-        length = places[-1] if places else 0
+        places = [
+            place
+            for place, message in enumerate(kept.messages)
+            if message.role == "user"
+        ]
+        length = 0
+        if places:
+            length = places[-1]
     for message in kept.messages[length:]:
         desk.say(*message_lines(message, desk.terminal))
     return len(kept.messages)

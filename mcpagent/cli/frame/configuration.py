@@ -11,16 +11,22 @@ from urllib.parse import urlsplit
 
 from mcpagent.cli.frame.figures import counted
 from mcpagent.cli.frame.options import Options
-from mcpagent.config import ServerConfig, ServersConfig, load_found_servers, load_named_servers, load_servers
+from mcpagent.config import (
+    ServerConfig,
+    ServersConfig,
+    load_found_servers,
+    load_named_servers,
+    load_servers,
+)
 from mcpagent.config.secret_store import with_stored_keys
 from mcpagent.config.server_files import merged_servers
 from mcpagent.config.spellings import KEY_OF_SPELLING
 from mcpagent.errors import ConfigError, InputError
-from mcpagent.text.safe_text import safe_line
-from mcpagent.text.secrets import without_credentials, without_secrets
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.utilities.text.secrets import without_credentials, without_secrets
 
 if TYPE_CHECKING:
-    from mcpagent.cards.teams import Team
+    from mcpagent.agents.cards.teams import Team
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +55,9 @@ class Configuration:
     @property
     def names(self) -> list[str]:
         """Names of all configured servers, including disabled and unusable ones."""
-        return [server.name for server in self.servers.servers] + [problem.name for problem in self.servers.problems]
+        return [server.name for server in self.servers.servers] + [
+            problem.name for problem in self.servers.problems
+        ]
 
     def describe(self, folder: Path) -> str:
         """Describe in one line how many servers there are, and their origin."""
@@ -57,13 +65,18 @@ class Configuration:
             return f"a replay of {short_path(str(self.replayed), folder)}"
         if self.is_demo:
             return f"the bundled demo server ({self.why_demo(folder)})"
-        files = ", ".join(short_path(name, folder) for name in self.servers.files) or "--server"
+        files = (
+            ", ".join(short_path(name, folder) for name in self.servers.files)
+            or "--server"
+        )
         return f"{counted(len(self.enabled) + len(self.servers.problems), 'server')} from {files}"
 
     def why_demo(self, folder: Path) -> str:
         """Return why the bundled server is used."""
         files = ", ".join(short_path(name, folder) for name in self.empty)
-        return f"no servers in {files}" if files else "no configuration"
+        if files:
+            return f"no servers in {files}"
+        return "no configuration"
 
 
 def load_configuration(options: Options) -> Configuration:
@@ -75,8 +88,12 @@ def load_configuration(options: Options) -> Configuration:
     added = [_from_option(text, environ) for text in options.server]
     if options.config:
         if Path() in options.config:  # "" is that too, as a path
-            raise InputError("--config: is empty or the folder itself; name a file with mcpServers")
-        servers = merged_servers([*(load_named_servers(path, environ) for path in options.config), *added])
+            raise InputError(
+                "--config: is empty or the folder itself; name a file with mcpServers"
+            )
+        servers = merged_servers(
+            [*(load_named_servers(path, environ) for path in options.config), *added]
+        )
     elif team is not None:
         servers = merged_servers([team.servers[team.first.name], *added])
         servers = replace(servers, files=servers.files or (team.first.path,))
@@ -94,7 +111,7 @@ def load_configuration(options: Options) -> Configuration:
 def _team(options: Options, environ: Mapping[str, str]) -> Team | None:
     if options.card is None:
         return None
-    from mcpagent.cards.teams import read_team
+    from mcpagent.agents.cards.teams import read_team
 
     return read_team(options.card, environ)
 
@@ -105,19 +122,25 @@ def _from_option(text: str, environ: Mapping[str, str]) -> ServersConfig:
         name, equals, target = urlsplit(text).hostname or "", "=", text
     name, target = name.strip(), target.strip()
     if not (equals and name and target):
-        raise InputError(f"--server {safe_line(text, 60)!r}: write NAME='command args' or NAME=https://...")
+        raise InputError(
+            f"--server {safe_line(text, 60)!r}: write NAME='command args' or NAME=https://..."
+        )
     if target.startswith(("http://", "https://")):
         entry: dict[str, object] = {"url": target}
     else:
         try:
             command, *arguments = shlex.split(target)
         except ValueError as error:
-            raise InputError(f"--server {name}: {error}; check the quotes in {safe_line(target, 80)}") from None
+            raise InputError(
+                f"--server {name}: {error}; check the quotes in {safe_line(target, 80)}"
+            ) from None
         entry = {"command": command, "args": arguments}
     try:
         return load_servers({"mcpServers": {name: entry}}, environ=environ)
     except ConfigError as error:
-        raise InputError(f"--server {str(error).removeprefix('mcp_config: ')}") from None
+        raise InputError(
+            f"--server {str(error).removeprefix('mcp_config: ')}"
+        ) from None
 
 
 def short_path(name: str, folder: Path) -> str:
@@ -134,9 +157,16 @@ def target_of(server: ServerConfig, limit: int = 100) -> str:
 
     The query is omitted because it may contain a key.
     """
-    entry = {KEY_OF_SPELLING.get(key, key): value for key, value in server.written.items()}
+    entry = {
+        KEY_OF_SPELLING.get(key, key): value for key, value in server.written.items()
+    }
     url = str(entry.get("url") or server.url)
     if url:
-        return safe_line(without_secrets(without_credentials(url.partition("?")[0])), limit)
-    words = (entry.get("command") or server.command, *(entry.get("args") or server.args))
+        return safe_line(
+            without_secrets(without_credentials(url.partition("?")[0])), limit
+        )
+    words = (
+        entry.get("command") or server.command,
+        *(entry.get("args") or server.args),
+    )
     return safe_line(without_secrets(" ".join(map(str, words))), limit)

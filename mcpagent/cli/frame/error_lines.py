@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from mcpagent.config.user_folders import state_folder
-from mcpagent.text.safe_text import safe_line
+from mcpagent.utilities.files.user_folders import state_folder
+from mcpagent.utilities.text.safe_text import safe_line
 
 MAX_LINE = 600
 LONGEST_ENTRY = 20_000
@@ -22,7 +22,10 @@ def report_error(text: str, *, kept: BaseException | None = None) -> None:
     log = ""
     if kept is not None and keep_error(path := run_log_path(os.environ), kept):
         home = os.path.expanduser("~").rstrip(os.sep)
-        shown = f"~{str(path)[len(home) :]}" if home and str(path).startswith(home + os.sep) else str(path)
+        if home and str(path).startswith(home + os.sep):
+            shown = f"~{str(path)[len(home) :]}"
+        else:
+            shown = str(path)
         log = f"; log: {safe_line(shown, 300)}"
     _write(f"error: {safe_line(text, MAX_LINE)}{log}\n")
 
@@ -38,7 +41,10 @@ def report_exception(error: BaseException, *, debug: bool) -> None:
         keep_error(run_log_path(os.environ), error)
         _write("".join(traceback.format_exception(error)))
     else:
-        report_error(f"internal error: {type(error).__name__}: {error}; --debug shows the traceback", kept=error)
+        report_error(
+            f"internal error: {type(error).__name__}: {error}; --debug shows the traceback",
+            kept=error,
+        )
 
 
 def _write(text: str) -> None:
@@ -56,7 +62,9 @@ def _write(text: str) -> None:
 def did_you_mean(near: Iterable[str], otherwise: str = "") -> str:
     """Return `did you mean git or gitlab?`; `otherwise` if there is no near name."""
     names = [safe_line(name, 80) for name in near]
-    return f"did you mean {' or '.join(names)}?" if names else otherwise
+    if names:
+        return f"did you mean {' or '.join(names)}?"
+    return otherwise
 
 
 def cannot_be_read(error: OSError | ValueError) -> str:
@@ -92,7 +100,10 @@ class RunLog(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Append the record; called by `logging`."""
-        write_entry(self._path, f"{record.levelname.lower()} {record.name}: {self.format(record)}")
+        write_entry(
+            self._path,
+            f"{record.levelname.lower()} {record.name}: {self.format(record)}",
+        )
 
 
 def keep_error(path: Path, error: BaseException) -> bool:
@@ -109,7 +120,7 @@ def write_entry(path: Path, text: str) -> bool:
     from datetime import UTC, datetime
 
     from mcpagent.mcp.transports.server_log import append_bounded
-    from mcpagent.text.safe_text import safe_text
+    from mcpagent.utilities.text.safe_text import safe_text
 
     stamp = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     entry = safe_text(_redacted(text[-LONGEST_ENTRY:])).rstrip("\n")
@@ -121,7 +132,7 @@ def write_entry(path: Path, text: str) -> bool:
 
 
 def _redacted(text: str) -> str:
-    from mcpagent.text.secrets import without_secrets
+    from mcpagent.utilities.text.secrets import without_secrets
 
     return without_secrets(text)
 
@@ -130,13 +141,13 @@ class DebugLog(logging.StreamHandler[Any]):
     """Writes libraries' log messages to stderr with `--debug`: redacted, and without terminal control characters."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
-        from mcpagent.text.secrets import hide_environment
+        from mcpagent.utilities.text.secrets import hide_environment
 
         super().__init__(sys.stderr)
         hide_environment(environ)
 
     def format(self, record: logging.LogRecord) -> str:
         """Return `logger: message`."""
-        from mcpagent.text.safe_text import safe_text
+        from mcpagent.utilities.text.safe_text import safe_text
 
         return safe_text(_redacted(f"{record.name}: {super().format(record)}"))

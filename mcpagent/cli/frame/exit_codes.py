@@ -19,7 +19,7 @@ from mcpagent.errors import (
     ServerError,
     SessionStoreError,
 )
-from mcpagent.events import LIMIT_STOPS, StopReason
+from mcpagent.values.events import LIMIT_STOPS, StopReason
 
 
 class ExitCode(IntEnum):
@@ -33,13 +33,22 @@ class ExitCode(IntEnum):
         return made
 
     OK = 0, "answered, nothing denied, no limit hit"
-    ERROR = 1, "the model or the runtime failed, or the answer is empty; `tools search`: nothing found"
-    USAGE = 2, "wrong usage: an unknown command, flag, tool or server, or nothing to ask"
+    ERROR = (
+        1,
+        "the model or the runtime failed, or the answer is empty; `tools search`: nothing found",
+    )
+    USAGE = (
+        2,
+        "wrong usage: an unknown command, flag, tool or server, or nothing to ask",
+    )
     CONFIG = 3, "a configuration is wrong: a file, its syntax, a model's name"
     CREDENTIALS = 4, "a key is missing or was refused"
     SERVERS = 5, "a required server, or every server, failed; `mcp test`: one failed"
     DENIED = 6, "answered, but a tool call was denied; `--denied-ok` makes it 0"
-    LIMIT = 7, "a limit ended it: turns, calls, tokens, money, time, the length of the answer, repeated calls"
+    LIMIT = (
+        7,
+        "a limit ended it: turns, calls, tokens, money, time, the length of the answer, repeated calls",
+    )
     SESSION = 8, "a conversation cannot be read or written, or another process has it"
     TIMEOUT = 124, "`--timeout` ended it"
     HUNG_UP = 129, "the terminal was closed"
@@ -75,7 +84,10 @@ def kind_of_error(error: BaseException) -> str:
 
 def code_of_error(error: BaseException) -> ExitCode:
     """Return the code with which the process ends when this error reaches the top."""
-    if isinstance(error, SystemExit) and error.code in (ExitCode.HUNG_UP, ExitCode.TERMINATED):
+    if isinstance(error, SystemExit) and error.code in (
+        ExitCode.HUNG_UP,
+        ExitCode.TERMINATED,
+    ):
         return ExitCode(error.code)
     return _found(error)[1]
 
@@ -88,7 +100,9 @@ def code_of_stop(stop: StopReason) -> ExitCode:
     """Return the code for a run that ended with an answer; one that a limit cut short is not a success."""
     if stop == "answered":
         return ExitCode.OK
-    return ExitCode.LIMIT if stop in _LIMITED else ExitCode.ERROR
+    if stop in _LIMITED:
+        return ExitCode.LIMIT
+    return ExitCode.ERROR
 
 
 _LIMITED = frozenset({*LIMIT_STOPS.values(), "repeated_calls", "truncated"})
@@ -97,7 +111,9 @@ _LIMITED = frozenset({*LIMIT_STOPS.values(), "repeated_calls", "truncated"})
 Result = TypeVar("Result")
 
 # Windows has neither; there `asyncio` cannot handle signals.
-SIGNALS = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+SIGNALS = [
+    getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)
+]
 
 
 @asynccontextmanager
@@ -136,14 +152,20 @@ async def _ended_by_signals(main: Coroutine[Any, Any, Result]) -> Result:
     def end(number: int) -> None:
         received.append(number)
         for descriptor in terminals:
-            if not os.isatty(descriptor):  # its window was closed: what is still written goes nowhere
+            if not os.isatty(
+                descriptor
+            ):  # its window was closed: what is still written goes nowhere
                 os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
         task.cancel()
 
     try:
         for number in SIGNALS:
             loop.add_signal_handler(number, end, number)
-    except (NotImplementedError, RuntimeError, ValueError):  # Windows; a thread that is not the main one
+    except (
+        NotImplementedError,
+        RuntimeError,
+        ValueError,
+    ):  # Windows; a thread that is not the main one
         pass
     try:
         return await main

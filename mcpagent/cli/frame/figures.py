@@ -29,16 +29,23 @@ def age(seconds: float) -> str:
     for unit, size in (("day", 86_400), ("h", 3_600), ("min", 60)):
         if seconds >= size:
             count = int(seconds // size)
-            return counted(count, unit) if unit == "day" else f"{count} {unit}"
+            if unit == "day":
+                return counted(count, unit)
+            return f"{count} {unit}"
     return f"{max(int(seconds), 0)} s"
 
 
 def money(dollars: float, *, known: bool = True) -> str:
     """Return `$0.021`, `$3.40`; `$?` if a price is not known, `$0.021+?` if some are."""
-    shown = f"${dollars:.2f}" if dollars >= 1 else f"${dollars:.3f}"
+    if dollars >= 1:
+        shown = f"${dollars:.2f}"
+    else:
+        shown = f"${dollars:.3f}"
     if known:
         return shown
-    return f"{shown}+?" if dollars else "$?"
+    if dollars:
+        return f"{shown}+?"
+    return "$?"
 
 
 def saving(sent: int, everything: int) -> str:
@@ -50,4 +57,6 @@ def saving(sent: int, everything: int) -> str:
 
 def counted(count: int, noun: str) -> str:
     """Return `1 tool`, `2 tools`."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+    if count == 1:
+        return f"{count:,} {noun}"
+    return f"{count:,} {noun}s"

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 
 from mcpagent.config import ServerConfig
 from mcpagent.config.spellings import KEYS
-from mcpagent.events import ServerFailed
-from mcpagent.text.safe_text import safe_line
-from mcpagent.text.secrets import revealed
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.utilities.text.secrets import revealed
+from mcpagent.values.events import ServerFailed
 
 _VARIABLE = re.compile(r"\b[A-Z][A-Z0-9]{1,30}(?:_[A-Z0-9]{1,30}){1,5}\b")
 _WANTED = re.compile(
@@ -26,7 +26,9 @@ _NO_PACKAGE = re.compile(
     r"|pull access denied|manifest unknown",
     re.IGNORECASE,
 )
-_OUR_WORDS = re.compile(r"gave no answer|no answer|did not|within \d|timed out|timeout", re.IGNORECASE)
+_OUR_WORDS = re.compile(
+    r"gave no answer|no answer|did not|within \d|timed out|timeout", re.IGNORECASE
+)
 
 LAUNCHERS: Mapping[str, str] = {
     "npx": "install Node.js, which brings npx",
@@ -43,24 +45,38 @@ LAUNCHERS: Mapping[str, str] = {
 """How to get what starts servers."""
 
 
-def fix_for(event: ServerFailed, config: ServerConfig, environ: Mapping[str, str]) -> str:
+def fix_for(
+    event: ServerFailed, config: ServerConfig, environ: Mapping[str, str]
+) -> str:
     """Return the fix as a command or a change; never empty."""
     reason, words = event.reason, (event.reason, *event.stderr_tail)
     name = safe_line(shlex.quote(config.name), 64)
     if "is not on PATH" in reason:
         program = safe_line(shlex.quote(revealed(config.command)), 64)
-        return LAUNCHERS.get(revealed(config.command), f'install {program}, or give its full path in "command"')
+        return LAUNCHERS.get(
+            revealed(config.command),
+            f'install {program}, or give its full path in "command"',
+        )
     if (variable := missing_variable(words)) and not config.url:
         return _give_variable(variable, config, environ)
-    if config.url and re.search(r"\b40[13]\b|unauthori[sz]ed|forbidden|sign.in", reason, re.IGNORECASE):
+    if config.url and re.search(
+        r"\b40[13]\b|unauthori[sz]ed|forbidden|sign.in", reason, re.IGNORECASE
+    ):
         return f"mcpagent mcp login {name}"
-    if config.url and re.search(r"connect|refused|resolve|unreachable", reason, re.IGNORECASE):
+    if config.url and re.search(
+        r"connect|refused|resolve|unreachable", reason, re.IGNORECASE
+    ):
         return "look whether the address is right and the server runs"
     if _NO_PACKAGE.search("\n".join(words)) and config.command in LAUNCHERS:
-        return 'look whether the name and the version of the package in "args" are right'
+        return (
+            'look whether the name and the version of the package in "args" are right'
+        )
     if _OUR_WORDS.search(reason):
         seconds = round(config.connect_timeout_seconds * 2)
-        key = next((key for key in KEYS["connect_timeout_seconds"] if key in config.written), "connect_timeout_seconds")
+        key = next(
+            (key for key in KEYS["connect_timeout_seconds"] if key in config.written),
+            "connect_timeout_seconds",
+        )
         return f'if it only needs longer: "{key}": {seconds} in its entry'
     return f"mcpagent mcp test {name}"
 
@@ -79,4 +95,6 @@ def _give_variable(name: str, config: ServerConfig, environ: Mapping[str, str]) 
     if name in config.env:
         return f"give {name} another value: mcpagent keys set {name}"
     entry = f'"env": {{"{name}": "${{{name}}}"}} in its entry'
-    return entry if environ.get(name) else f"export {name}=...  and  {entry}"
+    if environ.get(name):
+        return entry
+    return f"export {name}=...  and  {entry}"

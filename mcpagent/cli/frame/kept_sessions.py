@@ -14,7 +14,7 @@ from mcpagent.cli.frame.figures import age, counted
 from mcpagent.cli.frame.options import Options
 from mcpagent.errors import InputError
 from mcpagent.sessions.places import file_meant, is_address
-from mcpagent.text.safe_text import safe_line
+from mcpagent.utilities.text.safe_text import safe_line
 
 if TYPE_CHECKING:
     from mcpagent.sessions import SessionInfo, Sessions
@@ -27,7 +27,9 @@ _OURS_BEGUN = re.compile(rf"[0-9a-f]{{{SHORT},31}}")
 def store_place(options: Options) -> str | Path:
     """Return the address of a database, or a file, which need not be there."""
     named = options.session_db or None
-    return named if is_address(named) else file_meant(named, "sessions.db", options.environ)
+    if is_address(named):
+        return named
+    return file_meant(named, "sessions.db", options.environ)
 
 
 def store_of(options: Options) -> Sessions:
@@ -72,8 +74,12 @@ def meant_sessions(options: Options, store: Sessions, wanted: str) -> list[Sessi
         found = []
     if not found:
         if wanted.strip() and is_begun(options):
-            raise InputError(f'no conversation is meant by "{safe_line(wanted, 60)}"; see mcpagent sessions list')
-        raise InputError(f"no conversation is kept in {safe_line(where_shown(options), 200)} yet")
+            raise InputError(
+                f'no conversation is meant by "{safe_line(wanted, 60)}"; see mcpagent sessions list'
+            )
+        raise InputError(
+            f"no conversation is kept in {safe_line(where_shown(options), 200)} yet"
+        )
     return found
 
 
@@ -81,37 +87,58 @@ def meant_session(options: Options, store: Sessions, wanted: str) -> SessionInfo
     """Return the only matching session. Raises `UnclearError` if several match."""
     found = meant_sessions(options, store, wanted)
     if len(found) > 1:
-        what = f'"{safe_line(wanted, 60)}" means' if wanted.strip() else "there are"
-        raise UnclearError(f"{what} {counted(len(found), 'conversation')}; name one by its id", found)
+        what = "there are"
+        if wanted.strip():
+            what = f'"{safe_line(wanted, 60)}" means'
+        raise UnclearError(
+            f"{what} {counted(len(found), 'conversation')}; name one by its id", found
+        )
     return found[0]
 
 
-def session_to_ask(options: Options, store: Sessions, tell: Callable[[str], None]) -> str | None:
+def session_to_ask(
+    options: Options, store: Sessions, tell: Callable[[str], None]
+) -> str | None:
     """Return the ID of the session for a single question: that of `--session`, or the last one of this folder.
 
     Returns None, and notifies the caller, if there is no last one. A generated ID may be abbreviated.
     """
     if options.session is not None and options.continue_last:
-        raise InputError("--session and --continue name two conversations; write one of them")
+        raise InputError(
+            "--session and --continue name two conversations; write one of them"
+        )
     if options.session is None:
         return last_here(options, store, tell)
     wanted = options.session
     if _OURS_BEGUN.fullmatch(wanted) and is_begun(options):
-        begun = [info for info in store.match(wanted) if _OURS.fullmatch(info.id) and info.id.startswith(wanted)]
+        begun = [
+            info
+            for info in store.match(wanted)
+            if _OURS.fullmatch(info.id) and info.id.startswith(wanted)
+        ]
         if len(begun) > 1:
             raise UnclearError(
-                f"--session {wanted} means {counted(len(begun), 'conversation')}; write more of it", begun
+                f"--session {wanted} means {counted(len(begun), 'conversation')}; write more of it",
+                begun,
             )
-        return begun[0].id if begun else wanted
+        if begun:
+            return begun[0].id
+        return wanted
     return wanted
 
 
-def last_here(options: Options, store: Sessions, tell: Callable[[str], None]) -> str | None:
+def last_here(
+    options: Options, store: Sessions, tell: Callable[[str], None]
+) -> str | None:
     """Return the ID of the last conversation in this folder; None, with a notification, if there is none."""
-    found = store.sessions(1, folder=options.folder) if is_begun(options) else []
+    found = []
+    if is_begun(options):
+        found = store.sessions(1, folder=options.folder)
     if not found:
         tell("no conversation of this folder is kept; a new one begins")
-    return found[0].id if found else None
+    if found:
+        return found[0].id
+    return None
 
 
 # -- how they are shown ------------------------------------------------------------------------------------------------
@@ -119,26 +146,45 @@ def last_here(options: Options, store: Sessions, tell: Callable[[str], None]) ->
 
 def short_id(session: str) -> str:
     """Return the beginning of a generated ID, and other IDs in full; printable."""
-    return session[:SHORT] if _OURS.fullmatch(session) else safe_line(session, 60)
+    if _OURS.fullmatch(session):
+        return session[:SHORT]
+    return safe_line(session, 60)
 
 
 def where_shown(options: Options) -> str:
     """Return the file, or the kind of database."""
     place = store_place(options)
-    return "the database" if isinstance(place, str) else short_path(str(place), options.folder)
+    if isinstance(place, str):
+        return "the database"
+    return short_path(str(place), options.folder)
 
 
 def ago(seconds: float) -> str:
     """Return `just now`, `12 min ago`."""
-    return f"{age(seconds)} ago" if seconds >= 60 else "just now"
+    if seconds >= 60:
+        return f"{age(seconds)} ago"
+    return "just now"
 
 
 def resume_words(options: Options, session: str) -> str:
     """Return the shell command that resumes the session."""
-    named_by = session[:SHORT] if _OURS.fullmatch(session) else session
-    words = ["mcpagent", *((f"--resume={named_by}",) if named_by.startswith("-") else ("--resume", named_by))]
+    if _OURS.fullmatch(session):
+        named_by = session[:SHORT]
+    else:
+        named_by = session
+    words = [
+        "mcpagent",
+        *(
+            (f"--resume={named_by}",)
+            if named_by.startswith("-")
+            else ("--resume", named_by)
+        ),
+    ]
     place = store_place(options)
-    named = options.session_db is not None and options.session_db != options.environ.get("MCPAGENT_SESSION_DB")
+    named = (
+        options.session_db is not None
+        and options.session_db != options.environ.get("MCPAGENT_SESSION_DB")
+    )
     if named and isinstance(place, Path):  # an address may hold a password
         words += ["--session-db", str(options.session_db)]
     if options.card is not None:

@@ -9,7 +9,15 @@ from dataclasses import dataclass, field, fields, replace
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    TypeAlias,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import typer
 
@@ -17,7 +25,10 @@ PLAIN: dict[str, Any] = {
     "add_completion": False,
     "rich_markup_mode": None,
     "pretty_exceptions_enable": False,
-    "context_settings": {"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    "context_settings": {
+        "help_option_names": ["-h", "--help"],
+        "max_content_width": 100,
+    },
 }
 """For every `typer.Typer`: no markup, no boxes, no tracebacks of its own; help pages of at most 100 columns."""
 
@@ -38,7 +49,9 @@ ApproveMode: TypeAlias = Literal["ask", "safe", "all", "none"]
 WriteScope: TypeAlias = Literal["user", "project"]
 """Whose file is changed: the user's own `mcp.json`, or the project's `.mcp.json`."""
 
-Client: TypeAlias = Literal["claude-desktop", "claude-code", "cursor", "vscode", "codex", "gemini", "goose"]
+Client: TypeAlias = Literal[
+    "claude-desktop", "claude-code", "cursor", "vscode", "codex", "gemini", "goose"
+]
 """Other MCP clients whose servers `mcp import` can take over, in the order in which a name is looked for."""
 
 TokensBy: TypeAlias = Literal["server", "tool"]
@@ -116,7 +129,8 @@ class Options:
         help="One more server: a command that is started, or an address. Repeatable. [MCPAGENT_SERVER]",
     )
     tool_search: ToolSearchMode = _option(
-        "auto", help="Let the model search for tools instead of offering all; auto: if that costs less."
+        "auto",
+        help="Let the model search for tools instead of offering all; auto: if that costs less.",
     )
     code: bool = _option(
         False,
@@ -163,7 +177,8 @@ class Options:
     )
     denied_ok: bool = _option(False, help="Exit code 0, not 6, when a call was denied.")
     trust_changes: bool = _option(
-        False, help="Call tools also if their server changed what it says about them since they were first used."
+        False,
+        help="Call tools also if their server changed what it says about them since they were first used.",
     )
     trust_project: bool = _option(
         False,
@@ -171,7 +186,9 @@ class Options:
         "needs your consent once.",
     )
     refresh: bool = _option(
-        False, envvar=None, help="Ask the servers again; else lists of the last seven days are read from the cache."
+        False,
+        envvar=None,
+        help="Ask the servers again; else lists of the last seven days are read from the cache.",
     )
     max_turns: int | None = _option(
         None,
@@ -232,7 +249,10 @@ class Options:
         metavar="FILE",
         help="The answer is one JSON document that fits this JSON Schema; one that does not is asked for once more.",
     )
-    estimate: bool = _option(False, help="Say what the first request would be and what it costs, and do not make it.")
+    estimate: bool = _option(
+        False,
+        help="Say what the first request would be and what it costs, and do not make it.",
+    )
     record: Path | None = _option(
         None,
         metavar="FILE",
@@ -289,11 +309,19 @@ class Options:
     )
     output: OutputFormat = _option("text", "-o", help="What stdout holds.")
     quiet: bool = _option(False, "-q", help="On stderr only what went wrong.")
-    verbose: bool = _option(False, "-v", help="Report every step on stderr, also in a pipe.")
-    debug: bool = _option(False, help="Tracebacks and the log of the libraries on stderr.")
-    color: ColorMode = _option("auto", help="Default: on a terminal, unless NO_COLOR is set or TERM is dumb.")
+    verbose: bool = _option(
+        False, "-v", help="Report every step on stderr, also in a pipe."
+    )
+    debug: bool = _option(
+        False, help="Tracebacks and the log of the libraries on stderr."
+    )
+    color: ColorMode = _option(
+        "auto", help="Default: on a terminal, unless NO_COLOR is set or TERM is dumb."
+    )
     status_line: str = _option(
-        "", metavar="COMMAND", help="A command that makes the status line: it gets JSON on stdin and prints one line."
+        "",
+        metavar="COMMAND",
+        help="A command that makes the status line: it gets JSON on stdin and prints one line.",
     )
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
     folder: Path = field(default_factory=Path.cwd)
@@ -316,14 +344,22 @@ def _declarations() -> Iterator[tuple[str, Any]]:
                 declared.setdefault("metavar", one_of(kind))
             declared.setdefault("envvar", f"MCPAGENT_{name.upper()}")
             declared.pop("usual", None)
-            names = (declared.pop("named", f"--{name.replace('_', '-')}"), *declared.pop("short"))
+            names = (
+                declared.pop("named", f"--{name.replace('_', '-')}"),
+                *declared.pop("short"),
+            )
             yield name, Annotated[kind, typer.Option(*names, **declared)]
 
 
 SHARED: Mapping[str, Any] = {
     **dict(_declarations()),
-    "yes": Annotated[bool, typer.Option("--yes", envvar="MCPAGENT_YES", help="The same as --approve all.")],
-    "json": Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")],
+    "yes": Annotated[
+        bool,
+        typer.Option("--yes", envvar="MCPAGENT_YES", help="The same as --approve all."),
+    ],
+    "json": Annotated[
+        bool, typer.Option("--json", help="One JSON document on stdout.")
+    ],
 }
 """Each shared option's declaration, by the field of `Options` that it sets; `yes` and `json` are short for others."""
 
@@ -336,13 +372,23 @@ REPORT = ("json", *QUIET)
 OF_SERVERS = ("config", "server", "trust_project", "refresh", *REPORT)
 """For a command that looks at the servers' tools."""
 
-CATALOGUE = ("card", "config", "server", "tool_search", "search_strategy", "always_load", "learn")
+CATALOGUE = (
+    "card",
+    "config",
+    "server",
+    "tool_search",
+    "search_strategy",
+    "always_load",
+    "learn",
+)
 RULES = ("approve", "yes", "allow", "deny")
 
 Command: TypeAlias = Callable[..., int]
 
 
-def command(app: typer.Typer, name: str, names: Sequence[str], **others: Any) -> Callable[[Command], Command]:
+def command(
+    app: typer.Typer, name: str, names: Sequence[str], **others: Any
+) -> Callable[[Command], Command]:
     """Return the command of this name in a group, with the options that `taking` gives it."""
 
     def add(function: Command) -> Command:
@@ -359,27 +405,48 @@ def taking(names: Sequence[str], **others: Any) -> Callable[[Command], Command]:
     declared = {**others, **{name: SHARED[name] for name in names}}
 
     def declare(command: Command) -> Command:
-        own = [item for item in signature(command, eval_str=True).parameters.values() if item.name != "options"]
+        own = [
+            item
+            for item in signature(command, eval_str=True).parameters.values()
+            if item.name != "options"
+        ]
         keyword = [
-            Parameter(name, Parameter.KEYWORD_ONLY, default=_DEFAULTS.get(name, False), annotation=annotation)
+            Parameter(
+                name,
+                Parameter.KEYWORD_ONLY,
+                default=_DEFAULTS.get(name, False),
+                annotation=annotation,
+            )
             for name, annotation in declared.items()
         ]
         parameters = [*own, *keyword]
         takes_context = any(item.annotation is typer.Context for item in own)
         if not takes_context:  # of which typer gives one to a command
-            parameters.append(Parameter("context", Parameter.KEYWORD_ONLY, annotation=typer.Context))
+            parameters.append(
+                Parameter("context", Parameter.KEYWORD_ONLY, annotation=typer.Context)
+            )
 
         @wraps(command)
         def run(*, context: typer.Context, **given: Any) -> int:
             chosen = {name: given.pop(name) for name in declared}
             for name in chosen:
-                if name in _FIELDS and "usual" in _FIELDS[name].metadata and _place(context, name) == _NOWHERE:
+                if (
+                    name in _FIELDS
+                    and "usual" in _FIELDS[name].metadata
+                    and _place(context, name) == _NOWHERE
+                ):
                     chosen[name] = None
             options = _options_of(_without_contradictions(chosen, context))
             if options.model is not None and _place(context, "model") == _SETTINGS:
-                file, own = (context.lookup_default(name) for name in ("model_file", "own_model"))
-                options = replace(options, model_file=Path(file) if file else None, own_model=own)
-            return command(options, **given, **({"context": context} if takes_context else {}))
+                file, own = (
+                    context.lookup_default(name) for name in ("model_file", "own_model")
+                )
+                options = replace(
+                    options, model_file=Path(file) if file else None, own_model=own
+                )
+            return command(
+                options, **given, **({"context": context} if takes_context else {})
+            )
 
         run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {item.name: item.annotation for item in parameters}
@@ -389,16 +456,23 @@ def taking(names: Sequence[str], **others: Any) -> Callable[[Command], Command]:
 
 
 _DEFAULTS = {
-    name: item.metadata.get("usual", None if item.default == () else item.default) for name, item in _FIELDS.items()
+    name: item.metadata.get("usual", None if item.default == () else item.default)
+    for name, item in _FIELDS.items()
 }
 _SETTINGS, _NOWHERE = 2, 3
 
 
-_SHORT = (("yes", "approve", "all"), ("json", "output", "json"), ("quiet", "verbose", False))
+_SHORT = (
+    ("yes", "approve", "all"),
+    ("json", "output", "json"),
+    ("quiet", "verbose", False),
+)
 """Each with the option that it says something of, and what."""
 
 
-def _without_contradictions(given: Mapping[str, Any], context: typer.Context) -> dict[str, Any]:
+def _without_contradictions(
+    given: Mapping[str, Any], context: typer.Context
+) -> dict[str, Any]:
     """Return the options without contradictions: the command line precedes variables, and these precede settings.
 
     Raises `typer.BadParameter` for two contradicting options from the same source.
@@ -409,10 +483,18 @@ def _without_contradictions(given: Mapping[str, Any], context: typer.Context) ->
             continue
         places = {name: _place(context, name) for name in (short, long)}
         if places[short] == places[long]:
-            told = f"--{long}" if means is False else f"--{long} {values[long]}"
-            raise typer.BadParameter(f"--{short} and {told} contradict each other; write one of them")
+            if means is False:
+                told = f"--{long}"
+            else:
+                told = f"--{long} {values[long]}"
+            raise typer.BadParameter(
+                f"--{short} and {told} contradict each other; write one of them"
+            )
         weaker = max(places, key=places.__getitem__)
-        values[weaker] = False if weaker == short else means
+        if weaker == short:
+            values[weaker] = False
+        else:
+            values[weaker] = means
     return values
 
 
@@ -420,7 +502,9 @@ def _place(context: typer.Context, name: str) -> int:
     """Return the source of an option's value: 0 command line, 1 variable, 2 settings, 3 none."""
     source = context.get_parameter_source(name)
     order = ("COMMANDLINE", "ENVIRONMENT", "DEFAULT_MAP")
-    return order.index(source.name) if source is not None and source.name in order else len(order)
+    if source is not None and source.name in order:
+        return order.index(source.name)
+    return len(order)
 
 
 def _options_of(given: Mapping[str, Any]) -> Options:
@@ -428,14 +512,26 @@ def _options_of(given: Mapping[str, Any]) -> Options:
     values: dict[str, Any] = {}
     for name in _FIELDS.keys() & given.keys():
         is_list = _FIELDS[name].default == ()
-        values[name] = tuple(given[name] or ()) if is_list else given[name]
+        if is_list:
+            values[name] = tuple(given[name] or ())
+        else:
+            values[name] = given[name]
     if not all(text.strip() for text in values.get("server", ())):
-        raise typer.BadParameter("--server is empty; write NAME='command args' or NAME=URL")
+        raise typer.BadParameter(
+            "--server is empty; write NAME='command args' or NAME=URL"
+        )
     for name in ("server", "set", "provider_tool"):
         # Of the variable one a line: a command has spaces, so they cannot divide servers.
         if name in values:
-            lines = values[name] or os.environ.get(f"MCPAGENT_{name.upper()}", "").splitlines()
-            values[name] = tuple(line if name == "set" else line.strip() for line in lines if line.strip())
+            lines = (
+                values[name]
+                or os.environ.get(f"MCPAGENT_{name.upper()}", "").splitlines()
+            )
+            values[name] = tuple(
+                line if name == "set" else line.strip()
+                for line in lines
+                if line.strip()
+            )
     if given.get("yes"):
         values["approve"] = "all"
     if given.get("json"):

@@ -11,9 +11,9 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from mcpagent.config.bounded_files import read_own
 from mcpagent.errors import InputError
-from mcpagent.text.safe_text import safe_line
+from mcpagent.utilities.files.bounded_files import read_own
+from mcpagent.utilities.text.safe_text import safe_line
 
 FALLBACKS = ("editor", "nano", "vi")
 
@@ -25,7 +25,9 @@ def editor_command(environ: Mapping[str, str]) -> list[str]:
             try:
                 return shlex.split(written)
             except ValueError as error:
-                raise InputError(f"{variable}: {error}; check the quotes in {safe_line(written, 80)}") from None
+                raise InputError(
+                    f"{variable}: {error}; check the quotes in {safe_line(written, 80)}"
+                ) from None
     for name in FALLBACKS:
         if found := shutil.which(name, path=environ.get("PATH")):
             return [found]
@@ -39,7 +41,9 @@ async def open_in_editor(path: Path, environ: Mapping[str, str]) -> None:
     try:
         process = await asyncio.create_subprocess_exec(*command, str(path))
     except OSError as error:
-        raise InputError(f"the editor {shown} cannot be started: {error.strerror}; set EDITOR") from None
+        raise InputError(
+            f"the editor {shown} cannot be started: {error.strerror}; set EDITOR"
+        ) from None
     try:
         code = await process.wait()
     finally:
@@ -47,7 +51,9 @@ async def open_in_editor(path: Path, environ: Mapping[str, str]) -> None:
             process.terminate()
             await process.wait()
     if code:
-        raise InputError(f"the editor {shown} ended with exit code {code}; try again, or set EDITOR to another one")
+        raise InputError(
+            f"the editor {shown} ended with exit code {code}; try again, or set EDITOR to another one"
+        )
 
 
 async def edited(text: str, environ: Mapping[str, str]) -> str:

@@ -17,17 +17,29 @@ from typing import Any
 
 from mcpagent.cli.frame.error_lines import did_you_mean
 from mcpagent.cli.frame.options import leaves, options_in
-from mcpagent.config.bounded_files import is_nobody_elses
 from mcpagent.config.config_documents import read_bytes
-from mcpagent.config.user_folders import project_folders, user_config_folder
 from mcpagent.errors import ConfigError
-from mcpagent.text.safe_text import safe_line
+from mcpagent.utilities.files.bounded_files import is_nobody_elses
+from mcpagent.utilities.files.user_folders import project_folders, user_config_folder
+from mcpagent.utilities.text.safe_text import safe_line
 
 USER_FILE = "config.toml"
 PROJECT_FILE = ".mcpagent.toml"
-LIMITS = frozenset({"max_turns", "max_calls", "max_tokens", "max_cost", "max_seconds", "timeout", "server_wait"})
+LIMITS = frozenset(
+    {
+        "max_turns",
+        "max_calls",
+        "max_tokens",
+        "max_cost",
+        "max_seconds",
+        "timeout",
+        "server_wait",
+    }
+)
 PROJECT_KEYS = LIMITS | {"model", "tool_search", "always_load", "deny"}
-ONE_RUN_ONLY = frozenset({"config", "card", "record", "replay", "json_schema", "debug", "trust_project"})
+ONE_RUN_ONLY = frozenset(
+    {"config", "card", "record", "replay", "json_schema", "debug", "trust_project"}
+)
 """Options that say something about one run, or that nobody should say once and for all."""
 
 APART = frozenset({"demo"})
@@ -75,13 +87,17 @@ def settable(command: Any) -> dict[str, Settable]:
     """Return each option that a file may set, by name."""
     found: dict[str, Settable] = {}
     for path, leaf in leaves(command):
-        for param in options_in(leaf) if len(path) == 1 and path[0] not in APART else ():
+        for param in (
+            options_in(leaf) if len(path) == 1 and path[0] not in APART else ()
+        ):
             if param.envvar and param.name not in ONE_RUN_ONLY:
                 found.setdefault(param.name, Settable(param, leaf))
     return found
 
 
-def read_settings(folder: Path, environ: Mapping[str, str], known: Mapping[str, Settable]) -> Settings:
+def read_settings(
+    folder: Path, environ: Mapping[str, str], known: Mapping[str, Settable]
+) -> Settings:
     """Read all files, later ones win, checked against their options. Raises `ConfigError` with file and line."""
     values: dict[str, Setting] = {}
     warnings: list[str] = []
@@ -89,7 +105,9 @@ def read_settings(folder: Path, environ: Mapping[str, str], known: Mapping[str, 
     own_model = ""
     own = user_config_folder(environ) / USER_FILE
     if not is_nobody_elses(own):
-        warnings.append(f"{own}: another user's, or everybody may write into it; it counts as a project's; chmod go-w")
+        warnings.append(
+            f"{own}: another user's, or everybody may write into it; it counts as a project's; chmod go-w"
+        )
     files = [(own, not is_nobody_elses(own))]
     files += [(above / PROJECT_FILE, True) for above in project_folders(folder)]
     files = [(path, is_project) for path, is_project in files if path.is_file()]
@@ -101,16 +119,34 @@ def read_settings(folder: Path, environ: Mapping[str, str], known: Mapping[str, 
                 continue
             now, before = _checked(setting, known[name]), values.get(name)
             written.append(now)
-            least = before.value if before is not None else known[name].param.default
-            if is_project and name in LIMITS and least is not None and _number(now.value) > _number(least):
-                warnings.append(f"{place}: {name} is higher than without it; it is left out")
-            elif name == "deny" and before is not None:  # a project's list is added to the user's
+            if before is not None:
+                least = before.value
+            else:
+                least = known[name].param.default
+            if (
+                is_project
+                and name in LIMITS
+                and least is not None
+                and _number(now.value) > _number(least)
+            ):
+                warnings.append(
+                    f"{place}: {name} is higher than without it; it is left out"
+                )
+            elif (
+                name == "deny" and before is not None
+            ):  # a project's list is added to the user's
                 values[name] = replace(now, value=[*before.value, *now.value])
             else:
                 values[name] = now
         if not is_project and "model" in values:
             own_model = str(values["model"].value)
-    return Settings(values, own_model, tuple(path for path, _ in files), tuple(warnings), tuple(written))
+    return Settings(
+        values,
+        own_model,
+        tuple(path for path, _ in files),
+        tuple(warnings),
+        tuple(written),
+    )
 
 
 def _number(value: Any) -> float:
@@ -132,7 +168,10 @@ def default_map(command: Any, settings: Settings) -> dict[str, Any]:
         if "model" in own and (model := settings.values["model"]).is_project:
             own |= {"model_file": str(model.file), "own_model": settings.own_model}
         if path[0] not in APART:
-            group = found if len(path) == 1 else found.setdefault(path[0], {})
+            if len(path) == 1:
+                group = found
+            else:
+                group = found.setdefault(path[0], {})
             group[path[-1]] = own
     return found
 
@@ -143,18 +182,25 @@ def _settings_of(path: Path, *, is_project: bool) -> Iterable[Setting]:
     try:
         text = read_bytes(path).decode("utf-8-sig")
         data = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:  # of TOML, UTF-8, and numbers of more than 4,300 digits
+    except (
+        ValueError,
+        RecursionError,
+    ) as error:  # of TOML, UTF-8, and numbers of more than 4,300 digits
         what = safe_line(str(error).partition("; use sys.")[0], 160)
         raise ConfigError(f"{path}: {what}; write what TOML allows") from None
     if len(data) > MOST_KEYS:
-        raise ConfigError(f"{path}: has more than {MOST_KEYS} keys; it sets options of the command line")
+        raise ConfigError(
+            f"{path}: has more than {MOST_KEYS} keys; it sets options of the command line"
+        )
     lines: dict[str, int] = {}
     for number, words in enumerate(text.splitlines(), start=1):
         found = _KEY.match(words.strip().lstrip("[").lstrip())
         if found is not None:
             lines.setdefault(found[1], number)
     for key, value in data.items():
-        name = re.sub(r"(?<=[a-z0-9])([A-Z])", r"_\1", key).replace("-", "_").lower()  # statusLine, status-line
+        name = (
+            re.sub(r"(?<=[a-z0-9])([A-Z])", r"_\1", key).replace("-", "_").lower()
+        )  # statusLine, status-line
         yield Setting(name, value, path, lines.get(key, 1), is_project)
 
 
@@ -183,13 +229,19 @@ def _checked(setting: Setting, option: Settable) -> Setting:
     if option.param.multiple and isinstance(value, str):
         value = [value]
     place = f"{setting.file}:{setting.line}: {safe_line(setting.name, 60)}"
-    if isinstance(value, dict) or isinstance(value, list) != bool(option.param.multiple):
-        raise ConfigError(f"{place}: expected {'a list of strings' if option.param.multiple else 'one value'}")
+    if isinstance(value, dict) or isinstance(value, list) != bool(
+        option.param.multiple
+    ):
+        raise ConfigError(
+            f"{place}: expected {'a list of strings' if option.param.multiple else 'one value'}"
+        )
     try:
         option.read(value)
     except OverflowError:
         raise ConfigError(f"{place}: is no number that can be used") from None
     except TyperException as error:
         text = getattr(error, "message", "") or error.format_message()
-        raise ConfigError(f"{place}: {safe_line(text.removeprefix('Value error, ').rstrip('.'), 160)}") from None
+        raise ConfigError(
+            f"{place}: {safe_line(text.removeprefix('Value error, ').rstrip('.'), 160)}"
+        ) from None
     return replace(setting, value=value)

@@ -11,13 +11,13 @@ from functools import partial
 from glob import escape
 from typing import Any, Literal, TypeAlias
 
-from mcpagent.messages import ToolDefinition
-from mcpagent.permissions.pending_calls import CallAnswer, PendingCall
 from mcpagent.permissions.policy import ApprovalPolicy
 from mcpagent.permissions.rule_names import rule_of
 from mcpagent.permissions.rules import CallFacts, Decision, Rules, decide
 from mcpagent.permissions.stored_approvals import StoredApprovals
-from mcpagent.text.safe_text import safe_line, visible
+from mcpagent.utilities.text.safe_text import safe_line, visible
+from mcpagent.values.approval import CallAnswer, PendingCall
+from mcpagent.values.messages import ToolDefinition
 
 Scope: TypeAlias = Literal["once", "session", "tool", "call", "reads", "server", "no"]
 """How far an answer reaches: "session" is the tool (or prompt, or resource) until the program ends; "tool", "call"
@@ -38,7 +38,9 @@ class Reply:
     words: str = ""
 
 
-Ask: TypeAlias = Callable[[PendingCall, str, ToolDefinition | None, Decision | None], Awaitable[Reply]]
+Ask: TypeAlias = Callable[
+    [PendingCall, str, ToolDefinition | None, Decision | None], Awaitable[Reply]
+]
 """Asks somebody about one call of the tool with this label, because of this decision."""
 
 
@@ -70,7 +72,11 @@ def label_of(tool: ToolDefinition | None, name: str = "", limit: int = 140) -> s
         return safe_line(name, 80)
     own, rule = tool.key.own_name, rule_of(tool)
     shown = visible(own, "")
-    is_plain = shown == own and (tool.kind != "tool" or _PLAIN_NAME.fullmatch(own)) and " " not in own
+    is_plain = (
+        shown == own
+        and (tool.kind != "tool" or _PLAIN_NAME.fullmatch(own))
+        and " " not in own
+    )
     quoted = visible(own.replace("\\", "\\\\").replace('"', '\\"'), "")
     whole = visible(rule.removesuffix(own), "") + (own if is_plain else f'"{quoted}"')
     return whole if len(whole) <= limit else safe_line(whole, limit)
@@ -100,9 +106,20 @@ class Approver:
     def policy(self, *, waits: bool = False) -> ApprovalPolicy:
         """Return the policy for `Agent(approval=...)`; with `waits`, a call that needs an answer ends the run."""
         decide_on = None if waits else self.__call__
-        return ApprovalPolicy(decide=decide_on, rules=lambda: self.rules, on_decision=partial(self.note, waits=waits))
+        return ApprovalPolicy(
+            decide=decide_on,
+            rules=lambda: self.rules,
+            on_decision=partial(self.note, waits=waits),
+        )
 
-    def note(self, request: PendingCall, call: CallFacts, decision: Decision, *, waits: bool = False) -> None:
+    def note(
+        self,
+        request: PendingCall,
+        call: CallFacts,
+        decision: Decision,
+        *,
+        waits: bool = False,
+    ) -> None:
         """Note a call that is denied; keep the facts about another one until its answer, unless it ends the run."""
         if decision.verdict == "deny":
             self.denials.append(self._denial(request, call.tool, decision))
@@ -112,7 +129,9 @@ class Approver:
     async def __call__(self, request: PendingCall) -> CallAnswer:
         """Return the answer to one call, as `ApprovalPolicy(decide=...)` wants it."""
         call = self._asked_about.pop(request.fingerprint, None)
-        if call is not None and decide(call, self.rules).verdict == "allow":  # said "always" while this one waited
+        if (
+            call is not None and decide(call, self.rules).verdict == "allow"
+        ):  # said "always" while this one waited
             return request.approve()
         return await self._answered(request, call)
 
@@ -120,12 +139,16 @@ class Approver:
         """Decide on a call pending from an earlier run: a rule may deny it, but only the user can allow it."""
         return await self._answered(request, call)
 
-    async def _answered(self, request: PendingCall, call: CallFacts | None) -> CallAnswer:
+    async def _answered(
+        self, request: PendingCall, call: CallFacts | None
+    ) -> CallAnswer:
         tool = call.tool if call is not None else None
         decision = decide(call, self.rules) if call is not None else None
         if decision is not None and decision.verdict == "deny":
             self.denials.append(self._denial(request, tool, decision))
-            return request.deny("the rules of this run do not allow it; do not call it again")
+            return request.deny(
+                "the rules of this run do not allow it; do not call it again"
+            )
         label = label_of(tool, request.tool)
         if self._ask is None:
             flag = allow_flag(tool) if tool is not None else ""
@@ -136,12 +159,22 @@ class Approver:
         if reply.scope == "no":
             self.denials.append(Denial(request, label, "you said no"))
             return request.deny(reply.words)
-        is_other = reply.arguments is not None and tool is not None and tool.kind != "tool"
-        if tool is not None and not is_other:  # what is for something else is judged and kept by its own name
-            await self._keep(reply, tool, request.arguments if reply.arguments is None else reply.arguments)
+        is_other = (
+            reply.arguments is not None and tool is not None and tool.kind != "tool"
+        )
+        if (
+            tool is not None and not is_other
+        ):  # what is for something else is judged and kept by its own name
+            await self._keep(
+                reply,
+                tool,
+                request.arguments if reply.arguments is None else reply.arguments,
+            )
         return request.approve(reply.arguments)
 
-    async def _keep(self, reply: Reply, tool: ToolDefinition, arguments: dict[str, Any]) -> None:
+    async def _keep(
+        self, reply: Reply, tool: ToolDefinition, arguments: dict[str, Any]
+    ) -> None:
         if reply.scope in ("once", "no"):
             return
         what = reply.scope if reply.scope in ("reads", "server", "call") else tool.kind
@@ -149,7 +182,9 @@ class Approver:
         await asyncio.to_thread(self._stored.add, tool, what, arguments, always=always)
         self.rules = replace(self.rules, answers=self._stored.held)
 
-    def _denial(self, request: PendingCall, tool: ToolDefinition | None, decision: Decision) -> Denial:
+    def _denial(
+        self, request: PendingCall, tool: ToolDefinition | None, decision: Decision
+    ) -> Denial:
         """Return the denial with its reason, and `--allow` if that would have helped."""
         label, reason = label_of(tool, request.tool), str(decision)
         if tool is None or not decision.rule.startswith("--approve"):

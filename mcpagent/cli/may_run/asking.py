@@ -22,16 +22,16 @@ from rich.text import Text
 from mcpagent.cli.may_run.approver import Reply, Scope, label_of
 from mcpagent.cli.screen.lines import MAX_WIDTH, column
 from mcpagent.cli.screen.terminal import Glyphs, put
-from mcpagent.text.safe_text import safe_line, visible
-from mcpagent.toolsets.validation import argument_problem
+from mcpagent.run.validation import argument_problem
+from mcpagent.utilities.text.safe_text import safe_line, visible
 
 if TYPE_CHECKING:
     from prompt_toolkit.input import Input
     from rich.console import Console
 
-    from mcpagent.messages import ToolDefinition
-    from mcpagent.permissions.pending_calls import PendingCall
     from mcpagent.permissions.rules import Decision
+    from mcpagent.values.approval import PendingCall
+    from mcpagent.values.messages import ToolDefinition
 
 ANSWERS: dict[str, Scope] = {
     "y": "once",
@@ -45,7 +45,15 @@ ANSWERS: dict[str, Scope] = {
     "n": "no",
     "no": "no",
 }
-KEYS = ("[y] once", "[s] session", "[t] always tool", "[a] server", "[e] edit", "[w] why", "[N] no")
+KEYS = (
+    "[y] once",
+    "[s] session",
+    "[t] always tool",
+    "[a] server",
+    "[e] edit",
+    "[w] why",
+    "[N] no",
+)
 READS_KEY = "[r] always what only reads here"
 CALL_KEY = "[x] always call"
 VIEW_KEY = "[v] view all"
@@ -73,13 +81,21 @@ class Asking:
 
 
 async def ask_about_call(
-    asking: Asking, request: PendingCall, label: str, tool: ToolDefinition | None, decision: Decision | None = None
+    asking: Asking,
+    request: PendingCall,
+    label: str,
+    tool: ToolDefinition | None,
+    decision: Decision | None = None,
 ) -> Reply:
     """Draw the box and return the answer, possibly with other arguments; `decision` is why somebody is asked."""
     arguments, console = request.arguments, asking.console
 
     def draw(limit: int | None = MAX_ROWS) -> None:
-        put(console, *box_lines(arguments, label, tool, asking.glyphs, console.width, limit), exact=True)
+        put(
+            console,
+            *box_lines(arguments, label, tool, asking.glyphs, console.width, limit),
+            exact=True,
+        )
 
     async with asking.turn:
         with asking.aside():
@@ -97,12 +113,19 @@ async def ask_about_call(
                     put(console, *reason_lines(decision, label), style="dim")
                 elif word in ANSWERS and _makes_sense(word, arguments, tool):
                     scope = ANSWERS[word]
-                    return Reply(scope, None if scope == "no" or arguments == request.arguments else arguments)
+                    return Reply(
+                        scope,
+                        None
+                        if scope == "no" or arguments == request.arguments
+                        else arguments,
+                    )
                 else:
                     return Reply("no", words=typed)
 
 
-async def _edited(asking: Asking, arguments: dict[str, Any], tool: ToolDefinition | None) -> dict[str, Any]:
+async def _edited(
+    asking: Asking, arguments: dict[str, Any], tool: ToolDefinition | None
+) -> dict[str, Any]:
     """Return other arguments, typed as a JSON object that fits the tool; the same ones if the input is invalid."""
     typed = await _line(asking, "arguments ", _json(arguments))
     try:
@@ -112,7 +135,9 @@ async def _edited(asking: Asking, arguments: dict[str, Any], tool: ToolDefinitio
     else:
         if not isinstance(edited, dict):
             why = 'write an object, {"name": value}'
-        elif tool is not None and (problem := argument_problem(tool.parameters, edited)):
+        elif tool is not None and (
+            problem := argument_problem(tool.parameters, edited)
+        ):
             why = f"not what the tool takes: {safe_line(problem, 200)}"
         else:
             return edited
@@ -132,7 +157,10 @@ async def _line(asking: Asking, question: str, default: str = "") -> str:
         await asyncio.Event().wait()  # ends with the turn
         raise
     except OSError:  # the terminal was closed: nobody said no, and the call waits for when the conversation goes on
-        if not hasattr(signal, "SIGHUP") or signal.getsignal(signal.SIGHUP) in (signal.SIG_IGN, signal.SIG_DFL):
+        if not hasattr(signal, "SIGHUP") or signal.getsignal(signal.SIGHUP) in (
+            signal.SIG_IGN,
+            signal.SIG_DFL,
+        ):
             raise
         signal.raise_signal(signal.SIGHUP)
         await asyncio.Event().wait()  # ends with the chat
@@ -153,17 +181,33 @@ def box_lines(
     """
     width = max(min(width, MAX_WIDTH), 24)
     rows = _argument_rows(arguments, width - 4)
-    whole = label if tool is None else label_of(tool, limit=sys.maxsize)
+    if tool is None:
+        whole = label
+    else:
+        whole = label_of(tool, limit=sys.maxsize)
     top_left, top_right, bottom_left, bottom_right = glyphs.corners
     claim = _claim(tool)
     title_label = safe_line(label, max(width - len(claim) - 21, 20))
     if title_label != whole:  # what is cut above stands below, before all else
         rows = [*(Text(piece, "user") for piece in chop_cells(whole, width - 4)), *rows]
-    hidden = len(rows) - limit if limit is not None and len(rows) > limit else 0
-    keys = [*KEYS[:3], *([CALL_KEY] if _makes_sense("x", arguments, tool) else []), *KEYS[3:-1]]
-    keys += [*([READS_KEY] if _claims_to_read(tool) else []), *([VIEW_KEY] if hidden else []), KEYS[-1]]
+    hidden = 0
+    if limit is not None and len(rows) > limit:
+        hidden = len(rows) - limit
+    keys = [
+        *KEYS[:3],
+        *([CALL_KEY] if _makes_sense("x", arguments, tool) else []),
+        *KEYS[3:-1],
+    ]
+    keys += [
+        *([READS_KEY] if _claims_to_read(tool) else []),
+        *([VIEW_KEY] if hidden else []),
+        KEYS[-1],
+    ]
     if hidden:
-        rows = [*rows[:limit], Text(f"{glyphs.ellipsis} {hidden} more lines: [v] shows all", "warning")]
+        rows = [
+            *rows[:limit],
+            Text(f"{glyphs.ellipsis} {hidden} more lines: [v] shows all", "warning"),
+        ]
     title = f"{top_left} {title_label} wants to run "
     end = f" {claim} {top_right}"
     rule = glyphs.line * max(width - cell_len(title) - cell_len(end), 1)
@@ -172,18 +216,33 @@ def box_lines(
         lines = [Text(title.rstrip(), "warning"), Text(f"{glyphs.bar} {claim}", "dim")]
     for row in rows:
         padding = " " * max(width - 4 - cell_len(row.plain), 0)
-        lines.append(Text.assemble((f"{glyphs.bar} ", "dim"), row, padding, (f" {glyphs.bar}", "dim")))
+        lines.append(
+            Text.assemble(
+                (f"{glyphs.bar} ", "dim"), row, padding, (f" {glyphs.bar}", "dim")
+            )
+        )
     in_one_line = "  ".join(keys)
     if len(in_one_line) + 4 <= width:
         rule = glyphs.line * (width - len(in_one_line) - 4)
-        return [*lines, Text.assemble((f"{bottom_left} ", "dim"), in_one_line, (f" {rule}{bottom_right}", "dim"))]
+        return [
+            *lines,
+            Text.assemble(
+                (f"{bottom_left} ", "dim"),
+                in_one_line,
+                (f" {rule}{bottom_right}", "dim"),
+            ),
+        ]
     bottom = Text(bottom_left + glyphs.line * (width - 2) + bottom_right, "dim")
     # None of them is broken: their own spaces are no places to break at.
-    wrapped = textwrap.wrap("  ".join(key.replace(" ", "\0") for key in keys), width - 2)
+    wrapped = textwrap.wrap(
+        "  ".join(key.replace(" ", "\0") for key in keys), width - 2
+    )
     return [*lines, bottom, *(Text(f"  {line}".replace("\0", " ")) for line in wrapped)]
 
 
-async def read_answer(question: str, default: str, keyboard: Input | None = None) -> str:
+async def read_answer(
+    question: str, default: str, keyboard: Input | None = None
+) -> str:
     """Return one line from the terminal, by prompt_toolkit; see `ReadLine`."""
     from prompt_toolkit import PromptSession
     from prompt_toolkit.application import create_app_session
@@ -223,7 +282,9 @@ def _claim(tool: ToolDefinition | None) -> str:
         return f"{tool.kind}, {'listed by its server' if listed else 'not listed by its server'}"
     if tool is None or tool.read_only is None:
         return "server does not say what it does"
-    return "server says: only reads" if tool.read_only else "server says: changes things"
+    if tool.read_only:
+        return "server says: only reads"
+    return "server says: changes things"
 
 
 def reason_lines(decision: Decision | None, label: str) -> list[str]:
@@ -231,17 +292,30 @@ def reason_lines(decision: Decision | None, label: str) -> list[str]:
     if decision is None:
         return ["  the call is from an earlier run; no rule allows such a call"]
     key = f", {safe_line(decision.key, 140)}" if decision.key else ""
-    rest = "  no rule allows or denies it" if decision.rule.startswith("--approve") else "  a rule asks"
+    rest = (
+        "  no rule allows or denies it"
+        if decision.rule.startswith("--approve")
+        else "  a rule asks"
+    )
     shown = safe_line(label, 140)
-    return [f"{rest}: {decision}{key}", f"  mcpagent permissions explain {shown} shows all of its rules"]
+    return [
+        f"{rest}: {decision}{key}",
+        f"  mcpagent permissions explain {shown} shows all of its rules",
+    ]
 
 
-def _makes_sense(word: str, arguments: dict[str, Any], tool: ToolDefinition | None) -> bool:
+def _makes_sense(
+    word: str, arguments: dict[str, Any], tool: ToolDefinition | None
+) -> bool:
     """Return whether an answer is offered for this call."""
     if word == "r":
         return _claims_to_read(tool)
     if word == "x":
-        return tool is not None and tool.kind == "tool" and 0 < len(_json(arguments)) - 2 <= MOST_KEPT
+        return (
+            tool is not None
+            and tool.kind == "tool"
+            and 0 < len(_json(arguments)) - 2 <= MOST_KEPT
+        )
     return True
 
 
@@ -264,11 +338,20 @@ def _argument_rows(arguments: dict[str, Any], width: int) -> list[Text]:
         if cell_len(name) > name_width:  # on rows of its own, since none is cut
             rows += [Text(piece, "user") for piece in chop_cells(name, width)]
             name = ""
-        text = visible(value) if isinstance(value, str) else _json(value)
+        if isinstance(value, str):
+            text = visible(value)
+        else:
+            text = _json(value)
         room = max(width - name_width - 2, 10)
-        pieces = [piece for line in text.expandtabs(4).split("\n") for piece in chop_cells(line, room) or [""]]
+        pieces = [
+            piece
+            for line in text.expandtabs(4).split("\n")
+            for piece in chop_cells(line, room) or [""]
+        ]
         rows += [
-            Text.assemble((column(name if place == 0 else "", name_width), "user"), "  ", piece)
+            Text.assemble(
+                (column(name if place == 0 else "", name_width), "user"), "  ", piece
+            )
             for place, piece in enumerate(pieces)
         ]
     return rows

@@ -20,8 +20,8 @@ from mcpagent.cli.screen.lines import table
 from mcpagent.cli.screen.terminal import Terminal, is_a_terminal, open_terminal
 from mcpagent.config.secret_store import Kept, SecretStore, is_key_name, key_store
 from mcpagent.errors import InputError
-from mcpagent.text.safe_text import safe_line
-from mcpagent.text.secrets import hide
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.utilities.text.secrets import hide
 
 MAX_KEY_CHARACTERS = 65_536
 
@@ -39,9 +39,13 @@ def set_key(
 ) -> ExitCode:
     """Store the key that is typed or piped in, and report its location."""
     terminal = open_terminal(options.color)
-    keep_secret(name, options.environ, terminal, stdin=stdin, hidden=hidden, store=store)
+    keep_secret(
+        name, options.environ, terminal, stdin=stdin, hidden=hidden, store=store
+    )
     if options.environ.get(key_name(name), "").strip():
-        terminal.warn(f"{key_name(name)} is set in the environment too, which goes first")
+        terminal.warn(
+            f"{key_name(name)} is set in the environment too, which goes first"
+        )
     return ExitCode.OK
 
 
@@ -109,12 +113,21 @@ def _read(name: str, stdin: TextIO | None, hidden: ReadHidden) -> str:
         except EOFError:
             value = ""
     else:
-        value = stdin.read(MAX_KEY_CHARACTERS + 1) if stdin is not None else ""
-    value = value.strip("\r\n") if "\n" in value.strip("\r\n") else value.strip()
+        value = ""
+        if stdin is not None:
+            value = stdin.read(MAX_KEY_CHARACTERS + 1)
+    if "\n" in value.strip("\r\n"):
+        value = value.strip("\r\n")
+    else:
+        value = value.strip()
     if not value:
-        raise InputError(f"no value for {name}; type it, or pipe it in: mcpagent keys set {name} < FILE")
+        raise InputError(
+            f"no value for {name}; type it, or pipe it in: mcpagent keys set {name} < FILE"
+        )
     if len(value) > MAX_KEY_CHARACTERS or "\0" in value:
-        raise InputError(f"this cannot be the value of {name}: {'too long' if len(value) > 100 else 'a NUL in it'}")
+        raise InputError(
+            f"this cannot be the value of {name}: {'too long' if len(value) > 100 else 'a NUL in it'}"
+        )
     return value
 
 
@@ -123,21 +136,29 @@ def list_keys(options: Options, *, store: SecretStore | None = None) -> ExitCode
     kept = (store or key_store(options.environ)).list()
     days = [time.strftime("%Y-%m-%d", time.localtime(key.saved)) for key in kept]
     lines = table(
-        ((safe_line(key.name, 100), "user"), key.place, (day, "dim")) for key, day in zip(kept, days, strict=True)
+        ((safe_line(key.name, 100), "user"), key.place, (day, "dim"))
+        for key, day in zip(kept, days, strict=True)
     )
-    document = [{"name": key.name, "place": key.place, "saved": key.saved} for key in kept]
+    document = [
+        {"name": key.name, "place": key.place, "saved": key.saved} for key in kept
+    ]
     lines = lines or [Text("no keys are set; mcpagent keys set NAME keeps one")]
     open_terminal(options.color).report(options, document, *lines)
     return ExitCode.OK
 
 
-def remove_key(name: str, options: Options, *, store: SecretStore | None = None) -> ExitCode:
+def remove_key(
+    name: str, options: Options, *, store: SecretStore | None = None
+) -> ExitCode:
     """Run `mcpagent keys remove`. Raises `InputError` for a key that is not set."""
     keys = store or key_store(options.environ)
     name = key_name(name)
     if keys.remove(name) is None:
         known = [key.name for key in keys.list()]
-        hint = did_you_mean(get_close_matches(name, known, n=1), f"set are: {', '.join(known) or 'none'}")
+        hint = did_you_mean(
+            get_close_matches(name, known, n=1),
+            f"set are: {', '.join(known) or 'none'}",
+        )
         raise InputError(f"no key {safe_line(name, 100)} is set; {hint}")
     open_terminal(options.color).done(f"{name} is no longer kept")
     return ExitCode.OK

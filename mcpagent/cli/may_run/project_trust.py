@@ -16,20 +16,24 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from mcpagent.cli.frame.configuration import Configuration, load_configuration, short_path
+from mcpagent.cli.frame.configuration import (
+    Configuration,
+    load_configuration,
+    short_path,
+)
 from mcpagent.cli.frame.figures import counted
 from mcpagent.cli.may_run.asking import forget_typed_ahead
 from mcpagent.cli.screen.terminal import is_a_terminal, put
 from mcpagent.config import ServerConfig, ServerProblem
 from mcpagent.errors import ConfigError, ServerError
-from mcpagent.text.safe_text import safe_line, visible
 from mcpagent.trust.commits import files_changed_by_others
 from mcpagent.trust.consent import Answer, consent_to, described, without_consent
 from mcpagent.trust.descriptions import Description, Fact, file_of, real_place
 from mcpagent.trust.trust_store import TrustStore
+from mcpagent.utilities.text.safe_text import safe_line, visible
 
 if TYPE_CHECKING:
-    from mcpagent.cards.teams import Team
+    from mcpagent.agents.cards.teams import Team
     from mcpagent.cli.frame.options import Options
     from mcpagent.cli.screen.terminal import Terminal
 
@@ -40,7 +44,10 @@ ALLOW_IT = "allow it: --trust-project, or say yes in mcpagent chat"
 
 
 def ask_trust(
-    configuration: Configuration, options: Options, notify: Callable[[str], None], ask: AskLines | None
+    configuration: Configuration,
+    options: Options,
+    notify: Callable[[str], None],
+    ask: AskLines | None,
 ) -> Configuration:
     """Return the configuration with what the user agreed to; servers that are left out become problems.
 
@@ -52,20 +59,26 @@ def ask_trust(
         return configuration
     found = descriptions_here(configuration, options)
     store = TrustStore.of_user(options.environ)
-    decided = consent_to(found, store, None if ask is None else lambda asked: ask(asked, options.folder))
+    decided = consent_to(
+        found, store, None if ask is None else lambda asked: ask(asked, options.folder)
+    )
     changed = changed_files(decided.allowed, store)
     for line in (*decided.problems, *_changes(changed)):
         notify(line)
     if not changed:
         named = Counter(server.name for server in _servers(configuration))
-        own_code = frozenset(name for name in _own_code(decided.allowed) if named[name] == 1)
+        own_code = frozenset(
+            name for name in _own_code(decided.allowed) if named[name] == 1
+        )
         configuration = replace(configuration, own_code=own_code)
     if not decided.refused:
         return configuration
     line = _refusal(decided.refused, options.folder)
     if any(item.kind in ("card", "model") for item in decided.refused):
         raise ConfigError(line)
-    refused = [server for server in _servers(configuration) if not decided.covers(server)]
+    refused = [
+        server for server in _servers(configuration) if not decided.covers(server)
+    ]
     members = [server for server in refused if server not in configuration.enabled]
     if members or (ask is None and len(refused) == len(configuration.names)):
         raise ServerError(line, server=refused[0].name, phase="config")
@@ -73,15 +86,22 @@ def ask_trust(
     return _without(configuration, refused, options.folder)
 
 
-def descriptions_here(configuration: Configuration, options: Options) -> list[Description]:
+def descriptions_here(
+    configuration: Configuration, options: Options
+) -> list[Description]:
     """Return all that needs consent: servers and cards, and a model that a project's settings choose."""
-    return [*_model_of_project(options), *_descriptions(configuration.team, _servers(configuration), options)]
+    return [
+        *_model_of_project(options),
+        *_descriptions(configuration.team, _servers(configuration), options),
+    ]
 
 
 def waiting_servers(configuration: Configuration, options: Options) -> frozenset[str]:
     """Return the names of the servers that nobody agreed to as they are now."""
     store = TrustStore.of_user(options.environ)
-    return frozenset(item.name for item in without_consent(described(configuration.enabled), store))
+    return frozenset(
+        item.name for item in without_consent(described(configuration.enabled), store)
+    )
 
 
 def lines_to_say_yes_to(team: Team, options: Options) -> list[str]:
@@ -89,7 +109,9 @@ def lines_to_say_yes_to(team: Team, options: Options) -> list[str]:
     store = TrustStore.of_user(options.environ)
     servers = [server for found in team.servers.values() for server in found.servers]
     waiting = without_consent(_descriptions(team, servers, options), store)
-    return trust_lines(waiting, options.folder) if waiting else []
+    if waiting:
+        return trust_lines(waiting, options.folder)
+    return []
 
 
 def remember_added(server: ServerConfig, options: Options) -> None:
@@ -101,24 +123,41 @@ def changed_files(found: Iterable[Description], store: TrustStore) -> list[str]:
     """Return the configurations, and files they name by path, that other people's commits changed since the consent."""
     commits = {entry.digest: entry.commit for entry in store.entries()}
     changed: dict[str, None] = {}
-    for folder, commit in dict.fromkeys((Path(item.place).parent, commits.get(item.digest(), "")) for item in found):
+    for folder, commit in dict.fromkeys(
+        (Path(item.place).parent, commits.get(item.digest(), "")) for item in found
+    ):
         of_folder = [item for item in found if Path(item.place).parent == folder]
-        named = (path for item in of_folder for path in item.paths if len(path) < 1_000 and not os.path.isdir(path))
-        changed |= dict.fromkeys(files_changed_by_others(folder, commit, (*{item.place for item in of_folder}, *named)))
+        named = (
+            path
+            for item in of_folder
+            for path in item.paths
+            if len(path) < 1_000 and not os.path.isdir(path)
+        )
+        changed |= dict.fromkeys(
+            files_changed_by_others(
+                folder, commit, (*{item.place for item in of_folder}, *named)
+            )
+        )
     return list(changed)
 
 
 def _changes(changed: Sequence[str]) -> list[str]:
+    if not changed:
+        return []
     files = counted(len(changed), "file")
-    return [f"{files} changed by others since you agreed: mcpagent trust show"] if changed else []
+    return [f"{files} changed by others since you agreed: mcpagent trust show"]
 
 
 def _own_code(allowed: Iterable[Description]) -> Iterator[str]:
     """Yield the servers of a project that run a file of its folder: to edit it is the person's own business."""
     for item in allowed:
         folder = os.path.dirname(item.place)
-        inside = (path for path in item.paths if len(path) < 1_000 and os.path.isfile(path))
-        if item.kind == "server" and any(Path(os.path.realpath(path)).is_relative_to(folder) for path in inside):
+        inside = (
+            path for path in item.paths if len(path) < 1_000 and os.path.isfile(path)
+        )
+        if item.kind == "server" and any(
+            Path(os.path.realpath(path)).is_relative_to(folder) for path in inside
+        ):
             yield item.name
 
 
@@ -133,29 +172,49 @@ def _model_of_project(options: Options) -> list[Description]:
         return []
     source = str(options.model_file)
     facts = (Fact("sends the conversation to", ", ".join(sorted(providers))),)
-    return [Description("model", real_place(source), source, facts, "model", notes=(Fact("asks", options.model),))]
+    return [
+        Description(
+            "model",
+            real_place(source),
+            source,
+            facts,
+            "model",
+            notes=(Fact("asks", options.model),),
+        )
+    ]
 
 
 def _servers(configuration: Configuration) -> tuple[ServerConfig, ...]:
     team = configuration.team
-    return (*configuration.enabled, *(team.members_servers() if team is not None else ()))
+    return (
+        *configuration.enabled,
+        *(team.members_servers() if team is not None else ()),
+    )
 
 
-def _descriptions(team: Team | None, servers: Iterable[ServerConfig], options: Options) -> list[Description]:
+def _descriptions(
+    team: Team | None, servers: Iterable[ServerConfig], options: Options
+) -> list[Description]:
     cards: list[Description] = []
     if team is not None:
-        from mcpagent.cards.card_trust import describe_cards
+        from mcpagent.agents.cards.card_trust import describe_cards
 
-        cards = describe_cards(team, options.environ, is_model_chosen=options.model is not None)
+        cards = describe_cards(
+            team, options.environ, is_model_chosen=options.model is not None
+        )
     return [*cards, *described(servers)]
 
 
-def trust_lines(found: Sequence[Description], folder: Path, width: int = 0) -> list[str]:
+def trust_lines(
+    found: Sequence[Description], folder: Path, width: int = 0
+) -> list[str]:
     """Return all of the descriptions, exactly and in full, broken at `width` (0: not at all).
 
     Behind a break a line begins with a bar, which no line of ours does: a long argument cannot look like another row.
     """
-    lines = [f"{_files(found, folder)}: if you agree, this is used, and code in this folder will run,"]
+    lines = [
+        f"{_files(found, folder)}: if you agree, this is used, and code in this folder will run,"
+    ]
     lines.append("also after it changes:")
     for item in found:
         lines.append(f"  {_exact(item.name)}  ({short_path(item.source, folder)})")
@@ -170,8 +229,14 @@ def _row(label: str, text: str, width: int) -> list[str]:
     from rich.cells import chop_cells
 
     room = max(width - len(label), 20)
-    first, *rest = chop_cells(text, room) if width and text else [text]
-    return [f"{label}{first}", *(f"{' ' * (len(label) - 2)}| {piece}" for piece in rest)]
+    if width and text:
+        first, *rest = chop_cells(text, room)
+    else:
+        first, *rest = [text]
+    return [
+        f"{label}{first}",
+        *(f"{' ' * (len(label) - 2)}| {piece}" for piece in rest),
+    ]
 
 
 def _exact(text: str) -> str:
@@ -179,24 +244,37 @@ def _exact(text: str) -> str:
 
 
 def _files(found: Sequence[Description], folder: Path) -> str:
-    return ", ".join(dict.fromkeys(short_path(file_of(item.source), folder) for item in found))
+    return ", ".join(
+        dict.fromkeys(short_path(file_of(item.source), folder) for item in found)
+    )
 
 
 def _refusal(found: Sequence[Description], folder: Path) -> str:
     """Return `2 servers of .mcp.json are not trusted, so not started: git, docs. allow it: ...`."""
     names = ", ".join(safe_line(item.name, 64) for item in found[:5])
-    more = f" and {len(found) - 5} more" if len(found) > 5 else ""
-    verb = "is" if len(found) == 1 else "are"
+    more = ""
+    if len(found) > 5:
+        more = f" and {len(found) - 5} more"
+    verb = "are"
+    if len(found) == 1:
+        verb = "is"
     is_card = any(item.kind == "card" for item in found)
     which = counted(len(found), "part" if is_card else "server")
-    what = "used" if is_card else "started"
+    what = "started"
+    if is_card:
+        what = "used"
     return f"{which} of {_files(found, folder)} {verb} not trusted, so not {what}: {names}{more}. {ALLOW_IT}"
 
 
-def _without(configuration: Configuration, servers: Sequence[ServerConfig], folder: Path) -> Configuration:
+def _without(
+    configuration: Configuration, servers: Sequence[ServerConfig], folder: Path
+) -> Configuration:
     names = frozenset(server.name for server in servers)
     problems = [
-        ServerProblem(server.name, f"not trusted yet ({short_path(server.source, folder)}). {ALLOW_IT}")
+        ServerProblem(
+            server.name,
+            f"not trusted yet ({short_path(server.source, folder)}). {ALLOW_IT}",
+        )
         for server in servers
     ]
     found = configuration.servers
@@ -211,18 +289,30 @@ def _without(configuration: Configuration, servers: Sequence[ServerConfig], fold
 # -- on the terminal, before anything is started ----------------------------------------------------------------------
 
 KEYS = "[y] yes, now and later   [o] only this time   [N] go on without it"
-ANSWERS: dict[str, Answer] = {"y": "always", "yes": "always", "o": "once", "once": "once"}
+ANSWERS: dict[str, Answer] = {
+    "y": "always",
+    "yes": "always",
+    "o": "once",
+    "once": "once",
+}
 
 
 def trusted_configuration(options: Options, terminal: Terminal) -> Configuration:
     """Return the configuration, with what others wrote only if the user agreed; ask if somebody can be asked."""
-    return ask_trust(load_configuration(options), options, terminal.warn, _asker(terminal))
+    return ask_trust(
+        load_configuration(options), options, terminal.warn, _asker(terminal)
+    )
 
 
 def untrusted_apart(options: Options, terminal: Terminal) -> Configuration:
     """The same for a command that reports on each server itself: those left out are no error, and nothing is said."""
     options = replace(options, model_file=None)  # no conversation is sent to it
-    return ask_trust(load_configuration(options), options, lambda _: None, _asker(terminal) or (lambda *_: "no"))
+    return ask_trust(
+        load_configuration(options),
+        options,
+        lambda _: None,
+        _asker(terminal) or (lambda *_: "no"),
+    )
 
 
 def _asker(terminal: Terminal) -> AskLines | None:
@@ -236,7 +326,13 @@ def _asker(terminal: Terminal) -> AskLines | None:
         pages = [lines[start : start + room] for start in range(0, len(lines), room)]
         for number, page in enumerate(pages, 1):
             put(terminal.err, *page, exact=True)
-            if number < len(pages) and _typed(terminal, f"page {number} of {len(pages)}: [Enter] next  [n] no ") == "n":
+            if (
+                number < len(pages)
+                and _typed(
+                    terminal, f"page {number} of {len(pages)}: [Enter] next  [n] no "
+                )
+                == "n"
+            ):
                 return "no"
         put(terminal.err, f"  {KEYS}")
         return ANSWERS.get(_typed(terminal, "allow it? [N] "), "no")

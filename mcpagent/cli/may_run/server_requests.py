@@ -22,11 +22,11 @@ from mcpagent.cli.screen.form import Field, UnfitError, fields_of, looks_secret
 from mcpagent.cli.screen.lines import behind_bar
 from mcpagent.cli.screen.terminal import put, warning_line
 from mcpagent.mcp.handlers import DismissedError, Handlers, Sampled
-from mcpagent.messages import Message
-from mcpagent.messages import Text as Words
 from mcpagent.models.base import ModelRequest, ModelSettings
-from mcpagent.text.for_model import for_model
-from mcpagent.text.safe_text import safe_line, safe_text, visible
+from mcpagent.utilities.text.for_model import for_model
+from mcpagent.utilities.text.safe_text import safe_line, safe_text, visible
+from mcpagent.values.messages import Message
+from mcpagent.values.messages import Text as Words
 
 if TYPE_CHECKING:
     from mcpagent import Agent
@@ -49,7 +49,9 @@ class ServerRequests:
     has to wait for its turn.
     """
 
-    def __init__(self, asking: Asking, waits: Callable[[str], None] = lambda _server: None) -> None:
+    def __init__(
+        self, asking: Asking, waits: Callable[[str], None] = lambda _server: None
+    ) -> None:
         self.agent: Agent | None = None
         self._asking = asking
         self._console = asking.console
@@ -68,7 +70,9 @@ class ServerRequests:
 
     # -- elicitation --------------------------------------------------------------------------------------------------
 
-    async def elicit(self, server: str, message: str, schema: dict[str, Any]) -> dict[str, Any] | None:
+    async def elicit(
+        self, server: str, message: str, schema: dict[str, Any]
+    ) -> dict[str, Any] | None:
         """Return the filled form, with None for empty fields; None if it is declined.
 
         Raises `DismissedError` if the user dismisses it.
@@ -77,18 +81,27 @@ class ServerRequests:
             try:
                 fields = fields_of(schema)
             except UnfitError as error:
-                self._decline(server, f"asks for something that cannot be asked here: {error}")
+                self._decline(
+                    server, f"asks for something that cannot be asked here: {error}"
+                )
                 return None
             if self._asking.read is None:
                 self._decline(server, "asks you something, and nobody can answer here")
                 return None
             if self._is_too_long(server, message):
                 return None
-            what = f"asks you for {counted(len(fields), 'thing')}" if fields else "asks for your consent"
+            what = "asks for your consent"
+            if fields:
+                what = f"asks you for {counted(len(fields), 'thing')}"
             rows = self._head(server, what, message)
-            put(self._console, *(row for field in fields for row in self._behind_bar(field.title())))
+            put(
+                self._console,
+                *(row for field in fields for row in self._behind_bar(field.title())),
+            )
             if looks_secret(message) or any(field.looks_secret for field in fields):
-                self._say("this looks like a secret: a server must not ask for one here, and what you type goes to it")
+                self._say(
+                    "this looks like a secret: a server must not ask for one here, and what you type goes to it"
+                )
             if not await self._agreed("answer it?", rows):
                 return None
             try:
@@ -98,31 +111,48 @@ class ServerRequests:
                 raise DismissedError from None
 
     async def _field(self, field: Field) -> Any:
-        put(self._console, *(Text(f"    {line}", "dim") for line in field.choice_lines()))
+        put(
+            self._console,
+            *(Text(f"    {line}", "dim") for line in field.choice_lines()),
+        )
         typed = field.default()
         while True:
             typed = await self._line(f"  {safe_line(field.name, 40)}: ", typed)
             try:
                 return field.value(typed)
             except UnfitError as error:
-                put(self._console, Text(f"    {self._glyphs.warning} {error}", "warning"))
+                put(
+                    self._console,
+                    Text(f"    {self._glyphs.warning} {error}", "warning"),
+                )
 
     async def visit(self, server: str, message: str, url: str) -> bool:
         """Return whether the user opened the address; mcpagent never opens it."""
         async with self._turn_of(server):
             host = host_of(url)
             if host is None:
-                self._decline(server, "asks you to open something that is no plain web address")
+                self._decline(
+                    server, "asks you to open something that is no plain web address"
+                )
                 return False
             if self._asking.read is None:
-                self._decline(server, "asks you to open an address, and nobody can here")
+                self._decline(
+                    server, "asks you to open an address, and nobody can here"
+                )
                 return False
             if self._is_too_long(server, message):
                 return False
-            rows = self._head(server, "asks you to open an address in your browser", message)
+            rows = self._head(
+                server, "asks you to open an address in your browser", message
+            )
             # In one piece, so that it can be copied.
-            self._console.print(Text(f"  {url}", "user"), soft_wrap=True, highlight=False)
-            put(self._console, Text(f"  it leads to {host}; open it yourself if you trust it", "dim"))
+            self._console.print(
+                Text(f"  {url}", "user"), soft_wrap=True, highlight=False
+            )
+            put(
+                self._console,
+                Text(f"  it leads to {host}; open it yourself if you trust it", "dim"),
+            )
             return await self._agreed("did you?", rows)
 
     # -- sampling -----------------------------------------------------------------------------------------------------
@@ -135,25 +165,36 @@ class ServerRequests:
         async with self._turn_of(server):
             assert self.agent is not None
             if self._asking.read is None:
-                self._decline(server, "asks for an answer of the model, and nobody can agree here")
+                self._decline(
+                    server, "asks for an answer of the model, and nobody can agree here"
+                )
                 raise DismissedError
             model = self.agent._runtime.model.name
             shown = safe_line(model, 60)
             request = sampling_request(params)
-            said = [("system", request.system)] if request.system else []
+            said = []
+            if request.system:
+                said = [("system", request.system)]
             said += [(message.role, message.text) for message in request.messages]
             asked = "\n".join(f"{role}: {text}" for role, text in said)
             if self._is_too_long(server, asked):
                 raise DismissedError
             tokens = request.settings.max_output_tokens
-            rows = self._head(server, f"asks {shown} for an answer of up to {tokens:,} tokens", asked)
+            rows = self._head(
+                server, f"asks {shown} for an answer of up to {tokens:,} tokens", asked
+            )
             if not await self._agreed("let it, at your cost?", rows):
                 raise DismissedError
             response = await self.agent._runtime.complete(request)
             usage, price = response.usage, response.dollars
-            cost = f", {money(price)}" if price else ""
+            cost = ""
+            if price:
+                cost = f", {money(price)}"
             took = f"in {usage.input_tokens:,} out {usage.output_tokens:,} tokens{cost}"
-            put(self._console, Text(f"  {shown} answered server {_name(server)}: {took}", "dim"))
+            put(
+                self._console,
+                Text(f"  {shown} answered server {_name(server)}: {took}", "dim"),
+            )
             return Sampled(response.message.text, model)
 
     # -- the screen ---------------------------------------------------------------------------------------------------
@@ -169,7 +210,10 @@ class ServerRequests:
     def _is_too_long(self, server: str, words: str) -> bool:
         if len(words) <= MAX_WORDS:
             return False
-        self._decline(server, f"asks with {len(words):,} characters, more than anybody reads ({MAX_WORDS:,})")
+        self._decline(
+            server,
+            f"asks with {len(words):,} characters, more than anybody reads ({MAX_WORDS:,})",
+        )
         return True
 
     def _head(self, server: str, what: str, message: str) -> list[Text]:
@@ -180,22 +224,38 @@ class ServerRequests:
         rows = self._behind_bar(visible(safe_text(message)))
         hidden = len(rows) - MAX_MESSAGE_LINES
         who = (_name(server), "user")
-        head = Text.assemble((f"{self._glyphs.warning} server ", "warning"), who, (f" {what}", "warning"))
+        head = Text.assemble(
+            (f"{self._glyphs.warning} server ", "warning"), who, (f" {what}", "warning")
+        )
         put(self._console, head, *rows[:MAX_MESSAGE_LINES])
         if hidden > 0:
-            put(self._console, Text(f"  {self._glyphs.ellipsis} {hidden} more lines: [v] shows all", "warning"))
+            put(
+                self._console,
+                Text(
+                    f"  {self._glyphs.ellipsis} {hidden} more lines: [v] shows all",
+                    "warning",
+                ),
+            )
         forget_typed_ahead()
-        return rows if hidden > 0 else []
+        if hidden > 0:
+            return rows
+        return []
 
     def _behind_bar(self, words: str) -> list[Text]:
         return behind_bar(words, self._glyphs, self._console.width)
 
     async def _agreed(self, question: str, rows: list[Text]) -> bool:
         """Return whether the user typed yes; Ctrl-D is no. `rows` are printed if the user wants to see all."""
-        view = f"  {VIEW_KEY}" if rows else ""
+        view = ""
+        if rows:
+            view = f"  {VIEW_KEY}"
         while True:
             try:
-                typed = (await self._line(f"{question} [y] yes{view}  [N] no ")).strip().lower()
+                typed = (
+                    (await self._line(f"{question} [y] yes{view}  [N] no "))
+                    .strip()
+                    .lower()
+                )
             except EOFError:
                 return False
             if not (rows and typed == "v"):
@@ -223,25 +283,42 @@ def sampling_request(params: dict[str, Any]) -> ModelRequest:
     messages: list[Message] = []
     for item in params.get("messages", ()):
         content = item.get("content")
-        blocks = content if isinstance(content, list) else [content]
-        words = for_model("\n".join(_words_of(block) for block in blocks if isinstance(block, dict)))
+        if isinstance(content, list):
+            blocks = content
+        else:
+            blocks = [content]
+        words = for_model(
+            "\n".join(_words_of(block) for block in blocks if isinstance(block, dict))
+        )
         if words.strip():
-            role = "assistant" if item.get("role") == "assistant" else "user"
+            role = "user"
+            if item.get("role") == "assistant":
+                role = "assistant"
             messages.append(Message(role, (Words(words),)))  # type: ignore[arg-type]
     wanted = params.get("maxTokens")
-    limit = min(wanted, MAX_OUTPUT_TOKENS) if isinstance(wanted, int) and wanted > 0 else MAX_OUTPUT_TOKENS
+    if isinstance(wanted, int) and wanted > 0:
+        limit = min(wanted, MAX_OUTPUT_TOKENS)
+    else:
+        limit = MAX_OUTPUT_TOKENS
     heat = params.get("temperature")
-    temperature = heat if isinstance(heat, int | float) and 0 <= heat <= MAX_TEMPERATURE else None
+    temperature = None
+    if isinstance(heat, int | float) and 0 <= heat <= MAX_TEMPERATURE:
+        temperature = heat
     settings = ModelSettings(max_output_tokens=limit, temperature=temperature)
     return ModelRequest(
-        for_model(str(params.get("systemPrompt") or "")), tuple(messages), settings=settings, purpose="sampling"
+        for_model(str(params.get("systemPrompt") or "")),
+        tuple(messages),
+        settings=settings,
+        purpose="sampling",
     )
 
 
 def _words_of(block: dict[str, Any]) -> str:
     """Return a block's text, or what was left out: the model must not answer as if nothing else had been sent."""
     kind = str(block.get("type", "text"))
-    return str(block.get("text", "")) if kind == "text" else f"[{safe_line(kind, 20)} left out: only text is passed on]"
+    if kind == "text":
+        return str(block.get("text", ""))
+    return f"[{safe_line(kind, 20)} left out: only text is passed on]"
 
 
 def host_of(url: str) -> str | None:
@@ -250,7 +327,12 @@ def host_of(url: str) -> str | None:
     Returns None for other addresses and ambiguous ones: with spaces, backslashes or hidden characters, a number instead
     of a host, or letters that IDNA maps in two ways.
     """
-    if len(url) > MAX_ADDRESS or visible(url, "") != url or re.search(r"[\s\\]", url) or "://" not in url[:8]:
+    if (
+        len(url) > MAX_ADDRESS
+        or visible(url, "") != url
+        or re.search(r"[\s\\]", url)
+        or "://" not in url[:8]
+    ):
         return None
     try:
         parts = urlsplit(url)
@@ -265,7 +347,9 @@ def host_of(url: str) -> str | None:
             return str(ipaddress.IPv4Address(plain))
     except ValueError:  # UnicodeError is one
         return None
-    return plain if re.fullmatch(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*", plain) and len(plain) <= MAX_HOST else None
+    if re.fullmatch(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*", plain) and len(plain) <= MAX_HOST:
+        return plain
+    return None
 
 
 def _name(server: str) -> str:

@@ -9,13 +9,17 @@ from rich.text import Text
 
 from mcpagent.cli.frame.configuration import load_configuration, short_path
 from mcpagent.cli.frame.exit_codes import ExitCode
-from mcpagent.cli.may_run.project_trust import changed_files, descriptions_here, trust_lines
+from mcpagent.cli.may_run.project_trust import (
+    changed_files,
+    descriptions_here,
+    trust_lines,
+)
 from mcpagent.cli.screen.terminal import open_terminal, put
 from mcpagent.errors import InputError
-from mcpagent.text.safe_text import safe_line, visible
 from mcpagent.trust.consent import without_consent
 from mcpagent.trust.descriptions import real_place
 from mcpagent.trust.trust_store import TrustStore
+from mcpagent.utilities.text.safe_text import safe_line, visible
 
 if TYPE_CHECKING:
     from mcpagent.cli.frame.options import Options
@@ -26,8 +30,15 @@ def list_consents(options: Options) -> ExitCode:
     names: dict[str, list[str]] = {}
     for entry in TrustStore.of_user(options.environ).entries():
         names.setdefault(entry.file, []).append(entry.name)
-    lines = [Text(f"{short_path(file, options.folder)}  {safe_line(', '.join(of), 400)}") for file, of in names.items()]
-    lines = lines or [Text("nothing was agreed to; a project's servers are asked about when they are used")]
+    lines = [
+        Text(f"{short_path(file, options.folder)}  {safe_line(', '.join(of), 400)}")
+        for file, of in names.items()
+    ]
+    lines = lines or [
+        Text(
+            "nothing was agreed to; a project's servers are asked about when they are used"
+        )
+    ]
     open_terminal(options.color).report(options, names, *lines)
     return ExitCode.OK
 
@@ -45,22 +56,47 @@ def show_consent(options: Options) -> ExitCode:
     if not found:
         put(terminal.out, "nothing here needs your consent")
         return ExitCode.OK
-    put(terminal.out, *trust_lines(found, options.folder, terminal.out.width), exact=True)
-    put(terminal.out, f"not agreed to: {', '.join(item.name for item in waiting)}" if waiting else "you agreed to this")
-    put(terminal.out, *(f"changed by others since you agreed: {visible(file, kept='')}" for file in changed))
+    put(
+        terminal.out,
+        *trust_lines(found, options.folder, terminal.out.width),
+        exact=True,
+    )
+    put(
+        terminal.out,
+        f"not agreed to: {', '.join(item.name for item in waiting)}"
+        if waiting
+        else "you agreed to this",
+    )
+    put(
+        terminal.out,
+        *(
+            f"changed by others since you agreed: {visible(file, kept='')}"
+            for file in changed
+        ),
+    )
     return ExitCode.OK
 
 
 def revoke_consent(options: Options, file: Path | None) -> ExitCode:
     """`mcpagent trust revoke [FILE]`: forget the consents to a file, or to all of this project."""
     store = TrustStore.of_user(options.environ)
-    places = {real_place(str(file))} if file is not None else set[str]()
+    if file is not None:
+        places = {real_place(str(file))}
+    else:
+        places = set[str]()
     if file is None:
-        places = {item.place for item in descriptions_here(load_configuration(options), options)}
+        places = {
+            item.place
+            for item in descriptions_here(load_configuration(options), options)
+        }
     removed = store.remove(places)
     if not removed:
-        where = short_path(str(file), options.folder) if file is not None else "this project"
-        raise InputError(f"trust revoke: nothing of {where} was agreed to; see mcpagent trust list")
+        where = "this project"
+        if file is not None:
+            where = short_path(str(file), options.folder)
+        raise InputError(
+            f"trust revoke: nothing of {where} was agreed to; see mcpagent trust list"
+        )
     names = safe_line(", ".join(entry.name for entry in removed), 400)
     open_terminal(options.color).done(f"revoked: {names}; the next use asks again")
     return ExitCode.OK

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 from mcpagent.cli.frame.error_lines import did_you_mean
 from mcpagent.cli.frame.figures import counted
 from mcpagent.errors import AgentStateError, ConfigError, InputError, ServerError
-from mcpagent.events import Event, Notice, ServerFailed
-from mcpagent.text.safe_text import safe_line
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.values.events import Event, Notice, ServerFailed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -30,18 +30,18 @@ if TYPE_CHECKING:
     from mcpagent.cli.screen.rendering import Activity
     from mcpagent.cli.screen.terminal import Terminal
     from mcpagent.config import ServerConfig
-    from mcpagent.definition import Wrapper
-    from mcpagent.events import Emit
-    from mcpagent.limits.run_limits import Limits
     from mcpagent.mcp.lists.list_cache import ListCache
     from mcpagent.mcp.lists.pins import AllowChange, ToolChange
     from mcpagent.mcp.server_options import ServerOptions
-    from mcpagent.messages import ToolDefinition
     from mcpagent.models.model_settings import ModelSettings
     from mcpagent.models.provider_run.provider_tools import ProviderTool
     from mcpagent.permissions.rules import Rules
     from mcpagent.search import SearchHistory
     from mcpagent.sessions import Sessions
+    from mcpagent.toolsets.definition import Wrapper
+    from mcpagent.values.events import Emit
+    from mcpagent.values.limits.run_limits import Limits
+    from mcpagent.values.messages import ToolDefinition
 
 KEY_HINT = "no API key: offline model. A real one: export ANTHROPIC_API_KEY=..., mcpagent keys set, -m ollama:<model>"
 _SERVERS_HINT = "bundled demo server. Your own: .mcp.json or --server NAME='command'"
@@ -71,33 +71,48 @@ def make_agent(
     servers. `sessions` stores the conversations. With `waits`, calls that need the user's answer stay pending for a
     later one.
     """
-    from mcpagent.agent import Agent
-    from mcpagent.cards.agent_cards import agent_from_card
-    from mcpagent.definition import RunOptions
-    from mcpagent.window.how_far import Compaction
+    from mcpagent.agents.agent import Agent
+    from mcpagent.agents.cards.agent_cards import agent_from_card
+    from mcpagent.history.compaction_options import Compaction
+    from mcpagent.toolsets.definition import RunOptions
 
     def agent_of(model: str | Model | None, **values: Any) -> Agent:
         return Agent(model if model is not None else model_of(options), **values)
 
     def report(event: Event) -> None:
         if isinstance(event, Notice):
-            on_event(replace(event, text=_with_flags(event.text, is_card=options.card is not None)))
+            on_event(
+                replace(
+                    event,
+                    text=_with_flags(event.text, is_card=options.card is not None),
+                )
+            )
         # That a project's servers are not trusted one line has said already.
-        elif not (isinstance(event, ServerFailed) and event.server in configuration.untrusted):
+        elif not (
+            isinstance(event, ServerFailed) and event.server in configuration.untrusted
+        ):
             on_event(event)
 
     chosen = model if model is not None else options.model
-    servers = _server_options(options, configuration, report, cache, allow_change, requests)
+    servers = _server_options(
+        options, configuration, report, cache, allow_change, requests
+    )
     common: dict[str, Any] = {
         "mcp_config": configuration.servers,
-        "pre_discovered_tools": tuple(name for name in options.always_load if not _is_pattern(name)),
+        "pre_discovered_tools": tuple(
+            name for name in options.always_load if not _is_pattern(name)
+        ),
         "approval": approver.policy(waits=waits) if approver is not None else False,
         "options": RunOptions(
             limits=_limits(options),
             settings=_settings(options),
             compaction=Compaction(window_tokens=options.context_window),
             large_result_tokens=options.large_result_tokens,
-            servers=replace(servers, startup_seconds=startup_seconds, question_seconds=options.server_wait),
+            servers=replace(
+                servers,
+                startup_seconds=startup_seconds,
+                question_seconds=options.server_wait,
+            ),
             wrappers=[*_wrappers(options), *wrappers],
         ),
         "on_event": report,
@@ -108,14 +123,18 @@ def make_agent(
     is_search_chosen = options.tool_search != "auto"
     if options.replay is not None and not is_search_chosen:
         agent = agent_of("offline", **common)
-    elif configuration.team is not None:  # what was asked for goes before what a card says
+    elif (
+        configuration.team is not None
+    ):  # what was asked for goes before what a card says
         if chosen is not None:
             common["model"] = chosen
         if is_search_chosen or options.search_strategy != "auto":
             common["tool_search"] = _tool_search(options, configuration)
         agent = agent_from_card(agent_of, configuration.team, **common)
     else:
-        agent = agent_of(chosen, tool_search=_tool_search(options, configuration), **common)
+        agent = agent_of(
+            chosen, tool_search=_tool_search(options, configuration), **common
+        )
     if requests is not None:
         requests.agent = agent
     return agent
@@ -123,14 +142,16 @@ def make_agent(
 
 def _limits(options: Options) -> Limits:
     """Return the limits of the `--max-...` options."""
-    from mcpagent.limits.run_limits import Limits
+    from mcpagent.values.limits.run_limits import Limits
 
     return Limits(
         turns=options.max_turns,
         tool_calls=options.max_calls,
         tokens=options.max_tokens,
         # What costs nothing is within a limit of nothing.
-        dollars=None if options.max_cost is None else max(options.max_cost, sys.float_info.min),
+        dollars=None
+        if options.max_cost is None
+        else max(options.max_cost, sys.float_info.min),
         seconds=options.max_seconds,
     )
 
@@ -143,7 +164,9 @@ def _settings(options: Options) -> ModelSettings:
     for pair in options.set:
         name, equals, value = pair.partition("=")
         if not equals:
-            raise ConfigError(f'--set "{safe_line(pair, 80)}" has no value; write NAME=VALUE, --set temperature=0')
+            raise ConfigError(
+                f'--set "{safe_line(pair, 80)}" has no value; write NAME=VALUE, --set temperature=0'
+            )
         told[name.strip()] = value
     flags = {"thinking": options.thinking, "profile": options.profile}
     told |= {name: value for name, value in flags.items() if value is not None}
@@ -152,17 +175,24 @@ def _settings(options: Options) -> ModelSettings:
 
 def _provider_tools(options: Options) -> list[ProviderTool]:
     """Return the tools of `--provider-tool`. Raises `ConfigError`."""
-    from mcpagent.models.provider_run.provider_tools import expect_distinct, provider_tool_of
+    from mcpagent.models.provider_run.provider_tools import (
+        expect_distinct,
+        provider_tool_of,
+    )
 
     tools: list[ProviderTool] = []
     for text in options.provider_tool:
         name, equals, written = text.partition("=")
         where = f"--provider-tool {safe_line(name, 60)}"
         try:
-            told = json.loads(written) if equals else {}
+            told = {}
+            if equals:
+                told = json.loads(written)
         except (ValueError, RecursionError):
             fix = f"""write '{safe_line(name, 60)}={{"max_uses": 3}}'"""
-            raise ConfigError(f"{where}: what stands behind = is no JSON; {fix}") from None
+            raise ConfigError(
+                f"{where}: what stands behind = is no JSON; {fix}"
+            ) from None
         tools.append(provider_tool_of(name.strip(), told, where))
     return [*expect_distinct(tools)]
 
@@ -170,17 +200,29 @@ def _provider_tools(options: Options) -> list[ProviderTool]:
 def _with_flags(text: str, *, is_card: bool) -> str:
     """Replace parameter names in a library's notice by the flags that set them; a card sets `tool_search` itself."""
     text = re.sub(r"^pre_discovered_tools: ", "--always-load: ", text)
-    return text if is_card else re.sub(r"^tool_search\.eager_tools\.(.*?): ", r"--always-load, server \1: ", text)
+    if is_card:
+        return text
+    return re.sub(
+        r"^tool_search\.eager_tools\.(.*?): ", r"--always-load, server \1: ", text
+    )
 
 
 def _wrappers(options: Options) -> list[Wrapper]:
     from mcpagent.recording import Recorder, Replay
 
     replay, record = options.replay, options.record
-    if replay is not None and record is not None and replay.resolve() == record.resolve():
-        raise InputError("--record and --replay name the same file, which would be lost; record to another one")
+    if (
+        replay is not None
+        and record is not None
+        and replay.resolve() == record.resolve()
+    ):
+        raise InputError(
+            "--record and --replay name the same file, which would be lost; record to another one"
+        )
     wrappers: list[Wrapper] = [Replay(replay)] if replay is not None else []
-    return [*wrappers, Recorder(record)] if record is not None else wrappers
+    if record is not None:
+        return [*wrappers, Recorder(record)]
+    return wrappers
 
 
 def model_of(options: Options) -> str:
@@ -208,10 +250,17 @@ def _server_options(
         return True
 
     async def own_or_allowed(change: ToolChange) -> bool:
-        return change.server in configuration.own_code or await (allow_change or untrusted)(change)
+        return change.server in configuration.own_code or await (
+            allow_change or untrusted
+        )(change)
 
     async def untrusted(_: ToolChange) -> bool:
-        on_event(Notice("the changed tool was not called; --trust-changes accepts it as it is now", "warning"))
+        on_event(
+            Notice(
+                "the changed tool was not called; --trust-changes accepts it as it is now",
+                "warning",
+            )
+        )
         return False
 
     stored = ServerOptions.stored(
@@ -221,10 +270,14 @@ def _server_options(
         handlers=requests.handlers if requests is not None else None,
     )
     # The bundled server changes with the program itself.
-    return replace(stored, pins=None) if configuration.is_demo else stored
+    if configuration.is_demo:
+        return replace(stored, pins=None)
+    return stored
 
 
-def make_approver(options: Options, configuration: Configuration, ask: Ask | None) -> Approver:
+def make_approver(
+    options: Options, configuration: Configuration, ask: Ask | None
+) -> Approver:
     """Return the approver with the options' rules and the stored approvals; those of servers come with their tools.
 
     `ask` is None if no user can be asked. In a replay nothing runs, so nothing needs approval.
@@ -234,7 +287,9 @@ def make_approver(options: Options, configuration: Configuration, ask: Ask | Non
     from mcpagent.permissions.stored_approvals import StoredApprovals, distinct_servers
 
     servers = _servers_of(configuration)
-    fingerprints = distinct_servers((server.name, config_fingerprint(server)) for server in servers)
+    fingerprints = distinct_servers(
+        (server.name, config_fingerprint(server)) for server in servers
+    )
     rules = option_rules(options, configuration)
     return Approver(rules, StoredApprovals.of_user(options.environ, fingerprints), ask)
 
@@ -244,10 +299,13 @@ def _nowhere(_name: str, _value: str) -> tuple[str, str]:
 
 
 def option_rules(
-    options: Options, configuration: Configuration, place: Callable[[str, str], tuple[str, str]] = _nowhere
+    options: Options,
+    configuration: Configuration,
+    place: Callable[[str, str], tuple[str, str]] = _nowhere,
 ) -> Rules:
     """Return the rules of the options; `place` gives the place and key of a value of `allow`, `deny` or `approve`."""
-    from mcpagent.permissions.rules import Rule, Rules
+    from mcpagent.permissions.rules import Rules
+    from mcpagent.values.approval import Rule
 
     written = [Rule(glob, "allow", *place("allow", glob)) for glob in options.allow]
     written += [Rule(glob, "deny", *place("deny", glob)) for glob in options.deny]
@@ -266,11 +324,15 @@ def option_rules(
 
 def _servers_of(configuration: Configuration) -> tuple[ServerConfig, ...]:
     """Return the servers, also those of a card's members: the calls of members are decided on here, too."""
-    members = configuration.team.members_servers() if configuration.team is not None else ()
+    members = (
+        configuration.team.members_servers() if configuration.team is not None else ()
+    )
     return (*members, *configuration.enabled)
 
 
-def rules_without_effect(agent: Agent, configuration: Configuration, rules: Rules) -> list[str]:
+def rules_without_effect(
+    agent: Agent, configuration: Configuration, rules: Rules
+) -> list[str]:
     """Return a line for each rule without effect: it matches nothing (with suggestions), or is not permitted."""
     from mcpagent.config.server_files import vouches_for_itself
     from mcpagent.permissions.rule_names import resource_servers
@@ -289,17 +351,36 @@ def rules_without_effect(agent: Agent, configuration: Configuration, rules: Rule
         ("--allow or --deny", rule.pattern)
         for rule in rules.options
         # A resource need not be listed: for it will do that its server has some.
-        if not (any(rules.names(rule, tool) for tool in asked) or resource_servers(rule.pattern) & readable)
+        if not (
+            any(rules.names(rule, tool) for tool in asked)
+            or resource_servers(rule.pattern) & readable
+        )
     ]
-    of_entries = [rule for server in servers for rule in entry_rules(server) if not rule.only_reads]
+    of_entries = [
+        rule
+        for server in servers
+        for rule in entry_rules(server)
+        if not rule.only_reads
+    ]
     for rule in dict.fromkeys(of_entries):
         of_server = [tool for tool in asked if tool.server == rule.server]
         is_readable = rule.pattern.startswith("@") and rule.server in readable
-        if of_server and not is_readable and not any(is_about(rule, tool) for tool in of_server):
-            written.append((f"{rule.place}: approval of {safe_line(rule.server, 64)}", rule.pattern))
+        if (
+            of_server
+            and not is_readable
+            and not any(is_about(rule, tool) for tool in of_server)
+        ):
+            written.append(
+                (
+                    f"{rule.place}: approval of {safe_line(rule.server, 64)}",
+                    rule.pattern,
+                )
+            )
     for place, glob in written:
         hint = did_you_mean(near_rules(glob, asked), "mcpagent tools list names them")
-        lines.append(f"{place} {safe_line(glob, 80) or repr(glob)}: nothing of that name is known; {hint}")
+        lines.append(
+            f"{place} {safe_line(glob, 80) or repr(glob)}: nothing of that name is known; {hint}"
+        )
     return lines
 
 
@@ -307,7 +388,11 @@ def askable(agent: Agent) -> list[ToolDefinition]:
     """Return everything that rules can name: the tools, and the known prompts and resources of the servers."""
     from mcpagent.toolsets.prompt_and_resource_tools import known_content
 
-    tools = [tool.definition for tool in agent._runtime.tools.known.values() if tool.asks is None]
+    tools = [
+        tool.definition
+        for tool in agent._runtime.tools.known.values()
+        if tool.asks is None
+    ]
     with contextlib.suppress(AgentStateError):  # a replay has no servers
         tools += known_content(agent.mcp)
     return tools
@@ -318,15 +403,21 @@ def near_rules(rule: str, asked: Iterable[ToolDefinition]) -> list[str]:
     from mcpagent.permissions.rule_names import rule_of
 
     same = [rule_of(tool) for tool in asked if rule in (tool.key.name, tool.name)]
-    spelled = [name for tool in asked if len(name := rule_of(tool)) <= 2 * len(rule) + 80]
+    spelled = [
+        name for tool in asked if len(name := rule_of(tool)) <= 2 * len(rule) + 80
+    ]
     return same[:3] or get_close_matches(rule[:200], spelled, n=1, cutoff=0.5)
 
 
 def hints(agent: Agent, options: Options, configuration: Configuration) -> list[str]:
     """Return hints on using a real model and own servers, if default stand-ins are in use."""
     unasked = options.model is None and options.card is None and options.replay is None
-    lines = [KEY_HINT] if unasked and agent._runtime.model.name.startswith("offline") else []
-    return [*lines, servers_hint(options, configuration)] if configuration.is_demo else lines
+    lines = []
+    if unasked and agent._runtime.model.name.startswith("offline"):
+        lines = [KEY_HINT]
+    if configuration.is_demo:
+        return [*lines, servers_hint(options, configuration)]
+    return lines
 
 
 def servers_hint(options: Options, configuration: Configuration) -> str:
@@ -340,7 +431,9 @@ def connecting(terminal: Terminal, configuration: Configuration) -> Iterator[Act
     from mcpagent.cli.screen.rendering import Activity
 
     activity = Activity(terminal.err, terminal.glyphs)
-    with activity.showing(f"connecting {counted(len(configuration.enabled), 'server')}"):
+    with activity.showing(
+        f"connecting {counted(len(configuration.enabled), 'server')}"
+    ):
         yield activity
 
 
@@ -364,7 +457,9 @@ async def known_tools(options: Options, terminal: Terminal) -> AsyncIterator[Age
     def report(event: Event) -> None:
         with moving.paused():  # it may be on stderr while the line goes to stdout
             if isinstance(event, ServerFailed):
-                print_failed_server(terminal.err, event, configuration.enabled, terminal.glyphs)
+                print_failed_server(
+                    terminal.err, event, configuration.enabled, terminal.glyphs
+                )
             elif isinstance(event, Notice) and event.level == "warning":
                 put(terminal.err, notice_line(event, terminal.glyphs))
 
@@ -384,14 +479,21 @@ def require_a_server(agent: Agent) -> None:
     """Raise `ServerError` if servers are configured and none works: the answer would be invented."""
     states = agent.servers
     if states and all(status.state == "failed" for status in states.values()):
-        which = "the only server" if len(states) == 1 else f"all {len(states)} servers"
-        raise ServerError(f"{which} failed; mcpagent mcp test tells more", server=next(iter(states)), phase="connect")
+        if len(states) == 1:
+            which = "the only server"
+        else:
+            which = f"all {len(states)} servers"
+        raise ServerError(
+            f"{which} failed; mcpagent mcp test tells more",
+            server=next(iter(states)),
+            phase="connect",
+        )
 
 
 def _tool_search(options: Options, configuration: Configuration) -> ToolSearch:
-    from mcpagent.config.user_folders import cache_folder
     from mcpagent.search.examples import read_examples
     from mcpagent.tool_search.search_options import ToolSearch
+    from mcpagent.utilities.files.user_folders import cache_folder
 
     names = {server.name for server in configuration.enabled}
     eager: dict[str, list[str]] = {}
@@ -415,15 +517,15 @@ def _tool_search(options: Options, configuration: Configuration) -> ToolSearch:
 
 def example_file(options: Options) -> Path:
     """Return the file of example requests that a model wrote for tools (`mcpagent tools describe`)."""
-    from mcpagent.config.user_folders import user_data_folder
+    from mcpagent.utilities.files.user_folders import user_data_folder
 
     return user_data_folder(options.environ) / "example-requests.json"
 
 
 def search_history(options: Options) -> SearchHistory:
     """Return the history that tool search learns from; the first entry creates the file."""
-    from mcpagent.config.user_folders import state_folder
     from mcpagent.search import SearchHistory
+    from mcpagent.utilities.files.user_folders import state_folder
 
     return SearchHistory(state_folder(options.environ) / "search-history.sqlite3")
 

@@ -10,13 +10,17 @@ from mcpagent.cli.frame.exit_codes import ExitCode, run_to_end
 from mcpagent.cli.frame.kept_sessions import store_of, with_sessions_in
 from mcpagent.cli.frame.options import Options
 from mcpagent.cli.may_run.project_trust import trusted_configuration
-from mcpagent.cli.oneshot.agent_options import make_agent, make_approver, require_a_server
+from mcpagent.cli.oneshot.agent_options import (
+    make_agent,
+    make_approver,
+    require_a_server,
+)
 from mcpagent.cli.oneshot.traces import tracing_wrappers
 from mcpagent.cli.screen.lines import notice_line
 from mcpagent.cli.screen.terminal import Terminal, put
 from mcpagent.durable import DurableRuns
-from mcpagent.events import Event, Notice, RunFinished, ServerFailed
-from mcpagent.text.safe_text import safe_line
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.values.events import Event, Notice, RunFinished, ServerFailed
 
 
 def work(
@@ -33,20 +37,30 @@ def work(
         _work(
             options,
             terminal,
-            DurableRuns(database, at_once=at_once, per_user=per_user, per_minute=per_minute),
+            DurableRuns(
+                database, at_once=at_once, per_user=per_user, per_minute=per_minute
+            ),
             database,
         )
     )
 
 
-async def _work(options: Options, terminal: Terminal, durable: DurableRuns, database: str | None) -> ExitCode:
+async def _work(
+    options: Options, terminal: Terminal, durable: DurableRuns, database: str | None
+) -> ExitCode:
     def report(event: Event) -> None:
         if isinstance(event, Notice):
             terminal.warn(notice_line(event, terminal.glyphs).plain)
         elif isinstance(event, ServerFailed):
             terminal.warn(safe_line(event.reason, 300))
         elif isinstance(event, RunFinished) and not options.quiet:
-            put(terminal.err, Text(f"a run ended: {event.stop}, {event.turns} turns, {event.seconds:.1f} s", "dim"))
+            put(
+                terminal.err,
+                Text(
+                    f"a run ended: {event.stop}, {event.turns} turns, {event.seconds:.1f} s",
+                    "dim",
+                ),
+            )
 
     configuration = trusted_configuration(options, terminal)
     options = with_sessions_in(options, database)
@@ -66,7 +80,10 @@ async def _work(options: Options, terminal: Terminal, durable: DurableRuns, data
             where = safe_line(durable.where, 200)
             put(
                 terminal.err,
-                Text(f"working on the runs in {where}, with {safe_line(agent._runtime.model.name, 80)}", "dim"),
+                Text(
+                    f"working on the runs in {where}, with {safe_line(agent._runtime.model.name, 80)}",
+                    "dim",
+                ),
             )
         await asyncio.Event().wait()
     return ExitCode.OK

@@ -37,19 +37,31 @@ from mcpagent.cli.oneshot.prompts import answer_schema
 from mcpagent.cli.oneshot.traces import tracing_wrappers
 from mcpagent.cli.screen.lines import notice_line
 from mcpagent.cli.screen.rendering import TurnView, print_failed_server
-from mcpagent.cli.screen.terminal import Terminal, is_a_terminal, put, readable_json, write_out
+from mcpagent.cli.screen.terminal import (
+    Terminal,
+    is_a_terminal,
+    put,
+    readable_json,
+    write_out,
+)
 from mcpagent.config import ServersConfig
 from mcpagent.errors import InputError, OutputError
-from mcpagent.events import Event, Notice, RunFinished, ServerFailed, ToolCallFinished
-from mcpagent.limits.run_limits import LimitKind
 from mcpagent.mcp.all_servers import joins_later
 from mcpagent.mcp.lists.pins import ToolChange
-from mcpagent.messages import Usage
-from mcpagent.permissions.pending_calls import PendingCall
 from mcpagent.sessions import Sessions
 from mcpagent.sessions.store import usable_id
-from mcpagent.text.for_model import for_model
 from mcpagent.tool_search.search_options import CHARACTERS_PER_TOKEN
+from mcpagent.utilities.text.for_model import for_model
+from mcpagent.values.approval import PendingCall
+from mcpagent.values.events import (
+    Event,
+    Notice,
+    RunFinished,
+    ServerFailed,
+    ToolCallFinished,
+)
+from mcpagent.values.limits.run_limits import LimitKind
+from mcpagent.values.messages import Usage
 
 _FLAGS: Mapping[LimitKind, str] = {
     "turns": "--max-turns",
@@ -71,13 +83,27 @@ def stopped_line(finished: RunFinished) -> str:
     limit = finished.limit
     if limit is None or finished.pending:
         return _STOPPED.get(finished.stop, "")
-    most = 0.0 if limit.most == sys.float_info.min else limit.most  # what `--max-cost 0` is to the library
-    flag = f"{_FLAGS[limit.limit]} {most:.0f}" if limit.limit == "tokens" else f"{_FLAGS[limit.limit]} {most:g}"
-    words = limit.said("" if finished.answer else "without an answer", limit=flag if limit.scope == "run" else "")
-    return f"{words}; the answer is what the model knew by then" if finished.answer else words
+    # what `--max-cost 0` is to the library
+    if limit.most == sys.float_info.min:
+        most = 0.0
+    else:
+        most = limit.most
+    if limit.limit == "tokens":
+        flag = f"{_FLAGS[limit.limit]} {most:.0f}"
+    else:
+        flag = f"{_FLAGS[limit.limit]} {most:g}"
+    words = limit.said(
+        "" if finished.answer else "without an answer",
+        limit=flag if limit.scope == "run" else "",
+    )
+    if finished.answer:
+        return f"{words}; the answer is what the model knew by then"
+    return words
 
 
-def ask_once(options: Options, prompt: str, terminal: Terminal, *, model: Model | None = None) -> ExitCode:
+def ask_once(
+    options: Options, prompt: str, terminal: Terminal, *, model: Model | None = None
+) -> ExitCode:
     """Ask and write the answer in the requested format. `model` replaces the configured one."""
     run = _OneShot(options, prompt, terminal, model)
     try:
@@ -89,7 +115,9 @@ def ask_once(options: Options, prompt: str, terminal: Terminal, *, model: Model 
 
 
 class _OneShot:
-    def __init__(self, options: Options, prompt: str, terminal: Terminal, model: Model | None) -> None:
+    def __init__(
+        self, options: Options, prompt: str, terminal: Terminal, model: Model | None
+    ) -> None:
         self.options = options
         self.prompt = prompt
         self.terminal = terminal
@@ -97,9 +125,17 @@ class _OneShot:
         self.agent: Agent | None = None
         self.report: JsonReport | None = None
         if options.output != "text":
-            self.report = JsonReport(write_out, streaming=options.output == "stream-json")
-        self.shows_steps = not options.quiet and (options.verbose or terminal.err.is_terminal)
-        self.shows_words = self.report is None and terminal.out.is_terminal and options.json_schema is None
+            self.report = JsonReport(
+                write_out, streaming=options.output == "stream-json"
+            )
+        self.shows_steps = not options.quiet and (
+            options.verbose or terminal.err.is_terminal
+        )
+        self.shows_words = (
+            self.report is None
+            and terminal.out.is_terminal
+            and options.json_schema is None
+        )
         self.connecting = True
         self.view: TurnView | None = None
         self.configuration = Configuration(ServersConfig())
@@ -114,11 +150,19 @@ class _OneShot:
 
     async def _run(self) -> ExitCode:
         options = self.options
-        schema = answer_schema(options.json_schema) if options.json_schema is not None else None
+        schema = None
+        if options.json_schema is not None:
+            schema = answer_schema(options.json_schema)
         self.configuration = trusted_configuration(options, self.terminal)
-        asking = Asking(self.terminal.err, self.terminal.glyphs, read_answer, self._aside)
+        asking = Asking(
+            self.terminal.err, self.terminal.glyphs, read_answer, self._aside
+        )
         can_ask = is_a_terminal(sys.stdin) and self.terminal.err.is_terminal
-        approver = make_approver(options, self.configuration, partial(ask_about_call, asking) if can_ask else None)
+        approver = make_approver(
+            options,
+            self.configuration,
+            partial(ask_about_call, asking) if can_ask else None,
+        )
         self.denials = approver.denials
         session, store = await self._session_to_ask()
         agent = make_agent(
@@ -135,7 +179,11 @@ class _OneShot:
             wrappers=tracing_wrappers(options, self.terminal, self.configuration),
         )
         self._say_what_is_used(agent)
-        with connecting(self.terminal, self.configuration) if self.shows_steps else nullcontext():
+        with (
+            connecting(self.terminal, self.configuration)
+            if self.shows_steps
+            else nullcontext()
+        ):
             await agent.__aenter__()
         self.agent = agent
         self.connecting = False
@@ -144,17 +192,24 @@ class _OneShot:
         try:
             if session is not None:
                 await agent._runtime.go_on_with(session)
-            self.prompt = self.prompt or next(iter(getattr(agent._runtime.definition.sources, "questions", ())), "")
+            self.prompt = self.prompt or next(
+                iter(getattr(agent._runtime.definition.sources, "questions", ())), ""
+            )
             if not self.prompt:
                 raise InputError("the recording holds no question; write one")
             require_a_server(agent)
-            self.terminal.warn(*rules_without_effect(agent, self.configuration, approver.rules))
+            self.terminal.warn(
+                *rules_without_effect(agent, self.configuration, approver.rules)
+            )
             if options.estimate:
                 return self._estimate(agent, schema)
             finished = await self._follow(agent, self.prompt, schema)
             if finished.stop == "misfit":
                 told = "; ".join(map(str, finished.problems))
-                raise OutputError(f"no answer that fits --json-schema: {told}", problems=finished.problems)
+                raise OutputError(
+                    f"no answer that fits --json-schema: {told}",
+                    problems=finished.problems,
+                )
             self._write_answer(agent, finished)
             return self._judge(finished)
         finally:
@@ -173,13 +228,21 @@ class _OneShot:
 
         session = await asyncio.to_thread(session_to_ask, options, store, tell)
         session = usable_id(session if session is not None else uuid4().hex)
-        await asyncio.to_thread(store.open, session)  # what cannot be kept, or is another's, is told before all else
+        await asyncio.to_thread(
+            store.open, session
+        )  # what cannot be kept, or is another's, is told before all else
         store.release(session)  # the agent takes it
         return session, store
 
-    async def _follow(self, agent: Agent, question: str, schema: dict[str, Any] | None) -> RunFinished:
-        steps = self.terminal.err if self.shows_steps else None
-        self.view = view = TurnView(steps, self.terminal.out if self.shows_words else None, self.terminal.glyphs)
+    async def _follow(
+        self, agent: Agent, question: str, schema: dict[str, Any] | None
+    ) -> RunFinished:
+        steps = None
+        if self.shows_steps:
+            steps = self.terminal.err
+        self.view = view = TurnView(
+            steps, self.terminal.out if self.shows_words else None, self.terminal.glyphs
+        )
         if self.report is not None:
             self.report.ask(agent, question)
         finished: RunFinished | None = None
@@ -204,14 +267,22 @@ class _OneShot:
         tool = agent.known_tools.get(event.call.name)
         if tool is None:
             return
-        denied = partial(Denial, PendingCall.of("approval", event.call, tool), label_of(tool))
+        denied = partial(
+            Denial, PendingCall.of("approval", event.call, tool), label_of(tool)
+        )
         if self.options.replay is not None:
             self.denials.append(denied("as it was recorded"))
         elif (tool.server, tool.original_name) in self.changed:
-            self.denials.append(denied("its server changed it since it was first used", "--trust-changes"))
+            self.denials.append(
+                denied(
+                    "its server changed it since it was first used", "--trust-changes"
+                )
+            )
 
     def _estimate(self, agent: Agent, schema: dict[str, Any] | None) -> ExitCode:
-        form = json.dumps(schema) if schema is not None else ""
+        form = ""
+        if schema is not None:
+            form = json.dumps(schema)
         document, lines = _estimated(agent, self.prompt + form)
         if self.report is not None:
             self.report.write(document)
@@ -224,7 +295,9 @@ class _OneShot:
             self.report.finish(agent, finished, self.denials)
         elif finished.has_output:
             write_out(readable_json(finished.output) + "\n")
-        elif not self.shows_words and (finished.limit is None or self._is_told(finished)):
+        elif not self.shows_words and (
+            finished.limit is None or self._is_told(finished)
+        ):
             answer = for_model(finished.answer)
             write_out(answer if answer.endswith("\n") else answer + "\n")
 
@@ -236,12 +309,19 @@ class _OneShot:
         """Report events while servers connect; the stream has the others."""
         if not self.connecting:
             return
-        if not self.options.estimate and event in [joins_later(server.name) for server in self.configuration.enabled]:
+        if not self.options.estimate and event in [
+            joins_later(server.name) for server in self.configuration.enabled
+        ]:
             return  # the question says it when it goes on without that server
         if self.report is not None:
             self.report(event)
         if isinstance(event, ServerFailed):
-            print_failed_server(self.terminal.err, event, self.configuration.enabled, self.terminal.glyphs)
+            print_failed_server(
+                self.terminal.err,
+                event,
+                self.configuration.enabled,
+                self.terminal.glyphs,
+            )
         else:
             self._warn(event)
 
@@ -255,37 +335,66 @@ class _OneShot:
             put(self.terminal.err, notice_line(event, self.terminal.glyphs))
 
     def _say_what_is_used(self, agent: Agent) -> None:
-        lines = [] if self.options.quiet else hints(agent, self.options, self.configuration)
+        if self.options.quiet:
+            lines = []
+        else:
+            lines = hints(agent, self.options, self.configuration)
         if self.shows_steps:
             used = self.configuration.describe(self.options.folder)
-            lines.append(f"{agent._runtime.model.name} {self.terminal.glyphs.dot} {used}")
+            lines.append(
+                f"{agent._runtime.model.name} {self.terminal.glyphs.dot} {used}"
+            )
         put(self.terminal.err, *lines, style="dim")
 
     def _judge(self, finished: RunFinished) -> ExitCode:
-        is_told = self.report is not None or finished.has_output or finished.limit is None or self._is_told(finished)
+        is_told = (
+            self.report is not None
+            or finished.has_output
+            or finished.limit is None
+            or self._is_told(finished)
+        )
         if words := stopped_line(finished if is_told else replace(finished, answer="")):
             self.terminal.warn(words)
         for line in dict.fromkeys(denial.line() for denial in self.denials):
             put(self.terminal.err, Text(line, "error"))
         if finished.stop == "answered" and self.denials and not self.options.denied_ok:
             return ExitCode.DENIED
-        return code_of_stop(finished.stop) if finished.answer.strip() or finished.limit else ExitCode.ERROR
+        if finished.answer.strip() or finished.limit:
+            return code_of_stop(finished.stop)
+        return ExitCode.ERROR
 
     def _aside(self) -> AbstractContextManager[None]:
-        return self.view.paused() if self.view is not None else nullcontext()
+        if self.view is not None:
+            return self.view.paused()
+        return nullcontext()
 
 
 def _estimated(agent: Agent, question: str) -> tuple[dict[str, Any], list[str]]:
     """Estimate the first request of this question, as a document and as lines; tokens are characters / 4."""
     from mcpagent.models.prices import dollars_for
 
-    names, known = [tool.name for tool in agent.offered_tools()], agent._runtime.tools.known
-    system, asked = (len(text) // CHARACTERS_PER_TOKEN for text in (agent._runtime.own_session.system, question))
-    offered, everything = agent._runtime.tools.tokens(names), agent._runtime.tools.tokens(known)
+    names, known = (
+        [tool.name for tool in agent.offered_tools()],
+        agent._runtime.tools.known,
+    )
+    system, asked = (
+        len(text) // CHARACTERS_PER_TOKEN
+        for text in (agent._runtime.own_session.system, question)
+    )
+    offered, everything = (
+        agent._runtime.tools.tokens(names),
+        agent._runtime.tools.tokens(known),
+    )
     total = system + asked + offered
     provider, _, model = agent._runtime.model.name.partition(":")
-    dollars = 0.0 if provider == "offline" else dollars_for(Usage(input_tokens=total), provider, model, "")
-    price = money(dollars) if dollars is not None else "price not known"
+    dollars = (
+        0.0
+        if provider == "offline"
+        else dollars_for(Usage(input_tokens=total), provider, model, "")
+    )
+    price = "price not known"
+    if dollars is not None:
+        price = money(dollars)
     document = {
         "type": "estimate",
         "model": agent._runtime.model.name,

@@ -15,7 +15,7 @@ from mcpagent import Agent
 from mcpagent.cli.frame.exit_codes import code_of_error, kind_of_error
 from mcpagent.cli.may_run.approver import Denial
 from mcpagent.cli.screen.terminal import portable_json
-from mcpagent.events import (
+from mcpagent.values.events import (
     AnswerRestarted,
     ConversationCompacted,
     Event,
@@ -35,7 +35,7 @@ from mcpagent.events import (
     ToolsRemoved,
     ToolsSearched,
 )
-from mcpagent.messages import Citation, Image, Spent, Text
+from mcpagent.values.messages import Citation, Image, Spent, Text
 
 SCHEMA = "mcpagent.events/1"
 
@@ -84,19 +84,25 @@ class JsonReport:
             case RequestSent():
                 self._last_request = event
                 self._sent_max = max(self._sent_max, len(event.offered))
-        documents = [document] if (document := self._document(event)) is not None else []
+        documents = []
+        if (document := self._document(event)) is not None:
+            documents = [document]
         if self._started:
             self._stream(*documents)
         else:
             self._waiting += documents
 
-    def finish(self, agent: Agent, finished: RunFinished, denials: Sequence[Denial] = ()) -> None:
+    def finish(
+        self, agent: Agent, finished: RunFinished, denials: Sequence[Denial] = ()
+    ) -> None:
         """Write the result of a run with an answer; `structured` is its document, if one was requested."""
         self._look_at(agent)
         self._write_result(
             {
                 "type": "result",
-                "subtype": "success" if finished.stop == "answered" else f"stopped_{finished.stop}",
+                "subtype": "success"
+                if finished.stop == "answered"
+                else f"stopped_{finished.stop}",
                 "is_error": finished.stop != "answered",
                 "result": finished.answer,
                 "stop_reason": finished.stop,
@@ -108,7 +114,12 @@ class JsonReport:
             }
         )
 
-    def fail(self, error: BaseException, agent: Agent | None = None, denials: Sequence[Denial] = ()) -> None:
+    def fail(
+        self,
+        error: BaseException,
+        agent: Agent | None = None,
+        denials: Sequence[Denial] = (),
+    ) -> None:
         """Write the result of a run without an answer."""
         message, code = _ENDED.get(type(error)) or str(error), code_of_error(error)
         document: Document = {
@@ -116,10 +127,16 @@ class JsonReport:
             "subtype": "error",
             "is_error": True,
             "result": None,
-            "error": {"kind": kind_of_error(error), "message": message, "exit_code": int(code)},
+            "error": {
+                "kind": kind_of_error(error),
+                "message": message,
+                "exit_code": int(code),
+            },
         }
         if agent is not None and self._started:
-            turns = self._last_request.turn if self._last_request is not None else 0
+            turns = 0
+            if self._last_request is not None:
+                turns = self._last_request.turn
             document |= {"num_turns": turns, **self._figures(agent.spent, denials)}
         self._write_result(document)
 
@@ -230,7 +247,13 @@ def event_document(event: Event) -> Document | None:
         case AnswerRestarted(reason=reason, text=text):
             return {"type": "answer_restarted", "reason": reason, "dropped": text}
         case ToolCallStarted(call=call, server=server, parent=parent):
-            use = {"type": "tool_use", "id": call.id, "name": call.name, "input": call.arguments, "server": server}
+            use = {
+                "type": "tool_use",
+                "id": call.id,
+                "name": call.name,
+                "input": call.arguments,
+                "server": server,
+            }
             return use | _inside(parent)
         case ToolCallFinished(call=call, result=result, server=server, parent=parent):
             return {
@@ -242,7 +265,11 @@ def event_document(event: Event) -> Document | None:
                 "error": result.error,
                 "content": content_document(result.content),
                 "duration_ms": _milliseconds(result.seconds),
-                **({"set_aside": asdict(result.set_aside)} if result.set_aside is not None else {}),
+                **(
+                    {"set_aside": asdict(result.set_aside)}
+                    if result.set_aside is not None
+                    else {}
+                ),
                 **_inside(parent),
             }
         case ToolProgress(progress=progress) if isfinite(progress):
@@ -252,7 +279,13 @@ def event_document(event: Event) -> Document | None:
         case ToolsRemoved(names=names):
             return {"type": "tools_removed", "names": list(names)}
         case ServerFailed(server=server, reason=reason):
-            return {"type": "error", "kind": "server", "server": server, "message": reason, "fatal": False}
+            return {
+                "type": "error",
+                "kind": "server",
+                "server": server,
+                "message": reason,
+                "fatal": False,
+            }
         case Notice(text=text, level=level):
             return {"type": "notice", "level": level, "message": text}
         case _:
@@ -270,7 +303,9 @@ def _provider_document(event: ProviderCallStarted | ProviderCallFinished) -> Doc
 
 def _sources(citations: Sequence[Citation]) -> Document:
     """Return the sources that an answer names, if it names any."""
-    return {"citations": [asdict(one) for one in citations]} if citations else {}
+    if citations:
+        return {"citations": [asdict(one) for one in citations]}
+    return {}
 
 
 def content_document(content: Sequence[Text | Image]) -> list[Document]:
@@ -291,7 +326,9 @@ _ENDED: Mapping[type[BaseException], str] = {
 
 def _inside(parent: str) -> dict[str, Any]:
     """Return the call that runs the program, for calls that a program makes."""
-    return {"parent_tool_use_id": parent} if parent else {}
+    if parent:
+        return {"parent_tool_use_id": parent}
+    return {}
 
 
 def _milliseconds(seconds: float) -> int:

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from mcpagent.cli.frame.error_lines import cannot_be_read
-from mcpagent.config.bounded_files import open_given
 from mcpagent.config.config_documents import no_json
 from mcpagent.errors import ConfigError, InputError
-from mcpagent.output.output_spec import output_spec
-from mcpagent.text.for_model import fenced, for_model
-from mcpagent.text.safe_text import safe_line
+from mcpagent.run.output.output_spec import output_spec
+from mcpagent.utilities.files.bounded_files import open_given
+from mcpagent.utilities.text.for_model import fenced, for_model
+from mcpagent.utilities.text.safe_text import safe_line
 
 MAX_BYTES = 10_000_000
 WAITING_NOTICE_SECONDS = 3.0
@@ -34,12 +34,16 @@ def joined_prompt(question: str, files: Sequence[Path], piped: str) -> str:
     piped = piped.removesuffix("\n")
     if not question.strip() and not files:
         if not piped.strip():
-            raise InputError('there is no question; write mcpagent -p "..." or pipe one in')
+            raise InputError(
+                'there is no question; write mcpagent -p "..." or pipe one in'
+            )
         return piped
     blocks = [(safe_line(str(path), 200), _file_text(path)) for path in files]
     if piped.strip():
         blocks.append(("", piped))
-    return "\n\n".join([question, *(fenced(for_model(text), label) for label, text in blocks)]).strip()
+    return "\n\n".join(
+        [question, *(fenced(for_model(text), label) for label, text in blocks)]
+    ).strip()
 
 
 def piped_text(notify: Notify, timeout: float | None = None) -> str:
@@ -69,7 +73,9 @@ def _read(descriptor: int, notify: Notify, timeout: float | None) -> bytes:
         # On Windows select() knows only sockets.
         if sys.platform != "win32" and not select.select([descriptor], [], [], 0.5)[0]:
             if not notified and not pieces and passed > WAITING_NOTICE_SECONDS:
-                notify("waiting for stdin to end (there is nothing on it yet; run with </dev/null if nothing comes)")
+                notify(
+                    "waiting for stdin to end (there is nothing on it yet; run with </dev/null if nothing comes)"
+                )
                 notified = True
             continue
         pieces.append(os.read(descriptor, 65_536))
@@ -84,11 +90,15 @@ def _file_text(path: Path) -> str:
         with open_given(path) as file:  # what a shell opened may never end
             data = file.read(MAX_BYTES + 1)
     except FileNotFoundError:
-        raise InputError(f'no file "{shown}"; put the whole question in quotes') from None
+        raise InputError(
+            f'no file "{shown}"; put the whole question in quotes'
+        ) from None
     except (OSError, ValueError) as error:
         raise InputError(f'"{shown}" {cannot_be_read(error)}') from None
     if len(data) > MAX_BYTES:
-        raise InputError(f'"{shown}" is larger than {MAX_BYTES // 1_000_000} MB; pass less')
+        raise InputError(
+            f'"{shown}" is larger than {MAX_BYTES // 1_000_000} MB; pass less'
+        )
     return data.decode("utf-8", "replace").removesuffix("\n")
 
 
@@ -107,13 +117,19 @@ def answer_schema(path: Path) -> dict[str, Any]:
     except json.JSONDecodeError as error:
         raise ConfigError(f"--json-schema {no_json(shown, error)}") from None
     except RecursionError:
-        raise ConfigError(f"--json-schema {shown}: nests too deeply; name another file") from None
+        raise ConfigError(
+            f"--json-schema {shown}: nests too deeply; name another file"
+        ) from None
     except (OSError, ValueError) as error:
         raise ConfigError(f"--json-schema {shown}: {cannot_be_read(error)}") from None
     if not isinstance(schema, dict):
         raise ConfigError(f"--json-schema {shown}: expected an object, a JSON Schema")
     try:
-        output_spec(schema)  # what no answer could be checked against is told before one is paid for
+        output_spec(
+            schema
+        )  # what no answer could be checked against is told before one is paid for
     except InputError as error:
-        raise ConfigError(f"--json-schema {shown}: {str(error).removeprefix('output_type: ')}") from None
+        raise ConfigError(
+            f"--json-schema {shown}: {str(error).removeprefix('output_type: ')}"
+        ) from None
     return schema

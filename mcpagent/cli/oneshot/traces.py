@@ -5,14 +5,20 @@ from __future__ import annotations
 from mcpagent.cli.frame.configuration import Configuration
 from mcpagent.cli.frame.options import Options
 from mcpagent.cli.screen.terminal import Terminal
-from mcpagent.definition import Wrapper
+from mcpagent.toolsets.definition import Wrapper
 from mcpagent.tracing.traced_agents import Tracing, tracing_wanted
 
 
-def tracing_wrappers(options: Options, terminal: Terminal, configuration: Configuration) -> list[Wrapper]:
+def tracing_wrappers(
+    options: Options, terminal: Terminal, configuration: Configuration
+) -> list[Wrapper]:
     """Return the wrapper that traces the agent, if the variables of OpenTelemetry ask for one."""
     if not tracing_wanted(options.environ):
         return []
-    tracing = Tracing.from_environment(name=configuration.team.first.name if configuration.team is not None else "")
+    tracing = Tracing.from_environment(
+        name=configuration.team.first.name if configuration.team is not None else ""
+    )
     terminal.warn(*tracing.problems)
-    return [tracing] if tracing.goes_somewhere else []
+    if tracing.goes_somewhere:
+        return [tracing]
+    return []

@@ -18,18 +18,22 @@ from mcpagent.cli.screen.terminal import Terminal, open_terminal, put
 from mcpagent.cli.sessions_command.changing import agreed, left_alone, seconds_of
 from mcpagent.durable.stored_runs import StoredRun, StoredRuns
 from mcpagent.errors import ConfigError
-from mcpagent.text.safe_text import safe_line
+from mcpagent.utilities.text.safe_text import safe_line
 
 MOST_ANSWER = 60
 
 
-def list_runs(options: Options, database: str | None, session: str | None, limit: int) -> ExitCode:
+def list_runs(
+    options: Options, database: str | None, session: str | None, limit: int
+) -> ExitCode:
     """Run `mcpagent runs list`."""
     terminal, runs = open_terminal(options.color), _runs(options, database)
     found = runs.listed(limit, session)
     lines = _rows(found)
     if not found:
-        lines = [Text(f"there are no durable runs in {safe_line(runs.where, 200)}", "dim")]
+        lines = [
+            Text(f"there are no durable runs in {safe_line(runs.where, 200)}", "dim")
+        ]
     terminal.report(options, [_document(run) for run in found], *lines)
     return ExitCode.OK
 
@@ -39,8 +43,16 @@ def show_run(options: Options, database: str | None, wanted: str) -> ExitCode:
     terminal, runs = open_terminal(options.color), _runs(options, database)
     run = runs.find(wanted)
     prompt = runs.prompt(wanted)
-    rows = [("run", run.id), ("session", run.session), ("state", run.state), ("asked", _moment(run.asked))]
-    rows += [("prompt", prompt)] if prompt else []
+    rows = [
+        ("run", run.id),
+        ("session", run.session),
+        ("state", run.state),
+        ("asked", _moment(run.asked)),
+    ]
+    if prompt:
+        rows += [("prompt", prompt)]
+    else:
+        rows += []
     rows += _end_rows(run)
     lines = table([[(name, "dim"), safe_line(value, 2_000)] for name, value in rows])
     terminal.report(options, {**_document(run), "prompt": prompt}, *lines)
@@ -58,7 +70,9 @@ def cancel_run(options: Options, database: str | None, wanted: str) -> ExitCode:
     return ExitCode.OK
 
 
-def delete_run(options: Options, database: str | None, wanted: str, *, yes: bool) -> ExitCode:
+def delete_run(
+    options: Options, database: str | None, wanted: str, *, yes: bool
+) -> ExitCode:
     """Run `mcpagent runs delete`. Raises `InputError` for a run that has not ended, or does not exist."""
     terminal, runs = open_terminal(options.color), _runs(options, database)
     run = runs.find(wanted)
@@ -70,12 +84,18 @@ def delete_run(options: Options, database: str | None, wanted: str, *, yes: bool
     return ExitCode.OK
 
 
-def prune_runs(options: Options, database: str | None, older_than: str, *, yes: bool) -> ExitCode:
+def prune_runs(
+    options: Options, database: str | None, older_than: str, *, yes: bool
+) -> ExitCode:
     """Run `mcpagent runs prune`. Raises `InputError` for an invalid age."""
     terminal, runs = open_terminal(options.color), _runs(options, database)
     before = time.time() - seconds_of(older_than)
-    old = [run for run in runs.listed() if run.changed < before and not run.is_unfinished]
-    if old and not (yes or agreed(terminal, f"delete {counted(len(old), 'run')} for good?")):
+    old = [
+        run for run in runs.listed() if run.changed < before and not run.is_unfinished
+    ]
+    if old and not (
+        yes or agreed(terminal, f"delete {counted(len(old), 'run')} for good?")
+    ):
         return left_alone(terminal)
     _deleted(options, terminal, runs.prune(before) if old else [])
     return ExitCode.OK
@@ -93,7 +113,9 @@ def _runs(options: Options, database: str | None) -> StoredRuns:
     from importlib.util import find_spec
 
     if find_spec("dbos") is None:
-        raise ConfigError("durable runs need DBOS, which is not installed; pip install 'mcpagent[durable]'")
+        raise ConfigError(
+            "durable runs need DBOS, which is not installed; pip install 'mcpagent[durable]'"
+        )
     return StoredRuns(database, store_of(with_sessions_in(options, database)))
 
 
@@ -103,7 +125,15 @@ def _rows(runs: list[StoredRun]) -> list[Text]:
     for run in runs:
         answer = safe_line(_outcome(run), MOST_ANSWER)
         name, session = short_id(run.id), short_id(run.session)
-        rows.append([(name, "tool"), run.state, (session, "dim"), (ago(now - run.asked), "dim"), answer])
+        rows.append(
+            [
+                (name, "tool"),
+                run.state,
+                (session, "dim"),
+                (ago(now - run.asked), "dim"),
+                answer,
+            ]
+        )
     return table(rows)
 
 
@@ -123,7 +153,10 @@ def _end_rows(run: StoredRun) -> list[tuple[str, str]]:
     if result is None:
         return [("error", str(run.ended.error))]
     rows = [("answer", result.answer), ("stop", result.stop)]
-    rows += [("waits", f"{call.tool} ({call.call_id}) for {call.kind}") for call in result.pending]
+    rows += [
+        ("waits", f"{call.tool} ({call.call_id}) for {call.kind}")
+        for call in result.pending
+    ]
     spent = result.spent
     used = tokens(spent.usage.input_tokens + spent.usage.output_tokens)
     took = f"{used} tokens, {money(spent.dollars, known=spent.cost_known)}, {counted(spent.turns, 'turn')}"

@@ -13,9 +13,9 @@ from datetime import date, datetime
 from typing import Any
 from urllib.parse import urlsplit
 
-from mcpagent.json_schema.parts import required_of
-from mcpagent.text.safe_text import safe_line
-from mcpagent.toolsets.validation import argument_problem
+from mcpagent.run.validation import argument_problem
+from mcpagent.utilities.json_schema.parts import required_of
+from mcpagent.utilities.text.safe_text import safe_line
 
 MAX_FIELDS = 20
 MAX_CHOICES = 50
@@ -29,8 +29,16 @@ _SECRET = re.compile(
 )
 
 _FORMATS: Mapping[str, tuple[str, Callable[[str], object], str]] = {
-    "email": ("an e-mail address", re.compile(r"[^@\s]{1,64}@[^@\s]{1,255}").fullmatch, "write an e-mail address"),
-    "uri": ("an address", lambda text: urlsplit(text).scheme, "write an address, https://..."),
+    "email": (
+        "an e-mail address",
+        re.compile(r"[^@\s]{1,64}@[^@\s]{1,255}").fullmatch,
+        "write an e-mail address",
+    ),
+    "uri": (
+        "an address",
+        lambda text: urlsplit(text).scheme,
+        "write an address, https://...",
+    ),
     "date": ("a date, 2026-01-31", date.fromisoformat, "write it as 2026-01-31"),
     "date-time": ("a time", datetime.fromisoformat, "write it as 2026-01-31T12:00:00Z"),
 }
@@ -55,13 +63,17 @@ class Field:
     @property
     def looks_secret(self) -> bool:
         """True if the field's texts suggest a password or a key, which a form must not request."""
-        return looks_secret(f"{self.name} {self.rule.get('title', '')} {self.rule.get('description', '')}")
+        return looks_secret(
+            f"{self.name} {self.rule.get('title', '')} {self.rule.get('description', '')}"
+        )
 
     def title(self) -> str:
         """Return `city - Where to (text, 3 to 20 characters)`, in one printable line."""
         name = safe_line(str(self.rule.get("title") or self.name), MAX_TITLE)
         about = safe_line(str(self.rule.get("description") or ""), MAX_ABOUT)
-        takes = ", ".join((self._takes(), *(() if self.required else ("may be left empty",))))
+        takes = ", ".join(
+            (self._takes(), *(() if self.required else ("may be left empty",)))
+        )
         return f"{name}{f' - {about}' if about else ''} ({takes})"
 
     def choice_lines(self) -> list[str]:
@@ -75,10 +87,14 @@ class Field:
         """Return the default that Enter accepts."""
         value = self.rule.get("default")
         if isinstance(value, bool):
-            return "yes" if value else "no"
+            if value:
+                return "yes"
+            return "no"
         if isinstance(value, list):
             return ", ".join(safe_line(str(item), 60) for item in value)
-        return safe_line(str(value), 200) if isinstance(value, str | int | float) else ""
+        if isinstance(value, str | int | float):
+            return safe_line(str(value), 200)
+        return ""
 
     def value(self, typed: str) -> Any:
         """Return the value that was typed, None for a field that was left empty. Raises `UnfitError`."""
@@ -88,9 +104,19 @@ class Field:
                 raise UnfitError("it must be given; Ctrl-D takes the whole form back")
             return None
         value = self._parsed(text)
-        rule = {key: item for key, item in self.rule.items() if key not in ("format", "default")}
-        schema = {"type": "object", "properties": {self.name: rule}, "required": [self.name]}
-        if not self.choices and (problem := argument_problem(schema, {self.name: value})):
+        rule = {
+            key: item
+            for key, item in self.rule.items()
+            if key not in ("format", "default")
+        }
+        schema = {
+            "type": "object",
+            "properties": {self.name: rule},
+            "required": [self.name],
+        }
+        if not self.choices and (
+            problem := argument_problem(schema, {self.name: value})
+        ):
             raise UnfitError(safe_line(problem, 200))
         _, fits, hint = _FORMATS.get(str(self.rule.get("format")), ("", str, ""))
         try:
@@ -105,17 +131,30 @@ class Field:
             return self._chosen(text)
         match self.kind:
             case "boolean":
-                answers = {"y": True, "yes": True, "true": True, "n": False, "no": False, "false": False}
+                answers = {
+                    "y": True,
+                    "yes": True,
+                    "true": True,
+                    "n": False,
+                    "no": False,
+                    "false": False,
+                }
                 if text.lower() not in answers:
                     raise UnfitError("answer yes or no")
                 return answers[text.lower()]
             case "integer" | "number":
                 try:
-                    value = int(text) if self.kind == "integer" or text.lstrip("+-").isdecimal() else float(text)
+                    value = (
+                        int(text)
+                        if self.kind == "integer" or text.lstrip("+-").isdecimal()
+                        else float(text)
+                    )
                 except ValueError:
                     value = math.nan
                 if isinstance(value, float) and not math.isfinite(value):
-                    raise UnfitError(f"write {'a whole number' if self.kind == 'integer' else 'a number'}")
+                    raise UnfitError(
+                        f"write {'a whole number' if self.kind == 'integer' else 'a number'}"
+                    )
                 return value
             case _:
                 return text
@@ -123,7 +162,9 @@ class Field:
     def _chosen(self, text: str) -> Any:
         if not self.many:
             return self._choice(text)
-        values = [self._choice(piece.strip()) for piece in text.split(",") if piece.strip()]
+        values = [
+            self._choice(piece.strip()) for piece in text.split(",") if piece.strip()
+        ]
         least, most = self.rule.get("minItems"), self.rule.get("maxItems")
         if isinstance(least, int) and len(values) < least:
             raise UnfitError(f"choose {least} or more, with commas between them")
@@ -143,16 +184,34 @@ class Field:
 
     def _takes(self) -> str:
         if self.choices:
-            return "choices, with commas between them" if self.many else "a choice"
-        words = {"boolean": "yes or no", "integer": "a whole number", "number": "a number"}.get(self.kind, "text")
+            if self.many:
+                return "choices, with commas between them"
+            return "a choice"
+        words = {
+            "boolean": "yes or no",
+            "integer": "a whole number",
+            "number": "a number",
+        }.get(self.kind, "text")
         words = _FORMATS.get(str(self.rule.get("format")), (words, str, ""))[0]
         is_text = self.kind == "string"
-        low, high = (self.rule.get(key) for key in (("minLength", "maxLength") if is_text else ("minimum", "maximum")))
-        bounds = [f"from {low:g}"] if _is_number(low) else []
-        bounds += [f"up to {high:g}"] if _is_number(high) else []
+        low, high = (
+            self.rule.get(key)
+            for key in (
+                ("minLength", "maxLength") if is_text else ("minimum", "maximum")
+            )
+        )
+        bounds = []
+        if _is_number(low):
+            bounds = [f"from {low:g}"]
+        if _is_number(high):
+            bounds += [f"up to {high:g}"]
+        else:
+            bounds += []
         if not bounds:
             return words
-        unit = " characters" if is_text else ""
+        unit = ""
+        if is_text:
+            unit = " characters"
         return f"{words}, {' '.join(bounds)}{unit}"
 
 
@@ -167,7 +226,10 @@ def fields_of(schema: Mapping[str, Any]) -> list[Field]:
     if not isinstance(properties, Mapping) or len(properties) > MAX_FIELDS:
         raise UnfitError(f"it is no form with up to {MAX_FIELDS} fields")
     required = required_of(schema)
-    return [_field(str(name), rule, str(name) in required) for name, rule in properties.items()]
+    return [
+        _field(str(name), rule, str(name) in required)
+        for name, rule in properties.items()
+    ]
 
 
 def _field(name: str, rule: Any, required: bool) -> Field:
@@ -192,7 +254,9 @@ def _whole(field: Field) -> Field:
     if len(str(field.rule.get("title") or field.name)) > MAX_TITLE:
         raise UnfitError(f"{shown} has a name of more than {MAX_TITLE} characters")
     if len(str(field.rule.get("description") or "")) > MAX_ABOUT:
-        raise UnfitError(f"{shown} has a description of more than {MAX_ABOUT} characters")
+        raise UnfitError(
+            f"{shown} has a description of more than {MAX_ABOUT} characters"
+        )
     if len(field.choices) > MAX_CHOICES:
         raise UnfitError(f"{shown} has more than {MAX_CHOICES} choices")
     return field
@@ -202,12 +266,23 @@ def _choices(rule: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     values = rule.get("enum")
     if isinstance(values, list):
         shown = rule.get("enumNames")
-        names: Sequence[Any] = shown if isinstance(shown, list) and len(shown) == len(values) else values
-        return tuple((str(value), str(name)) for value, name in zip(values, names, strict=True))
+        names: Sequence[Any] = (
+            shown if isinstance(shown, list) and len(shown) == len(values) else values
+        )
+        return tuple(
+            (str(value), str(name)) for value, name in zip(values, names, strict=True)
+        )
     options = rule.get("oneOf") or rule.get("anyOf")
     if isinstance(options, list):
-        found = [option for option in options if isinstance(option, Mapping) and "const" in option]
-        return tuple((str(item["const"]), str(item.get("title") or item["const"])) for item in found)
+        found = [
+            option
+            for option in options
+            if isinstance(option, Mapping) and "const" in option
+        ]
+        return tuple(
+            (str(item["const"]), str(item.get("title") or item["const"]))
+            for item in found
+        )
     return ()
 
 

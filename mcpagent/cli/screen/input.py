@@ -23,8 +23,8 @@ from prompt_toolkit.styles import Style
 from prompt_toolkit.utils import is_dumb_terminal
 
 from mcpagent.cli.screen.terminal import Terminal
-from mcpagent.config.file_changes import is_writable
-from mcpagent.config.user_folders import state_folder
+from mcpagent.utilities.files.file_changes import is_writable
+from mcpagent.utilities.files.user_folders import state_folder
 
 ESCAPE_SECONDS = 0.3
 """How long Esc waits for another key: terminals send Alt+Enter as Esc and Enter."""
@@ -76,7 +76,9 @@ class InputLine:
         self.shown = asyncio.Event()
         path = history_file(environ)
         self._terminal, self._has_warned = terminal, False
-        self._history: History = KeptHistory(str(path)) if path is not None else InMemoryHistory()
+        self._history: History = (
+            KeptHistory(str(path)) if path is not None else InMemoryHistory()
+        )
         has_color = terminal.out.color_system is not None
         with create_app_session(input=keyboard_input(), output=terminal_output()):
             self._session: PromptSession[str] = PromptSession(
@@ -93,7 +95,9 @@ class InputLine:
                 bottom_toolbar=status,
                 style=Style.from_dict(_STYLE if has_color else _PLAIN_STYLE),
                 include_default_pygments_style=False,
-                color_depth=ColorDepth.DEPTH_4_BIT if has_color else ColorDepth.DEPTH_1_BIT,
+                color_depth=ColorDepth.DEPTH_4_BIT
+                if has_color
+                else ColorDepth.DEPTH_1_BIT,
             )
         self._session.app.timeoutlen = self._session.app.ttimeoutlen = ESCAPE_SECONDS
         self._session.app.after_render += lambda _app: self.shown.set()
@@ -115,7 +119,9 @@ class InputLine:
     @contextmanager
     def aside(self) -> Iterator[None]:
         """Make room for other output during the block; a line that cannot move is written again below it."""
-        app = get_app_or_none() if is_dumb_terminal() else None
+        app = None
+        if is_dumb_terminal():
+            app = get_app_or_none()
         if app is None or not app.is_running:
             yield
             return
@@ -165,7 +171,10 @@ def _keys(unfold: Callable[[], None]) -> KeyBindings:
     @keys.add("enter", filter=typing)
     def send(event: KeyPressEvent) -> None:
         buffer = event.current_buffer
-        if buffer.complete_state is not None and buffer.complete_state.current_completion is not None:
+        if (
+            buffer.complete_state is not None
+            and buffer.complete_state.current_completion is not None
+        ):
             buffer.complete_state = None
             return
         buffer.validate_and_handle()
@@ -193,7 +202,9 @@ def _keys(unfold: Callable[[], None]) -> KeyBindings:
     @keys.add("c-e")
     def edit(event: KeyPressEvent) -> None:
         given_back = lend(event.app.input)
-        event.current_buffer.open_in_editor(validate_and_handle=False).add_done_callback(given_back)
+        event.current_buffer.open_in_editor(
+            validate_and_handle=False
+        ).add_done_callback(given_back)
 
     @keys.add("c-t")
     def show_more(event: KeyPressEvent) -> None:  # noqa: ARG001 - the interface's own
@@ -205,7 +216,9 @@ def _keys(unfold: Callable[[], None]) -> KeyBindings:
 def history_file(environ: Mapping[str, str]) -> Path | None:
     """Return the file of typed questions, readable by its user only; None if none can be written."""
     path = state_folder(environ) / "history"
-    return path if is_writable(path) else None
+    if is_writable(path):
+        return path
+    return None
 
 
 def keyboard_input() -> Input:
@@ -222,9 +235,13 @@ def keyboard_input() -> Input:
         is_lent = False
 
         def cooked_mode(self) -> AbstractContextManager[None]:
-            return super().cooked_mode() if self.is_lent else nullcontext()
+            if self.is_lent:
+                return super().cooked_mode()
+            return nullcontext()
 
-    return TypedAheadInput(sys.stdin) if isinstance(made, Vt100Input) and sys.stdin.isatty() else made
+    if isinstance(made, Vt100Input) and sys.stdin.isatty():
+        return TypedAheadInput(sys.stdin)
+    return made
 
 
 def lend(keyboard: Input) -> Callable[[object], None]:
@@ -239,5 +256,10 @@ def lend(keyboard: Input) -> Callable[[object], None]:
 
 def terminal_output() -> Output:
     """Return stdout, or stderr if stdout is a pipe; a dumb terminal gets no escape sequence at all."""
-    stream = sys.stdout if sys.stdout.isatty() else sys.stderr
-    return PlainTextOutput(stream) if is_dumb_terminal() else create_output(stream)
+    if sys.stdout.isatty():
+        stream = sys.stdout
+    else:
+        stream = sys.stderr
+    if is_dumb_terminal():
+        return PlainTextOutput(stream)
+    return create_output(stream)

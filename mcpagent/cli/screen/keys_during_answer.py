@@ -40,7 +40,9 @@ def typing_ahead() -> Iterator[None]:
     descriptor = sys.stdin.fileno()
     before = termios.tcgetattr(descriptor)
     silent = termios.tcgetattr(descriptor)
-    silent[0] &= ~termios.ICRNL  # Enter stays Enter, instead of the line feed that Ctrl-J sends
+    silent[
+        0
+    ] &= ~termios.ICRNL  # Enter stays Enter, instead of the line feed that Ctrl-J sends
     silent[3] &= ~(termios.ECHO | termios.ICANON)
 
     def stop(_signal: int, _frame: FrameType | None) -> None:

@@ -17,7 +17,8 @@ from mcpagent.cli.frame.figures import counted, duration, money, tokens
 from mcpagent.cli.frame.fixes import fix_for
 from mcpagent.cli.screen.terminal import Glyphs, warning_line
 from mcpagent.config import ServerConfig
-from mcpagent.events import (
+from mcpagent.utilities.text.safe_text import safe_line, safe_text
+from mcpagent.values.events import (
     AnswerRestarted,
     ConversationCompacted,
     Event,
@@ -32,8 +33,7 @@ from mcpagent.events import (
     ToolsRemoved,
     ToolsSearched,
 )
-from mcpagent.messages import Citation, Image
-from mcpagent.text.safe_text import safe_line, safe_text
+from mcpagent.values.messages import Citation, Image
 
 MAX_WIDTH = 100
 ERROR_LINES = 5
@@ -50,7 +50,11 @@ def event_lines(event: Event, calls: int, glyphs: Glyphs, width: int) -> list[Te
         case ToolsSearched():
             return search_lines(event, glyphs, width)
         case ToolsLoaded(names=names):
-            left = Text.assemble((glyphs.loaded, "ok"), " added ", (names_line(names, room - 24, glyphs), "tool"))
+            left = Text.assemble(
+                (glyphs.loaded, "ok"),
+                " added ",
+                (names_line(names, room - 24, glyphs), "tool"),
+            )
             return [_spread(left, f"+{tokens(event.tokens)} tok", glyphs, width)]
         case ToolsRemoved(names=names):
             return [Text(f"- removed {names_line(names, room - 12, glyphs)}", "dim")]
@@ -70,20 +74,30 @@ def behind_bar(words: str, glyphs: Glyphs, width: int) -> list[Text]:
     """Return third-party text after a bar, row by row, so that it cannot imitate ours; without empty lines."""
     room = max(min(width, MAX_WIDTH) - 4, 20)
     lines = [line for line in words.expandtabs(4).split("\n") if line.strip()]
-    return [Text(f"  {glyphs.bar} {piece}", "dim") for line in lines for piece in chop_cells(line, room)]
+    return [
+        Text(f"  {glyphs.bar} {piece}", "dim")
+        for line in lines
+        for piece in chop_cells(line, room)
+    ]
 
 
 def notice_line(event: Notice, glyphs: Glyphs) -> Text:
     """Return a warning in its colour, a hint dimmed."""
     line = warning_line(event.text, glyphs, 300)
-    return line if event.level == "warning" else Text(line.plain, "dim")
+    if event.level == "warning":
+        return line
+    return Text(line.plain, "dim")
 
 
 def compacted_line(event: ConversationCompacted, glyphs: Glyphs) -> Text:
     """Return a line about the compaction: tokens before and after, and the omitted messages."""
-    done = [f"compacted: about {tokens(event.tokens_before)} tokens, now {tokens(event.tokens_after)}"]
+    done = [
+        f"compacted: about {tokens(event.tokens_before)} tokens, now {tokens(event.tokens_after)}"
+    ]
     if event.summarised and event.without_summary:
-        done.append(f"{counted(event.summarised, 'message')} left out without a summary: {event.without_summary}")
+        done.append(
+            f"{counted(event.summarised, 'message')} left out without a summary: {event.without_summary}"
+        )
     elif event.summarised:
         done.append(f"{counted(event.summarised, 'message')} summarised")
     if event.shortened:
@@ -95,18 +109,40 @@ def compacted_line(event: ConversationCompacted, glyphs: Glyphs) -> Text:
 
 def restart_line(event: AnswerRestarted, glyphs: Glyphs) -> Text:
     """Return the line below printed words that are dropped."""
-    return warning_line(f"the words above are dropped: {event.reason}; the answer starts again", glyphs, 300)
+    return warning_line(
+        f"the words above are dropped: {event.reason}; the answer starts again",
+        glyphs,
+        300,
+    )
 
 
-def tool_line(event: ToolCallFinished, glyphs: Glyphs, width: int, indent: str = "") -> list[Text]:
+def tool_line(
+    event: ToolCallFinished, glyphs: Glyphs, width: int, indent: str = ""
+) -> list[Text]:
     """Return one line per call; for a failed one also the first lines of its error."""
     result = event.result
     name = safe_line(event.call.name, 80)
-    own = name.removeprefix(f"{event.server}__")  # so it is called if several servers have a tool of that name
-    shown = f"{event.server}.{own}" if event.server and not own.startswith(f"{event.server}_") else own
-    arguments = short_arguments(event.call.arguments) or safe_line(event.call.malformed, MAX_VALUE)
-    mark = (glyphs.call, "ok") if result.error is None else (glyphs.failed, "error")
-    left = Text.assemble((indent, "dim"), mark, " ", (safe_line(shown, 120), "tool"), ("  " + arguments, "dim"))
+    own = name.removeprefix(
+        f"{event.server}__"
+    )  # so it is called if several servers have a tool of that name
+    if event.server and not own.startswith(f"{event.server}_"):
+        shown = f"{event.server}.{own}"
+    else:
+        shown = own
+    arguments = short_arguments(event.call.arguments) or safe_line(
+        event.call.malformed, MAX_VALUE
+    )
+    if result.error is None:
+        mark = glyphs.call, "ok"
+    else:
+        mark = glyphs.failed, "error"
+    left = Text.assemble(
+        (indent, "dim"),
+        mark,
+        " ",
+        (safe_line(shown, 120), "tool"),
+        ("  " + arguments, "dim"),
+    )
     if result.error is None:
         much = f"{tokens(len(result.text))} chars"
         if result.set_aside is not None:
@@ -118,54 +154,101 @@ def tool_line(event: ToolCallFinished, glyphs: Glyphs, width: int, indent: str =
     said = [line for line in safe_text(result.text).splitlines() if line.strip()]
     margin = " " * (len(indent) + 2)
     room = max(width - len(margin) - 1, 20)
-    body = [Text(f"{margin}{safe_line(line, room)}", "error") for line in said[:ERROR_LINES]]
+    body = [
+        Text(f"{margin}{safe_line(line, room)}", "error") for line in said[:ERROR_LINES]
+    ]
     if len(said) > ERROR_LINES:
-        body.append(Text(f"{margin}{glyphs.ellipsis} {len(said) - ERROR_LINES} more lines", "dim"))
-    return [_spread(left, f"{kind} {glyphs.dot} {duration(result.seconds)}", glyphs, width), *body]
+        body.append(
+            Text(
+                f"{margin}{glyphs.ellipsis} {len(said) - ERROR_LINES} more lines", "dim"
+            )
+        )
+    return [
+        _spread(left, f"{kind} {glyphs.dot} {duration(result.seconds)}", glyphs, width),
+        *body,
+    ]
 
 
 def provider_call_words(call: ProviderCall) -> str:
     """Return `web search: "rain in Paris"`, `linear.list_issues: team=A`: the call that the provider runs."""
-    name = safe_line(f"{call.server}.{call.name}" if call.server else call.name.replace("_", " "), 80)
-    only = next(iter(call.input.values())) if len(call.input) == 1 else None
-    said = json.dumps(safe_line(only, MAX_VALUE), ensure_ascii=False) if isinstance(only, str) else ""
+    name = safe_line(
+        f"{call.server}.{call.name}" if call.server else call.name.replace("_", " "), 80
+    )
+    only = None
+    if len(call.input) == 1:
+        only = next(iter(call.input.values()))
+    said = ""
+    if isinstance(only, str):
+        said = json.dumps(safe_line(only, MAX_VALUE), ensure_ascii=False)
     asked = said or short_arguments(call.input)
-    return f"{name}: {asked}" if asked else name
+    if asked:
+        return f"{name}: {asked}"
+    return name
 
 
 def provider_call_line(event: ProviderCallFinished, glyphs: Glyphs, width: int) -> Text:
     """Return one line about a provider's call with its outcome, in the form of a local call."""
-    mark = (glyphs.failed, "error") if event.failed else (glyphs.call, "ok")
+    if event.failed:
+        mark = glyphs.failed, "error"
+    else:
+        mark = glyphs.call, "ok"
     name, colon, asked = provider_call_words(event.call).partition(": ")
     left = Text.assemble(mark, " ", (f"{name}{colon}", "tool"), (asked, "dim"))
     return _spread(left, safe_line(event.outcome, 40), glyphs, width)
 
 
-def source_lines(citations: Sequence[Citation], glyphs: Glyphs, width: int) -> list[Text]:
+def source_lines(
+    citations: Sequence[Citation], glyphs: Glyphs, width: int
+) -> list[Text]:
     """Return the sources under an answer that names them, a line each; of many the first ones."""
     room = max(min(width, MAX_WIDTH) - 6, 20)
-    lines = [Text("sources", "dim")] if citations else []
+    lines = []
+    if citations:
+        lines = [Text("sources", "dim")]
     for number, one in enumerate(citations[:SOURCES], 1):
-        told = f" {glyphs.dot} ".join(filter(None, (safe_line(one.title, 60), safe_line(one.url, 300))))
+        told = f" {glyphs.dot} ".join(
+            filter(None, (safe_line(one.title, 60), safe_line(one.url, 300)))
+        )
         lines.append(Text(f"  {number} {safe_line(told, room)}", "dim"))
     if len(citations) > SOURCES:
-        lines.append(Text(f"  {glyphs.ellipsis} {len(citations) - SOURCES} more", "dim"))
+        lines.append(
+            Text(f"  {glyphs.ellipsis} {len(citations) - SOURCES} more", "dim")
+        )
     return lines
 
 
 def unfolded_lines(event: ToolCallFinished, back: int, of: int) -> list[Text]:
     """Return the call that is `back` calls before the end of the last `of`, 1 being the last one."""
     result = event.result
-    where = "the last call" if back == 1 else f"call {back} from the end, of {of}"
+    if back == 1:
+        where = "the last call"
+    else:
+        where = f"call {back} from the end, of {of}"
     how = (result.error or "").replace("_", " ") or f"{len(result.text):,} characters"
-    name = safe_line(f"{event.server}.{event.call.name}" if event.server else event.call.name, 120)
-    lines = [Text.assemble((name, "tool"), (f"  {where}, {duration(result.seconds)}, {how}", "dim"))]
-    arguments = event.call.malformed or json.dumps(event.call.arguments, indent=2, ensure_ascii=False, default=str)
-    lines += [Text(f"  {line}", "dim") for line in safe_text(arguments).splitlines()[:UNFOLDED_LINES]]
+    name = safe_line(
+        f"{event.server}.{event.call.name}" if event.server else event.call.name, 120
+    )
+    lines = [
+        Text.assemble(
+            (name, "tool"), (f"  {where}, {duration(result.seconds)}, {how}", "dim")
+        )
+    ]
+    arguments = event.call.malformed or json.dumps(
+        event.call.arguments, indent=2, ensure_ascii=False, default=str
+    )
+    lines += [
+        Text(f"  {line}", "dim")
+        for line in safe_text(arguments).splitlines()[:UNFOLDED_LINES]
+    ]
     said = safe_text(result.text).expandtabs(4).splitlines()
     lines += [Text(f"  {line}") for line in said[:UNFOLDED_LINES]]
     if len(said) > UNFOLDED_LINES:
-        lines.append(Text(f"  {len(said) - UNFOLDED_LINES:,} more lines; /save keeps all of it", "dim"))
+        lines.append(
+            Text(
+                f"  {len(said) - UNFOLDED_LINES:,} more lines; /save keeps all of it",
+                "dim",
+            )
+        )
     if images := sum(isinstance(part, Image) for part in result.content):
         lines.append(Text(f"  {images} image(s); /export html shows them", "dim"))
     return lines
@@ -173,23 +256,43 @@ def unfolded_lines(event: ToolCallFinished, back: int, of: int) -> list[Text]:
 
 def search_lines(event: ToolsSearched, glyphs: Glyphs, width: int) -> list[Text]:
     """Return the search on a line of its own, and under it what it showed the model."""
-    few = f"{len(event.matches)} weak of" if event.matches else "none of"
-    found = f"{event.found} of {event.known}" if event.found else f"{few} {event.known}"
-    left = Text.assemble((glyphs.search, "tool"), " search ", (f'"{safe_line(event.query, 80)}"', "user"))
-    lines = [_spread(left, f"{found} {glyphs.dot} {duration(event.seconds)}", glyphs, width)]
+    few = "none of"
+    if event.matches:
+        few = f"{len(event.matches)} weak of"
+    if event.found:
+        found = f"{event.found} of {event.known}"
+    else:
+        found = f"{few} {event.known}"
+    left = Text.assemble(
+        (glyphs.search, "tool"), " search ", (f'"{safe_line(event.query, 80)}"', "user")
+    )
+    lines = [
+        _spread(left, f"{found} {glyphs.dot} {duration(event.seconds)}", glyphs, width)
+    ]
     if event.matches:
         names = names_line(event.matches, min(width, MAX_WIDTH) - 6, glyphs)
         lines.append(Text(f"  {glyphs.under} {names}", "dim"))
     if event.connecting:
         servers = ", ".join(safe_line(server, 40) for server in event.connecting)
-        lines.append(Text(f"  {glyphs.under} not searched, still connecting: {servers}", "warning"))
+        lines.append(
+            Text(
+                f"  {glyphs.under} not searched, still connecting: {servers}", "warning"
+            )
+        )
     return lines
 
 
 def progress_words(event: ToolProgress) -> str:
     """Return `index_files: reading (3 of 10)`."""
-    done = f"{event.progress:g} of {event.total:g}" if event.total is not None else f"{event.progress:g}"
-    return safe_line(f"{event.tool}: {event.message} ({done})" if event.message else f"{event.tool}: {done}")
+    if event.total is not None:
+        done = f"{event.progress:g} of {event.total:g}"
+    else:
+        done = f"{event.progress:g}"
+    return safe_line(
+        f"{event.tool}: {event.message} ({done})"
+        if event.message
+        else f"{event.tool}: {done}"
+    )
 
 
 def usage_line(event: RunFinished, calls: int, glyphs: Glyphs) -> Text:
@@ -197,8 +300,12 @@ def usage_line(event: RunFinished, calls: int, glyphs: Glyphs) -> Text:
     usage = event.usage
     parts = [counted(event.turns, "request")]
     if usage.input_tokens or usage.output_tokens:
-        cached = f" (cache {100 * usage.cache_read_tokens // usage.input_tokens}%)" if usage.cache_read_tokens else ""
-        parts.append(f"in {tokens(usage.input_tokens)}{cached} out {tokens(usage.output_tokens)}")
+        cached = ""
+        if usage.cache_read_tokens:
+            cached = f" (cache {100 * usage.cache_read_tokens // usage.input_tokens}%)"
+        parts.append(
+            f"in {tokens(usage.input_tokens)}{cached} out {tokens(usage.output_tokens)}"
+        )
     if calls:
         parts.append(counted(calls, "call"))
     parts.append(duration(event.seconds))
@@ -225,11 +332,15 @@ def server_failed_lines(
     name = safe_line(event.server, 64)
     why = reason(name, event.reason)
     head = Text.assemble((glyphs.failed, "error"), " ", (name, "user"), ": ", why)
-    if config is None:  # what is wrong with its entry, and how to fix it, is in the reason
+    if (
+        config is None
+    ):  # what is wrong with its entry, and how to fix it, is in the reason
         return [head]
     do = safe_line(fix_for(event, config, environ), 160)
     quoted = safe_line(shlex.quote(event.server), 64)
-    log = f"full log: mcpagent mcp logs {quoted}" if config.command else ""
+    log = ""
+    if config.command:
+        log = f"full log: mcpagent mcp logs {quoted}"
     done = [Text.assemble(("  do      ", "dim"), do)]
     if in_chat:
         done.append(Text.assemble(("  then    ", "dim"), f"/mcp restart {quoted}"))
@@ -239,13 +350,22 @@ def server_failed_lines(
         done.append(Text(f"          {log}", "dim"))
     if short:
         return [head, done[0]]
-    said = [line for line in event.stderr_tail[-ERROR_LINES:] if safe_line(line, 400) not in why]
-    source = short_path(config.source, folder or Path.cwd()) if config.source else ""
+    said = [
+        line
+        for line in event.stderr_tail[-ERROR_LINES:]
+        if safe_line(line, 400) not in why
+    ]
+    if config.source:
+        source = short_path(config.source, folder or Path.cwd())
+    else:
+        source = ""
     target = f"{'command' if config.command else 'url'}  {target_of(config, 70)}"
     return [
         head,
         *(Text(f"    {glyphs.bar} {safe_line(line, 160)}", "dim") for line in said),
-        Text(f"  config  {source}   {target}" if source else f"  config  {target}", "dim"),
+        Text(
+            f"  config  {source}   {target}" if source else f"  config  {target}", "dim"
+        ),
         *done,
     ]
 
@@ -257,7 +377,10 @@ def reason(server: str, text: str) -> str:
 
 def short_arguments(arguments: Mapping[str, Any]) -> str:
     """Return `city=Tokyo days=3 units="metric or not"`: values cut, strings quoted only if needed."""
-    return " ".join(f"{safe_line(str(key), 40)}={_short_value(value)}" for key, value in arguments.items())
+    return " ".join(
+        f"{safe_line(str(key), 40)}={_short_value(value)}"
+        for key, value in arguments.items()
+    )
 
 
 def names_line(names: Iterable[str], width: int, glyphs: Glyphs) -> str:
@@ -268,14 +391,18 @@ def names_line(names: Iterable[str], width: int, glyphs: Glyphs) -> str:
     while rest and (not kept or used + len(rest[0]) + 2 <= width - 10):
         used += len(rest[0]) + 2
         kept.append(rest.pop(0))
-    more = f" {glyphs.ellipsis} {len(rest)} more" if rest else ""
+    more = ""
+    if rest:
+        more = f" {glyphs.ellipsis} {len(rest)} more"
     return ", ".join(kept) + more
 
 
 def _short_value(value: Any) -> str:
     if isinstance(value, str):
         line = safe_line(value, MAX_VALUE)
-        return line if line and " " not in line and "=" not in line else json.dumps(line, ensure_ascii=False)
+        if line and " " not in line and "=" not in line:
+            return line
+        return json.dumps(line, ensure_ascii=False)
     return safe_line(json.dumps(value, ensure_ascii=False, default=str), MAX_VALUE)
 
 
@@ -303,10 +430,18 @@ Cell: TypeAlias = str | tuple[str, str]
 
 def table(rows: Iterable[Sequence[Cell]], indent: str = "") -> list[Text]:
     """Return one line for each row, with every column but the last as wide as its longest text."""
-    cells = [[(cell, "") if isinstance(cell, str) else cell for cell in row] for row in rows]
-    widths = [max(cell_len(text) for text, _ in cells_of) for cells_of in zip(*cells, strict=True)][:-1]
+    cells = [
+        [(cell, "") if isinstance(cell, str) else cell for cell in row] for row in rows
+    ]
+    widths = [
+        max(cell_len(text) for text, _ in cells_of)
+        for cells_of in zip(*cells, strict=True)
+    ][:-1]
     lines = []
     for *first, last in cells:
-        padded = [(f"{column(text, width)}  ", style) for (text, style), width in zip(first, widths, strict=True)]
+        padded = [
+            (f"{column(text, width)}  ", style)
+            for (text, style), width in zip(first, widths, strict=True)
+        ]
         lines.append(Text.assemble(indent, *padded, last))
     return lines

@@ -11,8 +11,8 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.style import Style
 from rich.text import Text
 
-from mcpagent.text.safe_text import safe_text
-from mcpagent.text.secrets import without_secrets
+from mcpagent.utilities.text.safe_text import safe_text
+from mcpagent.utilities.text.secrets import without_secrets
 
 _PLAIN = re.compile(r"[A-Za-z\"'(][^\n*_`#\[\]<>|~&\\\t\u0080-\U0010ffff]{0,2000}")
 """A paragraph of one line that has nothing of Markdown in it."""
@@ -40,7 +40,9 @@ class BlockSplitter:
 
     def finish(self) -> list[str]:
         """Return the remaining blocks at the end of the text."""
-        last = self._take(self._partial) if self._partial else ""
+        last = ""
+        if self._partial:
+            last = self._take(self._partial)
         self._partial = ""
         rest = self._close()
         return [block for block in (last, rest) if block]
@@ -79,17 +81,26 @@ class BlockSplitter:
 def print_block(console: Console, block: str) -> None:
     """Prints one block and an empty line. Addresses stay visible; code has no frame and no padding, to be copied."""
     block = safe_text(without_secrets(block))
-    if _PLAIN.fullmatch(block):  # most of a long answer is, and rich takes ten times as long for it
+    if _PLAIN.fullmatch(
+        block
+    ):  # most of a long answer is, and rich takes ten times as long for it
         lines = [*Text(block).wrap(console, console.width), Text()]
         console.print(Text("\n").join(lines), soft_wrap=True)
         return
     empty, parser = _markdown()
-    markdown = copy(empty)  # its constructor makes a parser each time, which takes longer than parsing
+    markdown = copy(
+        empty
+    )  # its constructor makes a parser each time, which takes longer than parsing
     markdown.markup, markdown.parsed = block, parser.parse(block)
     lines = []
     for segments in console.render_lines(markdown, pad=False):
         # Entities of HTML (&#8238;) are characters only now, and a style could hold an address that nobody sees.
-        line = Text.assemble(*((safe_text(segment.text), _without_link(segment.style)) for segment in segments))
+        line = Text.assemble(
+            *(
+                (safe_text(segment.text), _without_link(segment.style))
+                for segment in segments
+            )
+        )
         line.rstrip()
         lines.append(line)
     while lines and not lines[0].plain.strip():
@@ -125,8 +136,12 @@ def _markdown_class() -> type:
         LEVEL_ALIGN = dict.fromkeys(markdown.Heading.LEVEL_ALIGN, "left")
 
     class CodeBlock(markdown.CodeBlock):
-        def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-            code = Syntax("", self.lexer_name, theme=self.theme).highlight(str(self.text).rstrip("\n"))
+        def __rich_console__(
+            self, console: Console, options: ConsoleOptions
+        ) -> RenderResult:
+            code = Syntax("", self.lexer_name, theme=self.theme).highlight(
+                str(self.text).rstrip("\n")
+            )
             code.rstrip()
             code.overflow = "fold"
             yield code

@@ -24,7 +24,8 @@ from mcpagent.cli.screen.lines import (
 )
 from mcpagent.cli.screen.markdown import BlockSplitter, print_block
 from mcpagent.cli.screen.terminal import Glyphs, put, silent_console
-from mcpagent.events import (
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.values.events import (
     AnswerRestarted,
     Event,
     LimitReached,
@@ -43,8 +44,7 @@ from mcpagent.events import (
     ToolsLoaded,
     ToolsSearched,
 )
-from mcpagent.messages import Citation
-from mcpagent.text.safe_text import safe_line
+from mcpagent.values.messages import Citation
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -127,9 +127,13 @@ class Activity:
     def _line(self) -> Text:
         passed = time.monotonic() - self._since
         frame = self._frames[int(passed * REFRESHES_PER_SECOND) % len(self._frames)]
-        clock = f" {self._dot} {duration(passed)}" if passed >= 1 else ""
+        clock = ""
+        if passed >= 1:
+            clock = f" {self._dot} {duration(passed)}"
         room = max(self._console.width - len(clock) - 4, 10)
-        return Text(f"{frame} {safe_line(self._label, room)}{clock}", "dim", no_wrap=True)
+        return Text(
+            f"{frame} {safe_line(self._label, room)}{clock}", "dim", no_wrap=True
+        )
 
 
 SHOWN = 3
@@ -164,7 +168,9 @@ class RunningCalls:
         """Record progress, which a server reports by its own name for the tool; the offered name ends with it."""
         for call_id, (started, _) in self._running.items():
             name = started.call.name
-            if started.server == event.server and (name == event.tool or name.endswith(f"_{event.tool}")):
+            if started.server == event.server and (
+                name == event.tool or name.endswith(f"_{event.tool}")
+            ):
                 self._running[call_id] = started, progress_words(event)
 
     def finish(self, event: ToolCallFinished) -> Place:
@@ -172,8 +178,15 @@ class RunningCalls:
         call_id = event.call.id
         opens = 0
         if not self._group and not event.parent and call_id in self._running:
-            others = {running for running, (started, _) in self._running.items() if not started.parent}
-            self._group, opens = (others, len(others)) if len(others) > 1 else (set(), 0)
+            others = {
+                running
+                for running, (started, _) in self._running.items()
+                if not started.parent
+            }
+            if len(others) > 1:
+                self._group, opens = others, len(others)
+            else:
+                self._group, opens = set(), 0
         self._running.pop(call_id, None)
         if call_id not in self._group:
             return Place()
@@ -184,14 +197,18 @@ class RunningCalls:
     def label(self) -> str:
         """The running calls, `index: reading (3 of 10), fetch, 2 more`; "" if none runs."""
         labels = [label for _, label in self._running.values()]
-        more = f", {len(labels) - SHOWN} more" if len(labels) > SHOWN else ""
+        more = ""
+        if len(labels) > SHOWN:
+            more = f", {len(labels) - SHOWN} more"
         return ", ".join(labels[:SHOWN]) + more
 
 
 class TurnView:
     """Shows the events of one turn: steps on `steps`, the model's words on `words`; None hides them."""
 
-    def __init__(self, steps: Console | None, words: Console | None, glyphs: Glyphs) -> None:
+    def __init__(
+        self, steps: Console | None, words: Console | None, glyphs: Glyphs
+    ) -> None:
         self._steps = steps or silent_console()
         self._words = words
         self._glyphs = glyphs
@@ -219,7 +236,9 @@ class TurnView:
             case AnswerRestarted():
                 self._drop_words(event)
             case ServersAwaited(servers=servers):
-                self._activity.show(f"connecting {', '.join(safe_line(server, 40) for server in servers)}")
+                self._activity.show(
+                    f"connecting {', '.join(safe_line(server, 40) for server in servers)}"
+                )
             case ToolCallStarted():
                 self._running.start(event)
                 self._show_running()
@@ -229,8 +248,15 @@ class TurnView:
             case ToolCallFinished():
                 self._finish_call(event)
             case Notice():
-                with self._activity.paused():  # it tells of something else; what is going on goes on
-                    put(self._steps, *event_lines(event, self._calls, self._glyphs, self._steps.width))
+                with (
+                    self._activity.paused()
+                ):  # it tells of something else; what is going on goes on
+                    put(
+                        self._steps,
+                        *event_lines(
+                            event, self._calls, self._glyphs, self._steps.width
+                        ),
+                    )
                 self._prints_steps = True
             case _:
                 self._show_step(event)
@@ -262,11 +288,16 @@ class TurnView:
         if (more := self._inner.pop(event.call.id, 0) - SHOWN_INNER) > 0:
             self._print(Text(f"  {self._glyphs.ellipsis} {more} more calls", "dim"))
         if place.opens:
-            self._print(Text(f"{self._glyphs.call} {place.opens} calls at the same time", "dim"))
+            self._print(
+                Text(f"{self._glyphs.call} {place.opens} calls at the same time", "dim")
+            )
         if event.result.error is None and event.call.name in _TOLD_BY_AN_EVENT:
             self._held = event
         elif place.in_group:
-            branch = self._glyphs.under if place.is_last else self._glyphs.branch
+            if place.is_last:
+                branch = self._glyphs.under
+            else:
+                branch = self._glyphs.branch
             self._print_call(event, f"  {branch} ")
         else:
             self._print_call(event)
@@ -286,7 +317,9 @@ class TurnView:
     def _settle(self, event: Event | None) -> None:
         """Print the held call's line, unless this event reports the same in more detail."""
         held, self._held = self._held, None
-        if held is not None and not isinstance(event, _TOLD_BY_AN_EVENT[held.call.name]):
+        if held is not None and not isinstance(
+            event, _TOLD_BY_AN_EVENT[held.call.name]
+        ):
             self._print_call(held)
 
     def _print_call(self, event: ToolCallFinished, indent: str = "") -> None:
@@ -339,8 +372,18 @@ class TurnView:
 
 
 def print_failed_server(
-    console: Console, event: ServerFailed, servers: Iterable[ServerConfig], glyphs: Glyphs, *, in_chat: bool = False
+    console: Console,
+    event: ServerFailed,
+    servers: Iterable[ServerConfig],
+    glyphs: Glyphs,
+    *,
+    in_chat: bool = False,
 ) -> None:
     """Print the failure block on a terminal, two lines elsewhere; `in_chat` adds the command that retries it."""
     config = next((server for server in servers if server.name == event.server), None)
-    put(console, *server_failed_lines(event, config, glyphs, short=not console.is_terminal, in_chat=in_chat))
+    put(
+        console,
+        *server_failed_lines(
+            event, config, glyphs, short=not console.is_terminal, in_chat=in_chat
+        ),
+    )

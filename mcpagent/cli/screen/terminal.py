@@ -17,8 +17,8 @@ from rich.text import Text
 from rich.theme import Theme
 
 from mcpagent.cli.frame.options import ColorMode, Options
-from mcpagent.text.safe_text import safe_line
-from mcpagent.text.secrets import without_secrets
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.utilities.text.secrets import without_secrets
 
 PIPE_WIDTH = 200
 """Columns if nobody watches: lines are for programs then and are not broken."""
@@ -88,7 +88,9 @@ class Terminal:
     err: Console
     glyphs: Glyphs
 
-    def report(self, options: Options, document: Any, *lines: Text | str, exact: bool = False) -> None:
+    def report(
+        self, options: Options, document: Any, *lines: Text | str, exact: bool = False
+    ) -> None:
         """Write the document if `--json` asks for one, else the lines; `exact` as for `put`."""
         if options.output == "json":
             write_json(document, exact=exact)
@@ -109,23 +111,39 @@ def warning_line(text: str, glyphs: Glyphs, limit: int = 600) -> Text:
     return Text(f"{glyphs.warning} {safe_line(text, limit)}", "warning")
 
 
-def open_terminal(color: ColorMode, environ: Mapping[str, str] = os.environ) -> Terminal:
+def open_terminal(
+    color: ColorMode, environ: Mapping[str, str] = os.environ
+) -> Terminal:
     """Return the consoles of this process."""
     for stream in (sys.stdout, sys.stderr):
         # A character the locale cannot write becomes "?", never a traceback.
         if stream is not None and hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
-    glyphs = Glyphs() if all(_writes(stream, Glyphs()) for stream in (sys.stdout, sys.stderr)) else ASCII_GLYPHS
-    return Terminal(make_console(sys.stdout, color, environ), make_console(sys.stderr, color, environ), glyphs)
+    if all(_writes(stream, Glyphs()) for stream in (sys.stdout, sys.stderr)):
+        glyphs = Glyphs()
+    else:
+        glyphs = ASCII_GLYPHS
+    return Terminal(
+        make_console(sys.stdout, color, environ),
+        make_console(sys.stderr, color, environ),
+        glyphs,
+    )
 
 
-def make_console(stream: TextIO | None, color: ColorMode, environ: Mapping[str, str]) -> Console:
+def make_console(
+    stream: TextIO | None, color: ColorMode, environ: Mapping[str, str]
+) -> Console:
     """Return a console that prints plain text unchanged: no markup, emoji codes or highlighting; 16 colours at most."""
-    file = stream if stream is not None else io.StringIO()
+    if stream is not None:
+        file = stream
+    else:
+        file = io.StringIO()
     is_terminal = is_a_terminal(stream)
     is_dumb = environ.get("TERM", "") in ("dumb", "unknown")
     columns = environ.get("COLUMNS", "")
-    width = int(columns) if columns.isdecimal() and int(columns) > 0 else None
+    width = None
+    if columns.isdecimal() and int(columns) > 0:
+        width = int(columns)
     if is_dumb and is_terminal and width is None:
         width = shutil.get_terminal_size().columns
     return _PipeConsole(
@@ -135,7 +153,9 @@ def make_console(stream: TextIO | None, color: ColorMode, environ: Mapping[str, 
         force_interactive=is_terminal and not is_dumb,
         color_system="standard" if wants_color(is_terminal, color, environ) else None,
         width=width if is_terminal else (width or PIPE_WIDTH),
-        height=25 if is_dumb else None,  # without a height rich takes a dumb terminal to be 80 columns wide
+        height=25
+        if is_dumb
+        else None,  # without a height rich takes a dumb terminal to be 80 columns wide
         markup=False,
         emoji=False,
         highlight=False,
@@ -144,7 +164,9 @@ def make_console(stream: TextIO | None, color: ColorMode, environ: Mapping[str, 
     )
 
 
-def put(console: Console, *lines: Text | str, style: str | None = None, exact: bool = False) -> None:
+def put(
+    console: Console, *lines: Text | str, style: str | None = None, exact: bool = False
+) -> None:
     """Print lines without secrets; on a terminal they are wrapped at words, elsewhere they stay whole.
 
     Wrapped lines continue indented: no text of others, however long it is, begins a line as ours do. `exact`: a person
@@ -158,20 +180,30 @@ def put(console: Console, *lines: Text | str, style: str | None = None, exact: b
 
 
 def _without_secrets(line: Text | str) -> Text | str:
-    plain = line if isinstance(line, str) else line.plain
+    if isinstance(line, str):
+        plain = line
+    else:
+        plain = line.plain
     clean = without_secrets(plain)
     if clean == plain:
         return line
-    return clean if isinstance(line, str) else Text(clean, style=line.style)
+    if isinstance(line, str):
+        return clean
+    return Text(clean, style=line.style)
 
 
 def _wrapped(line: Text | str, console: Console) -> Text:
-    text = Text(line) if isinstance(line, str) else line
+    if isinstance(line, str):
+        text = Text(line)
+    else:
+        text = line
     if text.cell_len <= console.width:
         return text
     indent = len(text.plain) - len(text.plain.lstrip(" ")) + HANGING
     first, *rest = text.wrap(console, max(console.width - indent, 20), overflow="fold")
-    return Text("\n").join([first, *(Text.assemble(" " * indent, piece) for piece in rest)])
+    return Text("\n").join(
+        [first, *(Text.assemble(" " * indent, piece) for piece in rest)]
+    )
 
 
 def silent_console() -> Console:
@@ -185,7 +217,9 @@ class _PipeConsole(Console):
         raise BrokenPipeError
 
 
-def wants_color(is_terminal: bool, color: ColorMode, environ: Mapping[str, str]) -> bool:
+def wants_color(
+    is_terminal: bool, color: ColorMode, environ: Mapping[str, str]
+) -> bool:
     """Return whether to use colour: by `--color`, then NO_COLOR, then FORCE_COLOR, then the stream."""
     if color != "auto":
         return color == "always"
@@ -207,7 +241,9 @@ def is_a_terminal(stream: TextIO | None) -> bool:
 def _writes(stream: TextIO | None, glyphs: Glyphs) -> bool:
     encoding = getattr(stream, "encoding", None) or "utf-8"
     try:
-        f"{glyphs.call}{glyphs.search}{glyphs.ok}{glyphs.failed}{glyphs.under}{glyphs.spinner}".encode(encoding)
+        f"{glyphs.call}{glyphs.search}{glyphs.ok}{glyphs.failed}{glyphs.under}{glyphs.spinner}".encode(
+            encoding
+        )
     except (UnicodeEncodeError, LookupError):
         return False
     return True
@@ -236,7 +272,9 @@ def portable_json(document: Any, indent: int | None = None) -> str:
     try:
         return json.dumps(document, indent=indent, default=str, allow_nan=False)
     except ValueError:
-        return json.dumps(_finite(document), indent=indent, default=str, allow_nan=False)
+        return json.dumps(
+            _finite(document), indent=indent, default=str, allow_nan=False
+        )
 
 
 def readable_json(document: Any) -> str:
@@ -251,7 +289,11 @@ def readable_json(document: Any) -> str:
 
 def _finite(value: Any) -> Any:
     if isinstance(value, float):
-        return value if math.isfinite(value) else None
+        if math.isfinite(value):
+            return value
+        return None
     if isinstance(value, Mapping):
         return {key: _finite(item) for key, item in value.items()}
-    return [_finite(item) for item in value] if isinstance(value, list | tuple) else value
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return value

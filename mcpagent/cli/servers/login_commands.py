@@ -25,8 +25,8 @@ from mcpagent.cli.screen.terminal import Terminal, open_terminal, put
 from mcpagent.config import ServerConfig
 from mcpagent.config.secret_store import token_store
 from mcpagent.errors import InputError
-from mcpagent.text.safe_text import safe_line, safe_text
 from mcpagent.trust.consent import needs_consent
+from mcpagent.utilities.text.safe_text import safe_line, safe_text
 
 if TYPE_CHECKING:
     from mcpagent.mcp.auth.oauth import LoopbackPage
@@ -45,20 +45,30 @@ class Login:
     port: int = 0
 
 
-def log_in(login: Login, options: Options, *, open_browser: OpenBrowser = webbrowser.open) -> ExitCode:
+def log_in(
+    login: Login, options: Options, *, open_browser: OpenBrowser = webbrowser.open
+) -> ExitCode:
     """Sign in to one server, then connect to it, so that the report about it is true."""
     terminal = open_terminal(options.color)
     config = remote_server(login.name, load_configuration(options))
     if any(name.lower() == "authorization" for name in config.headers):
-        raise InputError(f'server "{config.name}" has an Authorization header in its configuration, which is used')
+        raise InputError(
+            f'server "{config.name}" has an Authorization header in its configuration, which is used'
+        )
     if needs_consent(config):
         config = remote_server(login.name, trusted_configuration(options, terminal))
-    browser = open_browser if login.opens_browser and has_display(options.environ) else None
+    browser = None
+    if login.opens_browser and has_display(options.environ):
+        browser = open_browser
     return asyncio.run(_log_in(login, config, options, terminal, browser))
 
 
 async def _log_in(
-    login: Login, config: ServerConfig, options: Options, terminal: Terminal, browser: OpenBrowser | None
+    login: Login,
+    config: ServerConfig,
+    options: Options,
+    terminal: Terminal,
+    browser: OpenBrowser | None,
 ) -> ExitCode:
     from mcpagent.mcp.auth.sign_in_flow import Registration, loopback_page, sign_in
     from mcpagent.mcp.auth.stored_auth import StoredSignIn
@@ -68,10 +78,14 @@ async def _log_in(
     if config.sign_in.is_unattended:
         async with ServerLink(config, auth=StoredSignIn(config, store)) as link:
             tools = len(link.bound_tools())
-        terminal.done(f"{config.name} needs nobody to sign in ({config.sign_in.grant}): {counted(tools, 'tool')}")
+        terminal.done(
+            f"{config.name} needs nobody to sign in ({config.sign_in.grant}): {counted(tools, 'tool')}"
+        )
         return ExitCode.OK
     secret = options.environ.get(CLIENT_SECRET) or None
-    client = Registration(login.client_id, secret, login.port) if login.client_id is not None else None
+    client = None
+    if login.client_id is not None:
+        client = Registration(login.client_id, secret, login.port)
     pasting: list[asyncio.Task[None]] = []
 
     async def show(url: str) -> None:
@@ -90,16 +104,24 @@ async def _log_in(
         return ExitCode.OK
     async with ServerLink(config, auth=StoredSignIn(config, store)) as link:
         tools = len(link.bound_tools())
-    word = "signed in to" if result.how == "now" else "already signed in to"
+    word = "already signed in to"
+    if result.how == "now":
+        word = "signed in to"
     terminal.done(f"{word} {config.name}: {counted(tools, 'tool')}")
     if result.moved:
         put(terminal.out, f"  {result.moved}", style="dim")
     if result.how == "now" and result.kept is not None:
-        put(terminal.out, f"  the sign-in is kept in {place_of_secret(result.kept)}", style="dim")
+        put(
+            terminal.out,
+            f"  the sign-in is kept in {place_of_secret(result.kept)}",
+            style="dim",
+        )
     return ExitCode.OK
 
 
-def _show_page(url: str, config: ServerConfig, terminal: Terminal, browser: OpenBrowser | None) -> None:
+def _show_page(
+    url: str, config: ServerConfig, terminal: Terminal, browser: OpenBrowser | None
+) -> None:
     """Print the page's address whole and unbroken, and open it if there is a browser."""
     address = "".join(safe_text(url).split())
     host = safe_line(urlsplit(address).hostname or "", 80)
@@ -107,7 +129,9 @@ def _show_page(url: str, config: ServerConfig, terminal: Terminal, browser: Open
     terminal.err.print(Text(address), soft_wrap=True)
     if browser is not None:
         # Some browsers keep the program that opens them waiting, or print things.
-        threading.Thread(target=browser, args=(address,), name="browser", daemon=True).start()
+        threading.Thread(
+            target=browser, args=(address,), name="browser", daemon=True
+        ).start()
         put(terminal.err, Text("the browser is being opened; Ctrl-C gives up", "dim"))
     elsewhere = "is the browser on another machine? paste the address here that it ends at, although it shows no page"
     put(terminal.err, Text(elsewhere, "dim"))
@@ -159,7 +183,10 @@ def log_out(name: str, options: Options) -> ExitCode:
 
     terminal = open_terminal(options.color)
     is_address = name.startswith(("http://", "https://"))
-    config = ServerConfig(name, url=name) if is_address else remote_server(name, load_configuration(options))
+    if is_address:
+        config = ServerConfig(name, url=name)
+    else:
+        config = remote_server(name, load_configuration(options))
     out = asyncio.run(sign_out(config, token_store(options.environ)))
     shown = safe_line(config.name, 120)
     said = {
@@ -181,15 +208,23 @@ def remote_server(name: str, configuration: Configuration) -> ServerConfig:
         if server.name == name and server.url:
             return server
         if server.name == name and not server.disabled:
-            raise InputError(f'server "{shown}" is a program on this machine; there is nothing to sign in to')
+            raise InputError(
+                f'server "{shown}" is a program on this machine; there is nothing to sign in to'
+            )
         if server.name == name:
-            raise InputError(f'server "{shown}" is disabled; mcpagent mcp enable {name}')
+            raise InputError(
+                f'server "{shown}" is disabled; mcpagent mcp enable {name}'
+            )
     for problem in configuration.servers.problems:
         if problem.name == name:
-            raise InputError(f'server "{shown}" cannot be used: {safe_line(problem.reason, 300)}')
+            raise InputError(
+                f'server "{shown}" cannot be used: {safe_line(problem.reason, 300)}'
+            )
     remote = [server.name for server in configuration.servers.servers if server.url]
     near = get_close_matches(name, remote, n=3) or remote[:3]
-    raise InputError(f'no server "{shown}"; servers with an address: {", ".join(near) or "none"}')
+    raise InputError(
+        f'no server "{shown}"; servers with an address: {", ".join(near) or "none"}'
+    )
 
 
 def has_display(environ: Mapping[str, str]) -> bool:

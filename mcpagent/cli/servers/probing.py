@@ -21,22 +21,31 @@ from mcpagent.cli.servers.server_checks import (
 )
 from mcpagent.config import ServerConfig, ServerProblem
 from mcpagent.errors import ServerError
-from mcpagent.events import ServerFailed
 from mcpagent.mcp.lists.shown_tools import ShownTool
 from mcpagent.mcp.server_status import ServerState, still_connecting
-from mcpagent.text.safe_text import safe_line
-from mcpagent.text.secrets import without_secrets
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.utilities.text.secrets import without_secrets
+from mcpagent.values.events import ServerFailed
 
 if TYPE_CHECKING:
     import httpx2
 
     from mcpagent.mcp.connection import McpConnection
     from mcpagent.mcp.lists.server_lists import ServerLists
-    from mcpagent.mcp.server_news import ServerNews
+    from mcpagent.mcp.server_notifications import ServerNews
 
     Auth: TypeAlias = Callable[[ServerConfig], httpx2.Auth | None]
 
-StageName: TypeAlias = Literal["config", "variables", "trust", "executable", "address", "spawn", "initialize", "list"]
+StageName: TypeAlias = Literal[
+    "config",
+    "variables",
+    "trust",
+    "executable",
+    "address",
+    "spawn",
+    "initialize",
+    "list",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,14 +109,22 @@ class Probe:
             "stages": {
                 stage.name: {
                     "ok": stage.ok,
-                    "seconds": None if stage.seconds is None else round(stage.seconds, 3),
+                    "seconds": None
+                    if stage.seconds is None
+                    else round(stage.seconds, 3),
                     "detail": stage.detail or None,
                 }
                 for stage in self.stages
             },
-            **{key: getattr(self, key) or None for key in ("protocol_version", "era", "title")},
+            **{
+                key: getattr(self, key) or None
+                for key in ("protocol_version", "era", "title")
+            },
             "capabilities": list(self.capabilities),
-            **{key: getattr(self, key) for key in ("tools", "prompts", "resources", "tokens")},
+            **{
+                key: getattr(self, key)
+                for key in ("tools", "prompts", "resources", "tokens")
+            },
             "reason": failed.detail if failed else None,
             "fix": self.fix or None,
             "last_words": list(self.last_words),
@@ -122,11 +139,18 @@ def probe_of_problem(problem: ServerProblem, *, untrusted: bool) -> Probe:
     """
     place, colon, rest = problem.reason.partition(": ")
     if untrusted or not colon:
-        return Probe(problem.name, [Stage("trust", ok=False, detail=safe_line(problem.reason, 300))])
+        return Probe(
+            problem.name,
+            [Stage("trust", ok=False, detail=safe_line(problem.reason, 300))],
+        )
     source = place.rpartition(":")[0]
     what = rest.partition(": ")[2] or rest
     where = Stage("config", ok=True, detail=safe_line(source, 200))
-    return Probe(problem.name, [where, Stage("variables", ok=False, detail=safe_line(what, 300))], source=source)
+    return Probe(
+        problem.name,
+        [where, Stage("variables", ok=False, detail=safe_line(what, 300))],
+        source=source,
+    )
 
 
 async def probe(
@@ -141,26 +165,43 @@ async def probe(
 
     A server that may take longer to connect than `seconds` is then reported as connecting.
     """
-    limit = seconds if seconds and seconds < config.connect_timeout_seconds else None
+    limit = None
+    if seconds and seconds < config.connect_timeout_seconds:
+        limit = seconds
     result = Probe(config.name, required=config.required, source=config.source)
     result.warnings += configuration_warnings(config)
     if config.source:
-        result.stages.append(Stage("config", ok=True, detail=safe_line(config.source, 200)))
+        result.stages.append(
+            Stage("config", ok=True, detail=safe_line(config.source, 200))
+        )
     trial = _Trial(config, result)
-    import_module("mcpagent.mcp.connection")  # the MCP SDK takes its time, which is not the server's
+    import_module(
+        "mcpagent.mcp.connection"
+    )  # the MCP SDK takes its time, which is not the server's
     try:
         async with asyncio.timeout(limit):
             await trial.run(environ, log_folder, auth)
     except TimeoutError:
         result.is_connecting = True
-        result.stages.append(Stage(trial.stage, ok=False, detail=still_connecting(), seconds=trial.seconds))
+        result.stages.append(
+            Stage(
+                trial.stage, ok=False, detail=still_connecting(), seconds=trial.seconds
+            )
+        )
         result.fix = f"--server-wait {config.connect_timeout_seconds:g} waits as long as it may take"
     except ServerError as error:
         why = safe_line(str(error), 400).removeprefix(f'server "{config.name}" ')
-        result.stages.append(Stage(trial.stage, ok=False, detail=why, seconds=trial.seconds))
+        result.stages.append(
+            Stage(trial.stage, ok=False, detail=why, seconds=trial.seconds)
+        )
         result.last_words = error.stderr_tail
-        fix = fix_for(ServerFailed(config.name, str(error), error.stderr_tail), config, environ)
-        result.fix = "" if fix.startswith("mcpagent mcp test") else safe_line(fix, 200)
+        fix = fix_for(
+            ServerFailed(config.name, str(error), error.stderr_tail), config, environ
+        )
+        if fix.startswith("mcpagent mcp test"):
+            result.fix = ""
+        else:
+            result.fix = safe_line(fix, 200)
     return result
 
 
@@ -176,15 +217,22 @@ class _Trial:
     @property
     def seconds(self) -> float | None:
         """The seconds of the current stage, None for one that takes no time."""
-        return None if self._since is None else time.monotonic() - self._since
+        if self._since is None:
+            return None
+        return time.monotonic() - self._since
 
-    async def run(self, environ: Mapping[str, str], log_folder: Path, auth: Auth | None) -> None:
+    async def run(
+        self, environ: Mapping[str, str], log_folder: Path, auth: Auth | None
+    ) -> None:
         from mcpagent.mcp.connection import McpConnection
         from mcpagent.mcp.lists.listing import list_server
         from mcpagent.trust.launches import launch_of
 
         config = self._config
-        found = launch_of(config, environ).program if config.command else config.address.partition("?")[0]
+        if config.command:
+            found = launch_of(config, environ).program
+        else:
+            found = config.address.partition("?")[0]
         self._done(safe_line(found, 200))
         connection = McpConnection(
             config,
@@ -196,7 +244,9 @@ class _Trial:
         )
         try:
             await self._open(connection)
-            self._result.warnings += poisoned_instructions(without_secrets(connection.session.instructions or ""))
+            self._result.warnings += poisoned_instructions(
+                without_secrets(connection.session.instructions or "")
+            )
             self.stage, self._since = "list", time.monotonic()
             known = await list_server(connection, config, self.warn)
             self._take(known.lists)
@@ -216,13 +266,30 @@ class _Trial:
         session, info = connection.session, connection.session.server_info
         result, can = self._result, connection.session.server_capabilities
         result.protocol_version = safe_line(session.protocol_version or "", 40)
-        result.era = "modern" if connection.is_modern else "legacy"
-        name = [(info.title or info.name), info.version] if info else []
+        if connection.is_modern:
+            result.era = "modern"
+        else:
+            result.era = "legacy"
+        if info:
+            name = [(info.title or info.name), info.version]
+        else:
+            name = []
         result.title = safe_line(without_secrets(" ".join(filter(None, name))), 100)
-        result.capabilities = tuple(key for key in type(can).model_fields if getattr(can, key)) if can else ()
-        self._done(" ".join(filter(None, (result.protocol_version, f"({result.era})", result.title))))
+        if can:
+            result.capabilities = tuple(
+                key for key in type(can).model_fields if getattr(can, key)
+            )
+        else:
+            result.capabilities = ()
+        self._done(
+            " ".join(
+                filter(None, (result.protocol_version, f"({result.era})", result.title))
+            )
+        )
 
-    def _split_spawn(self, connection: McpConnection, started: float, *, failed: bool) -> None:
+    def _split_spawn(
+        self, connection: McpConnection, started: float, *, failed: bool
+    ) -> None:
         if failed:
             self.stage = "spawn"
         elif self._config.command:
@@ -234,17 +301,31 @@ class _Trial:
         from mcpagent.tool_search.search_options import definition_tokens
 
         result = self._result
-        result.tools, result.prompts, result.resources = len(lists.tools), len(lists.prompts), len(lists.resources)
-        result.tokens = sum(definition_tokens(ShownTool.of(tool).definition) for tool in lists.tools)
+        result.tools, result.prompts, result.resources = (
+            len(lists.tools),
+            len(lists.prompts),
+            len(lists.resources),
+        )
+        result.tokens = sum(
+            definition_tokens(ShownTool.of(tool).definition) for tool in lists.tools
+        )
         result.warnings += poisoned_warnings(lists.tools)
         result.warnings += unusable_output_schemas(lists.output_schemas)
         counts = [counted(result.tools, "tool")]
-        counts += [counted(result.prompts, "prompt")] if result.prompts else []
-        counts += [counted(result.resources, "resource")] if result.resources else []
+        if result.prompts:
+            counts += [counted(result.prompts, "prompt")]
+        else:
+            counts += []
+        if result.resources:
+            counts += [counted(result.resources, "resource")]
+        else:
+            counts += []
         self._done(", ".join(counts))
 
     def _done(self, detail: str) -> None:
-        self._result.stages.append(Stage(self.stage, ok=True, detail=detail, seconds=self.seconds))
+        self._result.stages.append(
+            Stage(self.stage, ok=True, detail=detail, seconds=self.seconds)
+        )
         self._since = None
 
     def report(self, news: ServerNews) -> None:

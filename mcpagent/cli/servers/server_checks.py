@@ -14,12 +14,12 @@ from urllib.parse import urlsplit
 
 from mcpagent.config import ServerConfig
 from mcpagent.config.literals import literal_warnings
-from mcpagent.json_schema.schema_form import UncheckedError, usable
-from mcpagent.messages import ToolDefinition
 from mcpagent.models.tool_changes_in_history import RESERVED_NAMES, SUBMIT_TOOL
-from mcpagent.text.for_model import for_model
-from mcpagent.text.json_texts import texts_in
-from mcpagent.text.safe_text import safe_line
+from mcpagent.utilities.json_schema.schema_form import UncheckedError, usable
+from mcpagent.utilities.text.for_model import for_model
+from mcpagent.utilities.text.json_texts import texts_in
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.values.messages import ToolDefinition
 
 LONGEST_DESCRIPTION = 6_000
 
@@ -54,20 +54,29 @@ _POISON = {
         (?:parameter|argument|field) \b""",
     "holds a long encoded text": r"[A-Za-z0-9+/]{200}",
 }
-_PATTERNS = {what: re.compile(pattern, re.IGNORECASE | re.VERBOSE) for what, pattern in _POISON.items()}
+_PATTERNS = {
+    what: re.compile(pattern, re.IGNORECASE | re.VERBOSE)
+    for what, pattern in _POISON.items()
+}
 
 
 def configuration_warnings(config: ServerConfig) -> list[str]:
     """What is doubtful in the entry itself; each with what to write instead."""
     found = literal_warnings(config.name, config.written)
-    if (package := unpinned_package(str(config.command), [str(word) for word in config.args])) is not None:
+    if (
+        package := unpinned_package(
+            str(config.command), [str(word) for word in config.args]
+        )
+    ) is not None:
         name, pinned = (safe_line(text, 80) for text in package)
         found.append(
             f"{safe_line(str(config.command), 20)} starts whatever version of {name} is the newest; write {pinned}"
         )
     parts = urlsplit(config.address)
     host = parts.hostname or ""
-    is_local = host in ("localhost", "::1", "host.docker.internal") or host.startswith("127.")
+    is_local = host in ("localhost", "::1", "host.docker.internal") or host.startswith(
+        "127."
+    )
     if parts.scheme == "http" and not is_local and config.headers:
         found.append("its headers are sent without encryption; write https")
     return found
@@ -77,54 +86,86 @@ def unpinned_package(command: str, args: Sequence[str]) -> tuple[str, str] | Non
     """Return a package that is fetched without a version, and its pinned form; None if there is none."""
     program = re.split(r"[\\/]", command)[-1].removesuffix(".cmd").removesuffix(".exe")
     words = list(args)
-    if program in ("npm", "pnpm", "yarn") and words[:1] and words[0] in ("exec", "dlx", "x"):
+    if (
+        program in ("npm", "pnpm", "yarn")
+        and words[:1]
+        and words[0] in ("exec", "dlx", "x")
+    ):
         program, words = "npx", words[1:]
-    if (program == "uv" and words[:2] == ["tool", "run"]) or (program == "pipx" and words[:1] == ["run"]):
-        words = words[2:] if program == "uv" else words[1:]
+    if (program == "uv" and words[:2] == ["tool", "run"]) or (
+        program == "pipx" and words[:1] == ["run"]
+    ):
+        if program == "uv":
+            words = words[2:]
+        else:
+            words = words[1:]
         program = "uvx"
     match program:
         case "npx" | "bunx":
-            return _unpinned_npm(_fetched(words, _WITH_VALUE.__contains__, "-p", "--package"))
+            return _unpinned_npm(
+                _fetched(words, _WITH_VALUE.__contains__, "-p", "--package")
+            )
         case "uvx":
-            return _unpinned_python(_fetched(words, _WITH_VALUE.__contains__, "--from", "--spec"))
+            return _unpinned_python(
+                _fetched(words, _WITH_VALUE.__contains__, "--from", "--spec")
+            )
         case "docker" | "podman":
             return _unpinned_image(words)
         case _:
             return None
 
 
-def _fetched(words: Sequence[str], takes_value: Callable[[str], bool], *naming: str) -> str:
+def _fetched(
+    words: Sequence[str], takes_value: Callable[[str], bool], *naming: str
+) -> str:
     """Return the package that an option of these names names, else the first word that is no option and no value."""
     takes_next = False
     for place, word in enumerate(words):
         option, equals, value = word.partition("=")
         if option in naming:
-            return value if equals else next(iter(words[place + 1 :]), "")
+            if equals:
+                return value
+            return next(iter(words[place + 1 :]), "")
         if not word.startswith("-") and not takes_next:
             return word
         takes_next = not takes_next and takes_value(word)
     return ""
 
 
-_WITH_VALUE = frozenset({"--python", "-p", "--with", "--index", "--index-url", "--registry", "-c", "--call"})
+_WITH_VALUE = frozenset(
+    {"--python", "-p", "--with", "--index", "--index-url", "--registry", "-c", "--call"}
+)
 
 
 def _unpinned_npm(package: str) -> tuple[str, str] | None:
     if not package or package.startswith((".", "/", "git+", "http", "file:")):
         return None
-    name, at, version = package.rpartition("@") if "@" in package[1:] else (package, "", "")
-    return None if at and version[:1].isdigit() else (name, f"{name}@VERSION")
+    if "@" in package[1:]:
+        name, at, version = package.rpartition("@")
+    else:
+        name, at, version = package, "", ""
+    if at and version[:1].isdigit():
+        return None
+    return name, f"{name}@VERSION"
 
 
 def _unpinned_python(package: str) -> tuple[str, str] | None:
-    if not package or package.startswith((".", "/", "file:", "http")) or package.endswith((".whl", ".tar.gz")):
+    if (
+        not package
+        or package.startswith((".", "/", "file:", "http"))
+        or package.endswith((".whl", ".tar.gz"))
+    ):
         return None
     if package.startswith("git+"):
-        return None if "@" in package.partition("://")[2].partition("/")[2] else (package, f"{package}@COMMIT")
+        if "@" in package.partition("://")[2].partition("/")[2]:
+            return None
+        return package, f"{package}@COMMIT"
     name, _, version = package.partition("@")
     pinned = "==" in package or version[:1].isdigit()
     plain = re.split(r"[<>=!~@ ]", package, maxsplit=1)[0]
-    return None if pinned or not name else (plain, f"{plain}==VERSION")
+    if pinned or not name:
+        return None
+    return plain, f"{plain}==VERSION"
 
 
 def _unpinned_image(words: Sequence[str]) -> tuple[str, str] | None:
@@ -137,15 +178,30 @@ def _unpinned_image(words: Sequence[str]) -> tuple[str, str] | None:
     has_tag = bool(colon) and "/" not in tag
     if has_tag and tag != "latest":
         return None
-    untagged = name if has_tag else image
+    if has_tag:
+        untagged = name
+    else:
+        untagged = image
     return untagged, f"{untagged}:TAG"
 
 
 def _takes_value_in_docker(word: str) -> bool:
-    return word.startswith("-") and not ("=" in word or word in _IMAGE_FLAGS or re.fullmatch(r"-[itdP]+", word))
+    return word.startswith("-") and not (
+        "=" in word or word in _IMAGE_FLAGS or re.fullmatch(r"-[itdP]+", word)
+    )
 
 
-_IMAGE_FLAGS = frozenset({"--rm", "--init", "--interactive", "--tty", "--privileged", "--read-only", "--detach"})
+_IMAGE_FLAGS = frozenset(
+    {
+        "--rm",
+        "--init",
+        "--interactive",
+        "--tty",
+        "--privileged",
+        "--read-only",
+        "--detach",
+    }
+)
 
 
 def poisoned_warnings(tools: Iterable[ToolDefinition]) -> list[str]:
@@ -156,16 +212,22 @@ def poisoned_warnings(tools: Iterable[ToolDefinition]) -> list[str]:
     for tool in tools:
         name = safe_line(tool.original_name or tool.name, 60)
         if (tool.original_name or tool.name) in RESERVED_NAMES | {SUBMIT_TOOL}:
-            found.append(f"{name} is named as a tool of mcpagent's own; it is offered under another name")
+            found.append(
+                f"{name} is named as a tool of mcpagent's own; it is offered under another name"
+            )
         # All texts of the parameters too: every one of them is read by the model.
         schema = json.dumps(tool.parameters, ensure_ascii=False, default=str)[:200_000]
         what = _poison_in(f"{tool.title} {tool.description} {schema}")
-        if not what and (others := _commanded(tool.description, own | set(texts_in(tool.parameters)))):
+        if not what and (
+            others := _commanded(tool.description, own | set(texts_in(tool.parameters)))
+        ):
             what = f"gives orders about {', '.join(others)}, which this server does not have"
         if not what and len(tool.description) > LONGEST_DESCRIPTION:
             what = f"has {len(tool.description):,} characters"
         if what:
-            found.append(f"the text of {name} {what}: read it, mcpagent tools show {name}")
+            found.append(
+                f"the text of {name} {what}: read it, mcpagent tools show {name}"
+            )
     return found
 
 
@@ -176,7 +238,9 @@ def unusable_output_schemas(schemas: Mapping[str, Any]) -> list[str]:
         try:
             usable(schema)
         except UncheckedError as error:
-            found.append(f"the output schema of {safe_line(name, 60)} cannot be used: {safe_line(str(error), 120)}")
+            found.append(
+                f"the output schema of {safe_line(name, 60)} cannot be used: {safe_line(str(error), 120)}"
+            )
     return found
 
 
@@ -200,9 +264,15 @@ _ORDER = re.compile(
 def poisoned_instructions(instructions: str) -> list[str]:
     """Return the same warnings for a server's instructions."""
     what = _poison_in(instructions)
-    return [f'what it says of itself {what}: "{safe_line(instructions, 120)}"'] if what else []
+    if what:
+        return [f'what it says of itself {what}: "{safe_line(instructions, 120)}"']
+    return []
 
 
 def _poison_in(text: str) -> str:
-    plain = " ".join(for_model(text).split())  # words that something invisible parts are words to a model
-    return next((what for what, pattern in _PATTERNS.items() if pattern.search(plain)), "")
+    plain = " ".join(
+        for_model(text).split()
+    )  # words that something invisible parts are words to a model
+    return next(
+        (what for what, pattern in _PATTERNS.items() if pattern.search(plain)), ""
+    )

@@ -12,22 +12,33 @@ from typing import TypeAlias
 
 from rich.text import Text
 
-from mcpagent.cli.frame.configuration import Configuration, load_configuration, short_path, target_of
+from mcpagent.cli.frame.configuration import (
+    Configuration,
+    load_configuration,
+    short_path,
+    target_of,
+)
 from mcpagent.cli.frame.exit_codes import ExitCode
 from mcpagent.cli.frame.figures import counted, duration
 from mcpagent.cli.frame.options import Options
 from mcpagent.cli.may_run.project_trust import untrusted_apart, waiting_servers
 from mcpagent.cli.screen.lines import column
 from mcpagent.cli.screen.rendering import Activity
-from mcpagent.cli.screen.terminal import Terminal, open_terminal, put, write_json, write_out
+from mcpagent.cli.screen.terminal import (
+    Terminal,
+    open_terminal,
+    put,
+    write_json,
+    write_out,
+)
 from mcpagent.cli.servers.probing import Probe, probe_all, probe_of_problem
 from mcpagent.cli.servers.server_editing import unknown_server
 from mcpagent.config import ServersConfig
-from mcpagent.config.bounded_files import open_regular
 from mcpagent.errors import InputError
 from mcpagent.mcp.server_options import server_log_folder, stored_sign_ins
 from mcpagent.mcp.transports.server_log import log_path
-from mcpagent.text.safe_text import safe_line
+from mcpagent.utilities.files.bounded_files import open_regular
+from mcpagent.utilities.text.safe_text import safe_line
 
 LABEL_WIDTH = 11
 
@@ -53,32 +64,49 @@ def list_servers(options: Options) -> ExitCode:
             }
             for server in configuration.servers.servers
         },
-        "problems": {problem.name: problem.reason for problem in configuration.servers.problems},
+        "problems": {
+            problem.name: problem.reason for problem in configuration.servers.problems
+        },
     }
-    terminal.report(options, document, *_configured_lines(configuration, waiting, options, terminal))
+    terminal.report(
+        options, document, *_configured_lines(configuration, waiting, options, terminal)
+    )
     return ExitCode.OK
 
 
 def _configured_lines(
-    configuration: Configuration, waiting: Collection[str], options: Options, terminal: Terminal
+    configuration: Configuration,
+    waiting: Collection[str],
+    options: Options,
+    terminal: Terminal,
 ) -> Iterator[Text]:
     """Yield the lines of the configuration; `waiting` are the servers without approval."""
     width = max(map(len, configuration.names), default=0)
     for server in configuration.servers.servers:
-        mark = "-" if server.disabled else terminal.glyphs.dot
+        if server.disabled:
+            mark = "-"
+        else:
+            mark = terminal.glyphs.dot
         if server.disabled:
             state = "disabled  "
         elif server.name in waiting:
             state = "not trusted yet  "
         else:
             state = ""
-        source = f"  {short_path(server.source, options.folder)}" if server.source else ""
+        if server.source:
+            source = f"  {short_path(server.source, options.folder)}"
+        else:
+            source = ""
         name = column(safe_line(server.name, 64), width)
-        yield Text.assemble(f"{mark} ", (name, "user"), f"  {state}{target_of(server)}", (source, "dim"))
+        yield Text.assemble(
+            f"{mark} ", (name, "user"), f"  {state}{target_of(server)}", (source, "dim")
+        )
     for problem in configuration.servers.problems:
         name = column(safe_line(problem.name, 64), width)
         failed = (f"{terminal.glyphs.failed} ", "error")
-        yield Text.assemble(failed, (name, "user"), f"  {safe_line(problem.reason, 300)}")
+        yield Text.assemble(
+            failed, (name, "user"), f"  {safe_line(problem.reason, 300)}"
+        )
     yield Text(configuration.describe(options.folder), "dim")
 
 
@@ -102,7 +130,9 @@ def run_server_test(options: Options, name: str | None) -> ExitCode:
         put(terminal.out, f"{probe_totals(probes, f' {terminal.glyphs.dot}')}")
     else:
         write_json({found.name: found.document() for found in probes})
-    return ExitCode.OK if all(found.ok for found in probes) else ExitCode.SERVERS
+    if all(found.ok for found in probes):
+        return ExitCode.OK
+    return ExitCode.SERVERS
 
 
 def probe_servers(
@@ -131,19 +161,32 @@ def probe_servers(
     for found in problems:
         report(found)
     with activity.showing(f"testing {counted(len(configuration.enabled), 'server')}"):
-        trying = probe_all(configuration.enabled, options.environ, logs, auth, report_between, seconds=seconds)
+        trying = probe_all(
+            configuration.enabled,
+            options.environ,
+            logs,
+            auth,
+            report_between,
+            seconds=seconds,
+        )
         tried = asyncio.run(trying)
     return [*problems, *tried]
 
 
 def _only(configuration: Configuration, name: str) -> Configuration:
     """Return the configuration with this server alone. Raises `InputError`."""
-    servers = tuple(server for server in configuration.servers.servers if server.name == name)
-    problems = tuple(problem for problem in configuration.servers.problems if problem.name == name)
+    servers = tuple(
+        server for server in configuration.servers.servers if server.name == name
+    )
+    problems = tuple(
+        problem for problem in configuration.servers.problems if problem.name == name
+    )
     if not (servers or problems):
         raise InputError(unknown_server(name, configuration.names))
     if servers and servers[0].disabled:
-        raise InputError(f'server "{name}" is disabled; mcpagent mcp enable {shlex.quote(name)}')
+        raise InputError(
+            f'server "{name}" is disabled; mcpagent mcp enable {shlex.quote(name)}'
+        )
     found = ServersConfig(servers, problems, configuration.servers.files)
     return replace(configuration, servers=found)
 
@@ -156,13 +199,26 @@ def probe_lines(found: Probe, options: Options, terminal: Terminal) -> Iterator[
 
     glyphs = terminal.glyphs
     unready = ("..", "dim") if found.is_connecting else (glyphs.failed, "error")
-    yield Text.assemble((glyphs.ok, "ok") if found.ok else unready, " ", (safe_line(found.name, 64), "user"))
+    yield Text.assemble(
+        (glyphs.ok, "ok") if found.ok else unready,
+        " ",
+        (safe_line(found.name, 64), "user"),
+    )
     for stage in found.stages:
-        detail = short_path(stage.detail, options.folder) if stage.name == "config" else stage.detail
+        detail = (
+            short_path(stage.detail, options.folder)
+            if stage.name == "config"
+            else stage.detail
+        )
         took = "" if stage.seconds is None else duration(stage.seconds)
         style = "dim" if stage.ok else ""
-        label, text = f"    {stage.name:<{LABEL_WIDTH}} ", "   ".join(filter(None, (took, detail)))
-        yield Text.assemble((label, style), *(() if stage.ok else (unready, " ")), (text, style))
+        label, text = (
+            f"    {stage.name:<{LABEL_WIDTH}} ",
+            "   ".join(filter(None, (took, detail))),
+        )
+        yield Text.assemble(
+            (label, style), *(() if stage.ok else (unready, " ")), (text, style)
+        )
     if found.capabilities:
         yield labelled("can", ", ".join(found.capabilities))
     if found.tools:
@@ -174,14 +230,21 @@ def probe_lines(found: Probe, options: Options, terminal: Terminal) -> Iterator[
     if found.fix:
         yield labelled("do", found.fix, "")
     if not found.ok and any(stage.name == "spawn" for stage in found.stages):
-        yield labelled("full log", f"mcpagent mcp logs {shlex.quote(safe_line(found.name, 64))}")
-    yield from (Text(f"    {glyphs.warning} {warning}", "warning") for warning in found.warnings)
+        yield labelled(
+            "full log", f"mcpagent mcp logs {shlex.quote(safe_line(found.name, 64))}"
+        )
+    yield from (
+        Text(f"    {glyphs.warning} {warning}", "warning") for warning in found.warnings
+    )
 
 
 def probe_totals(probes: Sequence[Probe], end: str) -> str:
     """Return `2 of 3 usable. 14 tools, 2,310 tokens`, with `end` after the first part."""
     usable = sum(1 for found in probes if found.ok)
-    tools, tokens = sum(found.tools for found in probes), sum(found.tokens for found in probes)
+    tools, tokens = (
+        sum(found.tools for found in probes),
+        sum(found.tokens for found in probes),
+    )
     return f"{usable} of {len(probes)} usable{end} {counted(tools, 'tool')}, {tokens:,} tokens"
 
 
@@ -203,7 +266,11 @@ def show_log(options: Options, name: str, lines: int, *, follow: bool) -> ExitCo
     for line in last_lines(path, lines, start[0]):
         write_out(line + "\n")
     if not path.exists():
-        put(terminal.err, f"{safe_line(name, 64)} has written nothing yet ({path})", style="dim")
+        put(
+            terminal.err,
+            f"{safe_line(name, 64)} has written nothing yet ({path})",
+            style="dim",
+        )
     if follow:
         for line in followed(path, start, lambda: time.sleep(LOOK_SECONDS)):
             write_out(line + "\n")
@@ -229,13 +296,17 @@ def followed(path: Path, start: FileState, wait: Callable[[], None]) -> Iterator
         size, now = _state(path)
         if now != identity or size < at:
             at, identity, rest = 0, now, b""
-        data = _read(path, at, TAIL_BYTES) if size > at else b""
+        data = b""
+        if size > at:
+            data = _read(path, at, TAIL_BYTES)
         if not data:
             wait()
             continue
         at += len(data)
         *whole, rest = (rest + data).split(b"\n")
-        yield from (safe_line(line.decode("utf-8", "replace"), LONGEST_LINE) for line in whole)
+        yield from (
+            safe_line(line.decode("utf-8", "replace"), LONGEST_LINE) for line in whole
+        )
 
 
 def _state(path: Path) -> FileState:
@@ -247,7 +318,10 @@ def _state(path: Path) -> FileState:
 
 
 def _tail(path: Path, end: int | None = None) -> list[str]:
-    stop = _state(path)[0] if end is None else end
+    if end is None:
+        stop = _state(path)[0]
+    else:
+        stop = end
     start = max(0, stop - TAIL_BYTES)
     return _read(path, start, stop - start).decode("utf-8", "replace").splitlines()
 

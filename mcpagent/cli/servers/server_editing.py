@@ -20,15 +20,20 @@ from mcpagent.cli.may_run.project_trust import remember_added, waiting_servers
 from mcpagent.cli.screen.terminal import Terminal, open_terminal, put
 from mcpagent.config import find_config_files, load_servers, user_config_folder
 from mcpagent.config.config_documents import Document, parse_document, read_bytes
-from mcpagent.config.file_changes import alone_with, write_text
 from mcpagent.config.jsonc import with_value, without_value
 from mcpagent.config.literals import literal_secrets, literal_warnings
-from mcpagent.config.secret_store import SecretStore, is_key_name, key_store, with_stored_keys
+from mcpagent.config.secret_store import (
+    SecretStore,
+    is_key_name,
+    key_store,
+    with_stored_keys,
+)
 from mcpagent.config.server_files import read_servers, server_entries
-from mcpagent.config.user_folders import project_folders
 from mcpagent.config.variables import Variables
 from mcpagent.errors import ConfigError, InputError
-from mcpagent.text.safe_text import safe_line
+from mcpagent.utilities.files.file_changes import alone_with, write_text
+from mcpagent.utilities.files.user_folders import project_folders
+from mcpagent.utilities.text.safe_text import safe_line
 
 PROJECT_FILE = ".mcp.json"
 PROJECT_MODE = 0o644
@@ -54,7 +59,9 @@ class ServerFile:
         document = _document(self.path, text)
         read_servers(document, Variables({}, document.folder))
         root, entries = server_entries(document)
-        return ServerFile(self.path, self.is_project, text, tuple(map(str, root)), entries)
+        return ServerFile(
+            self.path, self.is_project, text, tuple(map(str, root)), entries
+        )
 
     def with_entry(self, name: str, entry: Mapping[str, Any]) -> ServerFile:
         """Return the file with this server, replacing one of the same name."""
@@ -81,33 +88,51 @@ class ServerFile:
         with alone_with(self.path):
             changed = change(open_file(self.path, is_project=self.is_project))
             if changed.text != self.text or not self.path.exists():
-                write_text(self.path, changed.text, new_mode=PROJECT_MODE if self.is_project else 0o600)
+                write_text(
+                    self.path,
+                    changed.text,
+                    new_mode=PROJECT_MODE if self.is_project else 0o600,
+                )
         return changed
 
 
 def open_file(path: Path, *, is_project: bool) -> ServerFile:
     """Read the file; a missing one counts as empty. Raises `ConfigError` for an unreadable one."""
-    raw = read_bytes(path) if path.exists() else b""  # once: others may write it
+    # once: others may write it
+    raw = b""
+    if path.exists():
+        raw = read_bytes(path)
     text = raw.decode("utf-8-sig", "replace")
     if not text.strip():
         return ServerFile(path, is_project, "{}\n", ("mcpServers",), {})
     document = parse_document(str(path), raw, path.parent)
     if document.text != text:
-        raise ConfigError(f"{path}: not UTF-8; save the file as UTF-8 before it can be changed")
+        raise ConfigError(
+            f"{path}: not UTF-8; save the file as UTF-8 before it can be changed"
+        )
     try:
         root, entries = server_entries(document)
     except ConfigError:
         data = document.data
-        if not isinstance(data, Mapping) or data.keys() & {"mcpServers", "servers", "mcp_servers"}:
+        if not isinstance(data, Mapping) or data.keys() & {
+            "mcpServers",
+            "servers",
+            "mcp_servers",
+        }:
             raise
-        root, entries = ("mcpServers",), {}  # an object without servers; they can be added
+        root, entries = (
+            ("mcpServers",),
+            {},
+        )  # an object without servers; they can be added
     return ServerFile(path, is_project, text, tuple(map(str, root)), entries)
 
 
 def files_found(options: Options) -> list[ServerFile]:
     """Return the files that the servers are read from, in reading order: `--config`, else those found from here."""
     if options.config:
-        return [open_file(path.expanduser(), is_project=False) for path in options.config]
+        return [
+            open_file(path.expanduser(), is_project=False) for path in options.config
+        ]
     return [
         open_file(path, is_project=path.parent != user_config_folder(options.environ))
         for path in find_config_files(options.folder, options.environ)
@@ -119,10 +144,17 @@ def file_to_write(options: Options, scope: WriteScope) -> ServerFile:
     if options.config:
         return open_file(options.config[-1].expanduser(), is_project=False)
     if scope == "user":
-        return open_file(user_config_folder(options.environ) / "mcp.json", is_project=False)
+        return open_file(
+            user_config_folder(options.environ) / "mcp.json", is_project=False
+        )
     found = find_config_files(options.folder, options.environ)
-    projects = [path for path in found if path.parent != user_config_folder(options.environ)]
-    return open_file(projects[-1] if projects else project_folders(options.folder)[0] / PROJECT_FILE, is_project=True)
+    projects = [
+        path for path in found if path.parent != user_config_folder(options.environ)
+    ]
+    return open_file(
+        projects[-1] if projects else project_folders(options.folder)[0] / PROJECT_FILE,
+        is_project=True,
+    )
 
 
 def file_with(options: Options, name: str, scope: WriteScope | None) -> ServerFile:
@@ -133,13 +165,20 @@ def file_with(options: Options, name: str, scope: WriteScope | None) -> ServerFi
     holders = [file for file in files if name in file.entries]
     if holders:
         return holders[-1]
-    raise InputError(unknown_server(name, [known for file in files for known in file.entries]))
+    raise InputError(
+        unknown_server(name, [known for file in files for known in file.entries])
+    )
 
 
 def unknown_server(name: str, known: Sequence[str]) -> str:
     """Return one line about an unknown server, with suggestions."""
-    listed = ", ".join(sorted(set(known))[:8]) or "none; add one: mcpagent mcp add NAME -- COMMAND"
-    hint = did_you_mean(get_close_matches(name, known, n=3, cutoff=0.5), f"configured: {listed}")
+    listed = (
+        ", ".join(sorted(set(known))[:8])
+        or "none; add one: mcpagent mcp add NAME -- COMMAND"
+    )
+    hint = did_you_mean(
+        get_close_matches(name, known, n=3, cutoff=0.5), f"configured: {listed}"
+    )
     return f'no server "{safe_line(name, 64)}"; {hint}'
 
 
@@ -149,7 +188,9 @@ def place_of(file: ServerFile, name: str, folder: Path) -> str:
 
 
 def _document(path: Path, text: str) -> Document:
-    return parse_document(str(path), text.encode("utf-8", "surrogatepass"), path.absolute().parent)
+    return parse_document(
+        str(path), text.encode("utf-8", "surrogatepass"), path.absolute().parent
+    )
 
 
 # -- the commands -----------------------------------------------------------------------------------------------------
@@ -170,21 +211,31 @@ class NewServer:
     trust: bool = False
 
 
-def add_server(options: Options, new: NewServer, scope: WriteScope, *, replace: bool) -> ExitCode:
+def add_server(
+    options: Options, new: NewServer, scope: WriteScope, *, replace: bool
+) -> ExitCode:
     """Write the server into the user's or the project's file, with a warning about a secret that is written out."""
     terminal = open_terminal(options.color)
     file = file_to_write(options, scope)
     if new.name in file.entries and not replace:
         place = place_of(file, new.name, options.folder)
-        raise InputError(f'server "{new.name}" is there already ({place}); replace it with --replace')
+        raise InputError(
+            f'server "{new.name}" is there already ({place}); replace it with --replace'
+        )
     if new.trust and file.is_project:
-        raise InputError("--trust: a project's file cannot trust its own servers; add it to your own (--scope user)")
+        raise InputError(
+            "--trust: a project's file cannot trust its own servers; add it to your own (--scope user)"
+        )
     entry = entry_of(new) | _own_folder(new, file, options.folder)
-    file.with_entry(new.name, entry)  # what cannot be written is said before a secret is asked for
+    file.with_entry(
+        new.name, entry
+    )  # what cannot be written is said before a secret is asked for
     _store_secrets(options, new.secret, terminal)
     file = file.saved(lambda fresh: fresh.with_entry(new.name, entry))
     for server in load_configuration(options).enabled:
-        if server.name == new.name:  # whoever typed the command need not be asked whether it may run
+        if (
+            server.name == new.name
+        ):  # whoever typed the command need not be asked whether it may run
             remember_added(server, options)
     _report_added(options, terminal, file, new.name, entry)
     return ExitCode.OK
@@ -195,25 +246,44 @@ def remove_server(options: Options, name: str, scope: WriteScope | None) -> Exit
     terminal = open_terminal(options.color)
     file = file_with(options, name, scope)
     file.saved(lambda fresh: fresh.without_entry(name))
-    put(terminal.out, f"removed {name} from {short_path(str(file.path), options.folder)}")
+    put(
+        terminal.out,
+        f"removed {name} from {short_path(str(file.path), options.folder)}",
+    )
     left = [other for other in files_found(options) if name in other.entries]
     if left:
-        put(terminal.out, f"{name} is now the one of {place_of(left[-1], name, options.folder)}", style="dim")
+        put(
+            terminal.out,
+            f"{name} is now the one of {place_of(left[-1], name, options.folder)}",
+            style="dim",
+        )
     return ExitCode.OK
 
 
-def switch_server(options: Options, name: str, scope: WriteScope | None, *, on: bool) -> ExitCode:
+def switch_server(
+    options: Options, name: str, scope: WriteScope | None, *, on: bool
+) -> ExitCode:
     """Enable or disable the server in the effective file, or in the one named."""
     terminal = open_terminal(options.color)
     file = file_with(options, name, scope)
     changed = file.saved(lambda fresh: fresh.switched(name, on=on))
-    word, place = "enabled" if on else "disabled", place_of(changed, name, options.folder)
+    word, place = (
+        "enabled" if on else "disabled",
+        place_of(changed, name, options.folder),
+    )
     is_same = changed.text == file.text
-    put(terminal.out, f"{name} is {word} already ({place})" if is_same else f"{word} {name} in {place}")
+    put(
+        terminal.out,
+        f"{name} is {word} already ({place})"
+        if is_same
+        else f"{word} {name} in {place}",
+    )
     return ExitCode.OK
 
 
-def move_secrets(options: Options, name: str, *, store: SecretStore | None = None) -> ExitCode:
+def move_secrets(
+    options: Options, name: str, *, store: SecretStore | None = None
+) -> ExitCode:
     """Move the literal secrets of a server's entry to the keyring, with references in their places.
 
     Raises `InputError` if there is no such server, and `ConfigError` if nothing can be moved.
@@ -225,7 +295,9 @@ def move_secrets(options: Options, name: str, *, store: SecretStore | None = Non
     taken = taken_by_user(name, entry, plain=False)
     place = place_of(file, name, options.folder)
     if not taken.secrets or taken.entry is None:
-        raise ConfigError(f"{place}: {name} has no secret that a reference can replace; nothing was changed")
+        raise ConfigError(
+            f"{place}: {name} has no secret that a reference can replace; nothing was changed"
+        )
     keys, changed = store or key_store(options.environ), taken.entry
     kept = [keys.set(secret.name, secret.value) for secret in taken.secrets]
     is_waiting = name in waiting_servers(load_configuration(options), options)
@@ -235,14 +307,18 @@ def move_secrets(options: Options, name: str, *, store: SecretStore | None = Non
         for found in literal_secrets(fresh.entries[name]):
             holder = changed.get(str(found.path[0]))
             if len(found.path) > 1 and holder is not None:
-                text = with_value(text, (*fresh.root, name, *found.path), holder[found.path[1]])
+                text = with_value(
+                    text, (*fresh.root, name, *found.path), holder[found.path[1]]
+                )
         return fresh.changed(text)
 
     file.saved(moved)
     for server in load_configuration(options).enabled if not is_waiting else ():
         if server.name == name:
             remember_added(server, options)
-    terminal.done(f"{', '.join(item.name for item in kept)} moved from {place} to {place_of_secret(kept[0])}")
+    terminal.done(
+        f"{', '.join(item.name for item in kept)} moved from {place} to {place_of_secret(kept[0])}"
+    )
     return ExitCode.OK
 
 
@@ -250,32 +326,58 @@ def entry_of(new: NewServer) -> dict[str, Any]:
     """Return the entry to write into a file. Raises `InputError`."""
     for name in new.secret:
         if not is_key_name(name):
-            raise InputError(f"--secret {safe_line(name, 40)}: write a name such as GITHUB_TOKEN")
+            raise InputError(
+                f"--secret {safe_line(name, 40)}: write a name such as GITHUB_TOKEN"
+            )
     words = _words(new)
     is_url = _is_address(words)
     entry: dict[str, Any] = {"type": new.transport} if new.transport else {}
     if is_url:
         if len(words) > 1:
-            raise InputError(f"{safe_line(words[1], 60)}: an address takes no arguments")
+            raise InputError(
+                f"{safe_line(words[1], 60)}: an address takes no arguments"
+            )
         if new.env:
-            raise InputError("--env is for commands; what an address needs goes into --header 'Name: value'")
+            raise InputError(
+                "--env is for commands; what an address needs goes into --header 'Name: value'"
+            )
         entry |= {"type": new.transport or "http", "url": words[0]}
         headers = dict(_header(text) for text in new.header)
         if new.secret and not any("${keyring:" in value for value in headers.values()):
             headers["Authorization"] = f"Bearer ${{keyring:{new.secret[0]}}}"
-        return entry | _given(headers=headers, description=new.description, trust=new.trust)
+        return entry | _given(
+            headers=headers, description=new.description, trust=new.trust
+        )
     if new.header:
-        raise InputError("--header is for addresses; what a command needs goes into --env NAME=VALUE")
-    env = dict(_variable(text) for text in new.env) | {name: f"${{keyring:{name}}}" for name in new.secret}
-    given = _given(command=words[0], args=words[1:], env=env, cwd=new.cwd, description=new.description)
+        raise InputError(
+            "--header is for addresses; what a command needs goes into --env NAME=VALUE"
+        )
+    env = dict(_variable(text) for text in new.env) | {
+        name: f"${{keyring:{name}}}" for name in new.secret
+    }
+    given = _given(
+        command=words[0],
+        args=words[1:],
+        env=env,
+        cwd=new.cwd,
+        description=new.description,
+    )
     return entry | given | _given(trust=new.trust)
 
 
 def _own_folder(new: NewServer, file: ServerFile, folder: Path) -> dict[str, str]:
     """Return `cwd`, if the command names a file of this folder, and that configuration's servers run in another."""
-    if new.cwd or _is_address(new.target) or file.path.absolute().parent == folder.absolute():
+    if (
+        new.cwd
+        or _is_address(new.target)
+        or file.path.absolute().parent == folder.absolute()
+    ):
         return {}
-    named = (word for word in _words(new) if not os.path.isabs(word) and word not in (os.curdir, os.pardir))
+    named = (
+        word
+        for word in _words(new)
+        if not os.path.isabs(word) and word not in (os.curdir, os.pardir)
+    )
     if not any((folder / word).exists() for word in named):
         return {}
     if not file.is_project:
@@ -293,9 +395,13 @@ def _words(new: NewServer) -> list[str]:
         try:
             words = shlex.split(words[0])
         except ValueError as error:
-            raise InputError(f"{safe_line(words[0], 80)}: {error}; check the quotes") from None
+            raise InputError(
+                f"{safe_line(words[0], 80)}: {error}; check the quotes"
+            ) from None
     if not words or not words[0]:
-        raise InputError(f"nothing to start: mcpagent mcp add {new.name} -- COMMAND ARGS..., or a URL")
+        raise InputError(
+            f"nothing to start: mcpagent mcp add {new.name} -- COMMAND ARGS..., or a URL"
+        )
     return words
 
 
@@ -307,7 +413,9 @@ def _variable(text: str) -> tuple[str, str]:
     """Parse `NAME=VALUE`, or `NAME` for the value that the environment has when the server is started."""
     name, equals, value = text.partition("=")
     if not name or not name.replace("_", "a").isalnum() or name[0].isdigit():
-        raise InputError(f"--env {safe_line(text, 40)}: write NAME=VALUE, or NAME for a reference to that variable")
+        raise InputError(
+            f"--env {safe_line(text, 40)}: write NAME=VALUE, or NAME for a reference to that variable"
+        )
     return name, value if equals else f"${{{name}}}"
 
 
@@ -325,15 +433,35 @@ def _store_secrets(options: Options, names: Sequence[str], terminal: Terminal) -
         if store.get(name) is None:
             keep_secret(name, options.environ, terminal, store=store)
         else:
-            put(terminal.out, f"{name} is kept already; another value: mcpagent keys set {name}", style="dim")
+            put(
+                terminal.out,
+                f"{name} is kept already; another value: mcpagent keys set {name}",
+                style="dim",
+            )
 
 
-def _report_added(options: Options, terminal: Terminal, file: ServerFile, name: str, entry: dict[str, Any]) -> None:
+def _report_added(
+    options: Options,
+    terminal: Terminal,
+    file: ServerFile,
+    name: str,
+    entry: dict[str, Any],
+) -> None:
     what = entry.get("url") or " ".join((entry["command"], *entry.get("args", ())))
-    put(terminal.out, f"added {name} to {place_of(file, name, options.folder)}   {safe_line(what, 120)}")
-    if "command" in entry and shutil.which(entry["command"], path=options.environ.get("PATH")) is None:
-        terminal.warn(f"{safe_line(entry['command'], 60)} is not found on PATH; install it, or give its whole path")
-    for problem in load_servers(file.path, environ=with_stored_keys(options.environ)).problems:
+    put(
+        terminal.out,
+        f"added {name} to {place_of(file, name, options.folder)}   {safe_line(what, 120)}",
+    )
+    if (
+        "command" in entry
+        and shutil.which(entry["command"], path=options.environ.get("PATH")) is None
+    ):
+        terminal.warn(
+            f"{safe_line(entry['command'], 60)} is not found on PATH; install it, or give its whole path"
+        )
+    for problem in load_servers(
+        file.path, environ=with_stored_keys(options.environ)
+    ).problems:
         if problem.name == name:
             terminal.warn(f"until then it is skipped: {safe_line(problem.reason, 400)}")
     terminal.warn(*literal_warnings(name, entry))

@@ -7,7 +7,13 @@ from datetime import datetime
 from rich.text import Text
 
 from mcpagent.cli.chat.resumed import question_places
-from mcpagent.cli.chat.session_rows import found_lines, info_document, message_lines, session_rows, shown_title
+from mcpagent.cli.chat.session_rows import (
+    found_lines,
+    info_document,
+    message_lines,
+    session_rows,
+    shown_title,
+)
 from mcpagent.cli.frame.exit_codes import ExitCode
 from mcpagent.cli.frame.figures import counted, money, tokens
 from mcpagent.cli.frame.kept_sessions import (
@@ -23,9 +29,9 @@ from mcpagent.cli.frame.options import Options
 from mcpagent.cli.screen.lines import table
 from mcpagent.cli.screen.terminal import Terminal, open_terminal, put
 from mcpagent.errors import SessionStoreError
-from mcpagent.messages import dump_messages
 from mcpagent.sessions import KeptSession, SessionInfo, Sessions
-from mcpagent.text.safe_text import safe_line
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.values.messages import dump_messages
 
 
 def list_sessions(options: Options, words: str, limit: int, *, here: bool) -> ExitCode:
@@ -33,8 +39,14 @@ def list_sessions(options: Options, words: str, limit: int, *, here: bool) -> Ex
     terminal, store = open_terminal(options.color), store_of(options)
     found: list[SessionInfo] = []
     if is_begun(options):
-        folder = options.folder if here else None
-        found = store.match(words) if words else store.sessions(folder=folder)
+        if here:
+            folder = options.folder
+        else:
+            folder = None
+        if words:
+            found = store.match(words)
+        else:
+            found = store.sessions(folder=folder)
     if here:
         found = [info for info in found if info.folder == str(options.folder)]
     shown = found[:limit]
@@ -46,19 +58,34 @@ def list_sessions(options: Options, words: str, limit: int, *, here: bool) -> Ex
             which = " of this folder"
         else:
             which = ""
-        lines = [Text(f"no conversation{which} is kept in {safe_line(where_shown(options), 200)}", "dim")]
+        lines = [
+            Text(
+                f"no conversation{which} is kept in {safe_line(where_shown(options), 200)}",
+                "dim",
+            )
+        ]
     terminal.report(options, [info_document(info) for info in shown], *lines)
     if len(found) > limit and options.output == "text":
-        put(terminal.err, f"{len(found) - limit:,} more; -k {len(found)} shows all", style="dim")
+        put(
+            terminal.err,
+            f"{len(found) - limit:,} more; -k {len(found)} shows all",
+            style="dim",
+        )
     return ExitCode.OK
 
 
-def listed_lines(infos: list[SessionInfo], options: Options, terminal: Terminal) -> list[Text]:
+def listed_lines(
+    infos: list[SessionInfo], options: Options, terminal: Terminal
+) -> list[Text]:
     """Return one line per conversation, with its ID."""
-    return session_rows(infos, [short_id(info.id) for info in infos], options.folder, terminal.out.width)
+    return session_rows(
+        infos, [short_id(info.id) for info in infos], options.folder, terminal.out.width
+    )
 
 
-def the_one(options: Options, store: Sessions, wanted: str, terminal: Terminal) -> SessionInfo:
+def the_one(
+    options: Options, store: Sessions, wanted: str, terminal: Terminal
+) -> SessionInfo:
     """Return the matching conversation; several matches are listed on stderr. Raises `InputError`."""
     try:
         return meant_session(options, store, wanted)
@@ -79,7 +106,10 @@ def show_session(options: Options, wanted: str) -> ExitCode:
 
 def _facts(kept: KeptSession, options: Options) -> list[Text]:
     info = kept.info
-    times = [datetime.fromtimestamp(at).strftime("%Y-%m-%d %H:%M") for at in (info.created, info.updated)]
+    times = [
+        datetime.fromtimestamp(at).strftime("%Y-%m-%d %H:%M")
+        for at in (info.created, info.updated)
+    ]
     rows = [
         ("id", safe_line(info.id, 200)),
         ("folder", safe_line(info.folder, 300)),
@@ -87,14 +117,22 @@ def _facts(kept: KeptSession, options: Options) -> list[Text]:
         ("begun", times[0]),
         ("used", times[1]),
         ("turns", f"{info.turns}, {counted(info.messages, 'message')}"),
-        ("took", f"{tokens(info.tokens)} tokens, {money(info.dollars, known=info.cost_known)}"),
+        (
+            "took",
+            f"{tokens(info.tokens)} tokens, {money(info.dollars, known=info.cost_known)}",
+        ),
     ]
     if info.holder is not None:
         rows.append(("open", f"in {safe_line(str(info.holder), 100)}"))
     if kept.values.get("pending"):
-        rows.append(("waits", f"{counted(len(kept.values['pending']), 'call')} for an answer"))
+        rows.append(
+            ("waits", f"{counted(len(kept.values['pending']), 'call')} for an answer")
+        )
     rows.append(("go on", resume_words(options, info.id)))
-    return [Text(shown_title(info), "user"), *table([[(name, "dim"), value] for name, value in rows])]
+    return [
+        Text(shown_title(info), "user"),
+        *table([[(name, "dim"), value] for name, value in rows]),
+    ]
 
 
 def _said(kept: KeptSession, terminal: Terminal) -> list[Text]:
@@ -110,17 +148,30 @@ def _said(kept: KeptSession, terminal: Terminal) -> list[Text]:
 def search_sessions(options: Options, words: str, limit: int) -> ExitCode:
     """Run `mcpagent sessions search`."""
     terminal, store = open_terminal(options.color), store_of(options)
-    found = store.search(words, limit) if is_begun(options) else []
+    found = []
+    if is_begun(options):
+        found = store.search(words, limit)
     documents = [
-        {"session": info_document(item.session), "place": item.place, "excerpt": item.excerpt} for item in found
+        {
+            "session": info_document(item.session),
+            "place": item.place,
+            "excerpt": item.excerpt,
+        }
+        for item in found
     ]
     lines = found_lines(found, terminal.out.width)
     if not found:
         lines = [Text("nothing that was said has these words", "dim")]
     terminal.report(options, documents, *lines)
     if found and options.output == "text":
-        put(terminal.err, f"{resume_words(options, found[0].session.id)} goes on with the first", style="dim")
-    return ExitCode.OK if found else ExitCode.ERROR
+        put(
+            terminal.err,
+            f"{resume_words(options, found[0].session.id)} goes on with the first",
+            style="dim",
+        )
+    if found:
+        return ExitCode.OK
+    return ExitCode.ERROR
 
 
 def check_store(options: Options) -> ExitCode:
@@ -134,10 +185,27 @@ def check_store(options: Options) -> ExitCode:
             count, large = len(store.sessions()), store.outputs()
         except SessionStoreError as error:
             wrong = [str(error)]
-    kept = f"{where}: {counted(count, 'conversation')}, whole" if is_begun(options) else f"{where}: nothing is kept yet"
-    aside = f"; {counted(large[0], 'large result')} set aside, {large[1]:,} characters" if large[0] else ""
+    if is_begun(options):
+        kept = f"{where}: {counted(count, 'conversation')}, whole"
+    else:
+        kept = f"{where}: nothing is kept yet"
+    aside = ""
+    if large[0]:
+        aside = (
+            f"; {counted(large[0], 'large result')} set aside, {large[1]:,} characters"
+        )
     ok = Text.assemble((terminal.glyphs.ok, "ok"), f" {kept}{aside}")
-    failed = [Text(f"{terminal.glyphs.failed} {safe_line(line, 400)}", "error") for line in wrong]
-    document = {"where": where, "conversations": count, "large_results": large[0], "wrong": wrong}
+    failed = [
+        Text(f"{terminal.glyphs.failed} {safe_line(line, 400)}", "error")
+        for line in wrong
+    ]
+    document = {
+        "where": where,
+        "conversations": count,
+        "large_results": large[0],
+        "wrong": wrong,
+    }
     terminal.report(options, document, *(failed or [ok]))
-    return ExitCode.SESSION if wrong else ExitCode.OK
+    if wrong:
+        return ExitCode.SESSION
+    return ExitCode.OK

@@ -15,9 +15,9 @@ from mcpagent.cli.screen.terminal import ASCII_GLYPHS, open_terminal
 from mcpagent.cli.sessions_command.looking import the_one
 from mcpagent.errors import InputError
 from mcpagent.sessions.export import transcript_of
-from mcpagent.text.safe_text import safe_line
 from mcpagent.tracing.kept_runs import recorded_runs, session_runs
 from mcpagent.tracing.tree import ASCII_BRANCHES, Branches, trace_document, trace_rows
+from mcpagent.utilities.text.safe_text import safe_line
 
 
 def show_trace(options: Options, what: str) -> ExitCode:
@@ -26,14 +26,29 @@ def show_trace(options: Options, what: str) -> ExitCode:
     if path.exists() and not path.is_dir():
         runs = recorded_runs(path)
     elif path.suffix == ".jsonl" or os.sep in what:
-        raise InputError(f"{safe_line(what, 200)}: not found; name a file that --record wrote, or a kept session")
+        raise InputError(
+            f"{safe_line(what, 200)}: not found; name a file that --record wrote, or a kept session"
+        )
     else:
         store = store_of(options)
-        runs = session_runs(transcript_of(store.read(the_one(options, store, what, terminal).id)))
+        runs = session_runs(
+            transcript_of(store.read(the_one(options, store, what, terminal).id))
+        )
     lines: list[Text | str] = []
-    for heading, rows in trace_rows(runs, ASCII_BRANCHES if terminal.glyphs is ASCII_GLYPHS else Branches()):
-        cells = [((row.name, "error" if row.failed else ""), (row.took, ""), (row.about, "dim")) for row in rows]
+    for heading, rows in trace_rows(
+        runs, ASCII_BRANCHES if terminal.glyphs is ASCII_GLYPHS else Branches()
+    ):
+        cells = [
+            (
+                (row.name, "error" if row.failed else ""),
+                (row.took, ""),
+                (row.about, "dim"),
+            )
+            for row in rows
+        ]
         lines += [Text(heading, "bold"), *table(cells), ""]
     nothing = f"{safe_line(what, 200)}: no runs in it"
-    terminal.report(options, [trace_document(run) for run in runs], *(lines[:-1] or [nothing]))
+    terminal.report(
+        options, [trace_document(run) for run in runs], *(lines[:-1] or [nothing])
+    )
     return ExitCode.OK

@@ -8,17 +8,17 @@ from typing import Any
 
 from rich.text import Text
 
-from mcpagent.agent import Agent
-from mcpagent.cards.agent_cards import agent_from_card, card_warnings
-from mcpagent.cards.reading import YAML, load_card, load_cards
-from mcpagent.cards.teams import card_at, read_team
-from mcpagent.cards.writing import card_data, dump_card
+from mcpagent.agents.agent import Agent
+from mcpagent.agents.cards.agent_cards import agent_from_card, card_warnings
+from mcpagent.agents.cards.reading import YAML, load_card, load_cards
+from mcpagent.agents.cards.teams import card_at, read_team
+from mcpagent.agents.cards.writing import card_data, dump_card
 from mcpagent.cli.frame.exit_codes import ExitCode
 from mcpagent.cli.frame.options import Options
 from mcpagent.cli.may_run.project_trust import lines_to_say_yes_to
 from mcpagent.cli.screen.terminal import open_terminal, write_json, write_out
 from mcpagent.errors import ConfigError
-from mcpagent.text.safe_text import safe_line, safe_text
+from mcpagent.utilities.text.safe_text import safe_line, safe_text
 
 
 def check_cards(paths: Sequence[Path], options: Options) -> ExitCode:
@@ -30,19 +30,37 @@ def check_cards(paths: Sequence[Path], options: Options) -> ExitCode:
             lines.append(Text.assemble(("failed  ", "red"), found["error"]))
         else:
             place = (f"  {safe_line(found['path'], 200)}", "dim")
-            mark = ("asks    ", "yellow") if found["asks"] else ("ok      ", "green")
+            if found["asks"]:
+                mark = "asks    ", "yellow"
+            else:
+                mark = "ok      ", "green"
             lines.append(Text.assemble(mark, found["name"], place))
             lines += [Text(f"        {line}", style="yellow") for line in found["asks"]]
-            lines += [Text(f"        {line}", style="yellow") for line in found["warnings"]]
-    open_terminal(options.color).report(options, documents, *lines, exact=True)  # the lines show what would run
-    return ExitCode.CONFIG if any(found["error"] for found in documents) else ExitCode.OK
+            lines += [
+                Text(f"        {line}", style="yellow") for line in found["warnings"]
+            ]
+    open_terminal(options.color).report(
+        options, documents, *lines, exact=True
+    )  # the lines show what would run
+    if any(found["error"] for found in documents):
+        return ExitCode.CONFIG
+    return ExitCode.OK
 
 
 def _documents(path: Path, options: Options) -> Iterator[dict[str, Any]]:
     """Yield one document per card of a file or folder; `error` is None if it is usable, `asks` needs consent."""
-    failed: dict[str, Any] = {"path": str(path), "name": "", "error": "", "warnings": [], "asks": []}
+    failed: dict[str, Any] = {
+        "path": str(path),
+        "name": "",
+        "error": "",
+        "warnings": [],
+        "asks": [],
+    }
     try:
-        cards = list(load_cards(path).values()) if path.is_dir() else [load_card(path)]
+        if path.is_dir():
+            cards = list(load_cards(path).values())
+        else:
+            cards = [load_card(path)]
     except ConfigError as error:
         yield {**failed, "error": safe_line(str(error), 500)}
         return
@@ -55,7 +73,13 @@ def _documents(path: Path, options: Options) -> Iterator[dict[str, Any]]:
         except ConfigError as failure:
             problem = safe_line(str(failure), 500)
         warnings = [safe_line(line, 300) for line in card_warnings(card)]
-        yield {"path": card.path, "name": card.name, "error": problem, "warnings": warnings, "asks": asks}
+        yield {
+            "path": card.path,
+            "name": card.name,
+            "error": problem,
+            "warnings": warnings,
+            "asks": asks,
+        }
     if not cards:
         yield {**failed, "error": f"{path} holds no card: a card ends in .md or .yaml"}
 
@@ -66,5 +90,9 @@ def show_card(path: Path, options: Options) -> ExitCode:
     if options.output == "json":
         write_json({**card_data(card), "instruction": card.instruction})
     else:
-        write_out(safe_text(dump_card(card, "yaml" if Path(card.path).suffix in YAML else "md")))
+        write_out(
+            safe_text(
+                dump_card(card, "yaml" if Path(card.path).suffix in YAML else "md")
+            )
+        )
     return ExitCode.OK

@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Any, get_args
 from mcpagent.cli.frame.exit_codes import ExitCode
 from mcpagent.cli.frame.options import Client, Options, Shell, leaves, options_in
 from mcpagent.errors import McpAgentError
-from mcpagent.json_schema.parts import properties_of
-from mcpagent.text.safe_text import safe_line
+from mcpagent.utilities.json_schema.parts import properties_of
+from mcpagent.utilities.text.safe_text import safe_line
 
 if TYPE_CHECKING:
     from mcpagent.config import ServerConfig
-    from mcpagent.messages import ToolDefinition
+    from mcpagent.values.messages import ToolDefinition
 
 
 def script_of(shell: Shell) -> str:
@@ -54,10 +54,14 @@ def print_candidates(request: Sequence[str], command: Any) -> ExitCode:
     found = candidates(words[:-1], words[-1], command, known_names(Options()))
     if shell == "bash":
         # bash takes what is before a `:` or `=` for words of their own.
-        done = max((words[-1].rfind(mark) + 1 for mark in ":=" if mark in breaks), default=0)
+        done = max(
+            (words[-1].rfind(mark) + 1 for mark in ":=" if mark in breaks), default=0
+        )
         lines = [shlex.quote(item.word)[done:] for item in found]
     else:
-        lines = [f"{item.word}\t{item.about}" if item.about else item.word for item in found]
+        lines = [
+            f"{item.word}\t{item.about}" if item.about else item.word for item in found
+        ]
     sys.stdout.write("".join(f"{line}\n" for line in lines))
     return ExitCode.OK
 
@@ -69,7 +73,9 @@ def split_line(line: str) -> list[str]:
             words = shlex.split(line + closing)
         except ValueError:
             continue
-        return [*words[1:], ""] if not closing and line[-1:].isspace() else words[1:]
+        if not closing and line[-1:].isspace():
+            return [*words[1:], ""]
+        return words[1:]
     return []
 
 
@@ -110,13 +116,17 @@ class _Place:
     is_closed: bool = False
 
 
-def candidates(words: Sequence[str], open_word: str, command: Any, names: Names) -> list[Completed]:
+def candidates(
+    words: Sequence[str], open_word: str, command: Any, names: Names
+) -> list[Completed]:
     """Return the completions of `open_word` after these words; empty if files or any text can follow."""
     found = _candidates(_place(words, command), open_word, command, names)
     return [item for item in found if item.word.startswith(open_word)]
 
 
-def _candidates(place: _Place, open_word: str, command: Any, names: Names) -> Iterator[Completed]:
+def _candidates(
+    place: _Place, open_word: str, command: Any, names: Names
+) -> Iterator[Completed]:
     if place.option is not None:
         yield from _values(place.option, names)
     elif open_word.startswith("--") and "=" in open_word and not place.is_closed:
@@ -125,18 +135,28 @@ def _candidates(place: _Place, open_word: str, command: Any, names: Names) -> It
         values = _values(option, names) if option is not None else ()
         yield from (Completed(f"{name}={item.word}", item.about) for item in values)
     elif open_word.startswith("-") and not place.is_closed:
-        default = "ask" if place.is_asking else "chat"
-        leaf = place.leaf if place.path else command.commands[default]
+        default = "chat"
+        if place.is_asking:
+            default = "ask"
+        if place.path:
+            leaf = place.leaf
+        else:
+            leaf = command.commands[default]
         for param in options_in(leaf):
             shown = [
-                name for name in (*param.opts, *param.secondary_opts) if name.startswith("--") and not param.hidden
+                name
+                for name in (*param.opts, *param.secondary_opts)
+                if name.startswith("--") and not param.hidden
             ]
             yield from (Completed(name, _short(param.help or "")) for name in shown)
         yield Completed("--help", "the page of this command")
     elif place.is_asking or place.is_closed:
         return  # a question, or another program's own words
     elif hasattr(place.leaf, "commands"):
-        yield from (Completed(name, _short(item.help or "")) for name, item in place.leaf.commands.items())
+        yield from (
+            Completed(name, _short(item.help or ""))
+            for name, item in place.leaf.commands.items()
+        )
         if not place.path:
             yield Completed("help", "the page of a command")
     else:
@@ -172,33 +192,47 @@ def _place(words: Sequence[str], command: Any) -> _Place:
 def _taking_a_value(word: str, leaf: Any, command: Any) -> Any:
     """Return the option of this name, if a value comes after it: the command's own, else the first that has it."""
     every = (param for _, other in leaves(command) for param in options_in(other))
-    option = next((param for param in (*options_in(leaf), *every) if word in param.opts), None)
-    return option if option is not None and not option.is_flag else None
+    option = next(
+        (param for param in (*options_in(leaf), *every) if word in param.opts), None
+    )
+    if option is not None and not option.is_flag:
+        return option
+    return None
 
 
 def _values(option: Any, names: Names) -> Iterator[Completed]:
     if option.name in ("always_load", "allow", "deny"):
         yield from names.tools()
-        yield from (Completed(f"{server.word}.*", "all of its tools") for server in names.servers())
+        yield from (
+            Completed(f"{server.word}.*", "all of its tools")
+            for server in names.servers()
+        )
     elif option.name in ("resume", "session"):
         yield from names.sessions()
     elif option.name == "model":
         from mcpagent.models.resolve import PROVIDERS
 
         yield Completed("offline", "rules, no language model")
-        yield from (Completed(f"{prefix}:{provider.default_model}") for prefix, provider in PROVIDERS.items())
+        yield from (
+            Completed(f"{prefix}:{provider.default_model}")
+            for prefix, provider in PROVIDERS.items()
+        )
     elif option.name == "provider_tool":
         from mcpagent.models.provider_run.provider_tools import KINDS
 
         yield from map(Completed, KINDS)
     elif option.name == "source":
         yield from map(Completed, get_args(Client))
-    elif option.metavar == option.metavar.lower() and "|" in option.metavar:  # FILE|FOLDER are no values
+    elif (
+        option.metavar == option.metavar.lower() and "|" in option.metavar
+    ):  # FILE|FOLDER are no values
         yield from map(Completed, option.metavar.split("|"))
 
 
 def _argument_values(place: _Place, names: Names) -> Iterable[Completed]:
-    declared = [param for param in place.leaf.params if param.param_type_name == "argument"]
+    declared = [
+        param for param in place.leaf.params if param.param_type_name == "argument"
+    ]
     index = min(len(place.arguments), len(declared) - 1)
     if not declared or (len(place.arguments) > index and declared[index].nargs != -1):
         return ()
@@ -208,14 +242,21 @@ def _argument_values(place: _Place, names: Names) -> Iterable[Completed]:
         case "tools" | "permissions", "name":
             return names.tools()
         case "tools", "arguments":
-            return names.parameters(place.arguments[0]) if place.arguments else ()
+            if place.arguments:
+                return names.parameters(place.arguments[0])
+            return ()
         case "sessions", "session":
             return names.sessions()
         case "completion", "shell":
             return map(Completed, get_args(Shell))
         case "config", "what":
-            more = () if place.path[-1] == "edit" else ("logs", "state", "data", "cache")
-            return [Completed(name) for name in ("config", "servers", "project", "project-config", *more)]
+            more = (
+                () if place.path[-1] == "edit" else ("logs", "state", "data", "cache")
+            )
+            return [
+                Completed(name)
+                for name in ("config", "servers", "project", "project-config", *more)
+            ]
         case _:
             return ()
 
@@ -243,7 +284,10 @@ def known_names(options: Options) -> Names:
             found = load_configuration(options).servers
         except (McpAgentError, OSError):
             return ()
-        return (*found.servers, *(ServerConfig(problem.name) for problem in found.problems))
+        return (
+            *found.servers,
+            *(ServerConfig(problem.name) for problem in found.problems),
+        )
 
     @cache
     def listed() -> list[ToolDefinition]:
@@ -251,29 +295,55 @@ def known_names(options: Options) -> Names:
 
         cached = stored_lists(options.environ, stale_seconds=0.0)
         lists = [cached.load(server) for server in configured() if not server.disabled]
-        return [tool for known in lists if known is not None for tool in known.lists.tools]
+        return [
+            tool for known in lists if known is not None for tool in known.lists.tools
+        ]
 
     def servers() -> Iterable[Completed]:
         known = configured()
-        return plain_names((server.name, server.description or str(server.command or server.url)) for server in known)
+        return plain_names(
+            (server.name, server.description or str(server.command or server.url))
+            for server in known
+        )
 
     def tools() -> Iterable[Completed]:
-        return plain_names((f"{tool.server}.{tool.original_name}", tool.description) for tool in listed())
+        return plain_names(
+            (f"{tool.server}.{tool.original_name}", tool.description)
+            for tool in listed()
+        )
 
     def parameters(tool: str) -> Iterable[Completed]:
-        named = (item for item in listed() if tool in (f"{item.server}.{item.original_name}", item.original_name))
+        named = (
+            item
+            for item in listed()
+            if tool in (f"{item.server}.{item.original_name}", item.original_name)
+        )
         properties = next((properties_of(item.parameters) for item in named), {})
         texts = [
-            (str(name), str(schema.get("description") or "") if isinstance(schema, dict) else "")
+            (
+                str(name),
+                str(schema.get("description") or "")
+                if isinstance(schema, dict)
+                else "",
+            )
             for name, schema in properties.items()
         ]
         return [Completed(f"{item.word}=", item.about) for item in plain_names(texts)]
 
     def sessions() -> Iterable[Completed]:
-        from mcpagent.cli.frame.kept_sessions import is_begun, short_id, store_of, store_place
+        from mcpagent.cli.frame.kept_sessions import (
+            is_begun,
+            short_id,
+            store_of,
+            store_place,
+        )
 
-        named = replace(options, session_db=options.environ.get("MCPAGENT_SESSION_DB") or None)
-        if not isinstance(store_place(named), Path) or not is_begun(named):  # a database is too far for a key
+        named = replace(
+            options, session_db=options.environ.get("MCPAGENT_SESSION_DB") or None
+        )
+        if not isinstance(store_place(named), Path) or not is_begun(
+            named
+        ):  # a database is too far for a key
             return []
         try:
             found = store_of(named).sessions(MOST_SESSIONS)

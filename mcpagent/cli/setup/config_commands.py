@@ -16,7 +16,14 @@ from mcpagent.cli.frame.error_lines import did_you_mean
 from mcpagent.cli.frame.exit_codes import ExitCode
 from mcpagent.cli.frame.options import Options, leaves, options_in
 from mcpagent.cli.frame.programs import editor_command, open_in_editor
-from mcpagent.cli.frame.settings import PROJECT_FILE, USER_FILE, Settings, default_map, read_settings, settable
+from mcpagent.cli.frame.settings import (
+    PROJECT_FILE,
+    USER_FILE,
+    Settings,
+    default_map,
+    read_settings,
+    settable,
+)
 from mcpagent.cli.screen.lines import Cell, table
 from mcpagent.cli.screen.terminal import open_terminal, put, write_out
 from mcpagent.cli.servers.server_editing import file_to_write, open_file
@@ -28,10 +35,10 @@ from mcpagent.config import (
     user_config_folder,
     user_data_folder,
 )
-from mcpagent.config.file_changes import write_text
 from mcpagent.errors import InputError
-from mcpagent.text.safe_text import safe_line
-from mcpagent.text.secrets import without_secrets
+from mcpagent.utilities.files.file_changes import write_text
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.utilities.text.secrets import without_secrets
 
 
 def show_config(options: Options, command: Any, *, with_origin: bool) -> ExitCode:
@@ -43,16 +50,19 @@ def show_config(options: Options, command: Any, *, with_origin: bool) -> ExitCod
     rows: list[list[Cell]] = []
     for name, found in values.items():
         value, origin = found["value"], found["origin"]
-        shown = (
-            safe_line(json.dumps(value, ensure_ascii=False, default=str), 200)
-            if value not in (None, [], ())
-            else "(not set)"
-        )
+        shown = "(not set)"
+        if value not in (None, [], ()):
+            shown = safe_line(json.dumps(value, ensure_ascii=False, default=str), 200)
         line = (f"{name} = {shown}", "dim" if origin == "default" else "")
         rows.append([(origin, "dim"), line] if with_origin else [line])
     named = ", ".join(short_path(path, options.folder) for path in files)
-    where = Text(f"servers from {named or 'nowhere: mcpagent mcp add, mcpagent mcp import'}", "dim")
-    terminal.report(options, {"settings": values, "server_files": files}, *table(rows), where)
+    where = Text(
+        f"servers from {named or 'nowhere: mcpagent mcp add, mcpagent mcp import'}",
+        "dim",
+    )
+    terminal.report(
+        options, {"settings": values, "server_files": files}, *table(rows), where
+    )
     terminal.warn(*settings.warnings)
     return ExitCode.OK
 
@@ -65,12 +75,17 @@ def _values_in_force(
     defaults = default_map(command, settings)
     for (name, *_), leaf in leaves(command):
         if name in ("ask", "chat"):
-            context = leaf.make_context(name, [], resilient_parsing=True, default_map=defaults.get(name, {}))
+            context = leaf.make_context(
+                name, [], resilient_parsing=True, default_map=defaults.get(name, {})
+            )
             for param in options_in(leaf):
                 if param.envvar and param.name not in found:
                     setting = settings.values.get(param.name)
-                    origin = short_path(f"{setting.file}:{setting.line}", folder) if setting is not None else "default"
-                    origin = f"env {param.envvar}" if environ.get(param.envvar) else origin
+                    origin = "default"
+                    if setting is not None:
+                        origin = short_path(f"{setting.file}:{setting.line}", folder)
+                    if environ.get(param.envvar):
+                        origin = f"env {param.envvar}"
                     value = _shown(param.name, context.params.get(param.name))
                     found[param.name] = {"value": value, "origin": origin}
     return dict(sorted(found.items()))
@@ -121,19 +136,37 @@ def print_path(options: Options, what: str | None) -> ExitCode:
 def edit_config(options: Options, what: str, command: Any) -> ExitCode:
     """Open the file in the user's editor and check it afterwards. Raises `ConfigError` for mistakes in it."""
     terminal = open_terminal(options.color)
-    known = {name: path for name, path in paths(options).items() if path.suffix in (".toml", ".json")}
+    known = {
+        name: path
+        for name, path in paths(options).items()
+        if path.suffix in (".toml", ".json")
+    }
     path = _named(known, what)
     if not path.exists():
         editor_command(options.environ)  # nothing is written if nothing can be edited
         beginning = Path(__file__).with_name(f"{what}.toml")
-        text = beginning.read_text("utf-8") if path.suffix == ".toml" else open_file(path, is_project=False).text
+        if path.suffix == ".toml":
+            text = beginning.read_text("utf-8")
+        else:
+            text = open_file(path, is_project=False).text
         write_text(path, text, new_mode=0o644 if what.startswith("project") else 0o600)
     asyncio.run(open_in_editor(path, options.environ))
     if path.suffix == ".toml":
-        terminal.warn(*read_settings(options.folder, options.environ, settable(command)).warnings)
+        terminal.warn(
+            *read_settings(options.folder, options.environ, settable(command)).warnings
+        )
     elif open_file(path, is_project=False).entries:
-        terminal.warn(*(problem.reason for problem in load_servers(path, environ=options.environ).problems))
-    put(terminal.out, f"{short_path(str(path), options.folder)} can be read", style="dim")
+        terminal.warn(
+            *(
+                problem.reason
+                for problem in load_servers(path, environ=options.environ).problems
+            )
+        )
+    put(
+        terminal.out,
+        f"{short_path(str(path), options.folder)} can be read",
+        style="dim",
+    )
     return ExitCode.OK
 
 

@@ -27,11 +27,20 @@ from mcpagent.cli.may_run.project_trust import untrusted_apart
 from mcpagent.cli.screen.lines import Cell, table
 from mcpagent.cli.screen.terminal import Terminal, open_terminal, put, write_json
 from mcpagent.cli.servers.probing import Probe, StageName
-from mcpagent.cli.servers.server_commands import probe_lines, probe_servers, probe_totals
-from mcpagent.config import ServersConfig, state_folder, user_config_folder, user_data_folder
+from mcpagent.cli.servers.server_commands import (
+    probe_lines,
+    probe_servers,
+    probe_totals,
+)
+from mcpagent.config import (
+    ServersConfig,
+    state_folder,
+    user_config_folder,
+    user_data_folder,
+)
 from mcpagent.errors import ConfigError, CredentialsError
-from mcpagent.text.safe_text import safe_line
 from mcpagent.tool_search.search_options import paying_tokens
+from mcpagent.utilities.text.safe_text import safe_line
 
 if TYPE_CHECKING:
     from mcpagent.models import Model
@@ -59,7 +68,11 @@ class Finding:
         try:
             self.repair()
         except OSError as error:
-            return replace(self, text=f"{self.text}; not fixed: {safe_line(str(error))}", repair=None)
+            return replace(
+                self,
+                text=f"{self.text}; not fixed: {safe_line(str(error))}",
+                repair=None,
+            )
         return replace(self, level="fixed", code=ExitCode.OK)
 
 
@@ -69,10 +82,15 @@ def model_findings(options: Options) -> list[Finding]:
 
     spec = options.model or options.environ.get("MCPAGENT_MODEL", "").strip()
     names = [name for name in names_in(spec) if name]
-    found = [_model_finding(replace(options, model=name)) for name in names] or [_model_finding(options)]
+    found = [_model_finding(replace(options, model=name)) for name in names] or [
+        _model_finding(options)
+    ]
     if all(finding.code is not ExitCode.OK for finding in found):
         return found
-    return [replace(finding, level="warning", code=ExitCode.OK) if finding.code else finding for finding in found]
+    return [
+        replace(finding, level="warning", code=ExitCode.OK) if finding.code else finding
+        for finding in found
+    ]
 
 
 def _model_finding(options: Options) -> Finding:
@@ -86,7 +104,9 @@ def _model_finding(options: Options) -> Finding:
         model = resolve_model(model_of(options), environ=options.environ)
     except CredentialsError as error:
         named = safe_line(shown_spec(spec or ""), 80)
-        return Finding("model", "error", f"model {named}: {error}", code=ExitCode.CREDENTIALS)
+        return Finding(
+            "model", "error", f"model {named}: {error}", code=ExitCode.CREDENTIALS
+        )
     except ConfigError as error:
         return Finding("model", "error", str(error), code=ExitCode.CONFIG)
     name = safe_line(model.name, 80)
@@ -103,7 +123,11 @@ def _model_finding(options: Options) -> Finding:
 def _at_own_server(text: str, model: Model) -> Finding | None:
     """Return a finding on the model from a server on this computer; None for other servers."""
     from mcpagent.models.http_model import HttpModel
-    from mcpagent.models.local.local_servers import is_here, listed_models, parameters_at_ollama
+    from mcpagent.models.local.local_servers import (
+        is_here,
+        listed_models,
+        parameters_at_ollama,
+    )
 
     if not isinstance(model, HttpModel) or not is_here(model.target.base_url):
         return None
@@ -115,12 +139,24 @@ def _at_own_server(text: str, model: Model) -> Finding | None:
     found = next((one for one in listed if one.name in names), None)
     if found is None:
         there = ", ".join(one.name for one in listed[:5]) or "none"
-        return Finding("model", "warning", f"{text}; not among the models at {at}: {there}", hint)
-    size = found.parameters or (parameters_at_ollama(at, model.model_name) if model.provider == "ollama" else None)
-    return Finding("model", "ok", "; ".join([text, ", ".join([f"at {at}", *_what_it_can(model, found, size)])]))
+        return Finding(
+            "model", "warning", f"{text}; not among the models at {at}: {there}", hint
+        )
+    size = found.parameters or (
+        parameters_at_ollama(at, model.model_name)
+        if model.provider == "ollama"
+        else None
+    )
+    return Finding(
+        "model",
+        "ok",
+        "; ".join([text, ", ".join([f"at {at}", *_what_it_can(model, found, size)])]),
+    )
 
 
-def _what_it_can(model: HttpModel, found: ListedModel, size: int | None) -> Iterator[str]:
+def _what_it_can(
+    model: HttpModel, found: ListedModel, size: int | None
+) -> Iterator[str]:
     """Yield the server's data about the model, and the traits discovered by requests, which are cached for a day."""
     from mcpagent.models.local.model_size import is_of_small_size
 
@@ -158,12 +194,16 @@ def _plain(environ: Mapping[str, str]) -> Mapping[str, str]:
     """Return the environment alone, without the keys that were set for us."""
     from mcpagent.config.secret_store import EnvironmentWithKeys
 
-    return environ.environ if isinstance(environ, EnvironmentWithKeys) else environ
+    if isinstance(environ, EnvironmentWithKeys):
+        return environ.environ
+    return environ
 
 
 def last_four(key: str) -> str:
     """Return `…x9Qa`; "" for a short key, because that would be most of it."""
-    return f"…{safe_line(key[-4:], 4)}" if len(key) >= 16 else "…"
+    if len(key) >= 16:
+        return f"…{safe_line(key[-4:], 4)}"
+    return "…"
 
 
 def key_findings(environ: Mapping[str, str]) -> Iterator[Finding]:
@@ -172,7 +212,9 @@ def key_findings(environ: Mapping[str, str]) -> Iterator[Finding]:
     from mcpagent.models.resolve import PROVIDERS
 
     plain = _plain(environ)
-    for variable in dict.fromkeys(name for provider in PROVIDERS.values() for name in provider.key_variables):
+    for variable in dict.fromkeys(
+        name for provider in PROVIDERS.values() for name in provider.key_variables
+    ):
         if variable not in plain:
             continue
         if not plain[variable].strip():
@@ -190,7 +232,9 @@ def settings_findings(options: Options, command: Any) -> Iterator[Finding]:
     try:
         settings = read_settings(options.folder, options.environ, settable(command))
     except ConfigError as error:
-        yield Finding("config", "error", str(error), "mcpagent config edit", code=ExitCode.CONFIG)
+        yield Finding(
+            "config", "error", str(error), "mcpagent config edit", code=ExitCode.CONFIG
+        )
         return
     yield from (Finding("config", "warning", warning) for warning in settings.warnings)
 
@@ -212,17 +256,32 @@ def file_findings(environ: Mapping[str, str]) -> Iterator[Finding]:
         if others := mode & 0o077:
             text = f"{path} can be {'changed' if others & 0o022 else 'read'} by others (mode {mode:04o})"
             wanted = mode & 0o700
-            yield Finding("files", "warning", text, f"chmod {wanted:o} {path}", partial(os.chmod, path, wanted))
+            yield Finding(
+                "files",
+                "warning",
+                text,
+                f"chmod {wanted:o} {path}",
+                partial(os.chmod, path, wanted),
+            )
 
 
-_COLOURS = {None: "no colours", "standard": "16 colours", "256": "256 colours", "truecolor": "16 million colours"}
+_COLOURS = {
+    None: "no colours",
+    "standard": "16 colours",
+    "256": "256 colours",
+    "truecolor": "16 million colours",
+}
 
 
 def run_doctor(options: Options, command: Any, *, fix: bool) -> ExitCode:
     """Run all checks and report; with `fix`, apply repairs that need no question. `command` is typer's."""
     terminal = open_terminal(options.color)
     is_text = options.output == "text"
-    findings = [_environment_finding(terminal), *model_findings(options), *key_findings(options.environ)]
+    findings = [
+        _environment_finding(terminal),
+        *model_findings(options),
+        *key_findings(options.environ),
+    ]
     try:
         configuration = untrusted_apart(options, terminal)
     except ConfigError as error:
@@ -232,9 +291,18 @@ def run_doctor(options: Options, command: Any, *, fix: bool) -> ExitCode:
     if fix:
         findings = [finding.repaired() for finding in findings]
     if is_text:
-        put(terminal.out, *(line for finding in findings for line in _finding_lines(finding, terminal)))
+        put(
+            terminal.out,
+            *(
+                line
+                for finding in findings
+                for line in _finding_lines(finding, terminal)
+            ),
+        )
         put(terminal.out, *_configuration_lines(configuration, options))
-    probes = probe_servers(options, configuration, terminal, seconds=options.server_wait)
+    probes = probe_servers(
+        options, configuration, terminal, seconds=options.server_wait
+    )
     code = _exit_code(findings, probes)
     if is_text:
         put(terminal.out, *_server_table(probes, terminal))
@@ -244,12 +312,20 @@ def run_doctor(options: Options, command: Any, *, fix: bool) -> ExitCode:
         put(terminal.out, *_total_lines(probes))
     else:
         files = [
-            {"path": name, "whose": _whose(name, configuration, options).partition(":")[0]}
+            {
+                "path": name,
+                "whose": _whose(name, configuration, options).partition(":")[0],
+            }
             for name in configuration.servers.files
         ]
         document = {
             "findings": [
-                {"about": item.about, "level": item.level, "text": item.text, "fix": item.fix or None}
+                {
+                    "about": item.about,
+                    "level": item.level,
+                    "text": item.text,
+                    "fix": item.fix or None,
+                }
                 for item in findings
             ],
             "files": files,
@@ -264,7 +340,9 @@ def run_doctor(options: Options, command: Any, *, fix: bool) -> ExitCode:
 def _exit_code(findings: Sequence[Finding], probes: Sequence[Probe]) -> ExitCode:
     codes = [finding.code for finding in findings if finding.code is not ExitCode.OK]
     failed = [found for found in probes if not found.ok]
-    if failed and (len(failed) == len(probes) or any(found.required for found in failed)):
+    if failed and (
+        len(failed) == len(probes) or any(found.required for found in failed)
+    ):
         codes.append(ExitCode.SERVERS)
     return min(codes, default=ExitCode.OK)
 
@@ -272,18 +350,29 @@ def _exit_code(findings: Sequence[Finding], probes: Sequence[Probe]) -> ExitCode
 def _environment_finding(terminal: Terminal) -> Finding:
     """Report the versions of Python and important packages, and the terminal's capabilities."""
     encoding = (getattr(terminal.out.file, "encoding", None) or "unknown").upper()
-    colours = _COLOURS.get(terminal.out.color_system, "colours") if terminal.out.is_terminal else "no terminal"
+    colours = "no terminal"
+    if terminal.out.is_terminal:
+        colours = _COLOURS.get(terminal.out.color_system, "colours")
     packages = f"mcpagent {__version__}, python {platform.python_version()}, mcp {version('mcp')}"
     return Finding("environment", "ok", f"{packages}, {colours}, {encoding}")
 
 
 def _finding_lines(finding: Finding, terminal: Terminal) -> Iterator[Text]:
     glyphs = terminal.glyphs
-    marks: Mapping[str, tuple[str, str]] = {"warning": (glyphs.warning, "warning"), "error": (glyphs.failed, "error")}
-    fixed = "fixed: " if finding.level == "fixed" else ""
-    yield Text.assemble(marks.get(finding.level, (glyphs.ok, "ok")), " ", fixed, finding.text)
+    marks: Mapping[str, tuple[str, str]] = {
+        "warning": (glyphs.warning, "warning"),
+        "error": (glyphs.failed, "error"),
+    }
+    fixed = ""
+    if finding.level == "fixed":
+        fixed = "fixed: "
+    yield Text.assemble(
+        marks.get(finding.level, (glyphs.ok, "ok")), " ", fixed, finding.text
+    )
     if finding.fix and not fixed:
-        hint = "   (or: mcpagent doctor --fix)" if finding.repair is not None else ""
+        hint = ""
+        if finding.repair is not None:
+            hint = "   (or: mcpagent doctor --fix)"
         yield Text(f"  do  {finding.fix}{hint}", "dim")
 
 
@@ -291,12 +380,18 @@ def _configuration_lines(configuration: Configuration, options: Options) -> list
     """Return the files that are read, and whose they are."""
     if configuration.is_demo:
         why = configuration.why_demo(options.folder)
-        return [Text(f"config ({why}): the bundled demo server stands in; mcpagent mcp import takes over others'")]
+        return [
+            Text(
+                f"config ({why}): the bundled demo server stands in; mcpagent mcp import takes over others'"
+            )
+        ]
     files = [
         f"{short_path(name, options.folder)} ({_whose(name, configuration, options)})"
         for name in configuration.servers.files
     ]
-    return [Text(f"config {', '.join(files)}")] if files else []
+    if files:
+        return [Text(f"config {', '.join(files)}")]
+    return []
 
 
 def _whose(file: str, configuration: Configuration, options: Options) -> str:
@@ -304,7 +399,11 @@ def _whose(file: str, configuration: Configuration, options: Options) -> str:
         return "given"
     if file.startswith(str(user_config_folder(options.environ))):
         return "yours"
-    reasons = [item.reason for item in configuration.servers.problems if item.name in configuration.untrusted]
+    reasons = [
+        item.reason
+        for item in configuration.servers.problems
+        if item.name in configuration.untrusted
+    ]
     if any(f"({short_path(file, options.folder)}:" in reason for reason in reasons):
         return "project, not trusted yet: say yes in mcpagent chat, or --trust-project"
     return "project, trusted"
@@ -334,8 +433,13 @@ NAME_WIDTH = 24
 
 def _server_table(probes: Sequence[Probe], terminal: Terminal) -> list[Text]:
     """Return a head and a row for each server; a row ends at the stage that failed."""
-    head: list[Cell] = [(title, "dim") for title in ("server", *(title for title, _ in COLUMNS), " tools", "  tokens")]
-    return table([head, *(_row(found, terminal) for found in probes)], "  ") if probes else []
+    head: list[Cell] = [
+        (title, "dim")
+        for title in ("server", *(title for title, _ in COLUMNS), " tools", "  tokens")
+    ]
+    if probes:
+        return table([head, *(_row(found, terminal) for found in probes)], "  ")
+    return []
 
 
 def _row(found: Probe, terminal: Terminal) -> list[Cell]:
@@ -344,7 +448,9 @@ def _row(found: Probe, terminal: Terminal) -> list[Cell]:
     for title, names in COLUMNS:
         stage = next((stage for stage in found.stages if stage.name in names), None)
         if stage is not None and not stage.ok:
-            row.append(("..", "dim") if found.is_connecting else (glyphs.failed, "error"))
+            row.append(
+                ("..", "dim") if found.is_connecting else (glyphs.failed, "error")
+            )
             return [*row, *[""] * (len(COLUMNS) + 3 - len(row))]
         if stage is None and title == "spawn":  # no process
             row.append(("-", "dim"))

@@ -16,15 +16,20 @@ from mcpagent.cli.frame.configuration import load_configuration
 from mcpagent.cli.frame.figures import counted
 from mcpagent.cli.frame.options import Options
 from mcpagent.cli.screen.terminal import Terminal, is_a_terminal, put
-from mcpagent.config.file_changes import is_writable, write_text
 from mcpagent.config.secret_store import with_stored_keys
-from mcpagent.config.user_folders import state_folder, user_config_folder
 from mcpagent.errors import ConfigError, McpAgentError
 from mcpagent.models.local.local_servers import listed_models
 from mcpagent.models.resolve import PROVIDERS, ollama_url
-from mcpagent.text.safe_text import safe_line
+from mcpagent.utilities.files.file_changes import is_writable, write_text
+from mcpagent.utilities.files.user_folders import state_folder, user_config_folder
+from mcpagent.utilities.text.safe_text import safe_line
 
-OWN_SERVERS = {"ollama": "Ollama", "llamacpp": "llama.cpp", "lmstudio": "LM Studio", "vllm": "vLLM"}
+OWN_SERVERS = {
+    "ollama": "Ollama",
+    "llamacpp": "llama.cpp",
+    "lmstudio": "LM Studio",
+    "vllm": "vLLM",
+}
 """Looked for in this order, by prefix."""
 
 PROVIDERS_OFFERED = ("anthropic", "openai", "gemini", "openrouter")
@@ -52,19 +57,45 @@ def first_steps(options: Options, terminal: Terminal) -> Options:
     return offer(options, terminal, look_around(options), read_key, input)
 
 
-def offer(options: Options, terminal: Terminal, around: Surroundings, key: ReadKey, line: ReadLine) -> Options:
+def offer(
+    options: Options,
+    terminal: Terminal,
+    around: Surroundings,
+    key: ReadKey,
+    line: ReadLine,
+) -> Options:
     """Show the choices and apply them, until another key is pressed."""
-    put(terminal.out, Text("welcome", "user"), "nothing is configured yet; each of these is one key:")
+    put(
+        terminal.out,
+        Text("welcome", "user"),
+        "nothing is configured yet; each of these is one key:",
+    )
     left = {"k": f"keep a key: {', '.join(PROVIDERS_OFFERED)}"}
     if around.local_model:
         prefix, _, name = around.local_model.partition(":")
-        left["o"] = f"use {safe_line(name, 60)}, which runs here in {OWN_SERVERS.get(prefix, prefix)}"
+        left["o"] = (
+            f"use {safe_line(name, 60)}, which runs here in {OWN_SERVERS.get(prefix, prefix)}"
+        )
     if around.servers:
-        left["i"] = f"take over {counted(around.servers, 'server')} from {around.clients}"
+        left["i"] = (
+            f"take over {counted(around.servers, 'server')} from {around.clients}"
+        )
     left["d"] = "see tool search at work, in under a minute"
     while left:
-        put(terminal.out, *(Text.assemble("  ", (f"[{name}]", "tool"), f" {about}") for name, about in left.items()))
-        put(terminal.out, Text("  any other key: chat with the built-in stand-in; this is not asked again", "dim"))
+        put(
+            terminal.out,
+            *(
+                Text.assemble("  ", (f"[{name}]", "tool"), f" {about}")
+                for name, about in left.items()
+            ),
+        )
+        put(
+            terminal.out,
+            Text(
+                "  any other key: chat with the built-in stand-in; this is not asked again",
+                "dim",
+            ),
+        )
         pressed = key().lower()
         if left.pop(pressed, None) is None:
             break
@@ -73,11 +104,20 @@ def offer(options: Options, terminal: Terminal, around: Surroundings, key: ReadK
         except (EOFError, KeyboardInterrupt):
             put(terminal.out, "left as it was", style="dim")
         except McpAgentError as error:
-            put(terminal.err, Text(f"{terminal.glyphs.failed} {safe_line(str(error), 300)}", "error"))
+            put(
+                terminal.err,
+                Text(f"{terminal.glyphs.failed} {safe_line(str(error), 300)}", "error"),
+            )
     return options
 
 
-def _do(pressed: str, options: Options, terminal: Terminal, around: Surroundings, line: ReadLine) -> Options:
+def _do(
+    pressed: str,
+    options: Options,
+    terminal: Terminal,
+    around: Surroundings,
+    line: ReadLine,
+) -> Options:
     """Apply the choice of a key; return the resulting options."""
     match pressed:
         case "k":
@@ -90,7 +130,9 @@ def _do(pressed: str, options: Options, terminal: Terminal, around: Surroundings
             path = user_config_folder(options.environ) / "config.toml"
             done = f"used now; for good: model = {json.dumps(model)} in {path}"
             if not path.exists():
-                with contextlib.suppress(ConfigError):  # if it cannot be written, it holds for this time
+                with contextlib.suppress(
+                    ConfigError
+                ):  # if it cannot be written, it holds for this time
                     write_text(path, f"model = {json.dumps(model)}\n")
                     done = f"{terminal.glyphs.ok} {safe_line(model, 80)}, written to {path}"
             put(terminal.out, done, style="dim")
@@ -111,9 +153,21 @@ def _do(pressed: str, options: Options, terminal: Terminal, around: Surroundings
 
 def _is_new_here(options: Options, terminal: Terminal) -> bool:
     """Return whether nothing is chosen or configured, and a user is present who has not typed yet."""
-    chosen = options.model or options.card or options.replay or options.config or options.server or options.quiet
+    chosen = (
+        options.model
+        or options.card
+        or options.replay
+        or options.config
+        or options.server
+        or options.quiet
+    )
     goes_on = options.continue_last or options.resume is not None
-    if chosen or goes_on or not (is_a_terminal(sys.stdin) and terminal.out.is_terminal) or _has_typed():
+    if (
+        chosen
+        or goes_on
+        or not (is_a_terminal(sys.stdin) and terminal.out.is_terminal)
+        or _has_typed()
+    ):
         return False
     environ = with_stored_keys(options.environ)
     names = [name for provider in PROVIDERS.values() for name in provider.key_variables]
@@ -122,7 +176,9 @@ def _is_new_here(options: Options, terminal: Terminal) -> bool:
     return load_configuration(options).is_demo
 
 
-def look_around(options: Options, servers: Mapping[str, str] | None = None) -> Surroundings:
+def look_around(
+    options: Options, servers: Mapping[str, str] | None = None
+) -> Surroundings:
     """Return the available choices; reads files of other programs and queries only this computer's model servers.
 
     `servers` are addresses by prefix, by default their usual ones.
@@ -171,8 +227,12 @@ def read_key() -> str:
     descriptor = sys.stdin.fileno()
     before = termios.tcgetattr(descriptor)
     try:
-        tty.setcbreak(descriptor, termios.TCSANOW)  # what was pressed just before counts
+        tty.setcbreak(
+            descriptor, termios.TCSANOW
+        )  # what was pressed just before counts
         pressed = os.read(descriptor, 32).decode("utf-8", "replace")
     finally:
         termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
-    return pressed if len(pressed) == 1 else ""
+    if len(pressed) == 1:
+        return pressed
+    return ""

@@ -6,11 +6,11 @@ import json
 import re
 from collections.abc import Sequence
 
-from mcpagent.messages import Message, Text, ToolDefinition
 from mcpagent.models.base import ModelRequest, ModelSettings
 from mcpagent.search.examples import LONGEST_EXAMPLE, MOST_EXAMPLES
 from mcpagent.search.fields import local_name, parameters
-from mcpagent.text.for_model import for_model
+from mcpagent.utilities.text.for_model import for_model
+from mcpagent.values.messages import Message, Text, ToolDefinition
 
 TOOLS_AT_ONCE = 20
 """Tools of one request to the model: more of them are written about with less care."""
@@ -35,13 +35,19 @@ def describing_request(tools: Sequence[ToolDefinition]) -> ModelRequest:
             "server": for_model(tool.server or ""),
             "tool": for_model(local_name(tool)),
             "description": for_model(tool.description[:_DESCRIPTION]),
-            "parameters": [for_model(name[:64]) for name, _ in parameters(tool.parameters)][:_NAMES],
+            "parameters": [
+                for_model(name[:64]) for name, _ in parameters(tool.parameters)
+            ][:_NAMES],
         }
         for place, tool in enumerate(tools, start=1)
     }
     asked = Message("user", (Text(json.dumps(listed, ensure_ascii=False)),))
     # Twice what is expected, for those that think first.
-    return ModelRequest(_INSTRUCTION, (asked,), settings=ModelSettings(2 * TOKENS_PER_TOOL * TOOLS_AT_ONCE))
+    return ModelRequest(
+        _INSTRUCTION,
+        (asked,),
+        settings=ModelSettings(2 * TOKENS_PER_TOOL * TOOLS_AT_ONCE),
+    )
 
 
 def requests_in(answer: str, tools: Sequence[ToolDefinition]) -> list[tuple[str, ...]]:
@@ -51,7 +57,11 @@ def requests_in(answer: str, tools: Sequence[ToolDefinition]) -> list[tuple[str,
 
 
 def _object_in(answer: str) -> dict[str, object]:
-    for text in (answer, *_FENCED.findall(answer), answer[answer.find("{") : answer.rfind("}") + 1]):
+    for text in (
+        answer,
+        *_FENCED.findall(answer),
+        answer[answer.find("{") : answer.rfind("}") + 1],
+    ):
         try:
             held = json.loads(text)
         except (ValueError, RecursionError):
@@ -62,6 +72,14 @@ def _object_in(answer: str) -> dict[str, object]:
 
 
 def _usable(given: object) -> tuple[str, ...]:
-    texts = given if isinstance(given, list) else []
-    lines = (" ".join(text[: 2 * LONGEST_EXAMPLE].split()) for text in texts if isinstance(text, str))
-    return tuple(dict.fromkeys(line[:LONGEST_EXAMPLE] for line in lines if line))[:MOST_EXAMPLES]
+    texts = []
+    if isinstance(given, list):
+        texts = given
+    lines = (
+        " ".join(text[: 2 * LONGEST_EXAMPLE].split())
+        for text in texts
+        if isinstance(text, str)
+    )
+    return tuple(dict.fromkeys(line[:LONGEST_EXAMPLE] for line in lines if line))[
+        :MOST_EXAMPLES
+    ]

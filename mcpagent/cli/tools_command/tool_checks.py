@@ -11,13 +11,13 @@ from typing import Any
 from mcpagent import Agent
 from mcpagent.cli.frame.error_lines import cannot_be_read
 from mcpagent.cli.tools_command.tool_views import meant_tool, unknown_tool
-from mcpagent.config.bounded_files import open_given
 from mcpagent.errors import InputError
-from mcpagent.json_schema.parts import properties_of
-from mcpagent.messages import ToolDefinition
 from mcpagent.search.signature import first_sentences
-from mcpagent.text.safe_text import safe_line
 from mcpagent.tool_search.search_options import definition_tokens
+from mcpagent.utilities.files.bounded_files import open_given
+from mcpagent.utilities.json_schema.parts import properties_of
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.values.messages import ToolDefinition
 
 MIN_WORDS = 3
 MAX_TOKENS = 1_500
@@ -54,7 +54,9 @@ async def lint(agent: Agent) -> list[ToolFinding]:
 def _about_definition(tool: ToolDefinition) -> Iterable[ToolFinding]:
     words = tool.description.split()
     if not words:
-        text = "no description: only its name can be found; say what it does and to what"
+        text = (
+            "no description: only its name can be found; say what it does and to what"
+        )
         yield ToolFinding(tool.name, "empty", text)
     elif len(words) < MIN_WORDS:
         text = f'"{safe_line(tool.description, 60)}" is too short to tell it from others; say what it does and to what'
@@ -62,12 +64,21 @@ def _about_definition(tool: ToolDefinition) -> Iterable[ToolFinding]:
     silent = [
         str(name)
         for name, schema in properties_of(tool.parameters).items()
-        if not (isinstance(schema, Mapping) and (schema.get("description") or schema.get("enum")))
+        if not (
+            isinstance(schema, Mapping)
+            and (schema.get("description") or schema.get("enum"))
+        )
     ]
     if silent:
-        yield ToolFinding(tool.name, "parameters", f"no text for {safe_line(', '.join(silent), 120)}")
+        yield ToolFinding(
+            tool.name, "parameters", f"no text for {safe_line(', '.join(silent), 120)}"
+        )
     if (tokens := definition_tokens(tool)) > MAX_TOKENS:
-        yield ToolFinding(tool.name, "large", f"{tokens:,} tokens in every request that offers it; shorten its texts")
+        yield ToolFinding(
+            tool.name,
+            "large",
+            f"{tokens:,} tokens in every request that offers it; shorten its texts",
+        )
 
 
 def _twins(tools: Sequence[ToolDefinition]) -> Iterable[ToolFinding]:
@@ -93,7 +104,9 @@ class Evaluated:
 
     def recall(self, within: int) -> float:
         """Return the share of the wanted tools among so many first ones."""
-        found = sum(1 for place in self.places.values() if place is not None and place <= within)
+        found = sum(
+            1 for place in self.places.values() if place is not None and place <= within
+        )
         return found / len(self.places)
 
 
@@ -109,26 +122,45 @@ def read_questions(path: Path, agent: Agent) -> list[tuple[str, list[str]]]:
         with open_given(path) as file:
             data = file.read(MAX_EVAL_BYTES + 1)
         if len(data) > MAX_EVAL_BYTES:
-            raise InputError(f"{shown}: larger than {MAX_EVAL_BYTES // 1_000_000} MB; pass less")
+            raise InputError(
+                f"{shown}: larger than {MAX_EVAL_BYTES // 1_000_000} MB; pass less"
+            )
         text = data.decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{shown}: {cannot_be_read(error)}") from None
     if text.lstrip().startswith("["):
-        entries = [(f"{shown}: entry {number}", entry) for number, entry in enumerate(read_json(text, shown), start=1)]
+        entries = [
+            (f"{shown}: entry {number}", entry)
+            for number, entry in enumerate(read_json(text, shown), start=1)
+        ]
     else:
-        lines = [(f"{shown}:{number}", line) for number, line in enumerate(text.splitlines(), start=1) if line.strip()]
+        lines = [
+            (f"{shown}:{number}", line)
+            for number, line in enumerate(text.splitlines(), start=1)
+            if line.strip()
+        ]
         entries = [(where, read_json(line, where)) for where, line in lines]
     if not entries:
-        raise InputError(f'{shown}: is empty; write lines of {{"query": "...", "tools": ["server.tool"]}}')
+        raise InputError(
+            f'{shown}: is empty; write lines of {{"query": "...", "tools": ["server.tool"]}}'
+        )
     return [_wanted(entry, where, agent) for where, entry in entries]
 
 
 def _wanted(entry: Any, where: str, agent: Agent) -> tuple[str, list[str]]:
-    query = entry.get("query") if isinstance(entry, dict) else None
-    names = entry.get("tools") if isinstance(entry, dict) else None
-    fits = isinstance(query, str) and query.strip() and isinstance(names, list) and names
+    query = None
+    if isinstance(entry, dict):
+        query = entry.get("query")
+    names = None
+    if isinstance(entry, dict):
+        names = entry.get("tools")
+    fits = (
+        isinstance(query, str) and query.strip() and isinstance(names, list) and names
+    )
     if not fits or not all(isinstance(name, str) for name in names or ()):
-        raise InputError(f'{where}: expected {{"query": "...", "tools": ["server.tool", ...]}}')
+        raise InputError(
+            f'{where}: expected {{"query": "...", "tools": ["server.tool", ...]}}'
+        )
     found: list[str] = []
     for name in names or ():
         tool = meant_tool(agent, name)
@@ -138,12 +170,16 @@ def _wanted(entry: Any, where: str, agent: Agent) -> tuple[str, list[str]]:
     return str(query), list(dict.fromkeys(found))
 
 
-async def evaluate(agent: Agent, wanted: Iterable[tuple[str, list[str]]], within: int) -> list[Evaluated]:
+async def evaluate(
+    agent: Agent, wanted: Iterable[tuple[str, list[str]]], within: int
+) -> list[Evaluated]:
     """Return the rank of each query's wanted tools in the model's own search."""
     evaluated: list[Evaluated] = []
     for query, tools in wanted:
         names = (await agent.search(query, within)).names
-        places = {name: names.index(name) + 1 if name in names else None for name in tools}
+        places = {
+            name: names.index(name) + 1 if name in names else None for name in tools
+        }
         evaluated.append(Evaluated(query, places, names[:3]))
     return evaluated
 
@@ -155,5 +191,10 @@ def read_json(text: str, where: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        what = error.msg.lower() if isinstance(error, json.JSONDecodeError) else str(error)
-        raise InputError(f"{where}: no JSON: {safe_line(f'{what} in: {text}', 120)}") from None
+        if isinstance(error, json.JSONDecodeError):
+            what = error.msg.lower()
+        else:
+            what = str(error)
+        raise InputError(
+            f"{where}: no JSON: {safe_line(f'{what} in: {text}', 120)}"
+        ) from None

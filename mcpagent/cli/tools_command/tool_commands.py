@@ -22,8 +22,19 @@ from mcpagent.cli.frame.figures import counted, saving
 from mcpagent.cli.frame.options import Options, TokensBy
 from mcpagent.cli.oneshot.agent_options import known_tools, search_history
 from mcpagent.cli.oneshot.json_report import content_document
-from mcpagent.cli.screen.terminal import Terminal, open_terminal, put, write_json, write_out
-from mcpagent.cli.tools_command.tool_checks import evaluate, lint, read_json, read_questions
+from mcpagent.cli.screen.terminal import (
+    Terminal,
+    open_terminal,
+    put,
+    write_json,
+    write_out,
+)
+from mcpagent.cli.tools_command.tool_checks import (
+    evaluate,
+    lint,
+    read_json,
+    read_questions,
+)
 from mcpagent.cli.tools_command.tool_views import (
     NAME_WIDTH,
     because,
@@ -40,13 +51,13 @@ from mcpagent.cli.tools_command.tool_views import (
     unknown_tool,
 )
 from mcpagent.errors import InputError
-from mcpagent.json_schema.parts import properties_of
-from mcpagent.messages import Text
+from mcpagent.run.validation import fitted, held_to_promise
 from mcpagent.search import SearchResult, call_signature
-from mcpagent.text.for_model import for_model
-from mcpagent.text.safe_text import safe_line, safe_text
-from mcpagent.tools import Tool, ToolOutput
-from mcpagent.toolsets.validation import fitted, held_to_promise
+from mcpagent.utilities.json_schema.parts import properties_of
+from mcpagent.utilities.text.for_model import for_model
+from mcpagent.utilities.text.safe_text import safe_line, safe_text
+from mcpagent.values.messages import Text
+from mcpagent.values.tools import Tool, ToolOutput
 
 CALL_SECONDS = 300.0
 Given = ParamSpec("Given")
@@ -58,7 +69,9 @@ def _with_tools(
     """Return the command, run with the servers' tools; besides its output, only failures are reported."""
 
     @wraps(work)
-    def command(options: Options, /, *given: Given.args, **named: Given.kwargs) -> ExitCode:
+    def command(
+        options: Options, /, *given: Given.args, **named: Given.kwargs
+    ) -> ExitCode:
         async def run() -> ExitCode:
             terminal = open_terminal(options.color)
             async with known_tools(options, terminal) as agent:
@@ -70,39 +83,76 @@ def _with_tools(
 
 
 @_with_tools
-async def list_tools(agent: Agent, terminal: Terminal, options: Options, words: str) -> ExitCode:
+async def list_tools(
+    agent: Agent, terminal: Terminal, options: Options, words: str
+) -> ExitCode:
     """Run `mcpagent tools list`. Exit code 1: no tool has these words."""
     tools = tools_with_words(agent.known_tools, words)
     total = agent._runtime.tools.tokens(tool.name for tool in tools)
-    summary = f"{counted(len(tools), 'tool')}, {counted(total, 'token')} when all are offered"
+    summary = (
+        f"{counted(len(tools), 'tool')}, {counted(total, 'token')} when all are offered"
+    )
     lines = [*list_lines(tools, width=terminal.out.width), Styled(summary, "dim")]
     terminal.report(options, [tool_document(tool) for tool in tools], *lines)
-    return ExitCode.OK if tools or options.output == "json" else ExitCode.ERROR
+    if tools or options.output == "json":
+        return ExitCode.OK
+    return ExitCode.ERROR
 
 
 @_with_tools
-async def show_tool(agent: Agent, terminal: Terminal, options: Options, name: str) -> ExitCode:
+async def show_tool(
+    agent: Agent, terminal: Terminal, options: Options, name: str
+) -> ExitCode:
     """Run `mcpagent tools show`. Raises `InputError` for an unknown tool."""
     tool = tool_named(agent, name).definition
-    terminal.report(options, tool_document(tool), *detail_lines(tool, terminal.out.width, terminal.glyphs))
+    terminal.report(
+        options,
+        tool_document(tool),
+        *detail_lines(tool, terminal.out.width, terminal.glyphs),
+    )
     return ExitCode.OK
 
 
 @_with_tools
 async def search_tools(
-    agent: Agent, terminal: Terminal, options: Options, query: str, limit: int | None, *, explain: bool
+    agent: Agent,
+    terminal: Terminal,
+    options: Options,
+    query: str,
+    limit: int | None,
+    *,
+    explain: bool,
 ) -> ExitCode:
     """Run `mcpagent tools search`. Exit code 1: nothing found."""
     result = await agent.search(query, limit)
     known = len(agent.known_tools)
-    ages = [status.age_seconds for status in agent.servers.values() if status.state == "cached"]
-    catalogue = catalogue_line(agent.known_tools, ages) if explain else ""
+    ages = [
+        status.age_seconds
+        for status in agent.servers.values()
+        if status.state == "cached"
+    ]
+    catalogue = ""
+    if explain:
+        catalogue = catalogue_line(agent.known_tools, ages)
     width, glyphs = terminal.out.width, terminal.glyphs
-    lines = search_report(result, known, width=width, glyphs=glyphs, explain=explain, catalogue=catalogue)
+    lines = search_report(
+        result, known, width=width, glyphs=glyphs, explain=explain, catalogue=catalogue
+    )
     if tools := [match.tool for match in result.matches]:
-        lines.append(Styled(cost_line(tools, agent._runtime.tools.tokens(agent._runtime.tools.known)), "dim"))
-    terminal.report(options, _search_document(result, known), *lines, *not_connected_lines(agent))
-    return ExitCode.OK if result.matches else ExitCode.ERROR
+        lines.append(
+            Styled(
+                cost_line(
+                    tools, agent._runtime.tools.tokens(agent._runtime.tools.known)
+                ),
+                "dim",
+            )
+        )
+    terminal.report(
+        options, _search_document(result, known), *lines, *not_connected_lines(agent)
+    )
+    if result.matches:
+        return ExitCode.OK
+    return ExitCode.ERROR
 
 
 def show_learned(options: Options, *, clear: bool) -> ExitCode:
@@ -114,12 +164,18 @@ def show_learned(options: Options, *, clear: bool) -> ExitCode:
         if clear:
             history.clear()
     except (sqlite3.Error, OSError) as error:
-        raise InputError(f"{history.path}: cannot be read: {safe_line(str(error), 120)}; delete the file") from None
-    lines: Sequence[Styled | str] = learned_lines(uses, width=terminal.out.width, now=time.time())
+        raise InputError(
+            f"{history.path}: cannot be read: {safe_line(str(error), 120)}; delete the file"
+        ) from None
+    lines: Sequence[Styled | str] = learned_lines(
+        uses, width=terminal.out.width, now=time.time()
+    )
     if clear:
         lines = [f"forgot {counted(len(uses), 'use')}"]
     elif not uses:
-        lines = ["nothing learned yet: --learn, or MCPAGENT_LEARN=1, keeps which tools served which queries"]
+        lines = [
+            "nothing learned yet: --learn, or MCPAGENT_LEARN=1, keeps which tools served which queries"
+        ]
     document = {
         "file": str(history.path),
         "cleared": clear,
@@ -130,14 +186,22 @@ def show_learned(options: Options, *, clear: bool) -> ExitCode:
 
 
 @_with_tools
-async def count_tokens(agent: Agent, terminal: Terminal, options: Options, by: TokensBy, top: int) -> ExitCode:
+async def count_tokens(
+    agent: Agent, terminal: Terminal, options: Options, by: TokensBy, top: int
+) -> ExitCode:
     """Show the cost of the definitions: all in each request, against those that tool search sends."""
     totals: Counter[str] = Counter()
     for name, tool in agent.known_tools.items():
-        totals[name if by == "tool" else tool.server or "functions"] += agent._runtime.tools.tokens([name])
-    costs = dict(sorted(totals.items(), key=lambda item: (-item[1], item[0])))  # the dearest first
+        totals[name if by == "tool" else tool.server or "functions"] += (
+            agent._runtime.tools.tokens([name])
+        )
+    costs = dict(
+        sorted(totals.items(), key=lambda item: (-item[1], item[0]))
+    )  # the dearest first
     everything = agent._runtime.tools.tokens(agent._runtime.tools.known)
-    with_search = agent._runtime.tools.tokens(tool.name for tool in agent.offered_tools())
+    with_search = agent._runtime.tools.tokens(
+        tool.name for tool in agent.offered_tools()
+    )
     width = min(max(map(len, costs), default=0), NAME_WIDTH)
     lines: list[Styled | str] = [
         f"{cost:>9,}  {100 * cost / max(everything, 1):>4.0f}%  {safe_line(name, width)}"
@@ -146,37 +210,59 @@ async def count_tokens(agent: Agent, terminal: Terminal, options: Options, by: T
     if len(costs) > top:
         rest = sum(list(costs.values())[top:])
         lines.append(Styled(f"{rest:>9,}        {len(costs) - top:,} more", "dim"))
-    known, less = counted(len(agent._runtime.tools.known), "tool"), saving(with_search, everything)
+    known, less = (
+        counted(len(agent._runtime.tools.known), "tool"),
+        saving(with_search, everything),
+    )
     lines += [
         f"{everything:>9,}  tokens in every request that offers all {known} (characters / 4)",
         f"{with_search:>9,}  with tool search{f' ({less})' if less else ''}, and what the model adds",
     ]
-    document = {"by": by, "tokens": costs, "everything": everything, "with_tool_search": with_search}
+    document = {
+        "by": by,
+        "tokens": costs,
+        "everything": everything,
+        "with_tool_search": with_search,
+    }
     terminal.report(options, document, *lines)
     return ExitCode.OK
 
 
 @_with_tools
 async def call_tool(
-    agent: Agent, terminal: Terminal, options: Options, name: str, words: Sequence[str], whole: str | None
+    agent: Agent,
+    terminal: Terminal,
+    options: Options,
+    name: str,
+    words: Sequence[str],
+    whole: str | None,
 ) -> ExitCode:
     """Call one tool and write its output: its text, or with --json all of it. No model is called."""
-    seconds = options.timeout if options.timeout is not None else CALL_SECONDS
+    if options.timeout is not None:
+        seconds = options.timeout
+    else:
+        seconds = CALL_SECONDS
     tool = tool_named(agent, name)
     arguments = read_arguments(words, tool.definition.parameters, whole)
     arguments, judged = await fitted(tool.definition.parameters, arguments)
     if judged.problem:
         signature = call_signature(tool.definition)
-        raise InputError(f"the arguments do not fit: {safe_line(judged.problem, 300)}; signature: {signature}")
+        raise InputError(
+            f"the arguments do not fit: {safe_line(judged.problem, 300)}; signature: {signature}"
+        )
     if judged.unchecked:
-        terminal.warn(f"the arguments are not checked; the schema of {tool.name}: {judged.unchecked}")
+        terminal.warn(
+            f"the arguments are not checked; the schema of {tool.name}: {judged.unchecked}"
+        )
     async with within(seconds, f"{tool.name} gave no answer"):
         output = await held_to_promise(tool, await tool.run(arguments))
     if options.output == "json":
         write_json({"content": content_document(output.content), "error": output.error})
     else:
         _write_content(output, terminal)
-    return ExitCode.OK if output.error is None else ExitCode.ERROR
+    if output.error is None:
+        return ExitCode.OK
+    return ExitCode.ERROR
 
 
 def _write_content(output: ToolOutput, terminal: Terminal) -> None:
@@ -186,10 +272,17 @@ def _write_content(output: ToolOutput, terminal: Terminal) -> None:
     if output.error is not None:
         put(terminal.err, safe_text(text) or output.error, style="error")
     elif text:
-        shown = safe_text(text) if terminal.out.is_terminal else for_model(text)
+        if terminal.out.is_terminal:
+            shown = safe_text(text)
+        else:
+            shown = for_model(text)
         write_out(shown if shown.endswith("\n") else shown + "\n")
     if images := len(output.content) - len(texts):
-        put(terminal.err, f"{counted(images, 'image')} not shown; --json has them", style="dim")
+        put(
+            terminal.err,
+            f"{counted(images, 'image')} not shown; --json has them",
+            style="dim",
+        )
 
 
 @_with_tools
@@ -197,34 +290,70 @@ async def lint_tools(agent: Agent, terminal: Terminal, options: Options) -> Exit
     """Report properties that keep a model from finding or using a tool. Exit code 1: there are some."""
     findings = await lint(agent)
     lines = [
-        Styled.assemble((finding.tool, "tool"), f"  {finding.kind}: {safe_line(finding.text, 240)}")
+        Styled.assemble(
+            (finding.tool, "tool"), f"  {finding.kind}: {safe_line(finding.text, 240)}"
+        )
         for finding in findings
     ]
-    tools, total = len({finding.tool for finding in findings}), counted(len(findings), "finding")
-    lines.append(Styled(f"{total} on {tools} of {counted(len(agent.known_tools), 'tool')}", "dim"))
+    tools, total = (
+        len({finding.tool for finding in findings}),
+        counted(len(findings), "finding"),
+    )
+    lines.append(
+        Styled(
+            f"{total} on {tools} of {counted(len(agent.known_tools), 'tool')}", "dim"
+        )
+    )
     terminal.report(options, [asdict(finding) for finding in findings], *lines)
-    return ExitCode.ERROR if findings else ExitCode.OK
+    if findings:
+        return ExitCode.ERROR
+    return ExitCode.OK
 
 
 @_with_tools
 async def evaluate_search(
-    agent: Agent, terminal: Terminal, options: Options, path: Path, within: int, least: float
+    agent: Agent,
+    terminal: Terminal,
+    options: Options,
+    path: Path,
+    within: int,
+    least: float,
 ) -> ExitCode:
     """Measure how many wanted tools the search finds. Exit code 1: on average less than `least`."""
     found = await evaluate(agent, read_questions(path, agent), within)
-    recalls = {depth: sum(item.recall(depth) for item in found) / len(found) for depth in {1, within}}
-    queries = [{"query": item.query, "places": item.places, "recall": item.recall(within)} for item in found]
-    figures = "  ".join(f"recall@{depth} {value:.3f}" for depth, value in sorted(recalls.items()))
+    recalls = {
+        depth: sum(item.recall(depth) for item in found) / len(found)
+        for depth in {1, within}
+    }
+    queries = [
+        {"query": item.query, "places": item.places, "recall": item.recall(within)}
+        for item in found
+    ]
+    figures = "  ".join(
+        f"recall@{depth} {value:.3f}" for depth, value in sorted(recalls.items())
+    )
     lines: list[Styled | str] = []
     for item in found:
         if missed := [name for name, place in item.places.items() if place is None]:
-            failed, query = (f"{terminal.glyphs.failed} ", "error"), (safe_line(item.query, 80), "user")
+            failed, query = (
+                (f"{terminal.glyphs.failed} ", "error"),
+                (safe_line(item.query, 80), "user"),
+            )
             instead = (f"; found {', '.join(item.instead) or 'nothing'}", "dim")
-            lines.append(Styled.assemble(failed, query, f"  not found: {', '.join(missed)}", instead))
+            lines.append(
+                Styled.assemble(
+                    failed, query, f"  not found: {', '.join(missed)}", instead
+                )
+            )
     lines.append(f"{figures}  over {len(found)} queries")
-    document = {"recall": {f"at_{depth}": value for depth, value in recalls.items()}, "queries": queries}
+    document = {
+        "recall": {f"at_{depth}": value for depth, value in recalls.items()},
+        "queries": queries,
+    }
     terminal.report(options, document, *lines)
-    return ExitCode.OK if recalls[within] >= least else ExitCode.ERROR
+    if recalls[within] >= least:
+        return ExitCode.OK
+    return ExitCode.ERROR
 
 
 def tool_named(agent: Agent, name: str) -> Tool:
@@ -263,13 +392,17 @@ def _search_document(result: SearchResult, known: int) -> dict[str, Any]:
 # -- a tool's arguments as they are typed: `city=Tokyo days:=3 tags:='["a"]'`, or a whole JSON object ---------------
 
 
-def read_arguments(words: Sequence[str], parameters: Mapping[str, Any], whole: str | None = None) -> dict[str, Any]:
+def read_arguments(
+    words: Sequence[str], parameters: Mapping[str, Any], whole: str | None = None
+) -> dict[str, Any]:
     """Return the arguments; `whole` is a JSON object that the words are added to.
 
     `name=value` is text, or a number or a truth value if the tool's schema knows nothing else for that name;
     `name:=value` is JSON. Raises `InputError`.
     """
-    arguments = read_json(whole, "--input") if whole is not None else {}
+    arguments = {}
+    if whole is not None:
+        arguments = read_json(whole, "--input")
     if not isinstance(arguments, dict):
         raise InputError('--input: expected a JSON object, {"name": value}')
     known = properties_of(parameters)
@@ -278,19 +411,32 @@ def read_arguments(words: Sequence[str], parameters: Mapping[str, Any], whole: s
         is_json = name.endswith(":")
         name = name.removesuffix(":")
         if not equals or not name:
-            raise InputError(f'argument "{safe_line(word, 60)}": write name=text or name:=JSON')
-        arguments[name] = read_json(value, safe_line(name, 60)) if is_json else _typed(value, known.get(name))
+            raise InputError(
+                f'argument "{safe_line(word, 60)}": write name=text or name:=JSON'
+            )
+        if is_json:
+            arguments[name] = read_json(value, safe_line(name, 60))
+        else:
+            arguments[name] = _typed(value, known.get(name))
     return arguments
 
 
 def _typed(text: str, schema: Any) -> Any:
-    kind = schema.get("type") if isinstance(schema, Mapping) else None
+    kind = None
+    if isinstance(schema, Mapping):
+        kind = schema.get("type")
     if kind not in ("integer", "number", "boolean"):
         return text
     try:
         value = json.loads(text)
     except ValueError:
         return text
-    wanted: tuple[type, ...] = {"integer": (int,), "number": (int, float), "boolean": (bool,)}[kind]
+    wanted: tuple[type, ...] = {
+        "integer": (int,),
+        "number": (int, float),
+        "boolean": (bool,),
+    }[kind]
     fits = isinstance(value, wanted) and (kind == "boolean") == isinstance(value, bool)
-    return value if fits else text
+    if fits:
+        return value
+    return text

@@ -13,20 +13,22 @@ from mcpagent.cli.frame.error_lines import did_you_mean
 from mcpagent.cli.frame.figures import age, counted
 from mcpagent.cli.screen.lines import behind_bar, column, reason
 from mcpagent.cli.screen.terminal import Glyphs
-from mcpagent.json_schema.parts import properties_of, required_of
-from mcpagent.messages import ToolDefinition
 from mcpagent.search import Match, SearchResult
 from mcpagent.search.learning import Use
 from mcpagent.search.signature import type_words
-from mcpagent.text.safe_text import safe_line, safe_text
 from mcpagent.tool_search.search_options import definition_tokens
-from mcpagent.tools import Tool
+from mcpagent.utilities.json_schema.parts import properties_of, required_of
+from mcpagent.utilities.text.safe_text import safe_line, safe_text
+from mcpagent.values.messages import ToolDefinition
+from mcpagent.values.tools import Tool
 
 NAME_WIDTH = 40
 MIN_WORDS_WIDTH = 12
 
 
-def tools_with_words(tools: Mapping[str, ToolDefinition], words: str) -> list[ToolDefinition]:
+def tools_with_words(
+    tools: Mapping[str, ToolDefinition], words: str
+) -> list[ToolDefinition]:
     """Return the tools that have every word in name, server or description, by server and name."""
     wanted = words.lower().split()
 
@@ -34,11 +36,18 @@ def tools_with_words(tools: Mapping[str, ToolDefinition], words: str) -> list[To
         text = f"{tool.name} {tool.server or ''} {tool.description}".lower()
         return all(word in text for word in wanted)
 
-    return sorted((tool for tool in tools.values() if has_all(tool)), key=lambda tool: (tool.server or "", tool.name))
+    return sorted(
+        (tool for tool in tools.values() if has_all(tool)),
+        key=lambda tool: (tool.server or "", tool.name),
+    )
 
 
 def list_lines(
-    tools: Sequence[ToolDefinition], *, width: int, loaded: Iterable[str] = (), limit: int | None = None
+    tools: Sequence[ToolDefinition],
+    *,
+    width: int,
+    loaded: Iterable[str] = (),
+    limit: int | None = None,
 ) -> list[Text]:
     """Return one line per tool under its server: name, tokens, start of the description; offered ones are marked."""
     offered = set(loaded)
@@ -50,25 +59,39 @@ def list_lines(
             server = tool.server
             count = sum(1 for other in tools if other.server == server)
             title = safe_line(server or "functions", 64)
-            lines.append(Text.assemble((title, "user"), (f"  {counted(count, 'tool')}", "dim")))
-        mark = "+" if tool.name in offered else " "
+            lines.append(
+                Text.assemble((title, "user"), (f"  {counted(count, 'tool')}", "dim"))
+            )
+        mark = " "
+        if tool.name in offered:
+            mark = "+"
         name = column(safe_line(tool.name, name_width), name_width)
         cost = f" {definition_tokens(tool):>6,}  "
         about = _fitting(tool.description, width - name_width - 11)
-        lines.append(Text.assemble((f"{mark} ", "ok"), (name, "tool"), (cost, "dim"), about))
+        lines.append(
+            Text.assemble((f"{mark} ", "ok"), (name, "tool"), (cost, "dim"), about)
+        )
     return lines
 
 
 def detail_lines(tool: ToolDefinition, width: int, glyphs: Glyphs) -> list[Text]:
     """Return all lines about one tool."""
-    origin = f"server {safe_line(tool.server, 64)}" if tool.server else "local function"
+    origin = "local function"
+    if tool.server:
+        origin = f"server {safe_line(tool.server, 64)}"
     if tool.server and tool.original_name not in ("", tool.name):
         origin += f" (there: {safe_line(tool.original_name, 64)})"
     facts = [origin, counted(definition_tokens(tool), "token")]
     if tool.read_only is not None:
-        facts.append("the server says it only reads" if tool.read_only else "the server says it can change things")
+        facts.append(
+            "the server says it only reads"
+            if tool.read_only
+            else "the server says it can change things"
+        )
     lines = [
-        Text.assemble((safe_line(tool.name, 64), "tool"), ("   " + ", ".join(facts), "dim")),
+        Text.assemble(
+            (safe_line(tool.name, 64), "tool"), ("   " + ", ".join(facts), "dim")
+        ),
         *behind_bar(safe_text(tool.description).strip(), glyphs, width),
     ]
     properties, needed = properties_of(tool.parameters), required_of(tool.parameters)
@@ -76,7 +99,9 @@ def detail_lines(tool: ToolDefinition, width: int, glyphs: Glyphs) -> list[Text]
         return [*lines, Text("no parameters", "dim")]
     lines.append(Text(""))
     for name, schema in properties.items():
-        kind = type_words(schema, tool.parameters) + ("" if name in needed else ", optional")
+        kind = type_words(schema, tool.parameters) + (
+            "" if name in needed else ", optional"
+        )
         lines.append(_parameter_line(str(name), schema, kind, width))
     return lines
 
@@ -90,23 +115,37 @@ _HOW: dict[str, str] = {
 
 
 def search_report(
-    result: SearchResult, known: int, *, width: int, glyphs: Glyphs, explain: bool, catalogue: str = ""
+    result: SearchResult,
+    known: int,
+    *,
+    width: int,
+    glyphs: Glyphs,
+    explain: bool,
+    catalogue: str = "",
 ) -> list[Text]:
     """Return a search's results as a table; with `explain`, the matched words and fields.
 
     `catalogue` describes the searched tools.
     """
-    head = [catalogue] if catalogue else []
+    head = []
+    if catalogue:
+        head = [catalogue]
     head.append(f"{result.found} of {counted(known, 'tool')} match")
     if result.how not in ("ranked", "none"):
         head.append(_HOW[result.how])
     if result.matches and result.confidence == "low" and result.how != "closest":
-        head.append(f"weak matches (odds {result.strength:.2f}, sure from {result.least:g})")
+        head.append(
+            f"weak matches (odds {result.strength:.2f}, sure from {result.least:g})"
+        )
     if result.unmatched_words:
-        head.append("not in any tool: " + safe_line(" ".join(result.unmatched_words), 80))
+        head.append(
+            "not in any tool: " + safe_line(" ".join(result.unmatched_words), 80)
+        )
     lines = [Text(f"  {glyphs.dot}  ".join(head), "dim")]
     lines += [
-        Text(f"{glyphs.warning} {safe_line(text, 200)}", "warning") for text in (result.error, *result.notes) if text
+        Text(f"{glyphs.warning} {safe_line(text, 200)}", "warning")
+        for text in (result.error, *result.notes)
+        if text
     ]
     if not result.matches:
         return [*lines, Text(_no_match(result), "warning")]
@@ -115,7 +154,10 @@ def search_report(
     lines.append(Text(title, "dim"))
     for place, match in enumerate(result.matches, start=1):
         name = column(safe_line(match.tool.name, name_width), name_width)
-        about = because(match) if explain else match.tool.description
+        if explain:
+            about = because(match)
+        else:
+            about = match.tool.description
         lines.append(
             Text.assemble(
                 f"{place:>3}  {_score(match.score)}  ",
@@ -140,25 +182,38 @@ def catalogue_line(tools: Mapping[str, ToolDefinition], ages: Sequence[float]) -
 def cost_line(tools: Sequence[ToolDefinition], everything: int) -> str:
     """Return the cost of adding a search's first tools; `everything` is the cost of all known ones."""
     some = sum(map(definition_tokens, tools))
-    which = "1" if len(tools) == 1 else f"1-{len(tools)}"
+    if len(tools) == 1:
+        which = "1"
+    else:
+        which = f"1-{len(tools)}"
     return f"would load {which} ({some:,} tokens); everything at once: {everything:,} tokens"
 
 
 def learned_lines(uses: Sequence[Use], *, width: int, now: float) -> list[Text]:
     """Return one line for each tool and query: time, counts of calls and adds, and the words."""
     name_width = min(max((len(use.tool.label) for use in uses), default=0), NAME_WIDTH)
-    lines = [Text(f"{'last':>8}  called  added  {column('tool', name_width)}  query", "dim")]
+    lines = [
+        Text(f"{'last':>8}  called  added  {column('tool', name_width)}  query", "dim")
+    ]
     for use in uses:
         when = f"{age(now - use.last_seconds):>8}"
         name = column(safe_line(use.tool.label, name_width), name_width)
         query = _fitting(use.query, width - name_width - 27)
-        lines.append(Text.assemble(f"{when}  {use.called:>6}  {use.added:>5}  ", (name, "tool"), f"  {query}"))
+        lines.append(
+            Text.assemble(
+                f"{when}  {use.called:>6}  {use.added:>5}  ",
+                (name, "tool"),
+                f"  {query}",
+            )
+        )
     return lines
 
 
 def _no_match(result: SearchResult) -> str:
     near = ", ".join(safe_line(name, 64) for name in result.nearest)
-    near_names = f"; nearest: {near}" if near else ""
+    near_names = ""
+    if near:
+        near_names = f"; nearest: {near}"
     if result.strength < result.least:
         return f"no confident match (best {result.strength:.2f}, needed {result.least:g}){near_names}"
     return f"no match{near_names}"
@@ -178,7 +233,9 @@ def because(match: Match) -> str:
     fields: dict[str, list[str]] = {}
     for found in match.reasons:
         fields.setdefault(found.word, []).append(found.field)
-    return " ".join(f"{word}({','.join(dict.fromkeys(where))})" for word, where in fields.items())
+    return " ".join(
+        f"{word}({','.join(dict.fromkeys(where))})" for word, where in fields.items()
+    )
 
 
 def tool_document(tool: ToolDefinition) -> dict[str, Any]:
@@ -196,28 +253,45 @@ def tool_document(tool: ToolDefinition) -> dict[str, Any]:
 
 def meant_tool(agent: Agent, name: str) -> Tool | None:
     """Return the tool of this name, or of `server.tool` as people write it."""
-    return agent._runtime.tools.find(name) or agent._runtime.tools.find(name.replace(".", "__", 1))
+    return agent._runtime.tools.find(name) or agent._runtime.tools.find(
+        name.replace(".", "__", 1)
+    )
 
 
-def unknown_tool(agent: Agent, name: str, otherwise: str = "see mcpagent tools list") -> str:
+def unknown_tool(
+    agent: Agent, name: str, otherwise: str = "see mcpagent tools list"
+) -> str:
     """Return one line about an unknown tool, with similar names; `otherwise` names the source of all names."""
     return f'no tool "{safe_line(name, 64)}"; {did_you_mean(agent._runtime.tools.near(name), otherwise)}'
 
 
 def not_connected_lines(agent: Agent) -> list[Text]:
     """Return one line that names the servers that were not searched, if any."""
-    down = [f"{safe_line(name, 64)} ({reason(name, why)})" for name, why in agent._runtime.tools.unavailable.items()]
-    return [Text(f"not searched: {'; '.join(down)}", "warning")] if down else []
+    down = [
+        f"{safe_line(name, 64)} ({reason(name, why)})"
+        for name, why in agent._runtime.tools.unavailable.items()
+    ]
+    if down:
+        return [Text(f"not searched: {'; '.join(down)}", "warning")]
+    return []
 
 
 def _fitting(text: str, room: int) -> str:
     """Return the text cut to the rest of the line; "" if too little would fit."""
-    return safe_line(text, room) if room >= MIN_WORDS_WIDTH else ""
+    if room >= MIN_WORDS_WIDTH:
+        return safe_line(text, room)
+    return ""
 
 
 def _parameter_line(name: str, schema: Any, kind: str, width: int) -> Text:
-    schema = schema if isinstance(schema, Mapping) else {}
+    if not isinstance(schema, Mapping):
+        schema = {}
     if "default" in schema:
         kind += f", default {safe_line(json.dumps(schema['default'], default=str, ensure_ascii=False), 30)}"
     about = safe_line(str(schema.get("description") or ""), max(width - 30, 40))
-    return Text.assemble("  ", (safe_line(name, 40), "user"), (f"  {kind}", "dim"), f"  {about}" if about else "")
+    return Text.assemble(
+        "  ",
+        (safe_line(name, 40), "user"),
+        (f"  {kind}", "dim"),
+        f"  {about}" if about else "",
+    )

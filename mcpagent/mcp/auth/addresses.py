@@ -35,17 +35,25 @@ _METADATA = tuple(
 )
 """Where clouds tell a machine its keys, besides all that is link-local."""
 
-_NOT_EVERYWHERE = tuple(map(ip_network, ("192.0.0.0/24", "fec0::/10", "5f00::/16", "3fff::/20")))
+_NOT_EVERYWHERE = tuple(
+    map(ip_network, ("192.0.0.0/24", "fec0::/10", "5f00::/16", "3fff::/20"))
+)
 """Means something in one network only, which not each version of Python knows."""
 
 _LOCAL_NAT64 = ip_network("64:ff9b:1::/48")
-_ENDS_IN_IPV4 = (ip_network("64:ff9b::/96"), _LOCAL_NAT64, ip_network("::ffff:0:0:0/96"))
+_ENDS_IN_IPV4 = (
+    ip_network("64:ff9b::/96"),
+    _LOCAL_NAT64,
+    ip_network("::ffff:0:0:0/96"),
+)
 """RFC 6052, RFC 8215, and the translated addresses of RFC 2765."""
 
 _ISATAP = (0x00005EFE, 0x02005EFE)
 """What stands before an IPv4 address in an interface's id (RFC 5214)."""
 
-_OLD_SPELLING = re.compile(r"(?:0[xX][0-9a-fA-F]+|[0-9]+)(?:\.(?:0[xX][0-9a-fA-F]+|[0-9]+)){0,3}")
+_OLD_SPELLING = re.compile(
+    r"(?:0[xX][0-9a-fA-F]+|[0-9]+)(?:\.(?:0[xX][0-9a-fA-F]+|[0-9]+)){0,3}"
+)
 """What inet_aton(3) takes: `127.1`, `0x7f.1`, `2130706433`."""
 
 
@@ -53,14 +61,24 @@ def whereabouts(address: Address) -> Place:
     """Return the network; an address that embeds another, such as `::ffff:127.0.0.1`, counts as that one."""
     if (inner := _inside(address)) is not None:
         place = whereabouts(inner)
-        return "network" if place == "everywhere" and address in _LOCAL_NAT64 else place
-    is_odd = address.is_link_local or address.is_multicast or (address.is_reserved and address.version == 4)
+        if place == "everywhere" and address in _LOCAL_NAT64:
+            return "network"
+        return place
+    is_odd = (
+        address.is_link_local
+        or address.is_multicast
+        or (address.is_reserved and address.version == 4)
+    )
     if is_odd or any(address in network for network in _METADATA):
         return "nowhere"
     if address.is_loopback or address.is_unspecified:
         return "machine"
-    is_near = not address.is_global or any(address in network for network in _NOT_EVERYWHERE)
-    return "network" if is_near else "everywhere"
+    is_near = not address.is_global or any(
+        address in network for network in _NOT_EVERYWHERE
+    )
+    if is_near:
+        return "network"
+    return "everywhere"
 
 
 def _inside(address: Address) -> IPv4Address | None:
@@ -68,9 +86,17 @@ def _inside(address: Address) -> IPv4Address | None:
         return None
     number = int(address)
     is_isatap = (number >> 32) & 0xFFFFFFFF in _ISATAP and not address.is_link_local
-    if is_isatap or 1 < number < 2**32 or any(address in network for network in _ENDS_IN_IPV4):  # ::127.0.0.1 is old
+    if (
+        is_isatap
+        or 1 < number < 2**32
+        or any(address in network for network in _ENDS_IN_IPV4)
+    ):  # ::127.0.0.1 is old
         return IPv4Address(number & 0xFFFFFFFF)
-    return address.ipv4_mapped or address.sixtofour or (address.teredo[1] if address.teredo else None)
+    return (
+        address.ipv4_mapped
+        or address.sixtofour
+        or (address.teredo[1] if address.teredo else None)
+    )
 
 
 def literal(host: str) -> Address | None:
@@ -97,10 +123,14 @@ async def resolved(host: str, port: int) -> Sequence[Address]:
     if is_localhost(host):
         return IPv4Address("127.0.0.1"), IPv6Address("::1")
     try:
-        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        found = await asyncio.get_running_loop().getaddrinfo(
+            host, port, type=socket.SOCK_STREAM
+        )
     except UnicodeError as error:
         raise OSError(str(error)) from None
-    return tuple(dict.fromkeys(ip_address(str(item[4][0]).partition("%")[0]) for item in found))
+    return tuple(
+        dict.fromkeys(ip_address(str(item[4][0]).partition("%")[0]) for item in found)
+    )
 
 
 def farthest(addresses: Sequence[Address]) -> Place:

@@ -27,8 +27,8 @@ from mcpagent.mcp.auth.addresses import (
     whereabouts,
 )
 from mcpagent.mcp.auth.bound_sign_in import BoundSignIn
-from mcpagent.text.safe_text import safe_line
-from mcpagent.text.secrets import without_credentials
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.utilities.text.secrets import without_credentials
 
 if TYPE_CHECKING:
     from mcpagent.mcp.auth.sign_ins import SignIn, TokenStorage
@@ -63,7 +63,9 @@ def refusal_of(page: str, server: str) -> str | None:
         own_place = "network"  # its name may lead there too
     if not _may_send_to(own_place, place):
         return _TOO_NEAR[place]
-    return None if url.scheme == "https" or (url.scheme == "http" and place == "machine") else "is not https"
+    if url.scheme == "https" or (url.scheme == "http" and place == "machine"):
+        return None
+    return "is not https"
 
 
 def shown_address(address: str) -> str:
@@ -72,13 +74,17 @@ def shown_address(address: str) -> str:
 
 
 def _may_send_to(own: Place, place: Place) -> bool:
-    return own in PLACES and place in PLACES and PLACES.index(place) <= PLACES.index(own)
+    return (
+        own in PLACES and place in PLACES and PLACES.index(place) <= PLACES.index(own)
+    )
 
 
 def _place_by_name(host: str) -> Place:
     if (address := literal(host)) is not None:
         return whereabouts(address)
-    return "machine" if is_localhost(host) else "everywhere"
+    if is_localhost(host):
+        return "machine"
+    return "everywhere"
 
 
 def _origin(url: httpx2.URL) -> tuple[str, str, int | None]:
@@ -88,7 +94,9 @@ def _origin(url: httpx2.URL) -> tuple[str, str, int | None]:
 class ElsewhereChecked(httpx2.AsyncBaseTransport):
     """The network to one server; requests of a sign-in to addresses that the server named are checked."""
 
-    def __init__(self, config: ServerConfig, network: httpx2.AsyncBaseTransport) -> None:
+    def __init__(
+        self, config: ServerConfig, network: httpx2.AsyncBaseTransport
+    ) -> None:
         self._own = _origin(httpx2.URL(config.address))
         self._network = network
         self._checked = CheckedTransport(config, network)
@@ -96,7 +104,9 @@ class ElsewhereChecked(httpx2.AsyncBaseTransport):
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Send the request. Raises as `CheckedTransport` does."""
         is_own = _origin(request.url) == self._own
-        return await (self._network if is_own else self._checked).handle_async_request(request)
+        return await (self._network if is_own else self._checked).handle_async_request(
+            request
+        )
 
     async def aclose(self) -> None:
         """Close the connections below."""
@@ -136,21 +146,32 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
             return httpx2.Response(403, headers={"WWW-Authenticate": header})
         refusal = refusal_of(str(request.url), self._config.address)
         if refusal is not None:
-            raise httpx2.UnsupportedProtocol(f"{shown_address(str(request.url))} {refusal}")
+            raise httpx2.UnsupportedProtocol(
+                f"{shown_address(str(request.url))} {refusal}"
+            )
         seconds = self._config.connect_timeout_seconds
         is_own = _origin(request.url) == _origin(httpx2.URL(self._config.address))
         try:
             async with asyncio.timeout(seconds):
-                response = await self._sent([request] if is_own else await self._pinned(request))
+                response = await self._sent(
+                    [request] if is_own else await self._pinned(request)
+                )
                 if is_own:
                     self._peer = _peer_of(response) or self._peer
                 try:
-                    body = b"" if self._is_let_in(request, response) else await _small_body(response)
+                    if self._is_let_in(request, response):
+                        body = b""
+                    else:
+                        body = await _small_body(response)
                 finally:
                     await response.aclose()
         except TimeoutError:
             raise httpx2.ReadTimeout(f"no whole answer within {seconds:g} s") from None
-        headers = [(name, value) for name, value in response.headers.multi_items() if name.lower() != "content-length"]
+        headers = [
+            (name, value)
+            for name, value in response.headers.multi_items()
+            if name.lower() != "content-length"
+        ]
         return httpx2.Response(response.status_code, headers=headers, content=body)
 
     async def _sent(self, requests: Sequence[httpx2.Request]) -> httpx2.Response:
@@ -169,11 +190,15 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
         try:
             addresses = await self._resolve(url.host, url.port or 443)
         except OSError as error:
-            raise httpx2.ConnectError(f"{safe_line(url.host, 100)} leads nowhere: {error}") from None
+            raise httpx2.ConnectError(
+                f"{safe_line(url.host, 100)} leads nowhere: {error}"
+            ) from None
         own = await self._own_place()
         for address in addresses:
             if not _may_send_to(own, place := whereabouts(address)):
-                raise httpx2.UnsupportedProtocol(f"{safe_line(str(url), 120)} ({address}) {_TOO_NEAR[place]}")
+                raise httpx2.UnsupportedProtocol(
+                    f"{safe_line(str(url), 120)} ({address}) {_TOO_NEAR[place]}"
+                )
         if not addresses:
             raise httpx2.ConnectError(f"{safe_line(url.host, 100)} leads nowhere")
         content = await request.aread()
@@ -181,7 +206,10 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
             httpx2.Request(
                 request.method,
                 url.copy_with(host=str(address)),
-                headers=[("host", url.netloc.decode("ascii")), *_without_host(request.headers)],
+                headers=[
+                    ("host", url.netloc.decode("ascii")),
+                    *_without_host(request.headers),
+                ],
                 content=content,
                 extensions={**request.extensions, "sni_hostname": url.host},
             )
@@ -207,13 +235,20 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
 
 
 def _without_host(headers: httpx2.Headers) -> list[tuple[str, str]]:
-    return [(name, value) for name, value in headers.multi_items() if name.lower() != "host"]
+    return [
+        (name, value) for name, value in headers.multi_items() if name.lower() != "host"
+    ]
 
 
 def _peer_of(response: httpx2.Response) -> Address | None:
     stream = response.extensions.get("network_stream")
-    peer = None if stream is None else stream.get_extra_info("server_addr")
-    return literal(str(peer[0])) if isinstance(peer, tuple) and peer else None
+    if stream is None:
+        peer = None
+    else:
+        peer = stream.get_extra_info("server_addr")
+    if isinstance(peer, tuple) and peer:
+        return literal(str(peer[0]))
+    return None
 
 
 async def _small_body(response: httpx2.Response) -> bytes:
@@ -224,11 +259,15 @@ async def _small_body(response: httpx2.Response) -> bytes:
     async for chunk in response.stream:
         body += chunk
         if len(body) > MAX_ANSWER_BYTES:
-            raise httpx2.DecodingError(f"the answer is larger than {MAX_ANSWER_BYTES // 2**20} MiB")
+            raise httpx2.DecodingError(
+                f"the answer is larger than {MAX_ANSWER_BYTES // 2**20} MiB"
+            )
     return bytes(body)
 
 
-def authority_client(config: ServerConfig, auth: httpx2.Auth | None = None, *, refused: str = "") -> httpx2.AsyncClient:
+def authority_client(
+    config: ServerConfig, auth: httpx2.Auth | None = None, *, refused: str = ""
+) -> httpx2.AsyncClient:
     """Return a client for the requests of a sign-in, which follows no redirects. `refused`: see `CheckedTransport`."""
     return httpx2.AsyncClient(
         transport=CheckedTransport(config, refused=refused),
@@ -244,7 +283,9 @@ async def named_authorities(config: ServerConfig) -> list[str]:
     from mcp.shared.auth import ProtectedResourceMetadata
     from pydantic import ValidationError
 
-    for address in build_protected_resource_metadata_discovery_urls(None, config.address):
+    for address in build_protected_resource_metadata_discovery_urls(
+        None, config.address
+    ):
         with contextlib.suppress(httpx2.HTTPError, httpx2.InvalidURL, ValidationError):
             async with authority_client(config) as client:
                 answer = await client.get(address)
@@ -256,20 +297,30 @@ async def named_authorities(config: ServerConfig) -> list[str]:
 
 def token_endpoint(url: str, sign_in: SignIn) -> str:
     """Return the token endpoint; `/token` of the server if the authorization server has no metadata."""
-    return str(sign_in.authority.token_endpoint) if sign_in.authority is not None else urljoin(url, "/token")
+    if sign_in.authority is not None:
+        return str(sign_in.authority.token_endpoint)
+    return urljoin(url, "/token")
 
 
 async def ask_authority(
-    config: ServerConfig, storage: TokenStorage, sign_in: SignIn, endpoint: str, form: Mapping[str, str]
+    config: ServerConfig,
+    storage: TokenStorage,
+    sign_in: SignIn,
+    endpoint: str,
+    form: Mapping[str, str],
 ) -> httpx2.Response:
     """Post a form as the authenticated client. Raises `OAuthFlowError` if it cannot be reached or trusted."""
     from mcp.client.auth import OAuthFlowError
     from mcp.client.auth.oauth2 import OAuthContext
     from mcp.shared.auth import OAuthClientMetadata
 
-    context = OAuthContext(config.address, OAuthClientMetadata(redirect_uris=None), storage, None, None)
+    context = OAuthContext(
+        config.address, OAuthClientMetadata(redirect_uris=None), storage, None, None
+    )
     context.client_info = sign_in.client
-    proving = BoundSignIn(httpx2.Auth(), storage) if sign_in.proof_key is not None else None
+    proving = None
+    if sign_in.proof_key is not None:
+        proving = BoundSignIn(httpx2.Auth(), storage)
     context.protected_resource_metadata = sign_in.resource
     data = dict(form)
     if sign_in.client is not None and sign_in.client.client_id:
@@ -282,4 +333,6 @@ async def ask_authority(
             return await client.post(endpoint, data=data, headers=headers)
     except (httpx2.HTTPError, httpx2.InvalidURL) as error:
         what = safe_line(f"{type(error).__name__}: {error}", 160)
-        raise OAuthFlowError(f"its authorization server cannot be used: {what}") from None
+        raise OAuthFlowError(
+            f"its authorization server cannot be used: {what}"
+        ) from None

@@ -24,13 +24,17 @@ class BoundSignIn(httpx2.Auth):
     announce them; False: never.
     """
 
-    def __init__(self, inner: httpx2.Auth, storage: TokenStorage, *, wanted: bool | None = None) -> None:
+    def __init__(
+        self, inner: httpx2.Auth, storage: TokenStorage, *, wanted: bool | None = None
+    ) -> None:
         self._inner = inner
         self._storage = storage
         self._wanted = wanted
         self._proofs: Proofs | None = None
 
-    async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
+    async def async_auth_flow(
+        self, request: httpx2.Request
+    ) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
         """Implement `httpx2.Auth`."""
         known = (await self._storage.load()).proof_key
         if known is not None and self._wanted is not False:
@@ -66,19 +70,35 @@ class BoundSignIn(httpx2.Auth):
         elif self._storage.proof_key is not None and kind.lower() in ("bearer", "dpop"):
             self._proofs.add(request, token)
 
-    async def _seen(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
+    async def _seen(
+        self, request: httpx2.Request, response: httpx2.Response
+    ) -> httpx2.Response:
         """Learn from the answer, and rewrite its tokens for code that knows only unbound ones."""
         if "/.well-known/" in request.url.path and response.status_code == 200:
-            offered = json_object(await response.aread()).get("dpop_signing_alg_values_supported")
-            if isinstance(offered, list) and "oauth-protected-resource" not in request.url.path:
+            offered = json_object(await response.aread()).get(
+                "dpop_signing_alg_values_supported"
+            )
+            if (
+                isinstance(offered, list)
+                and "oauth-protected-resource" not in request.url.path
+            ):
                 self._begin([str(name) for name in offered])
-        elif self._proofs is not None and _is_for_token(request) and response.status_code in (200, 201):
+        elif (
+            self._proofs is not None
+            and _is_for_token(request)
+            and response.status_code in (200, 201)
+        ):
             given = json_object(await response.aread())
             is_bound = str(given.get("token_type", "")).lower() == "dpop"
-            self._storage.proof_key = self._proofs.key if is_bound else None
+            if is_bound:
+                self._storage.proof_key = self._proofs.key
+            else:
+                self._storage.proof_key = None
             if is_bound:
                 body = json.dumps({**given, "token_type": "Bearer"}).encode()
-                return httpx2.Response(response.status_code, content=body, request=response.request)
+                return httpx2.Response(
+                    response.status_code, content=body, request=response.request
+                )
         return response
 
 

@@ -36,7 +36,9 @@ class ProofKey(BaseModel):
         else:
             private = rsa.generate_private_key(public_exponent=65537, key_size=2048)
         encoded = private.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
         )
         return cls(algorithm=algorithm, pem=encoded.decode())
 
@@ -73,17 +75,30 @@ class Proofs:
             to_jwk: Any = jwt.get_algorithm_by_name(self.key.algorithm)
             self._jwk = {
                 name: value
-                for name, value in to_jwk.to_jwk(private.public_key(), as_dict=True).items()
+                for name, value in to_jwk.to_jwk(
+                    private.public_key(), as_dict=True
+                ).items()
                 if name not in ("key_ops", "use")
             }
         url = request.url.copy_with(query=None, fragment=None)
-        claims = {"jti": uuid4().hex, "htm": request.method, "htu": str(url), "iat": int(time.time())}
+        claims = {
+            "jti": uuid4().hex,
+            "htm": request.method,
+            "htu": str(url),
+            "iat": int(time.time()),
+        }
         if nonce := self.nonces.get(_origin(request.url)):
             claims["nonce"] = nonce
         if token:
-            claims["ath"] = urlsafe_b64encode(hashlib.sha256(token.encode()).digest()).rstrip(b"=").decode()
+            claims["ath"] = (
+                urlsafe_b64encode(hashlib.sha256(token.encode()).digest())
+                .rstrip(b"=")
+                .decode()
+            )
         headers = {"typ": "dpop+jwt", "jwk": self._jwk}
-        return jwt.encode(claims, private, algorithm=self.key.algorithm, headers=headers)
+        return jwt.encode(
+            claims, private, algorithm=self.key.algorithm, headers=headers
+        )
 
 
 def _origin(url: httpx2.URL) -> str:

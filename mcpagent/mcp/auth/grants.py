@@ -24,9 +24,9 @@ from mcp.shared.auth import (
 from pydantic import AnyUrl, ValidationError
 
 from mcpagent.config import ServerConfig
-from mcpagent.config.bounded_files import read_bounded
-from mcpagent.text.safe_text import safe_line
-from mcpagent.text.secrets import hide, revealed
+from mcpagent.utilities.files.bounded_files import read_bounded
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.utilities.text.secrets import hide, revealed
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
@@ -44,7 +44,9 @@ _ID_TOKEN = "urn:ietf:params:oauth:token-type:id_token"  # noqa: S105 - a kind o
 _SIGNED_SECONDS = 300
 
 
-def secret_method(offered: Sequence[str] | None) -> Literal["client_secret_basic", "client_secret_post"]:
+def secret_method(
+    offered: Sequence[str] | None,
+) -> Literal["client_secret_basic", "client_secret_post"]:
     """Return the first supported method of client authentication, basic if none is offered (RFC 8414 2)."""
     for method in offered or ():
         if method == "client_secret_post":
@@ -88,13 +90,17 @@ class ConfiguredSignIn(OAuthClientProvider):
     `page` is for a user's sign-in; without it, only unattended grants work.
     """
 
-    def __init__(self, config: ServerConfig, storage: TokenStorage, page: Page | None) -> None:
+    def __init__(
+        self, config: ServerConfig, storage: TokenStorage, page: Page | None
+    ) -> None:
         self._config = config
         self._way = config.sign_in
         metadata = OAuthClientMetadata(
             client_name="mcpagent",
             redirect_uris=[AnyUrl(page.redirect_uri)] if page is not None else None,
-            grant_types=["authorization_code", "refresh_token"] if page is not None else [self._way.grant],
+            grant_types=["authorization_code", "refresh_token"]
+            if page is not None
+            else [self._way.grant],
             response_types=["code"],
             token_endpoint_auth_method=None,
         )
@@ -109,7 +115,9 @@ class ConfiguredSignIn(OAuthClientProvider):
         storage.context = self.context
         self._unusable: dict[str, str] = {}
 
-    async def _auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
+    async def _auth_flow(
+        self, request: httpx2.Request
+    ) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
         """Run the SDK's flow, but do not let it fall back to default addresses if metadata cannot be used."""
         flow = super()._auth_flow(request)
         self._unusable.clear()
@@ -124,7 +132,9 @@ class ConfiguredSignIn(OAuthClientProvider):
                 response = yield outgoing
                 problem = await _problem_of(kind, response) if kind is not None else ""
                 if kind is not None and problem:
-                    self._unusable.setdefault(kind, f"{safe_line(str(outgoing.url), 160)}: {problem}")
+                    self._unusable.setdefault(
+                        kind, f"{safe_line(str(outgoing.url), 160)}: {problem}"
+                    )
                 outgoing = await flow.asend(response)
         except StopAsyncIteration:
             return
@@ -134,9 +144,15 @@ class ConfiguredSignIn(OAuthClientProvider):
     def _refuse_fallback(self, kind: str) -> None:
         """Raise `OAuthFlowError` if metadata was served that cannot be used, and none that can."""
         context = self.context
-        known = context.protected_resource_metadata if kind == RESOURCE else context.oauth_metadata
+        known = (
+            context.protected_resource_metadata
+            if kind == RESOURCE
+            else context.oauth_metadata
+        )
         if known is None and kind in self._unusable:
-            raise OAuthFlowError(f"the metadata of its {kind} cannot be used: {self._unusable[kind]}")
+            raise OAuthFlowError(
+                f"the metadata of its {kind} cannot be used: {self._unusable[kind]}"
+            )
 
     async def _initialize(self) -> None:
         await super()._initialize()
@@ -153,42 +169,70 @@ class ConfiguredSignIn(OAuthClientProvider):
         wanted = self._way.issuer
         if not wanted:
             return advertised[0]
-        found = next((server for server in advertised if issuers_match(server, wanted)), None)
+        found = next(
+            (server for server in advertised if issuers_match(server, wanted)), None
+        )
         if found is None:
             named = ", ".join(safe_line(server, 80) for server in advertised[:3])
-            raise OAuthFlowError(f"it names the authorization server {named}, and its configuration another: {wanted}")
+            raise OAuthFlowError(
+                f"it names the authorization server {named}, and its configuration another: {wanted}"
+            )
         return found
 
     async def _perform_authorization(self) -> httpx2.Request:
         way, known = self._way, self.context.oauth_metadata
         self._refuse_fallback(AUTHORITY)
-        if way.issuer and (known is None or not issuers_match(str(known.issuer), way.issuer)):
-            raise OAuthFlowError(f"its authorization server does not show that it is {safe_line(way.issuer, 120)}")
+        if way.issuer and (
+            known is None or not issuers_match(str(known.issuer), way.issuer)
+        ):
+            raise OAuthFlowError(
+                f"its authorization server does not show that it is {safe_line(way.issuer, 120)}"
+            )
         if way.is_unattended and not way.issuer:
             self._require_own_authority()
         if way.scopes:
             self.context.client_metadata.scope = " ".join(way.scopes)
         client = self.context.client_info
-        if client is not None and client.client_secret and client.token_endpoint_auth_method is None:
-            offered = known.token_endpoint_auth_methods_supported if known is not None else None
+        if (
+            client is not None
+            and client.client_secret
+            and client.token_endpoint_auth_method is None
+        ):
+            offered = None
+            if known is not None:
+                offered = known.token_endpoint_auth_methods_supported
             client.token_endpoint_auth_method = secret_method(offered)
             if not way.is_unattended:
-                await self.context.storage.set_client_info(client)  # what refreshes the tokens later needs it
+                await self.context.storage.set_client_info(
+                    client
+                )  # what refreshes the tokens later needs it
         if not way.is_unattended:
             return await super()._perform_authorization()
         form, headers = await self._form()
-        return httpx2.Request("POST", self._get_token_endpoint(), data=form, headers=headers)
+        return httpx2.Request(
+            "POST", self._get_token_endpoint(), data=form, headers=headers
+        )
 
     def _require_own_authority(self) -> None:
         """Refuse to send reusable secrets to an authorization server that is not configured or the server itself."""
         way, known = self._way, self.context.oauth_metadata
-        is_of_use = way.client_secret or (not way.idp_token_endpoint and (way.token or way.token_file))
+        is_of_use = way.client_secret or (
+            not way.idp_token_endpoint and (way.token or way.token_file)
+        )
         own = httpx2.URL(self._config.address)
         asked = httpx2.URL(self._get_token_endpoint())
-        if is_of_use and (asked.scheme, asked.host, asked.port) != (own.scheme, own.host, own.port):
-            issuer = safe_line(str(known.issuer) if known is not None else str(asked), 200)
+        if is_of_use and (asked.scheme, asked.host, asked.port) != (
+            own.scheme,
+            own.host,
+            own.port,
+        ):
+            issuer = safe_line(
+                str(known.issuer) if known is not None else str(asked), 200
+            )
             fix = f'if that is right, write "issuer": "{issuer}" into its sign_in'
-            raise OAuthFlowError(f"it names {issuer} as the authorization server to send its secret to; {fix}")
+            raise OAuthFlowError(
+                f"it names {issuer} as the authorization server to send its secret to; {fix}"
+            )
 
     async def _form(self) -> tuple[dict[str, str], dict[str, str]]:
         way, client = self._way, self.context.client_info
@@ -196,13 +240,22 @@ class ConfiguredSignIn(OAuthClientProvider):
         audience = await self._audience()
         form: dict[str, str] = {}
         if way.grant == "jwt-bearer":
-            form = {"grant_type": JWT_BEARER, "assertion": await self._assertion(audience)}
+            form = {
+                "grant_type": JWT_BEARER,
+                "assertion": await self._assertion(audience),
+            }
         else:
             form = {"grant_type": "client_credentials"}
         if way.private_key or way.private_key_file:
-            form |= {"client_assertion": await self._signed(audience), "client_assertion_type": _ASSERTION}
+            form |= {
+                "client_assertion": await self._signed(audience),
+                "client_assertion_type": _ASSERTION,
+            }
         elif way.grant == "client_credentials" and not way.client_secret:
-            form |= {"client_assertion": await self._token(), "client_assertion_type": _ASSERTION}
+            form |= {
+                "client_assertion": await self._token(),
+                "client_assertion_type": _ASSERTION,
+            }
         if way.client_id and not client.client_secret:
             form["client_id"] = way.client_id
         if self.context.should_include_resource_param(self.context.protocol_version):
@@ -216,7 +269,9 @@ class ConfiguredSignIn(OAuthClientProvider):
         """Return the audience of an assertion: the verified issuer of the authorization server."""
         known = self.context.oauth_metadata
         if known is None:
-            raise OAuthFlowError("its authorization server does not describe itself, so nothing is sent to it")
+            raise OAuthFlowError(
+                "its authorization server does not describe itself, so nothing is sent to it"
+            )
         return str(known.issuer)
 
     async def _token(self) -> str:
@@ -225,7 +280,9 @@ class ConfiguredSignIn(OAuthClientProvider):
         try:
             token = (await asyncio.to_thread(_read, self._way.token_file)).strip()
         except (OSError, ValueError) as error:
-            raise OAuthFlowError(f"its token_file cannot be read: {safe_line(str(error), 200)}") from None
+            raise OAuthFlowError(
+                f"its token_file cannot be read: {safe_line(str(error), 200)}"
+            ) from None
         hide(token)
         return token
 
@@ -236,18 +293,34 @@ class ConfiguredSignIn(OAuthClientProvider):
         from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
         way, now = self._way, int(time.time())
-        claims = {"iss": way.client_id, "sub": way.client_id, "aud": audience, "iat": now, "jti": uuid4().hex}
+        claims = {
+            "iss": way.client_id,
+            "sub": way.client_id,
+            "aud": audience,
+            "iat": now,
+            "jti": uuid4().hex,
+        }
         try:
-            pem = revealed(way.private_key) or await asyncio.to_thread(_read, way.private_key_file)
+            pem = revealed(way.private_key) or await asyncio.to_thread(
+                _read, way.private_key_file
+            )
             key: Any = load_pem_private_key(pem.encode(), None)
             usual = "RS256"
             if isinstance(key, ec.EllipticCurvePrivateKey):
-                usual = {"secp384r1": "ES384", "secp521r1": "ES512"}.get(key.curve.name, "ES256")
+                usual = {"secp384r1": "ES384", "secp521r1": "ES512"}.get(
+                    key.curve.name, "ES256"
+                )
             elif isinstance(key, ed25519.Ed25519PrivateKey):
                 usual = "EdDSA"
-            return jwt.encode({**claims, "exp": now + _SIGNED_SECONDS}, key, algorithm=way.algorithm or usual)
+            return jwt.encode(
+                {**claims, "exp": now + _SIGNED_SECONDS},
+                key,
+                algorithm=way.algorithm or usual,
+            )
         except OSError as error:
-            raise OAuthFlowError(f"its private key cannot be read: {safe_line(str(error), 200)}") from None
+            raise OAuthFlowError(
+                f"its private key cannot be read: {safe_line(str(error), 200)}"
+            ) from None
         except (ValueError, TypeError, NotImplementedError, jwt.PyJWTError) as error:
             what = safe_line(f"{type(error).__name__}: {error}", 160)
             raise OAuthFlowError(
@@ -275,17 +348,28 @@ class ConfiguredSignIn(OAuthClientProvider):
             form["client_secret"] = revealed(way.idp_client_secret)
         seconds = self._config.connect_timeout_seconds
         try:
-            async with asyncio.timeout(seconds), httpx2.AsyncClient(timeout=seconds) as client:
+            async with (
+                asyncio.timeout(seconds),
+                httpx2.AsyncClient(timeout=seconds) as client,
+            ):
                 answer = await client.post(way.idp_token_endpoint, data=form)
         except (httpx2.HTTPError, httpx2.InvalidURL, TimeoutError) as error:
             what = safe_line(f"{type(error).__name__}: {error}", 160)
-            raise OAuthFlowError(f"its identity provider cannot be used: {what}") from None
+            raise OAuthFlowError(
+                f"its identity provider cannot be used: {what}"
+            ) from None
         given = json_object(answer.content[:MAX_TOKEN_BYTES])
         found = given.get("access_token")
         if answer.status_code != 200 or not isinstance(found, str) or not found:
-            why = safe_line(str(given.get("error_description") or given.get("error") or ""), 200)
-            about = f": {why}" if why else ""
-            raise OAuthFlowError(f"its identity provider gave no assertion (HTTP {answer.status_code}){about}")
+            why = safe_line(
+                str(given.get("error_description") or given.get("error") or ""), 200
+            )
+            about = ""
+            if why:
+                about = f": {why}"
+            raise OAuthFlowError(
+                f"its identity provider gave no assertion (HTTP {answer.status_code}){about}"
+            )
         hide(found)
         return found
 
@@ -300,4 +384,6 @@ def json_object(body: bytes) -> dict[str, Any]:
         value = json.loads(body)
     except ValueError:
         return {}
-    return value if isinstance(value, dict) else {}
+    if isinstance(value, dict):
+        return value
+    return {}

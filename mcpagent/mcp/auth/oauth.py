@@ -11,7 +11,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from mcp.client.auth import AuthorizationCodeResult, OAuthFlowError
 
-from mcpagent.text.safe_text import safe_line
+from mcpagent.utilities.text.safe_text import safe_line
 
 SIGN_IN_SECONDS = 300.0
 _PAGE = "<!doctype html><meta charset=utf-8><title>mcpagent</title><p>{}"
@@ -44,7 +44,11 @@ class LoopbackPage:
     """
 
     def __init__(
-        self, show: Callable[[str], Awaitable[None]], *, port: int = 0, seconds: float = SIGN_IN_SECONDS
+        self,
+        show: Callable[[str], Awaitable[None]],
+        *,
+        port: int = 0,
+        seconds: float = SIGN_IN_SECONDS,
     ) -> None:
         self._show = show
         self._port = port
@@ -67,7 +71,9 @@ class LoopbackPage:
 
     async def __aenter__(self) -> LoopbackPage:
         try:
-            self._server = await asyncio.start_server(self._handle, "127.0.0.1", self._port)
+            self._server = await asyncio.start_server(
+                self._handle, "127.0.0.1", self._port
+            )
         except (OSError, OverflowError):
             self._server = await asyncio.start_server(self._handle, "127.0.0.1", 0)
         return self
@@ -89,31 +95,62 @@ class LoopbackPage:
         try:
             return await asyncio.wait_for(self._answer, self._seconds)
         except TimeoutError:
-            raise OAuthFlowError(f"nobody signed in within {self._seconds:g} s") from None
+            raise OAuthFlowError(
+                f"nobody signed in within {self._seconds:g} s"
+            ) from None
 
     def take(self, address: str) -> str | None:
         """Accept the browser's final address as pasted by the user; otherwise return the mistake."""
         parts = urlsplit(address.strip())
         expected = urlsplit(self.redirect_uri)
-        if (parts.scheme, parts.netloc, parts.path) != (expected.scheme, expected.netloc, expected.path):
+        if (parts.scheme, parts.netloc, parts.path) != (
+            expected.scheme,
+            expected.netloc,
+            expected.path,
+        ):
             return f"this is not the address that the browser ends at; it begins with {self.redirect_uri}?"
-        return None if self._take(parts.path, parts.query) else "this address is of another sign-in"
+        if self._take(parts.path, parts.query):
+            return None
+        return "this address is of another sign-in"
 
-    async def _handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(asyncio.IncompleteReadError, asyncio.LimitOverrunError, ConnectionError, TimeoutError):
+    async def _handle(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        with contextlib.suppress(
+            asyncio.IncompleteReadError,
+            asyncio.LimitOverrunError,
+            ConnectionError,
+            TimeoutError,
+        ):
             async with asyncio.timeout(10):
-                line = (await reader.readuntil(b"\r\n\r\n")).split(b"\r\n")[0].decode("latin-1").split(" ")
+                line = (
+                    (await reader.readuntil(b"\r\n\r\n"))
+                    .split(b"\r\n")[0]
+                    .decode("latin-1")
+                    .split(" ")
+                )
             parts = urlsplit(line[1] if len(line) > 1 else "")
             found = line[0] == "GET" and self._take(parts.path, parts.query)
-            body = _PAGE.format(html.escape(self._outcome())).encode() if found else b""
-            writer.write(_HEAD.format("200 OK" if found else "404 Not Found", len(body)).encode() + body)
+            status, body = "404 Not Found", b""
+            if found:
+                status = "200 OK"
+                body = _PAGE.format(html.escape(self._outcome())).encode()
+            writer.write(_HEAD.format(status, len(body)).encode() + body)
             await writer.drain()
         writer.close()
 
     def _outcome(self) -> str:
         """Return the words of the page: it must not report a sign-in that was refused."""
-        error = self._answer.exception() if self._answer is not None and self._answer.done() else None
-        return _SIGNED_IN if error is None else f"Not signed in: {error}. You can close this page."
+        error = (
+            self._answer.exception()
+            if self._answer is not None and self._answer.done()
+            else None
+        )
+        return (
+            _SIGNED_IN
+            if error is None
+            else f"Not signed in: {error}. You can close this page."
+        )
 
     def _take(self, path: str, query: str) -> bool:
         if path != "/callback" or self._answer is None or self._answer.done():
@@ -135,6 +172,12 @@ def callback_result(query: str) -> AuthorizationCodeResult:
     """Return the code, state and issuer of a redirect's query. Raises `OAuthFlowError` if it carries a refusal."""
     values = {name: found[0] for name, found in parse_qs(query).items()}
     if "code" not in values:
-        reason = values.get("error_description") or values.get("error") or "no code came back"
+        reason = (
+            values.get("error_description")
+            or values.get("error")
+            or "no code came back"
+        )
         raise OAuthFlowError(safe_line(reason, 200))
-    return AuthorizationCodeResult(code=values["code"], state=values.get("state"), iss=values.get("iss"))
+    return AuthorizationCodeResult(
+        code=values["code"], state=values.get("state"), iss=values.get("iss")
+    )

@@ -21,18 +21,26 @@ from pydantic import AnyUrl
 from mcpagent.config import ServerConfig
 from mcpagent.config.secret_store import Kept, SecretStore
 from mcpagent.errors import ServerError
-from mcpagent.mcp.auth.authority import ask_authority, authority_client, refusal_of, shown_address
+from mcpagent.mcp.auth.authority import (
+    ask_authority,
+    authority_client,
+    refusal_of,
+    shown_address,
+)
 from mcpagent.mcp.auth.bound_sign_in import BoundSignIn
 from mcpagent.mcp.auth.grants import ConfiguredSignIn
 from mcpagent.mcp.auth.oauth import SIGN_IN_SECONDS, LoopbackPage
 from mcpagent.mcp.auth.sign_ins import SignIn, TokenStorage
-from mcpagent.text.safe_text import safe_line
-from mcpagent.text.secrets import revealed
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.utilities.text.secrets import revealed
 
 Revoked: TypeAlias = Literal["revoked", "not offered", "failed"]
 
 _PROBE = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
-_PROTOCOL = {"MCP-Protocol-Version": "2025-06-18", "Accept": "application/json, text/event-stream"}
+_PROTOCOL = {
+    "MCP-Protocol-Version": "2025-06-18",
+    "Accept": "application/json, text/event-stream",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,16 +93,26 @@ async def loopback_page(
     sign_in = await storage.load()
     if registration is not None:
         sign_in.client = None
-    port = registration.port if registration is not None else _registered_port(sign_in.client)
+    if registration is not None:
+        port = registration.port
+    else:
+        port = _registered_port(sign_in.client)
     port = port or config.sign_in.callback_port
     async with LoopbackPage(show, port=port, seconds=seconds) as page:
         if registration is not None:
-            if registration.port and urlsplit(page.redirect_uri).port != registration.port:
+            if (
+                registration.port
+                and urlsplit(page.redirect_uri).port != registration.port
+            ):
                 what = f"port {registration.port} of this machine is taken; it is where the sign-in would come back to"
-                raise ServerError(f'server "{config.name}": {what}', server=config.name, phase="login")
+                raise ServerError(
+                    f'server "{config.name}": {what}', server=config.name, phase="login"
+                )
             sign_in.client = _registered_by_hand(registration, page.redirect_uri)
             await storage.save(sign_in)
-        elif sign_in.client is not None and AnyUrl(page.redirect_uri) not in (sign_in.client.redirect_uris or ()):
+        elif sign_in.client is not None and AnyUrl(page.redirect_uri) not in (
+            sign_in.client.redirect_uris or ()
+        ):
             sign_in.client = None
             await storage.save(sign_in)
         yield page
@@ -106,16 +124,22 @@ def _registered_port(client: OAuthClientInformationFull | None) -> int:
     return client.redirect_uris[0].port or 0
 
 
-def _registered_by_hand(registration: Registration, redirect_uri: str) -> OAuthClientInformationFull:
+def _registered_by_hand(
+    registration: Registration, redirect_uri: str
+) -> OAuthClientInformationFull:
     return OAuthClientInformationFull(
         client_id=registration.client_id,
         client_secret=registration.secret,
         redirect_uris=[AnyUrl(redirect_uri)],
-        token_endpoint_auth_method=None if registration.secret else "none",  # by what its authority takes
+        token_endpoint_auth_method=None
+        if registration.secret
+        else "none",  # by what its authority takes
     )
 
 
-async def sign_in(config: ServerConfig, store: SecretStore, page: LoopbackPage) -> SignedIn:
+async def sign_in(
+    config: ServerConfig, store: SecretStore, page: LoopbackPage
+) -> SignedIn:
     """Signs in if the server wants it. Raises `ServerError` (phase "login") with the reason if that fails."""
     storage = TokenStorage(store, config.address)
     before = await storage.load()
@@ -129,23 +153,35 @@ async def sign_in(config: ServerConfig, store: SecretStore, page: LoopbackPage) 
         moved = authority_moved(before, provider.context.oauth_metadata)
         return SignedIn("now" if page.was_shown else "before", storage.kept, moved)
     if status in (401, 403):
-        raise _failed(config, f"refuses with HTTP {status} and offers no sign-in; give it a key in its headers")
+        raise _failed(
+            config,
+            f"refuses with HTTP {status} and offers no sign-in; give it a key in its headers",
+        )
     return SignedIn("not wanted" if (await storage.load()).tokens is None else "before")
 
 
-async def obtain(config: ServerConfig, storage: TokenStorage, *, refused: str = "") -> None:
+async def obtain(
+    config: ServerConfig, storage: TokenStorage, *, refused: str = ""
+) -> None:
     """Get tokens with an unattended grant, and store them.
 
     `refused` is a `WWW-Authenticate` header that names the missing permissions of the stored tokens. Raises
     `OAuthFlowError`.
     """
-    status = await _until_saved(config, ConfiguredSignIn(config, storage, None), storage, refused)
+    status = await _until_saved(
+        config, ConfiguredSignIn(config, storage, None), storage, refused
+    )
     if status is not None and status in (401, 403):
-        raise OAuthFlowError(f"refuses with HTTP {status} and names no authorization server")
+        raise OAuthFlowError(
+            f"refuses with HTTP {status} and names no authorization server"
+        )
 
 
 async def _until_saved(
-    config: ServerConfig, provider: ConfiguredSignIn, storage: TokenStorage, refused: str
+    config: ServerConfig,
+    provider: ConfiguredSignIn,
+    storage: TokenStorage,
+    refused: str,
 ) -> int | None:
     """Query the server until tokens are saved (None), or it answers without (its status). Raises `OAuthFlowError`."""
     auth = BoundSignIn(provider, storage, wanted=config.sign_in.proof_of_possession)
@@ -154,7 +190,9 @@ async def _until_saved(
         saved = asyncio.create_task(storage.saved.wait())
         try:
             await asyncio.wait({asking, saved}, return_when=asyncio.FIRST_COMPLETED)
-            return None if storage.saved.is_set() else await asking
+            if storage.saved.is_set():
+                return None
+            return await asking
         finally:
             for task in (asking, saved):
                 task.cancel()
@@ -163,18 +201,30 @@ async def _until_saved(
 
 def authority_moved(before: SignIn, now: OAuthMetadata | None) -> str:
     """Return how the authorization server differs from the one of the last sign-in, "" if it is the same."""
-    if before.authority is None or now is None or issuers_match(str(before.authority.issuer), str(now.issuer)):
+    if (
+        before.authority is None
+        or now is None
+        or issuers_match(str(before.authority.issuer), str(now.issuer))
+    ):
         return ""
-    was, is_now = (safe_line(str(known.issuer), 120) for known in (before.authority, now))
+    was, is_now = (
+        safe_line(str(known.issuer), 120) for known in (before.authority, now)
+    )
     return f"its authorization server is {is_now} now, no longer {was}"
 
 
-async def _show(page: LoopbackPage, config: ServerConfig, context: OAuthContext, url: str) -> None:
+async def _show(
+    page: LoopbackPage, config: ServerConfig, context: OAuthContext, url: str
+) -> None:
     """Show the page only if the user may be sent there, and the authorization server is safe to sign in with."""
     authority = context.oauth_metadata
-    if authority is not None and "S256" not in (authority.code_challenge_methods_supported or ()):
+    if authority is not None and "S256" not in (
+        authority.code_challenge_methods_supported or ()
+    ):
         # The specification's MUST: a client does not go on if it cannot know that its challenge is checked.
-        raise OAuthFlowError("its authorization server does not say that it supports PKCE with S256")
+        raise OAuthFlowError(
+            "its authorization server does not say that it supports PKCE with S256"
+        )
     refusal = refusal_of(url, config.address)
     if refusal is not None:
         raise OAuthFlowError(f"the page to sign in at, {shown_address(url)}, {refusal}")
@@ -183,7 +233,10 @@ async def _show(page: LoopbackPage, config: ServerConfig, context: OAuthContext,
 
 async def _probe(client: httpx2.AsyncClient, config: ServerConfig) -> int:
     """The status with which the server answers; the client signs in if it is refused at first."""
-    headers = {**_PROTOCOL, **{name: revealed(text) for name, text in config.headers.items()}}
+    headers = {
+        **_PROTOCOL,
+        **{name: revealed(text) for name, text in config.headers.items()},
+    }
     try:
         if config.transport == "sse":
             response = await client.get(config.address, headers=headers)
@@ -195,15 +248,21 @@ async def _probe(client: httpx2.AsyncClient, config: ServerConfig) -> int:
     except OAuthFlowError as error:
         raise OAuthFlowError(safe_line(str(error), 300)) from None
     except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-        raise OAuthFlowError(safe_line(f"{type(error).__name__}: {error}", 200)) from None
-    except Exception as error:  # the SDK, over whatever the server and its authority answered
+        raise OAuthFlowError(
+            safe_line(f"{type(error).__name__}: {error}", 200)
+        ) from None
+    except (
+        Exception
+    ) as error:  # the SDK, over whatever the server and its authority answered
         what = safe_line(f"{type(error).__name__}: {error}", 200)
         raise OAuthFlowError(f"an answer that cannot be used: {what}") from error
     return response.status_code
 
 
 def _failed(config: ServerConfig, what: str) -> ServerError:
-    return ServerError(f'server "{config.name}": {what}', server=config.name, phase="login")
+    return ServerError(
+        f'server "{config.name}": {what}', server=config.name, phase="login"
+    )
 
 
 async def sign_out(config: ServerConfig, store: SecretStore) -> SignedOut:
@@ -216,12 +275,19 @@ async def sign_out(config: ServerConfig, store: SecretStore) -> SignedOut:
     return SignedOut(kept.tokens is not None, revoked, reason)
 
 
-async def _revoke(config: ServerConfig, storage: TokenStorage, kept: SignIn) -> tuple[Revoked, str]:
-    endpoint = kept.authority.revocation_endpoint if kept.authority is not None else None
+async def _revoke(
+    config: ServerConfig, storage: TokenStorage, kept: SignIn
+) -> tuple[Revoked, str]:
+    endpoint = None
+    if kept.authority is not None:
+        endpoint = kept.authority.revocation_endpoint
     if kept.tokens is None or endpoint is None:
         return "not offered", ""
     # The refresh token first: with it the others end at most servers.
-    for kind, token in (("refresh_token", kept.tokens.refresh_token), ("access_token", kept.tokens.access_token)):
+    for kind, token in (
+        ("refresh_token", kept.tokens.refresh_token),
+        ("access_token", kept.tokens.access_token),
+    ):
         if token is None or (kind == "access_token" and kept.has_ended(time.time())):
             continue
         form = {"token": token, "token_type_hint": kind}

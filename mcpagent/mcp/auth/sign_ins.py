@@ -12,12 +12,23 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit, urlunsplit
 
-from mcp.shared.auth import OAuthClientInformationFull, OAuthMetadata, OAuthToken, ProtectedResourceMetadata
-from pydantic import BaseModel, ValidationError, ValidationInfo, ValidatorFunctionWrapHandler, field_validator
+from mcp.shared.auth import (
+    OAuthClientInformationFull,
+    OAuthMetadata,
+    OAuthToken,
+    ProtectedResourceMetadata,
+)
+from pydantic import (
+    BaseModel,
+    ValidationError,
+    ValidationInfo,
+    ValidatorFunctionWrapHandler,
+    field_validator,
+)
 
 from mcpagent.config.secret_store import Kept
 from mcpagent.mcp.auth.dpop import ProofKey
-from mcpagent.text.secrets import hide
+from mcpagent.utilities.text.secrets import hide
 
 if TYPE_CHECKING:
     from mcp.client.auth.oauth2 import OAuthContext
@@ -26,8 +37,14 @@ if TYPE_CHECKING:
 def address_name(url: str) -> str:
     """Return the server's address as a name: without what a query may hold of secrets."""
     parts = urlsplit(url)
-    query = f"#{hashlib.sha256(parts.query.encode()).hexdigest()[:12]}" if parts.query else ""
-    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", "")) + query
+    if parts.query:
+        query = f"#{hashlib.sha256(parts.query.encode()).hexdigest()[:12]}"
+    else:
+        query = ""
+    return (
+        urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+        + query
+    )
 
 
 class SignIn(BaseModel):
@@ -49,7 +66,9 @@ class SignIn(BaseModel):
 
     @field_validator("*", mode="wrap")
     @classmethod
-    def _or_nothing(cls, value: Any, read: ValidatorFunctionWrapHandler, info: ValidationInfo) -> Any:
+    def _or_nothing(
+        cls, value: Any, read: ValidatorFunctionWrapHandler, info: ValidationInfo
+    ) -> Any:
         """Replace a broken part by its default."""
         try:
             return read(value)
@@ -71,7 +90,9 @@ class SignIn(BaseModel):
 
     def to_text(self) -> str:
         """Return the JSON, without empty parts."""
-        return self.model_dump_json(exclude_none=True, exclude=None if self.refusal else {"refusal"})
+        return self.model_dump_json(
+            exclude_none=True, exclude=None if self.refusal else {"refusal"}
+        )
 
     @classmethod
     def from_text(cls, text: str) -> SignIn:
@@ -118,14 +139,19 @@ class TokenStorage:
     async def load(self) -> SignIn:
         """Return the sign-in. Raises `CredentialsError` if the keyring fails."""
         text = await asyncio.to_thread(self.store.get, self.name)
-        sign_in = SignIn.from_text(text) if text is not None else SignIn()
+        if text is not None:
+            sign_in = SignIn.from_text(text)
+        else:
+            sign_in = SignIn()
         sign_in.hide()
         return sign_in
 
     async def save(self, sign_in: SignIn) -> None:
         """Store the sign-in. Raises `CredentialsError` if that fails."""
         sign_in.hide()
-        self.kept = await asyncio.to_thread(self.store.set, self.name, sign_in.to_text())
+        self.kept = await asyncio.to_thread(
+            self.store.set, self.name, sign_in.to_text()
+        )
 
     async def forget(self) -> bool:
         """False if there was nothing."""
@@ -136,8 +162,12 @@ class TokenStorage:
         sign_in = await self.load()
         if self.context is not None and sign_in.tokens is not None:
             self.context.token_expiry_time = sign_in.ends
-            self.context.oauth_metadata = self.context.oauth_metadata or sign_in.authority
-            self.context.protected_resource_metadata = self.context.protected_resource_metadata or sign_in.resource
+            self.context.oauth_metadata = (
+                self.context.oauth_metadata or sign_in.authority
+            )
+            self.context.protected_resource_metadata = (
+                self.context.protected_resource_metadata or sign_in.resource
+            )
         return sign_in.tokens
 
     async def set_tokens(self, tokens: OAuthToken) -> None:
@@ -146,10 +176,15 @@ class TokenStorage:
         sign_in.tokens = tokens
         sign_in.refusal = ""
         sign_in.proof_key = self.proof_key
-        sign_in.ends = time.time() + tokens.expires_in if tokens.expires_in is not None else None
+        if tokens.expires_in is not None:
+            sign_in.ends = time.time() + tokens.expires_in
+        else:
+            sign_in.ends = None
         if self.context is not None:
             sign_in.authority = self.context.oauth_metadata or sign_in.authority
-            sign_in.resource = self.context.protected_resource_metadata or sign_in.resource
+            sign_in.resource = (
+                self.context.protected_resource_metadata or sign_in.resource
+            )
         await self.save(sign_in)
         self.saved.set()
 

@@ -19,7 +19,7 @@ from mcpagent.config.secret_store import SecretStore
 from mcpagent.errors import CredentialsError
 from mcpagent.mcp.auth.authority import ask_authority, token_endpoint
 from mcpagent.mcp.auth.dpop import Proofs
-from mcpagent.text.safe_text import safe_line
+from mcpagent.utilities.text.safe_text import safe_line
 
 if TYPE_CHECKING:
     from mcpagent.config.secret_store import Kept
@@ -37,18 +37,26 @@ class StoredSignIn(httpx2.Auth):
     """
 
     def __init__(
-        self, config: ServerConfig, store: SecretStore | None = None, *, now: Callable[[], float] = time.time
+        self,
+        config: ServerConfig,
+        store: SecretStore | None = None,
+        *,
+        now: Callable[[], float] = time.time,
     ) -> None:
         self._config = config
         # What can be had anew at any time is not kept on disk.
-        self._store: Secrets = _Memory() if store is None or config.sign_in.is_unattended else store
+        self._store: Secrets = (
+            _Memory() if store is None or config.sign_in.is_unattended else store
+        )
         self._now = now
         self._storage: TokenStorage | None = None
         self._sign_in: SignIn | None = None
         self._proofs: Proofs | None = None
         self._turn = asyncio.Lock()
 
-    async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
+    async def async_auth_flow(
+        self, request: httpx2.Request
+    ) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
         """Implement `httpx2.Auth`: send a token, and once more after a refresh. Raises `OAuthFlowError`."""
         sign_in = await self._current()
         if self._is_due(sign_in):
@@ -57,7 +65,9 @@ class StoredSignIn(httpx2.Auth):
         if self._proofs is not None and self._proofs.wants_nonce(response):
             response = yield self._with_token(request, sign_in)
         if self._can_be_better(response, sign_in):
-            sign_in = await self._refreshed(sign_in, response.headers.get("www-authenticate", ""))
+            sign_in = await self._refreshed(
+                sign_in, response.headers.get("www-authenticate", "")
+            )
             response = yield self._with_token(request, sign_in)
             if self._proofs is not None and self._proofs.wants_nonce(response):
                 response = yield self._with_token(request, sign_in)
@@ -72,7 +82,11 @@ class StoredSignIn(httpx2.Auth):
         """Return whether other tokens may succeed after this refusal."""
         if self._config.sign_in.is_unattended:
             return response.status_code == 401 or _lacks_scope(response)
-        return response.status_code == 401 and sign_in.tokens is not None and bool(sign_in.tokens.refresh_token)
+        return (
+            response.status_code == 401
+            and sign_in.tokens is not None
+            and bool(sign_in.tokens.refresh_token)
+        )
 
     async def _raise_refused(self, response: httpx2.Response, sign_in: SignIn) -> None:
         from mcp.client.auth import OAuthFlowError
@@ -81,15 +95,21 @@ class StoredSignIn(httpx2.Auth):
         missing = _missing_scope(response)
         if self._config.sign_in.is_unattended:
             if response.status_code == 401:
-                raise OAuthFlowError("the tokens that its authorization server gives are refused")
+                raise OAuthFlowError(
+                    "the tokens that its authorization server gives are refused"
+                )
             if _lacks_scope(response):
-                raise OAuthFlowError(f"its authorization server gives no tokens that allow this{missing}")
+                raise OAuthFlowError(
+                    f"its authorization server gives no tokens that allow this{missing}"
+                )
             return
         if response.status_code == 401:
             raise OAuthFlowError(f"{await self._moved(sign_in)}{self._command()}")
         if _lacks_scope(response):
             await self._remember(refusal)
-            raise OAuthFlowError(f"the sign-in does not allow this{missing}; {self._command()} asks for it")
+            raise OAuthFlowError(
+                f"the sign-in does not allow this{missing}; {self._command()} asks for it"
+            )
 
     async def _moved(self, sign_in: SignIn) -> str:
         """Return the beginning of a sentence if the authorization server changed, else ""."""
@@ -147,10 +167,16 @@ class StoredSignIn(httpx2.Auth):
             if self._sign_in is not used and self._sign_in is not None:
                 return self._sign_in
             stored = await self._loaded()
-            if stored.tokens is not None and stored.tokens != used.tokens:  # another process was faster
+            if (
+                stored.tokens is not None and stored.tokens != used.tokens
+            ):  # another process was faster
                 self._sign_in = stored
                 return stored
-            renew = self._obtained(refusal) if self._config.sign_in.is_unattended else self._refresh(stored)
+            renew = (
+                self._obtained(refusal)
+                if self._config.sign_in.is_unattended
+                else self._refresh(stored)
+            )
             self._sign_in = await renew or stored
             return self._sign_in
 
@@ -160,8 +186,12 @@ class StoredSignIn(httpx2.Auth):
 
         assert self._storage is not None
         self._storage.saved.clear()
-        missing = refusal if "insufficient_scope" in refusal else ""
-        if not missing:  # else what was granted before is asked for again, with what it lacked
+        missing = ""
+        if "insufficient_scope" in refusal:
+            missing = refusal
+        if (
+            not missing
+        ):  # else what was granted before is asked for again, with what it lacked
             await self._storage.forget()
         await obtain(self._config, self._storage, refused=missing)
         return await self._loaded()
@@ -173,11 +203,18 @@ class StoredSignIn(httpx2.Auth):
         from pydantic import ValidationError
 
         tokens = sign_in.tokens
-        if tokens is None or tokens.refresh_token is None or sign_in.client is None or self._storage is None:
+        if (
+            tokens is None
+            or tokens.refresh_token is None
+            or sign_in.client is None
+            or self._storage is None
+        ):
             return None
         form = {"grant_type": "refresh_token", "refresh_token": tokens.refresh_token}
         endpoint = token_endpoint(self._config.address, sign_in)
-        response = await ask_authority(self._config, self._storage, sign_in, endpoint, form)
+        response = await ask_authority(
+            self._config, self._storage, sign_in, endpoint, form
+        )
         if response.status_code in (400, 401, 403):
             return None
         try:
@@ -186,11 +223,15 @@ class StoredSignIn(httpx2.Auth):
             fresh = OAuthToken.model_validate_json(response.content)
         except (ValidationError, ValueError) as error:
             what = safe_line(str(error).splitlines()[0], 120)
-            raise OAuthFlowError(f"the sign-in has ended and could not be renewed: {what}; try again later") from None
+            raise OAuthFlowError(
+                f"the sign-in has ended and could not be renewed: {what}; try again later"
+            ) from None
         # RFC 6749 6: what the answer leaves out stays as it was.
         fresh.refresh_token = fresh.refresh_token or tokens.refresh_token
         fresh.scope = fresh.scope or tokens.scope
-        ends = self._now() + fresh.expires_in if fresh.expires_in is not None else None
+        ends = None
+        if fresh.expires_in is not None:
+            ends = self._now() + fresh.expires_in
         known = {"tokens": fresh, "ends": ends, "proof_key": self._storage.proof_key}
         renewed = sign_in.model_copy(update=known)
         with contextlib.suppress(CredentialsError):  # then it holds for this process
@@ -199,14 +240,18 @@ class StoredSignIn(httpx2.Auth):
 
 
 def _lacks_scope(response: httpx2.Response) -> bool:
-    return response.status_code == 403 and "insufficient_scope" in response.headers.get("www-authenticate", "")
+    return response.status_code == 403 and "insufficient_scope" in response.headers.get(
+        "www-authenticate", ""
+    )
 
 
 def _missing_scope(response: httpx2.Response) -> str:
     from mcp.client.auth.utils import extract_scope_from_www_auth
 
     scope = extract_scope_from_www_auth(response)
-    return f": it lacks the scope {safe_line(scope, 120)}" if scope else ""
+    if scope:
+        return f": it lacks the scope {safe_line(scope, 120)}"
+    return ""
 
 
 class _Memory:

@@ -17,13 +17,18 @@ from types import NoneType
 from typing import Any, TypeVar
 
 from mcpagent.config import ServerConfig
-from mcpagent.config.bounded_files import read_own
-from mcpagent.config.file_changes import write_whole
 from mcpagent.errors import ConfigError
-from mcpagent.mcp.lists.server_lists import PromptArgument, PromptInfo, ResourceInfo, ServerLists
-from mcpagent.messages import ToolDefinition
-from mcpagent.python.argument_checks import checked, expect_arguments
-from mcpagent.text.secrets import revealed, without_secrets
+from mcpagent.mcp.lists.server_lists import (
+    PromptArgument,
+    PromptInfo,
+    ResourceInfo,
+    ServerLists,
+)
+from mcpagent.utilities.files.bounded_files import read_own
+from mcpagent.utilities.files.file_changes import write_whole
+from mcpagent.utilities.python.argument_checks import checked, expect_arguments
+from mcpagent.utilities.text.secrets import revealed, without_secrets
+from mcpagent.values.messages import ToolDefinition
 
 MAX_AGE_SECONDS = 7 * 24 * 3600.0
 _FORMAT = 4
@@ -93,7 +98,9 @@ class ListCache:
             ConfigError,
         ):
             return None
-        life = min(self._max_age_seconds, cached.lists.ttl_seconds or self._max_age_seconds)
+        life = min(
+            self._max_age_seconds, cached.lists.ttl_seconds or self._max_age_seconds
+        )
         if not 0 <= age <= max(life, self._stale_seconds):
             return None
         return replace(cached, age_seconds=age, is_stale=age > life)
@@ -128,14 +135,21 @@ def config_fingerprint(config: ServerConfig) -> str:
         sorted((name, revealed(text)) for name, text in config.headers.items()),
         config.transport,
     ]
-    return hashlib.sha256(json.dumps(parts).encode("utf-8", "surrogatepass")).hexdigest()
+    return hashlib.sha256(
+        json.dumps(parts).encode("utf-8", "surrogatepass")
+    ).hexdigest()
 
 
 def _read(data: dict[str, Any]) -> CachedServer:
     """Return a server from its JSON. Raises `ConfigError` and others for data of a wrong type."""
     lists = data["lists"]
     prompts = (
-        item | {"arguments": tuple(_made(PromptArgument, part) for part in item["arguments"])}
+        item
+        | {
+            "arguments": tuple(
+                _made(PromptArgument, part) for part in item["arguments"]
+            )
+        }
         for item in lists["prompts"]
     )
     if type(data["is_modern"]) not in _HINTS:
@@ -146,7 +160,10 @@ def _read(data: dict[str, Any]) -> CachedServer:
             tuple(_made(PromptInfo, item) for item in prompts),
             tuple(_made(ResourceInfo, item) for item in lists["resources"]),
             float(lists["ttl_seconds"]),
-            **{key: tuple(map(str, lists[key])) for key in ("safe_by_hint", "task_only", "task_able")},
+            **{
+                key: tuple(map(str, lists[key]))
+                for key in ("safe_by_hint", "task_only", "task_able")
+            },
             output_schemas=_schemas(lists["output_schemas"]),
         ),
         data["is_modern"],
@@ -157,17 +174,35 @@ def _read(data: dict[str, Any]) -> CachedServer:
 
 
 def _schemas(found: Any) -> dict[str, dict[str, Any]]:
-    if type(found) is not dict or not all(type(schema) is dict for schema in found.values()):
+    if type(found) is not dict or not all(
+        type(schema) is dict for schema in found.values()
+    ):
         raise TypeError("not schemas")
     return found
 
 
 def _tool(item: dict[str, Any]) -> ToolDefinition:
     """Return a tool as `_made` does, faster: there are thousands of tools, and a session starts with them."""
-    tool = ToolDefinition(**item | {"tags": tuple(item["tags"]), "source": "", "listed": ""})
-    texts_fit = type(tool.name) is type(tool.description) is type(tool.original_name) is type(tool.title) is str
-    others_fit = type(tool.category) is str and type(tool.parameters) is dict and type(tool.read_only) in _HINTS
-    if not (texts_fit and others_fit and all(type(text) is str for text in (tool.server or "", *tool.tags))):
+    tool = ToolDefinition(
+        **item | {"tags": tuple(item["tags"]), "source": "", "listed": ""}
+    )
+    texts_fit = (
+        type(tool.name)
+        is type(tool.description)
+        is type(tool.original_name)
+        is type(tool.title)
+        is str
+    )
+    others_fit = (
+        type(tool.category) is str
+        and type(tool.parameters) is dict
+        and type(tool.read_only) in _HINTS
+    )
+    if not (
+        texts_fit
+        and others_fit
+        and all(type(text) is str for text in (tool.server or "", *tool.tags))
+    ):
         raise TypeError("not a tool")
     return tool
 

@@ -14,7 +14,12 @@ from mcpagent.config import ServerConfig
 from mcpagent.errors import ServerError
 from mcpagent.mcp.connection import McpConnection
 from mcpagent.mcp.lists.list_cache import CachedServer
-from mcpagent.mcp.lists.server_lists import PromptArgument, PromptInfo, ResourceInfo, ServerLists
+from mcpagent.mcp.lists.server_lists import (
+    PromptArgument,
+    PromptInfo,
+    ResourceInfo,
+    ServerLists,
+)
 from mcpagent.mcp.request_failures import (
     REQUEST_FAILURES,
     CallTimeoutError,
@@ -22,11 +27,15 @@ from mcpagent.mcp.request_failures import (
     RefusedError,
     RequestLimits,
 )
-from mcpagent.mcp.transports.beside_loop import is_large, json_in_steps
-from mcpagent.messages import ToolDefinition
-from mcpagent.text.for_model import MAX_DESCRIPTION, cut_for_model, line_for_model
-from mcpagent.text.safe_text import hides_something, safe_line
-from mcpagent.text.secrets import without_random_secrets
+from mcpagent.utilities.python.worker_threads import is_large, json_in_steps
+from mcpagent.utilities.text.for_model import (
+    MAX_DESCRIPTION,
+    cut_for_model,
+    line_for_model,
+)
+from mcpagent.utilities.text.safe_text import hides_something, safe_line
+from mcpagent.utilities.text.secrets import without_random_secrets
+from mcpagent.values.messages import ToolDefinition
 
 Item = TypeVar("Item")
 
@@ -44,7 +53,9 @@ _MANY = 50
 """With descriptions as long as they may be, cleaning the text of more holds the event loop."""
 
 
-async def list_server(connection: McpConnection, config: ServerConfig, warn: Callable[[str], None]) -> CachedServer:
+async def list_server(
+    connection: McpConnection, config: ServerConfig, warn: Callable[[str], None]
+) -> CachedServer:
     """Return the cached data of a server: its protocol version, its own description, and its lists, read concurrently.
 
     Only the list of tools is required; without the others, the server is still usable. Raises `ServerError` if the
@@ -56,17 +67,26 @@ async def list_server(connection: McpConnection, config: ServerConfig, warn: Cal
         await _ListReader(connection, config, warn).read(),
         is_modern=connection.is_modern,
         protocol_version=safe_line(session.protocol_version or "", 40),
-        title=line_for_model(without_random_secrets((info.title or info.name) if info else ""), 100),
+        title=line_for_model(
+            without_random_secrets((info.title or info.name) if info else ""), 100
+        ),
         instructions=without_random_secrets(cut_for_model(session.instructions or "")),
     )
 
 
 class _ListReader:
-    def __init__(self, connection: McpConnection, config: ServerConfig, warn: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        connection: McpConnection,
+        config: ServerConfig,
+        warn: Callable[[str], None],
+    ) -> None:
         self._connection = connection
         self._config = config
         self._warn = warn
-        self._limits = RequestLimits(config.connect_timeout_seconds, config.connect_timeout_seconds)
+        self._limits = RequestLimits(
+            config.connect_timeout_seconds, config.connect_timeout_seconds
+        )
         others_seconds = min(OTHERS_SECONDS, config.connect_timeout_seconds * 0.5)
         self._others_limits = RequestLimits(others_seconds, others_seconds)
 
@@ -75,14 +95,22 @@ class _ListReader:
         try:
             async with asyncio.timeout(self._limits.total):
                 tools, prompts, resources = await asyncio.gather(
-                    self._tools() if can and can.tools else asyncio.sleep(0, ServerLists()),
+                    self._tools()
+                    if can and can.tools
+                    else asyncio.sleep(0, ServerLists()),
                     self._prompts() if can and can.prompts else asyncio.sleep(0, ()),
-                    self._resources() if can and can.resources else asyncio.sleep(0, ()),
+                    self._resources()
+                    if can and can.resources
+                    else asyncio.sleep(0, ()),
                 )
         except TimeoutError:
-            raise self._error(f"did not list its tools within {self._limits.total:g} s") from None
+            raise self._error(
+                f"did not list its tools within {self._limits.total:g} s"
+            ) from None
         except (RefusedError, CallTimeoutError) as error:
-            raise self._error(f"failed tools/list: {safe_line(str(error)) or 'it gave no reason'}") from None
+            raise self._error(
+                f"failed tools/list: {safe_line(str(error)) or 'it gave no reason'}"
+            ) from None
         return replace(tools, prompts=prompts, resources=resources)
 
     def _error(self, what: str) -> ServerError:
@@ -105,18 +133,34 @@ class _ListReader:
         by_name: dict[str, types.Tool] = {}
         for tool in listed:
             if by_name.setdefault(tool.name, tool) is not tool:
-                self._warn(f'lists the tool "{safe_line(tool.name, 60)}" twice; the first counts')
+                self._warn(
+                    f'lists the tool "{safe_line(tool.name, 60)}" twice; the first counts'
+                )
         tools = list(by_name.values())
         if what:
             self._warn(f"its tool list {what}; the first {len(tools)} tools are used")
-        much = len(tools) > _MANY or is_large([[tool.description, tool.input_schema] for tool in tools])
+        much = len(tools) > _MANY or is_large(
+            [[tool.description, tool.input_schema] for tool in tools]
+        )
         return ServerLists(
-            await asyncio.to_thread(self._definitions, tools) if much else self._definitions(tools),
+            await asyncio.to_thread(self._definitions, tools)
+            if much
+            else self._definitions(tools),
             ttl_seconds=ttl_seconds,
-            safe_by_hint=tuple(tool.name for tool in tools if _is_said_to_be_repeatable(tool)),
-            output_schemas={tool.name: schema for tool in tools if (schema := self._output_schema(tool)) is not None},
-            task_only=tuple(tool.name for tool in tools if _task_support(tool) == "required"),
-            task_able=tuple(tool.name for tool in tools if _task_support(tool) == "optional"),
+            safe_by_hint=tuple(
+                tool.name for tool in tools if _is_said_to_be_repeatable(tool)
+            ),
+            output_schemas={
+                tool.name: schema
+                for tool in tools
+                if (schema := self._output_schema(tool)) is not None
+            },
+            task_only=tuple(
+                tool.name for tool in tools if _task_support(tool) == "required"
+            ),
+            task_able=tuple(
+                tool.name for tool in tools if _task_support(tool) == "optional"
+            ),
         )
 
     def _definitions(self, tools: list[types.Tool]) -> tuple[ToolDefinition, ...]:
@@ -124,15 +168,27 @@ class _ListReader:
 
     def _definition(self, tool: types.Tool) -> ToolDefinition:
         annotations = tool.annotations
-        name, said, schema = safe_line(tool.name, 60), tool.description or "", tool.input_schema
+        name, said, schema = (
+            safe_line(tool.name, 60),
+            tool.description or "",
+            tool.input_schema,
+        )
         if is_large(schema, MAX_SCHEMA_PARTS, MAX_SCHEMA_CHARACTERS):
-            limits = f"{MAX_SCHEMA_CHARACTERS:,} characters or {MAX_SCHEMA_PARTS:,} parts"
-            self._warn(f'the schema of "{name}" has more than {limits}, too much for a model; it is left out')
+            limits = (
+                f"{MAX_SCHEMA_CHARACTERS:,} characters or {MAX_SCHEMA_PARTS:,} parts"
+            )
+            self._warn(
+                f'the schema of "{name}" has more than {limits}, too much for a model; it is left out'
+            )
             schema = {"type": "object"}
         if hides_something(said) or hides_something(json_in_steps(schema)):
-            self._warn(f'the text of the tool "{name}" has invisible characters; they are taken out')
+            self._warn(
+                f'the text of the tool "{name}" has invisible characters; they are taken out'
+            )
         if len(said) > MAX_DESCRIPTION:
-            self._warn(f'the description of "{name}" has {len(said):,} characters; {MAX_DESCRIPTION:,} are used')
+            self._warn(
+                f'the description of "{name}" has {len(said):,} characters; {MAX_DESCRIPTION:,} are used'
+            )
         return ToolDefinition(
             name=tool.name,
             description=without_random_secrets(_kept(tool.description or "")),
@@ -140,7 +196,10 @@ class _ListReader:
             server=self._config.name,
             original_name=tool.name,
             title=line_for_model(
-                without_random_secrets(tool.title or (annotations.title if annotations else None) or ""), 100
+                without_random_secrets(
+                    tool.title or (annotations.title if annotations else None) or ""
+                ),
+                100,
             ),
             read_only=annotations.read_only_hint if annotations else None,
         )
@@ -157,7 +216,10 @@ class _ListReader:
         return schema
 
     async def _prompts(self) -> tuple[PromptInfo, ...]:
-        return tuple(_prompt_info(item) for item in await self._items(types.ListPromptsRequest, "prompts"))
+        return tuple(
+            _prompt_info(item)
+            for item in await self._items(types.ListPromptsRequest, "prompts")
+        )
 
     async def _resources(self) -> tuple[ResourceInfo, ...]:
         resources, templates = await asyncio.gather(
@@ -172,11 +234,17 @@ class _ListReader:
     async def _items(self, request_type: Any, key: str) -> list[dict[str, Any]]:
         """All items of a list that the server may also not have; what fails here is a warning."""
 
-        async def page_at(cursor: str | None) -> tuple[list[dict[str, Any]], str | None]:
-            params = types.PaginatedRequestParams(cursor=cursor) if cursor is not None else None
+        async def page_at(
+            cursor: str | None,
+        ) -> tuple[list[dict[str, Any]], str | None]:
+            params = None
+            if cursor is not None:
+                params = types.PaginatedRequestParams(cursor=cursor)
             request = request_type(params=params)
             try:
-                page = await self._connection.request(request, limits=self._others_limits, is_vital=False)
+                page = await self._connection.request(
+                    request, limits=self._others_limits, is_vital=False
+                )
             except REQUEST_FAILURES as error:
                 self._warn(f"cannot list its {key}: {error}")
                 return [], None
@@ -200,7 +268,9 @@ async def _all_pages(
             if not items:
                 raise
             return items, f"could not be read to its end ({safe_line(str(error), 200)})"
-        await asyncio.sleep(0)  # the pages of one large response are all here already, and each takes some milliseconds
+        await asyncio.sleep(
+            0
+        )  # the pages of one large response are all here already, and each takes some milliseconds
         items.extend(page)
         if len(items) > most or (len(items) == most and cursor is not None):
             return items[:most], f"has more than {most}"
@@ -226,17 +296,25 @@ def _is_said_to_be_repeatable(tool: types.Tool) -> bool:
 
 
 def _task_support(tool: types.Tool) -> str | None:
-    return None if tool.execution is None else tool.execution.task_support
+    if tool.execution is None:
+        return None
+    return tool.execution.task_support
 
 
 def _prompt_info(item: dict[str, Any]) -> PromptInfo:
     arguments = tuple(
         PromptArgument(
-            str(part.get("name")), line_for_model(str(part.get("description") or ""), 120), bool(part.get("required"))
+            str(part.get("name")),
+            line_for_model(str(part.get("description") or ""), 120),
+            bool(part.get("required")),
         )
         for part in item.get("arguments") or ()
     )
-    return PromptInfo(str(item.get("name")), line_for_model(str(item.get("description") or ""), 200), arguments)
+    return PromptInfo(
+        str(item.get("name")),
+        line_for_model(str(item.get("description") or ""), 200),
+        arguments,
+    )
 
 
 def _resource_info(item: dict[str, Any], *, is_template: bool) -> ResourceInfo:

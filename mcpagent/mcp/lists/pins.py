@@ -17,16 +17,16 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from mcpagent.config import ServerConfig
-from mcpagent.config.bounded_files import read_own
-from mcpagent.config.file_changes import alone_with, write_whole
 from mcpagent.errors import ConfigError
-from mcpagent.events import Emit, Notice
 from mcpagent.mcp.lists.server_lists import ServerLists
-from mcpagent.messages import ToolDefinition
-from mcpagent.python.argument_checks import checked
-from mcpagent.text.json_texts import with_texts
-from mcpagent.text.safe_text import safe_line, visible
-from mcpagent.text.secrets import may_hold_secrets, without_secrets
+from mcpagent.utilities.files.bounded_files import read_own
+from mcpagent.utilities.files.file_changes import alone_with, write_whole
+from mcpagent.utilities.python.argument_checks import checked
+from mcpagent.utilities.text.json_texts import with_texts
+from mcpagent.utilities.text.safe_text import safe_line, visible
+from mcpagent.utilities.text.secrets import may_hold_secrets, without_secrets
+from mcpagent.values.events import Emit, Notice
+from mcpagent.values.messages import ToolDefinition
 
 _MISSING = object()
 _LOCK_SECONDS = 2.0
@@ -70,12 +70,21 @@ class PinStore:
         self._folder = folder
         self._known: dict[Path, dict[str, Any]] = {}
 
-    def is_as_pinned(self, config: ServerConfig, tool: ToolDefinition, output: Schema = None) -> bool:
+    def is_as_pinned(
+        self, config: ServerConfig, tool: ToolDefinition, output: Schema = None
+    ) -> bool:
         """Return whether the tool certainly equals its pin; answers without waiting for the disk."""
-        return bool(self._known.get(self.path(config), {}).get(tool.original_name) == as_shown(tool, output))
+        return bool(
+            self._known.get(self.path(config), {}).get(tool.original_name)
+            == as_shown(tool, output)
+        )
 
     def check(
-        self, config: ServerConfig, tool: ToolDefinition, offered: ToolDefinition | None = None, output: Schema = None
+        self,
+        config: ServerConfig,
+        tool: ToolDefinition,
+        offered: ToolDefinition | None = None,
+        output: Schema = None,
     ) -> ToolChange | None:
         """Return the change since the first use, or None. The first use pins the tool, as `offered` if that is set.
 
@@ -85,23 +94,41 @@ class PinStore:
         if self._pins(config).get(tool.original_name) == seen:
             return None
         # Not what this process knows: another one may know more.
-        pinned = self._pinned(config, tool.original_name, as_shown(offered or tool, output))
+        pinned = self._pinned(
+            config, tool.original_name, as_shown(offered or tool, output)
+        )
         if pinned == seen:
             return None
         lines = list(_differences(pinned, seen))
-        more = [f"and {len(lines) - _MOST_LINES} more places"] if len(lines) > _MOST_LINES else []
-        return ToolChange(config.name, tool.original_name, (*lines[:_MOST_LINES], *more))
+        more = []
+        if len(lines) > _MOST_LINES:
+            more = [f"and {len(lines) - _MOST_LINES} more places"]
+        return ToolChange(
+            config.name, tool.original_name, (*lines[:_MOST_LINES], *more)
+        )
 
-    def accept(self, config: ServerConfig, tool: ToolDefinition, output: Schema = None) -> None:
+    def accept(
+        self, config: ServerConfig, tool: ToolDefinition, output: Schema = None
+    ) -> None:
         """Pin the current tool."""
         self._pinned(config, tool.original_name, as_shown(tool, output), anew=True)
 
-    def _pinned(self, config: ServerConfig, name: str, seen: dict[str, Any], *, anew: bool = False) -> Any:
+    def _pinned(
+        self,
+        config: ServerConfig,
+        name: str,
+        seen: dict[str, Any],
+        *,
+        anew: bool = False,
+    ) -> Any:
         """Return the tool's pin; pin it now if it has none, or `anew`. Keeps the pins of other processes."""
         path = self.path(config)
         pins = {**self._pins(config)}
         # What another program holds for long, or cannot be written, is pinned in this process.
-        with contextlib.suppress(OSError, ConfigError), alone_with(path, wait_seconds=_LOCK_SECONDS):
+        with (
+            contextlib.suppress(OSError, ConfigError),
+            alone_with(path, wait_seconds=_LOCK_SECONDS),
+        ):
             pins |= self._read(path)
             if anew or name not in pins:
                 write_whole(path, json.dumps(pins | {name: seen}))
@@ -112,9 +139,18 @@ class PinStore:
 
     def path(self, config: ServerConfig) -> Path:
         """The file of one server, whether it is there or not."""
-        place = json.dumps([config.name, *map(str, (config.command, config.url)), [str(word) for word in config.args]])
+        place = json.dumps(
+            [
+                config.name,
+                *map(str, (config.command, config.url)),
+                [str(word) for word in config.args],
+            ]
+        )
         digest = hashlib.sha256(place.encode("utf-8", "surrogatepass")).hexdigest()[:24]
-        return self._folder / f"{re.sub(r'[^A-Za-z0-9_-]', '_', config.name)[:40]}-{digest}.json"
+        return (
+            self._folder
+            / f"{re.sub(r'[^A-Za-z0-9_-]', '_', config.name)[:40]}-{digest}.json"
+        )
 
     def _pins(self, config: ServerConfig) -> dict[str, Any]:
         path = self.path(config)
@@ -127,7 +163,9 @@ class PinStore:
             data = json.loads(read_own(path))
         except (OSError, ValueError, RecursionError):
             return {}
-        return data if isinstance(data, dict) else {}
+        if isinstance(data, dict):
+            return data
+        return {}
 
 
 async def refusal_of_change(
@@ -146,9 +184,14 @@ async def refusal_of_change(
     """
     same = [tool for tool in lists.tools if tool.original_name == offered.original_name]
     output = lists.output_schemas.get(offered.original_name)
-    current = offered if offered in same or not same else same[0]
+    if offered in same or not same:
+        current = offered
+    else:
+        current = same[0]
     change = None
-    if pins is not None and not pins.is_as_pinned(config, current, output):  # another program may hold the file
+    if pins is not None and not pins.is_as_pinned(
+        config, current, output
+    ):  # another program may hold the file
         change = await asyncio.to_thread(pins.check, config, current, offered, output)
     if pins is not None and change is not None:
         emit(Notice(safe_line(str(change), 500), "warning"))
@@ -183,11 +226,17 @@ def _differences(before: Any, after: Any, path: str = "") -> Iterator[str]:
     """Yield each difference of two JSON values, as `path: old -> new`."""
     if isinstance(before, dict) and isinstance(after, dict):
         for key in sorted(before.keys() | after.keys()):
-            deeper = f"{path}.{key}" if path else key
-            yield from _differences(before.get(key, _MISSING), after.get(key, _MISSING), deeper)
+            if path:
+                deeper = f"{path}.{key}"
+            else:
+                deeper = key
+            yield from _differences(
+                before.get(key, _MISSING), after.get(key, _MISSING), deeper
+            )
         return
     old, new = (
-        visible(json.dumps(None if value is _MISSING else value, ensure_ascii=False)) for value in (before, after)
+        visible(json.dumps(None if value is _MISSING else value, ensure_ascii=False))
+        for value in (before, after)
     )
     place = safe_line(path, 80)
     if before is _MISSING:
@@ -195,8 +244,18 @@ def _differences(before: Any, after: Any, path: str = "") -> Iterator[str]:
     elif after is _MISSING:
         yield f"{place} removed, was {_part(old)}"
     elif old != new:
-        same = next((place for place, (one, other) in enumerate(zip(old, new, strict=False)) if one != other), len(old))
-        start = 0 if max(len(old), len(new)) <= _SHOWN else max(same - _BEFORE, 0)
+        same = next(
+            (
+                place
+                for place, (one, other) in enumerate(zip(old, new, strict=False))
+                if one != other
+            ),
+            len(old),
+        )
+        if max(len(old), len(new)) <= _SHOWN:
+            start = 0
+        else:
+            start = max(same - _BEFORE, 0)
         yield f"{place}: {_part(old, start)} -> {_part(new, start)}"
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from mcpagent.messages import ToolDefinition
+from mcpagent.values.messages import ToolDefinition
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,9 @@ class ServerLists:
     safe_by_hint: tuple[str, ...] = ()
     task_only: tuple[str, ...] = ()
     task_able: tuple[str, ...] = ()
-    output_schemas: Mapping[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
+    output_schemas: Mapping[str, dict[str, Any]] = field(
+        default_factory=dict[str, dict[str, Any]]
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +74,19 @@ class ToolsDifference:
     def __str__(self) -> str:
         parts = [
             f"{len(names)} {what} ({', '.join(names[:5])}{', ...' if len(names) > 5 else ''})"
-            for what, names in (("added", self.added), ("removed", self.removed), ("changed", self.changed))
+            for what, names in (
+                ("added", self.added),
+                ("removed", self.removed),
+                ("changed", self.changed),
+            )
             if names
         ]
         return f'server "{self.server}" changed its tools: {"; ".join(parts)}'
 
 
-def difference(server: str, before: Sequence[ToolDefinition], after: Sequence[ToolDefinition]) -> ToolsDifference:
+def difference(
+    server: str, before: Sequence[ToolDefinition], after: Sequence[ToolDefinition]
+) -> ToolsDifference:
     """Return the difference of two states of a server's tools, in the order of the lists."""
     old = {tool.original_name: tool for tool in before}
     new = {tool.original_name: tool for tool in after}
@@ -86,5 +94,7 @@ def difference(server: str, before: Sequence[ToolDefinition], after: Sequence[To
         server,
         added=tuple(name for name in new if name not in old),
         removed=tuple(name for name in old if name not in new),
-        changed=tuple(name for name, tool in new.items() if name in old and old[name] != tool),
+        changed=tuple(
+            name for name, tool in new.items() if name in old and old[name] != tool
+        ),
     )

@@ -15,13 +15,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from mcpagent.messages import ToolDefinition
-from mcpagent.text.for_model import MAX_DESCRIPTION, cut_for_model, for_model, line_for_model, spelled
-from mcpagent.text.json_texts import texts_in, with_texts
+from mcpagent.utilities.text.for_model import (
+    MAX_DESCRIPTION,
+    cut_for_model,
+    for_model,
+    line_for_model,
+    spelled,
+)
+from mcpagent.utilities.text.json_texts import texts_in, with_texts
+from mcpagent.values.messages import ToolDefinition
 
 _PROSE = frozenset({"description", "title", "$comment", "markdownDescription"})
 _DATA = frozenset({"enum", "const", "default", "examples", "example"})
-_BY_NAME = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
+_BY_NAME = frozenset(
+    {"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"}
+)
 _LONG_TEXT = re.compile(rf'"[^"]{{{MAX_DESCRIPTION - 1}}}')
 _AS_JSON = json.JSONEncoder(ensure_ascii=False)
 _CONTROL_IN_JSON = re.compile(r"\\[ubfr]|\x7f")
@@ -54,25 +62,46 @@ class ShownTool:
         )
         if shown == listed:
             return cls(listed)
-        own = set(texts_in(listed.parameters)) if writer.originals else set[str]()
-        return cls(shown, {shown: text for shown, text in writer.originals.items() if shown not in own})
+        if writer.originals:
+            own = set(texts_in(listed.parameters))
+        else:
+            own = set[str]()
+        return cls(
+            shown,
+            {
+                shown: text
+                for shown, text in writer.originals.items()
+                if shown not in own
+            },
+        )
 
     def arguments(self, given: dict[str, Any]) -> dict[str, Any]:
         """Return a model's arguments with the server's own spelling of names and values."""
         if not self.originals:
             return given
-        restored: dict[str, Any] = with_texts(given, lambda text: self.originals.get(text, text))
+        restored: dict[str, Any] = with_texts(
+            given, lambda text: self.originals.get(text, text)
+        )
         return restored
 
 
 def are_plain(listed: Sequence[ToolDefinition]) -> bool:
     """Return whether none of these needs a change, by a quick check: ten thousand take 50 ms."""
     try:
-        text = _AS_JSON.encode([[tool.description, tool.title, tool.parameters] for tool in listed])
+        text = _AS_JSON.encode(
+            [[tool.description, tool.title, tool.parameters] for tool in listed]
+        )
     except (RecursionError, TypeError, ValueError):
         return False
-    is_plain = text.isascii() and not _CONTROL_IN_JSON.search(text) and not _LONG_TEXT.search(text.replace('\\"', "  "))
-    return is_plain and all(not tool.title or line_for_model(tool.title, 100) == tool.title for tool in listed)
+    is_plain = (
+        text.isascii()
+        and not _CONTROL_IN_JSON.search(text)
+        and not _LONG_TEXT.search(text.replace('\\"', "  "))
+    )
+    return is_plain and all(
+        not tool.title or line_for_model(tool.title, 100) == tool.title
+        for tool in listed
+    )
 
 
 def _is_plain(listed: ToolDefinition) -> bool:
@@ -85,7 +114,10 @@ def _is_plain(listed: ToolDefinition) -> bool:
         text = _AS_JSON.encode([listed.description, listed.parameters])
     except (RecursionError, TypeError, ValueError):
         return False
-    is_short = len(text) <= 2 * MAX_DESCRIPTION and len(text) - len(listed.description) <= MAX_DESCRIPTION
+    is_short = (
+        len(text) <= 2 * MAX_DESCRIPTION
+        and len(text) - len(listed.description) <= MAX_DESCRIPTION
+    )
     return is_short and text.isascii() and _CONTROL_IN_JSON.search(text) is None
 
 
@@ -106,8 +138,15 @@ class _SchemaWriter:
         if not isinstance(value, dict):
             return value
         # A pattern without its invisible characters would be another one.
-        shown = {key: item for key, item in value.items() if not (key == "pattern" and _hides(item))}
-        return {self.exact(key): self._keyword(key, item, depth) for key, item in shown.items()}
+        shown = {
+            key: item
+            for key, item in value.items()
+            if not (key == "pattern" and _hides(item))
+        }
+        return {
+            self.exact(key): self._keyword(key, item, depth)
+            for key, item in shown.items()
+        }
 
     def _keyword(self, key: str, value: Any, depth: int) -> Any:
         if key in _PROSE and isinstance(value, str):
@@ -115,8 +154,15 @@ class _SchemaWriter:
         if key in _DATA:
             return self._data(value, depth + 1)
         if key in _BY_NAME and isinstance(value, dict):
-            named = {name: item for name, item in value.items() if not (key == "patternProperties" and _hides(name))}
-            return {self.exact(name): self.schema(item, depth + 1) for name, item in named.items()}
+            named = {
+                name: item
+                for name, item in value.items()
+                if not (key == "patternProperties" and _hides(name))
+            }
+            return {
+                self.exact(name): self.schema(item, depth + 1)
+                for name, item in named.items()
+            }
         return self.schema(value, depth + 1)
 
     def _data(self, value: Any, depth: int) -> Any:
@@ -127,14 +173,22 @@ class _SchemaWriter:
         if isinstance(value, list):
             return [self._data(item, depth + 1) for item in value]
         if isinstance(value, dict):
-            return {self.exact(key): self._data(item, depth + 1) for key, item in value.items()}
+            return {
+                self.exact(key): self._data(item, depth + 1)
+                for key, item in value.items()
+            }
         return value
 
     def exact(self, text: str) -> str:
         """Return a text that may have to come back exactly."""
-        shown = spelled(text) if len(text) <= MAX_DESCRIPTION else ""  # which is never shorter than the text
+        # which is never shorter than the text
+        shown = ""
+        if len(text) <= MAX_DESCRIPTION:
+            shown = spelled(text)
         if len(text) > MAX_DESCRIPTION or len(shown) > MAX_DESCRIPTION:
-            digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+            digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[
+                :8
+            ]
             note = f" [cut here: text {digest}]"
             shown = spelled(text[: MAX_DESCRIPTION // 8]) + note
         if shown != text:

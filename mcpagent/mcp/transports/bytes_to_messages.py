@@ -15,14 +15,24 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 from mcp.shared.message import SessionMessage
-from mcp_types import ErrorData, JSONRPCError, JSONRPCMessage, JSONRPCResponse, RequestId, jsonrpc_message_adapter
+from mcp_types import (
+    ErrorData,
+    JSONRPCError,
+    JSONRPCMessage,
+    JSONRPCResponse,
+    RequestId,
+    jsonrpc_message_adapter,
+)
 from pydantic import ValidationError
 from pydantic_core import from_json
 
-from mcpagent.text.json_texts import with_texts
-from mcpagent.text.safe_text import safe_line
+from mcpagent.utilities.text.json_texts import with_texts
+from mcpagent.utilities.text.safe_text import safe_line
 
-Line: TypeAlias = tuple[AsyncIterator[SessionMessage | Exception], Callable[[SessionMessage], Awaitable[None]]]
+Line: TypeAlias = tuple[
+    AsyncIterator[SessionMessage | Exception],
+    Callable[[SessionMessage], Awaitable[None]],
+]
 """What a transport gives: the messages that come, or what was wrong with one, and what sends one."""
 Transport: TypeAlias = AbstractAsyncContextManager[Line]
 
@@ -30,7 +40,9 @@ Transport: TypeAlias = AbstractAsyncContextManager[Line]
 class Heard(Protocol):
     """Receives a call for all bytes from a server: whether they belong to an answer, and to which, if known."""
 
-    def __call__(self, *, is_answer: bool, request_id: RequestId | None = None) -> None: ...
+    def __call__(
+        self, *, is_answer: bool, request_id: RequestId | None = None
+    ) -> None: ...
 
 
 def unheard(*, is_answer: bool, request_id: RequestId | None = None) -> None:
@@ -114,7 +126,9 @@ class LineSplitter:
 
     def rest(self) -> bytes:
         """Return the bytes after the last line feed: a server that ended without one may still have answered."""
-        return b"" if self._dropped else bytes(self._buffer)
+        if self._dropped:
+            return b""
+        return bytes(self._buffer)
 
     def pass_over(self, data: bytes) -> list[bytes]:
         """Return only the first and last completed line; replaces `feed` for useless lines."""
@@ -125,7 +139,10 @@ class LineSplitter:
             return []
         first, start = data.find(b"\n"), data.rfind(b"\n", 0, end) + 1
         lines = [bytes(self._buffer) + data[: min(first, _HEAD_BYTES)]]
-        lines += [data[start : min(end, start + _HEAD_BYTES)]] if first < end else []
+        if first < end:
+            lines += [data[start : min(end, start + _HEAD_BYTES)]]
+        else:
+            lines += []
         self.forget()
         self._dropped = 0
         self._buffer += data[end + 1 :]
@@ -139,7 +156,9 @@ class LineSplitter:
 
     def _line(self, line: bytes) -> bytes | TooLong:
         size, self._dropped = len(line) + self._dropped, 0
-        return line if size <= self._limit else TooLong(line[:_HEAD_BYTES], size, self._limit)
+        if size <= self._limit:
+            return line
+        return TooLong(line[:_HEAD_BYTES], size, self._limit)
 
     def _drop(self) -> None:
         """Forget all of an overlong line but its head."""
@@ -205,7 +224,11 @@ class MessageReader:
                 self._spread, self._spread_size = [line], len(line)
                 return []
             return [line]
-        if isinstance(line, TooLong) or line.startswith(b"{") or self._spread_size > self._limit:
+        if (
+            isinstance(line, TooLong)
+            or line.startswith(b"{")
+            or self._spread_size > self._limit
+        ):
             first, self._spread = self._spread[0], []
             return [first, line]
         self._spread.append(line)
@@ -232,11 +255,20 @@ def decode(line: bytes | TooLong) -> list[Decoded]:
     """Return the messages in one line: none for an empty one, several for a batch. Never raises."""
     if isinstance(line, TooLong):
         what = f"it is {line.size / 2**20:.3g} MiB long, the limit is {line.limit / 2**20:.3g} MiB"
-        return [_broken(line.head.decode("utf-8", "replace"), f'{what}; raise "max_message_bytes" if it needs more')]
+        return [
+            _broken(
+                line.head.decode("utf-8", "replace"),
+                f'{what}; raise "max_message_bytes" if it needs more',
+            )
+        ]
     line = _narrow(line.strip())
     if not line:
         return []
-    is_prose = line[0] not in _BEGINNINGS and b'"jsonrpc"' not in line and b'"result"' not in line
+    is_prose = (
+        line[0] not in _BEGINNINGS
+        and b'"jsonrpc"' not in line
+        and b'"result"' not in line
+    )
     if is_prose or not any(sign in line for sign in _SIGNS):
         return [_junk(line)]
     try:
@@ -269,7 +301,11 @@ def _narrow(line: bytes) -> bytes:
         return line
     is_big = line.startswith((b"\xfe\xff", b"\0"))
     even = line[: len(line) // 2 * 2]
-    return even.decode("utf-16-be" if is_big else "utf-16-le", "replace").strip("\ufeff\0 \t\r").encode()
+    return (
+        even.decode("utf-16-be" if is_big else "utf-16-le", "replace")
+        .strip("\ufeff\0 \t\r")
+        .encode()
+    )
 
 
 def _decode_broken(text: str) -> list[Decoded]:
@@ -291,7 +327,9 @@ def _messages(data: Any) -> list[Decoded]:
 def _after(text: str) -> list[Decoded]:
     """Return the messages after a complete one on the same line; junk if there are none."""
     start = text.find('{"jsonrpc"')
-    return decode(text[start:].encode("utf-8", "replace")) if start >= 0 else [Junk(safe_line(text, 80))]
+    if start >= 0:
+        return decode(text[start:].encode("utf-8", "replace"))
+    return [Junk(safe_line(text, 80))]
 
 
 def _resynchronised(text: str, why: str) -> list[Decoded]:
@@ -306,7 +344,9 @@ def _resynchronised(text: str, why: str) -> list[Decoded]:
 
 def _int_or_text(digits: str) -> int | str:
     # int() refuses more than 4300 digits, and no model reads such a number as one.
-    return int(digits) if len(digits) <= 4000 else digits
+    if len(digits) <= 4000:
+        return int(digits)
+    return digits
 
 
 _JSON = json.JSONDecoder(strict=False, parse_int=_int_or_text)
@@ -330,7 +370,9 @@ def _message(data: Any) -> Decoded:
         return invalid_answer(None, "it has no usable id")
     if isinstance(data.get("result"), dict):
         return JSONRPCResponse(jsonrpc="2.0", id=request_id, result=data["result"])
-    what = f'its "result" is {_kind(data["result"])}, not an object' if "result" in data else 'it has no "result"'
+    what = 'it has no "result"'
+    if "result" in data:
+        what = f'its "result" is {_kind(data["result"])}, not an object'
     return invalid_answer(request_id, what)
 
 
@@ -339,12 +381,21 @@ def _error(error: Any) -> ErrorData:
     if error is None:
         return ErrorData(code=INVALID_ANSWER, message='its "error" is null')
     if not isinstance(error, dict):
-        text = error if isinstance(error, str) else json.dumps(error)
+        if isinstance(error, str):
+            text = error
+        else:
+            text = json.dumps(error)
         return ErrorData(code=_NO_CODE, message=safe_line(text, 500))
     code = error.get("code")
     message = error.get("message")
-    text = message if isinstance(message, str) else json.dumps(error)
-    known = code if isinstance(code, int) and not isinstance(code, bool) else _NO_CODE
+    if isinstance(message, str):
+        text = message
+    else:
+        text = json.dumps(error)
+    if isinstance(code, int) and not isinstance(code, bool):
+        known = code
+    else:
+        known = _NO_CODE
     return ErrorData(code=known, message=text, data=error.get("data"))
 
 
@@ -361,15 +412,21 @@ def encodable(value: Any) -> Any:
 
 
 def _encodable(text: str) -> str:
-    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if text.isascii():
+        return text
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def invalid_answer(request_id: RequestId | None, what: str) -> JSONRPCError:
     """Return the error answer for a call with an unusable answer; without an ID, for the only open call."""
-    return JSONRPCError(jsonrpc="2.0", id=request_id, error=ErrorData(code=INVALID_ANSWER, message=what))
+    return JSONRPCError(
+        jsonrpc="2.0", id=request_id, error=ErrorData(code=INVALID_ANSWER, message=what)
+    )
 
 
-_ID = re.compile(r"""\bid["']?\s{0,8}:\s{0,8}(?:(\d{1,18})|["']([^"'\\]{1,100})["'])\s{0,8}[,}]?""")
+_ID = re.compile(
+    r"""\bid["']?\s{0,8}:\s{0,8}(?:(\d{1,18})|["']([^"'\\]{1,100})["'])\s{0,8}[,}]?"""
+)
 
 
 def _broken(text: str, why: str) -> Decoded:
@@ -383,7 +440,9 @@ def _broken(text: str, why: str) -> Decoded:
     match = _ID.search(head) or _ID.search(tail)
     if match:
         return invalid_answer(int(match[1]) if match[1] else match[2], why)
-    return invalid_answer(None, why) if text.startswith("{") else Junk(safe_line(text, 80))
+    if text.startswith("{"):
+        return invalid_answer(None, why)
+    return Junk(safe_line(text, 80))
 
 
 def _as_id(value: Any) -> RequestId | None:
@@ -391,9 +450,18 @@ def _as_id(value: Any) -> RequestId | None:
         return None
     if isinstance(value, float) and value.is_integer():
         return int(value)
-    return value if isinstance(value, int | str) else None
+    if isinstance(value, int | str):
+        return value
+    return None
 
 
 def _kind(value: Any) -> str:
-    kinds = {type(None): "null", bool: "a boolean", int: "a number", float: "a number", str: "a string", list: "a list"}
+    kinds = {
+        type(None): "null",
+        bool: "a boolean",
+        int: "a number",
+        float: "a number",
+        str: "a string",
+        list: "a list",
+    }
     return kinds.get(type(value), "something else")

@@ -19,7 +19,9 @@ LONGEST_SECONDS = 30.0
 class OneWay:
     """Posts through `send`, in the background."""
 
-    def __init__(self, send: Callable[[httpx2.Request], Awaitable[httpx2.Response]]) -> None:
+    def __init__(
+        self, send: Callable[[httpx2.Request], Awaitable[httpx2.Response]]
+    ) -> None:
         self._send = send
         self._tasks: set[asyncio.Task[None]] = set()
 

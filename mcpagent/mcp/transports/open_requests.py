@@ -65,7 +65,9 @@ class OpenRequests:
         self._is_closed = False
         self._open: dict[RequestId, OpenRequest] = {}
         self._timers: dict[RequestId, asyncio.TimerHandle] = {}
-        self._anonymous: deque[tuple[set[RequestId], ErrorData]] = deque(maxlen=_MOST_ANONYMOUS)
+        self._anonymous: deque[tuple[set[RequestId], ErrorData]] = deque(
+            maxlen=_MOST_ANONYMOUS
+        )
         """Answers without an id, each with the requests that were open then and still are."""
 
     def add(self, request: JSONRPCRequest, heard: ProgressFnT | None) -> OpenRequest:
@@ -73,20 +75,29 @@ class OpenRequests:
         if self._is_closed:
             raise MCPError.from_error_data(_CLOSED)
         params = request.params or {}
-        version = (params.get("_meta") or {}).get(PROTOCOL_VERSION_META_KEY) or self.version
+        version = (params.get("_meta") or {}).get(
+            PROTOCOL_VERSION_META_KEY
+        ) or self.version
         target = params.get("name") or params.get("uri") or ""
-        answer: asyncio.Future[JSONRPCResponse | JSONRPCError] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[JSONRPCResponse | JSONRPCError] = (
+            asyncio.get_running_loop().create_future()
+        )
         added = self._open[coerce_request_id(request.id)] = OpenRequest(
             request.method, version, str(target), heard, answer
         )
         if request.method == "server/discover":
-            error = ErrorData(code=REQUEST_TIMEOUT, message="server/discover was not answered")
+            error = ErrorData(
+                code=REQUEST_TIMEOUT, message="server/discover was not answered"
+            )
             self._end_after(PROBE_SECONDS, request.id, error)
         return added
 
     def end(self, answer: JSONRPCResponse | JSONRPCError) -> None:
         """Resolve a request with its answer; drop an answer without a waiting request."""
-        key = None if answer.id is None else coerce_request_id(answer.id)
+        if answer.id is None:
+            key = None
+        else:
+            key = coerce_request_id(answer.id)
         if key is None or (request := self._taken(key)) is None:
             return
         for meant, _ in self._anonymous:
@@ -98,12 +109,19 @@ class OpenRequests:
     async def hear_progress(self, params: Mapping[str, Any]) -> bool:
         """Return whether this is progress of an open request with a listener."""
         token = as_request_id(params.get("progressToken"))
-        request = None if token is None else self._open.get(coerce_request_id(token))
+        if token is None:
+            request = None
+        else:
+            request = self._open.get(coerce_request_id(token))
         if request is None or request.heard is None:
             return False
         if (done := number(params.get("progress"))) is not None:
             message = params.get("message")
-            await request.heard(done, number(params.get("total")), message if isinstance(message, str) else None)
+            await request.heard(
+                done,
+                number(params.get("total")),
+                message if isinstance(message, str) else None,
+            )
         return True
 
     def give_up(self, request_id: RequestId) -> None:
@@ -128,7 +146,11 @@ class OpenRequests:
         Returns None for now if the answer may belong to a notification, so that the awaited answer may follow. Of
         several requests, it is the one that gets no other answer.
         """
-        meant = {key for key, request in self._open.items() if request.method != "subscriptions/listen"}
+        meant = {
+            key
+            for key, request in self._open.items()
+            if request.method != "subscriptions/listen"
+        }
         if len(meant) == 1 and error.code in _CANNOT_READ:
             return meant.pop()
         self._anonymous.append((meant, error))
@@ -148,16 +170,26 @@ class OpenRequests:
             for key in meant:
                 self._end_after(ANONYMOUS_SECONDS, key, error)
 
-    def _end_after(self, seconds: float, request_id: RequestId, error: ErrorData) -> None:
+    def _end_after(
+        self, seconds: float, request_id: RequestId, error: ErrorData
+    ) -> None:
         """End a request with an error after a delay, unless it is answered before."""
         key = coerce_request_id(request_id)
         if (timer := self._timers.pop(key, None)) is not None:
             timer.cancel()
         late = JSONRPCError(jsonrpc="2.0", id=request_id, error=error)
-        self._timers[key] = asyncio.get_running_loop().call_later(seconds, self.end, late)
+        self._timers[key] = asyncio.get_running_loop().call_later(
+            seconds, self.end, late
+        )
 
 
 def number(value: Any) -> float | None:
     """Return a JSON value as a number to count with; None for anything else, and for one too large to mean anything."""
-    is_number = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e15
-    return float(value) if is_number else None
+    is_number = (
+        isinstance(value, int | float)
+        and not isinstance(value, bool)
+        and abs(value) < 1e15
+    )
+    if is_number:
+        return float(value)
+    return None

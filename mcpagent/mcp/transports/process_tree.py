@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from mcpagent.mcp.transports.keeper import KEEPER_LIMIT, MARK, Mark
+from mcpagent.mcp.transports.watchdog import KEEPER_LIMIT, MARK, Mark
 
 _MOST_PROCESSES = 1_000
 _MOST_TURNS, _EMPTY_TURNS, _TURN_SECONDS = 40, 4, 0.005
@@ -30,7 +30,11 @@ def descendants(pid: int) -> tuple[Process, ...]:
     open_pids = [pid]
     while open_pids and len(found) < _MOST_PROCESSES:
         for child in children_of(open_pids.pop()):
-            if child not in found and not _is_keeper(child) and (started := _started(child)) is not None:
+            if (
+                child not in found
+                and not _is_keeper(child)
+                and (started := _started(child)) is not None
+            ):
                 found[child] = Process(child, started)
                 open_pids.append(child)
     return tuple(found.values())
@@ -60,9 +64,13 @@ def _is_marked(pid: int, mark: Mark) -> bool | None:
     if environment and f"{MARK}={mark.variable}".encode() in environment:
         return True
     if not mark.limit:
-        return False if environment else None
+        if environment:
+            return False
+        return None
     limits = _contents(Path(f"/proc/{pid}/limits"))
-    return None if limits is None else f" {mark.limit} ".encode() in limits
+    if limits is None:
+        return None
+    return f" {mark.limit} ".encode() in limits
 
 
 def _is_ours() -> bool:
@@ -147,6 +155,10 @@ def _started(pid: int) -> int | None:
     """Return the start time of a process; None if it has ended."""
     with contextlib.suppress(OSError, ValueError, IndexError):
         # proc(5): fields 3 and 22, counted after the command in parentheses, which may hold anything.
-        state, *others = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        return None if state == "Z" else int(others[18])
+        state, *others = (
+            Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        )
+        if state == "Z":
+            return None
+        return int(others[18])
     return None

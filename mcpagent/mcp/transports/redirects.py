@@ -9,21 +9,37 @@ KEEPING_METHOD = frozenset({307, 308})
 """Those that a POST stays a POST in."""
 
 
-async def sent_within_origin(network: httpx2.AsyncBaseTransport, request: httpx2.Request) -> httpx2.Response:
+async def sent_within_origin(
+    network: httpx2.AsyncBaseTransport, request: httpx2.Request
+) -> httpx2.Response:
     """Send a request, and follow redirects that keep method and origin, at most five."""
     url, followed = request.url, 0
     while True:
         response = await network.handle_async_request(request)
         target = redirect_target(response, url)
-        if response.status_code not in KEEPING_METHOD or target is None or followed == MOST_REDIRECTS:
+        if (
+            response.status_code not in KEEPING_METHOD
+            or target is None
+            or followed == MOST_REDIRECTS
+        ):
             return response
-        if not is_within_origin(url, target) or (target.userinfo and target.userinfo != url.userinfo):
+        if not is_within_origin(url, target) or (
+            target.userinfo and target.userinfo != url.userinfo
+        ):
             return response
         await response.aclose()
-        headers = [(name, value) for name, value in request.headers.multi_items() if name.lower() != "host"]
+        headers = [
+            (name, value)
+            for name, value in request.headers.multi_items()
+            if name.lower() != "host"
+        ]
         url, followed = target, followed + 1
         request = httpx2.Request(
-            request.method, url, headers=headers, content=await request.aread(), extensions=request.extensions
+            request.method,
+            url,
+            headers=headers,
+            content=await request.aread(),
+            extensions=request.extensions,
         )
 
 
@@ -31,7 +47,9 @@ def redirect_target(response: httpx2.Response, url: httpx2.URL) -> httpx2.URL | 
     """Return the redirect target of an answer from `url`; None if there is none or it is invalid."""
     location = response.headers.get("location", "")
     try:
-        return url.join(location) if location and 300 <= response.status_code < 400 else None
+        if location and 300 <= response.status_code < 400:
+            return url.join(location)
+        return None
     except (httpx2.InvalidURL, ValueError):
         return None
 
@@ -41,4 +59,9 @@ def is_within_origin(url: httpx2.URL, target: httpx2.URL) -> bool:
     if (url.scheme, url.host, url.port) == (target.scheme, target.host, target.port):
         return True
     is_upgrade = (url.scheme, target.scheme) == ("http", "https")
-    return is_upgrade and url.host == target.host and url.port is None and target.port is None
+    return (
+        is_upgrade
+        and url.host == target.host
+        and url.port is None
+        and target.port is None
+    )

@@ -34,7 +34,14 @@ from mcpagent.config import ServerConfig
 from mcpagent.mcp.auth.authority import ElsewhereChecked
 from mcpagent.mcp.outcomes import MAY_BE_SENT_AGAIN, End, outcome_of, whose_answer
 from mcpagent.mcp.request_failures import failed_request
-from mcpagent.mcp.transports.bytes_to_messages import Heard, Line, decode, decoded, dumped, unheard
+from mcpagent.mcp.transports.bytes_to_messages import (
+    Heard,
+    Line,
+    decode,
+    decoded,
+    dumped,
+    unheard,
+)
 from mcpagent.mcp.transports.one_way import OneWay
 from mcpagent.mcp.transports.redirects import (
     KEEPING_METHOD,
@@ -43,10 +50,15 @@ from mcpagent.mcp.transports.redirects import (
     redirect_target,
     sent_within_origin,
 )
-from mcpagent.mcp.transports.set_aside import LARGE_BYTES, EventSplitter, SetAside, StreamAnswers
-from mcpagent.text.retry_after import retry_after_seconds
-from mcpagent.text.safe_text import safe_line
-from mcpagent.text.secrets import revealed
+from mcpagent.mcp.transports.set_aside import (
+    LARGE_BYTES,
+    EventSplitter,
+    SetAside,
+    StreamAnswers,
+)
+from mcpagent.utilities.text.retry_after import retry_after_seconds
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.utilities.text.secrets import revealed
 
 _BODY_SAMPLE_BYTES = 4096
 MAX_ERROR_BYTES = 1024 * 1024
@@ -72,22 +84,30 @@ async def http_streams(
     """The messages of one server, by the SDK's streamable HTTP client; `heard` as in `AnsweringTransport`."""
     aside = SetAside()
     await asyncio.to_thread(certificates)
-    transport = AnsweringTransport(network(auth, config), config.max_message_bytes, aside, heard)
+    transport = AnsweringTransport(
+        network(auth, config), config.max_message_bytes, aside, heard
+    )
     async with (
         client_for(config, transport) as client,
         streamable_http_client(
-            config.address, http_client=client, max_sse_event_size=config.max_message_bytes
+            config.address,
+            http_client=client,
+            max_sse_event_size=config.max_message_bytes,
         ) as streams,
     ):
 
         async def send(item: SessionMessage) -> None:
-            dumped(item.message)  # or the SDK would give up the session over what cannot be written
+            dumped(
+                item.message
+            )  # or the SDK would give up the session over what cannot be written
             await streams[1].send(item)
 
         yield aside.all_restored(streams[0]), send
 
 
-def client_for(config: ServerConfig, transport: httpx2.AsyncBaseTransport) -> httpx2.AsyncClient:
+def client_for(
+    config: ServerConfig, transport: httpx2.AsyncBaseTransport
+) -> httpx2.AsyncClient:
     """Return a client for the requests to one server."""
     return httpx2.AsyncClient(
         transport=transport,
@@ -103,19 +123,25 @@ def _timeout(config: ServerConfig) -> httpx2.Timeout:
     return httpx2.Timeout(config.connect_timeout_seconds, read=None, pool=None)
 
 
-def network(auth: httpx2.Auth | None, config: ServerConfig) -> httpx2.AsyncBaseTransport:
+def network(
+    auth: httpx2.Auth | None, config: ServerConfig
+) -> httpx2.AsyncBaseTransport:
     """Return the connections to one server, with the requests on them signed in by `auth`."""
     limits = httpx2.Limits(max_connections=None, max_keepalive_connections=20)
     network = httpx2.AsyncHTTPTransport(verify=certificates(), limits=limits)
     if auth is None:
         return network
     checked = ElsewhereChecked(config, network)
-    return _SignedIn(httpx2.AsyncClient(transport=checked, auth=auth, timeout=_timeout(config)))
+    return _SignedIn(
+        httpx2.AsyncClient(transport=checked, auth=auth, timeout=_timeout(config))
+    )
 
 
 def certificates() -> ssl.SSLContext:
     """Return the TLS context, created once: that takes 60 ms, so call it in a thread on an event loop."""
-    return _certificates(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
+    return _certificates(
+        os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")
+    )
 
 
 @cache
@@ -138,8 +164,12 @@ class _SignedIn(httpx2.AsyncBaseTransport):
             return await self._client.send(request, stream=True, follow_redirects=False)
         except (httpx2.TransportError, OAuthFlowError):
             raise
-        except Exception as error:  # whoever's sign-in this is: under the SDK it would end all calls
-            raise SignInFailedError(f"cannot be signed in to: {cause(error)}") from error
+        except (
+            Exception
+        ) as error:  # whoever's sign-in this is: under the SDK it would end all calls
+            raise SignInFailedError(
+                f"cannot be signed in to: {cause(error)}"
+            ) from error
 
     async def aclose(self) -> None:
         await self._client.aclose()
@@ -152,7 +182,11 @@ class AnsweringTransport(httpx2.AsyncBaseTransport):
     """
 
     def __init__(
-        self, inner: httpx2.AsyncBaseTransport, max_bytes: int, aside: SetAside, heard: Heard = unheard
+        self,
+        inner: httpx2.AsyncBaseTransport,
+        max_bytes: int,
+        aside: SetAside,
+        heard: Heard = unheard,
     ) -> None:
         self._inner = inner
         self._heard = heard
@@ -190,30 +224,48 @@ class AnsweringTransport(httpx2.AsyncBaseTransport):
         """Wait until a stream may be opened at this place: a limited number per time, unless events arrived."""
         opened = self._openings.setdefault(place, deque(maxlen=_STREAM_OPENINGS))
         if len(opened) == _STREAM_OPENINGS:
-            await asyncio.sleep(max(0.0, opened[0] + _STREAM_WINDOW_SECONDS - time.monotonic()))
+            await asyncio.sleep(
+                max(0.0, opened[0] + _STREAM_WINDOW_SECONDS - time.monotonic())
+            )
         opened.append(time.monotonic())
         while len(self._openings) > _STREAM_PLACES:
             del self._openings[next(iter(self._openings))]
 
     async def _answer(self, request: httpx2.Request, asked: _Asked) -> httpx2.Response:
-        if asked.method == "initialize" and self._wants_sign_in:  # greeted in another way it is the same server
+        if (
+            asked.method == "initialize" and self._wants_sign_in
+        ):  # greeted in another way it is the same server
             return _failure(asked.end(status=401), self._wants_sign_in)
         for turn in itertools.count(1):
             try:
                 response = await sent_within_origin(self._inner, request)
-            except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.UnsupportedProtocol) as error:
-                return _failure(asked.end(is_sent=False), f"cannot be reached: {cause(error)}")
+            except (
+                httpx2.ConnectError,
+                httpx2.ConnectTimeout,
+                httpx2.UnsupportedProtocol,
+            ) as error:
+                return _failure(
+                    asked.end(is_sent=False), f"cannot be reached: {cause(error)}"
+                )
             except httpx2.TransportError as error:
                 return _failure(asked.end(), lost_text(error))
             except OAuthFlowError as error:
                 why = f"needs a sign-in ({safe_line(str(error))})"
-                self._wants_sign_in = why if asked.method == "server/discover" else ""
+                if asked.method == "server/discover":
+                    self._wants_sign_in = why
+                else:
+                    self._wants_sign_in = ""
                 return _failure(asked.end(status=401), why)
             self._heard(is_answer=True, request_id=asked.id)
             if response.status_code < 400:
                 # What answers the greeting is the SDK's own to read.
-                aside = None if asked.method in _GREETINGS else self._aside
-                return await _as_answer(response, asked, self._max_bytes, aside, self._heard)
+                if asked.method in _GREETINGS:
+                    aside = None
+                else:
+                    aside = self._aside
+                return await _as_answer(
+                    response, asked, self._max_bytes, aside, self._heard
+                )
             heard = partial(self._heard, is_answer=True, request_id=asked.id)
             end = await _ended(response, asked, heard)
             if turn > _RETRIES or not await _waited(end, asked, heard):
@@ -226,8 +278,12 @@ async def _waited(end: End, asked: _Asked, heard: Callable[[], None]) -> bool:
 
     Returns False if it demands no wait, or the request must not be repeated after that.
     """
-    seconds = retry_after_seconds(end.headers) if end.status in (429, 503) else None
-    may_be_sent = outcome_of(end)[0] in MAY_BE_SENT_AGAIN or asked.method != "tools/call"
+    seconds = None
+    if end.status in (429, 503):
+        seconds = retry_after_seconds(end.headers)
+    may_be_sent = (
+        outcome_of(end)[0] in MAY_BE_SENT_AGAIN or asked.method != "tools/call"
+    )
     if seconds is None or seconds > _LONGEST_RETRY_WAIT_SECONDS or not may_be_sent:
         return False
     until = time.monotonic() + seconds
@@ -254,20 +310,38 @@ class _Asked:
             data = json.loads(body)
         except ValueError:
             return None
-        request_id = data.get("id") if isinstance(data, dict) and "method" in data else None
+        request_id = None
+        if isinstance(data, dict) and "method" in data:
+            request_id = data.get("id")
         if not isinstance(request_id, int | str):
             return None
         version = request.headers.get("mcp-protocol-version", "")
         session = request.headers.get("mcp-session-id", "")
-        return cls(request_id, str(data["method"]), request.url, session, version in MODERN_PROTOCOL_VERSIONS)
+        return cls(
+            request_id,
+            str(data["method"]),
+            request.url,
+            session,
+            version in MODERN_PROTOCOL_VERSIONS,
+        )
 
     def end(self, **how: Any) -> End:
         """Return the end of this request."""
-        return End("http", request_id=self.id, session=self.session, is_modern=self.is_modern, **how)
+        return End(
+            "http",
+            request_id=self.id,
+            session=self.session,
+            is_modern=self.is_modern,
+            **how,
+        )
 
 
 async def _as_answer(
-    response: httpx2.Response, asked: _Asked, max_bytes: int, aside: SetAside | None, heard: Heard
+    response: httpx2.Response,
+    asked: _Asked,
+    max_bytes: int,
+    aside: SetAside | None,
+    heard: Heard,
 ) -> httpx2.Response:
     status = response.status_code
     if not 200 <= status < 300 or status in (202, 204, 205):
@@ -281,7 +355,9 @@ async def _as_answer(
     if kind == "text/event-stream":
         return _replaced(response, _Stream(response, asked.id, max_bytes, aside, heard))
     try:
-        body = await read_capped(response, max_bytes, lambda: heard(is_answer=True, request_id=asked.id))
+        body = await read_capped(
+            response, max_bytes, lambda: heard(is_answer=True, request_id=asked.id)
+        )
     except httpx2.TransportError as error:
         return _failure(asked.end(), f"answer cut off: {cause(error)}")
     except ValueError as error:
@@ -289,13 +365,21 @@ async def _as_answer(
     size, head = len(body), sample(body)
     found = await decoded(body if size > LARGE_BYTES else body.replace(b"\n", b" "))
     del body
-    answers = [item for item in found if isinstance(item, JSONRPCResponse | JSONRPCError)]
+    answers = [
+        item for item in found if isinstance(item, JSONRPCResponse | JSONRPCError)
+    ]
     answer = _answer_to(asked, answers)
     if answer is None and answers:
         foreign = safe_line(str(answers[0].id), 60)
-        return _failure(asked.end(status=200), f"sent no answer: its body answers request {foreign}, not {asked.id}")
+        return _failure(
+            asked.end(status=200),
+            f"sent no answer: its body answers request {foreign}, not {asked.id}",
+        )
     if answer is None:
-        kind = "what is no answer" if kind == "application/json" else kind or "no content type"
+        if kind == "application/json":
+            kind = "what is no answer"
+        else:
+            kind = kind or "no content type"
         what = f"answered with {kind} instead of JSON-RPC: {head or 'nothing'}"
         return _failure(asked.end(status=200), what)
     answer.id = asked.id
@@ -312,7 +396,10 @@ def _answer_to(
         if whose_answer(answer.id, asked.id) == "own":
             return answer
     for answer in answers:
-        if isinstance(answer, JSONRPCError) and whose_answer(answer.id, asked.id) == "nobody's":
+        if (
+            isinstance(answer, JSONRPCError)
+            and whose_answer(answer.id, asked.id) == "nobody's"
+        ):
             return answer
     return None
 
@@ -322,7 +409,9 @@ def no_answer(response: httpx2.Response, url: httpx2.URL) -> str:
     target = redirect_target(response, url)
     if target is None or target.scheme not in ("http", "https"):
         return f"answered {_status(response)}, which is no answer"
-    shown = safe_line(str(target.copy_with(userinfo=b"", query=None, fragment=None)), 200)
+    shown = safe_line(
+        str(target.copy_with(userinfo=b"", query=None, fragment=None)), 200
+    )
     if response.status_code in KEEPING_METHOD and is_within_origin(url, target):
         return f"redirects more than {MOST_REDIRECTS} times, last to {shown}; use the URL that it is to end at"
     if (url.scheme, target.scheme) == ("https", "http"):
@@ -336,19 +425,33 @@ def _status(response: httpx2.Response) -> str:
     return f"HTTP {response.status_code} {response.reason_phrase}".rstrip()
 
 
-async def _ended(response: httpx2.Response, asked: _Asked, heard: Callable[[], None]) -> End:
+async def _ended(
+    response: httpx2.Response, asked: _Asked, heard: Callable[[], None]
+) -> End:
     """Return the end of a request with an HTTP error, whose body is read within bounds."""
     body = await error_body(response, heard)
-    found = decode(body.replace(b"\n", b" ")) if b'"jsonrpc"' in body else []
-    answers = [item for item in found if isinstance(item, JSONRPCResponse | JSONRPCError)]
+    found = []
+    if b'"jsonrpc"' in body:
+        found = decode(body.replace(b"\n", b" "))
+    answers = [
+        item for item in found if isinstance(item, JSONRPCResponse | JSONRPCError)
+    ]
     own = [item for item in answers if whose_answer(item.id, asked.id) == "own"]
     results = [item for item in own if isinstance(item, JSONRPCResponse)]
-    errors = [item for item in answers if isinstance(item, JSONRPCError) and item.error.message]
+    errors = [
+        item
+        for item in answers
+        if isinstance(item, JSONRPCError) and item.error.message
+    ]
     answer = next(iter([*results, *errors, *answers]), None)
-    return asked.end(status=response.status_code, headers=response.headers, body=body, answer=answer)
+    return asked.end(
+        status=response.status_code, headers=response.headers, body=body, answer=answer
+    )
 
 
-async def error_body(response: httpx2.Response, heard: Callable[[], None] | None = None) -> bytes:
+async def error_body(
+    response: httpx2.Response, heard: Callable[[], None] | None = None
+) -> bytes:
     """Return an error's body; the reason if it cannot be read, because it may have had any content."""
     try:
         return await read_capped(response, MAX_ERROR_BYTES, heard)
@@ -362,7 +465,9 @@ def _http_error(response: httpx2.Response, end: End) -> httpx2.Response:
     outcome, remedy = outcome_of(end)
     if isinstance(end.answer, JSONRPCError) and outcome == "refused" and not remedy:
         # The server's own error: negotiation reads its code and data.
-        return _answered(JSONRPCError(jsonrpc="2.0", id=end.request_id, error=end.answer.error))
+        return _answered(
+            JSONRPCError(jsonrpc="2.0", id=end.request_id, error=end.answer.error)
+        )
     if outcome == "unread" and remedy == "session":
         return _failure(end, "forgot the session")
     return _failure(end, http_error_text(_status(response), end))
@@ -390,19 +495,29 @@ def _failure(end: End, text: str) -> httpx2.Response:
     return _answered(failed_request(end.request_id, text, outcome=outcome, **details))
 
 
-def _answered(answer: JSONRPCResponse | JSONRPCError, **headers: str) -> httpx2.Response:
-    return httpx2.Response(200, headers={"content-type": "application/json"} | headers, content=dumped(answer))
+def _answered(
+    answer: JSONRPCResponse | JSONRPCError, **headers: str
+) -> httpx2.Response:
+    return httpx2.Response(
+        200,
+        headers={"content-type": "application/json"} | headers,
+        content=dumped(answer),
+    )
 
 
 def lost_text(error: httpx2.TransportError) -> str:
     """Describe the failure of a request that may have been sent, as the end of a sentence."""
-    return str(error) if isinstance(error, SignInFailedError) else f"connection lost: {cause(error)}"
+    if isinstance(error, SignInFailedError):
+        return str(error)
+    return f"connection lost: {cause(error)}"
 
 
 def cause(error: Exception) -> str:
     """Return an exception of HTTP as the end of a sentence."""
     text = safe_line(str(error), 200)
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+    if text:
+        return f"{type(error).__name__}: {text}"
+    return type(error).__name__
 
 
 def sample(body: bytes) -> str:
@@ -417,7 +532,12 @@ class _Stream(httpx2.AsyncByteStream):
     """
 
     def __init__(
-        self, response: httpx2.Response, request_id: RequestId, max_bytes: int, aside: SetAside | None, heard: Heard
+        self,
+        response: httpx2.Response,
+        request_id: RequestId,
+        max_bytes: int,
+        aside: SetAside | None,
+        heard: Heard,
     ) -> None:
         self._heard = heard
         self._response = response
@@ -431,9 +551,14 @@ class _Stream(httpx2.AsyncByteStream):
         is_first = True
         with contextlib.suppress(httpx2.TransportError, ValueError):
             async for chunk in _plain_chunks(self._response):
-                self._heard(is_answer=not is_comment(chunk), request_id=self._request_id)
+                self._heard(
+                    is_answer=not is_comment(chunk), request_id=self._request_id
+                )
                 for event in events.feed(chunk):
-                    whole = event.removeprefix(b"\xef\xbb\xbf") if is_first else event
+                    if is_first:
+                        whole = event.removeprefix(b"\xef\xbb\xbf")
+                    else:
+                        whole = event
                     is_first = False
                     yield await self._readable(whole)
         yield events.rest()
@@ -442,13 +567,17 @@ class _Stream(httpx2.AsyncByteStream):
 
     def _no_answer(self) -> JSONRPCError:
         text = f"sent no answer: its stream answers request {safe_line(self._answers.foreign, 60)}"
-        return failed_request(self._request_id, f"{text}, not {self._request_id}", outcome="unknown")
+        return failed_request(
+            self._request_id, f"{text}, not {self._request_id}", outcome="unknown"
+        )
 
     async def _readable(self, event: bytes) -> bytes:
         if self._aside is None:
             return event
         if len(event) > LARGE_BYTES:
-            return await asyncio.to_thread(self._aside.readable, event, self._request_id, self._answers)
+            return await asyncio.to_thread(
+                self._aside.readable, event, self._request_id, self._answers
+            )
         return self._aside.readable(event, self._request_id, self._answers)
 
     async def aclose(self) -> None:
@@ -463,14 +592,28 @@ def is_comment(chunk: bytes) -> bool:
 def _replaced(response: httpx2.Response, stream: _Stream) -> httpx2.Response:
     """Return the response with another body; headers about the old body's bytes go."""
     dropped = ("content-encoding", "content-length", "transfer-encoding")
-    headers = [(name, value) for name, value in response.headers.multi_items() if name.lower() not in dropped]
-    return httpx2.Response(response.status_code, headers=headers, stream=stream, extensions=response.extensions)
+    headers = [
+        (name, value)
+        for name, value in response.headers.multi_items()
+        if name.lower() not in dropped
+    ]
+    return httpx2.Response(
+        response.status_code,
+        headers=headers,
+        stream=stream,
+        extensions=response.extensions,
+    )
 
 
-async def read_capped(response: httpx2.Response, limit: int, heard: Callable[[], None] | None = None) -> bytes:
+async def read_capped(
+    response: httpx2.Response, limit: int, heard: Callable[[], None] | None = None
+) -> bytes:
     """Return the whole body. Raises `ValueError` if it is larger than `limit` bytes or not decodable."""
     body = bytearray()
-    if response.headers.get("content-encoding", "identity").strip().lower() not in ("", "identity"):
+    if response.headers.get("content-encoding", "identity").strip().lower() not in (
+        "",
+        "identity",
+    ):
         limit = min(limit, _MAX_UNPACKED_BYTES)
     try:
         async for chunk in _plain_chunks(response):
@@ -497,12 +640,18 @@ async def _plain_chunks(response: httpx2.Response) -> AsyncIterator[bytes]:
             yield chunk
         return
     if encoding not in ("gzip", "x-gzip", "deflate"):
-        raise ValueError(f"answer is encoded as {safe_line(encoding, 20)}, which was not asked for")
-    decompressor = zlib.decompressobj(zlib.MAX_WBITS | (16 if "gzip" in encoding else 0))
+        raise ValueError(
+            f"answer is encoded as {safe_line(encoding, 20)}, which was not asked for"
+        )
+    decompressor = zlib.decompressobj(
+        zlib.MAX_WBITS | (16 if "gzip" in encoding else 0)
+    )
     async for chunk in stream:
         data = chunk
         while data:
-            await asyncio.sleep(0)  # a piece of 1 MiB at a time: a bomb must not hold the event loop
+            await asyncio.sleep(
+                0
+            )  # a piece of 1 MiB at a time: a bomb must not hold the event loop
             try:
                 yield decompressor.decompress(data, 1 << 20)
             except zlib.error:

@@ -10,13 +10,17 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 from mcp_types import CallToolResult, methods
-from mcp_types.version import KNOWN_PROTOCOL_VERSIONS, LATEST_HANDSHAKE_VERSION, MODERN_PROTOCOL_VERSIONS
+from mcp_types.version import (
+    KNOWN_PROTOCOL_VERSIONS,
+    LATEST_HANDSHAKE_VERSION,
+    MODERN_PROTOCOL_VERSIONS,
+)
 from pydantic import ValidationError
 
 from mcpagent.mcp.result_content import says_true
-from mcpagent.mcp.transports.beside_loop import json_in_steps
 from mcpagent.mcp.transports.bytes_to_messages import encodable
-from mcpagent.text.safe_text import safe_line
+from mcpagent.utilities.python.worker_threads import json_in_steps
+from mcpagent.utilities.text.safe_text import safe_line
 
 Raw: TypeAlias = dict[str, Any]
 
@@ -31,15 +35,29 @@ _LISTS: Mapping[str, tuple[str, frozenset[str]]] = {
     "tools/list": ("tools", frozenset({"name", "inputSchema"})),
     "prompts/list": ("prompts", frozenset({"name"})),
     "resources/list": ("resources", frozenset({"name", "uri"})),
-    "resources/templates/list": ("resourceTemplates", frozenset({"name", "uriTemplate"})),
+    "resources/templates/list": (
+        "resourceTemplates",
+        frozenset({"name", "uriTemplate"}),
+    ),
 }
 """Where a list result has its items, and which of an item's fields it cannot do without."""
 
 _COMPLETE = {**methods.MONOLITH_RESULTS, "tools/call": CallToolResult}
 """The forms of results that ask for nothing: trying one form takes a seventh of trying all that a result may have."""
 
-_CALL_FIELDS = ("content", "structuredContent", "isError", "resultType", "_meta", "inputRequests", "requestState")
-_PLAIN_FIELDS, _TEXT_FIELDS = frozenset({"content", "isError", "resultType"}), frozenset({"type", "text"})
+_CALL_FIELDS = (
+    "content",
+    "structuredContent",
+    "isError",
+    "resultType",
+    "_meta",
+    "inputRequests",
+    "requestState",
+)
+_PLAIN_FIELDS, _TEXT_FIELDS = (
+    frozenset({"content", "isError", "resultType"}),
+    frozenset({"type", "text"}),
+)
 _COMPLETED = {"resultType": "complete"}
 _CACHE_HINTS = _COMPLETED | {"ttlMs": 0, "cacheScope": "private"}
 
@@ -47,11 +65,19 @@ _CACHE_HINTS = _COMPLETED | {"ttlMs": 0, "cacheScope": "private"}
 def _as_text(value: Any) -> Raw:
     if isinstance(value, dict) and isinstance(value.get("text"), str):
         return {"type": "text", "text": value["text"]}
-    return {"type": "text", "text": value if isinstance(value, str) else json_in_steps(value)}
+    return {
+        "type": "text",
+        "text": value if isinstance(value, str) else json_in_steps(value),
+    }
 
 
 def _as_message(message: Any) -> Raw:
-    return {"role": "user", "content": _as_text(message.get("content") if isinstance(message, dict) else message)}
+    return {
+        "role": "user",
+        "content": _as_text(
+            message.get("content") if isinstance(message, dict) else message
+        ),
+    }
 
 
 def _as_content(item: Any) -> Raw:
@@ -66,7 +92,9 @@ _ITEMS_OF: Mapping[str, tuple[str, str, Raw, Callable[[Any], Raw]]] = {
 """Where a result has its items, what one is called, what a result needs besides them, and one that is text instead."""
 
 
-def repair_result(method: str, version: str, result: Raw) -> tuple[Raw | str, tuple[str, ...]]:
+def repair_result(
+    method: str, version: str, result: Raw
+) -> tuple[Raw | str, tuple[str, ...]]:
     """Return the result in a form that the SDK accepts, and the changes; or, as text, why it is unusable."""
     result, cut = _bounded(method, result)
     if _flaw(method, version, result) is None:
@@ -74,7 +102,11 @@ def repair_result(method: str, version: str, result: Raw) -> tuple[Raw | str, tu
     result = encodable(result)
     if method in _LISTS:
         repaired_result, changes = _repair_list(method, version, result)
-    elif method == "tools/call" and version in MODERN_PROTOCOL_VERSIONS and _wants_input(result):
+    elif (
+        method == "tools/call"
+        and version in MODERN_PROTOCOL_VERSIONS
+        and _wants_input(result)
+    ):
         repaired_result, changes = result, []
     elif method == "tools/call":
         repaired_result, changes = _repair_call(version, result)
@@ -87,7 +119,10 @@ def repair_result(method: str, version: str, result: Raw) -> tuple[Raw | str, tu
     else:
         repaired_result, changes = result, []
     flaw = _flaw(method, version, repaired_result)
-    return (repaired_result if flaw is None else f"its result is malformed: {flaw}"), (*cut, *changes)
+    return (repaired_result if flaw is None else f"its result is malformed: {flaw}"), (
+        *cut,
+        *changes,
+    )
 
 
 def _bounded(method: str, result: Raw) -> tuple[Raw, tuple[str, ...]]:
@@ -96,24 +131,43 @@ def _bounded(method: str, result: Raw) -> tuple[Raw, tuple[str, ...]]:
         content = result.get("content")
         if not isinstance(content, list) or len(content) <= MAX_BLOCKS:
             return result, ()
-        rest = {"type": "text", "text": "\n".join(_as_text(block)["text"] for block in content[MAX_BLOCKS:])}
+        rest = {
+            "type": "text",
+            "text": "\n".join(
+                _as_text(block)["text"] for block in content[MAX_BLOCKS:]
+            ),
+        }
         change = f"has {len(content)} content blocks; those after the first {MAX_BLOCKS} are put together as text"
         return result | {"content": [*content[:MAX_BLOCKS], rest]}, (change,)
     key, *_ = _LISTS.get(method) or _ITEMS_OF.get(method) or ("",)
     items = result.get(key)
     if not isinstance(items, list) or len(items) <= MAX_ITEMS:
         return result, ()
-    return result | {key: items[:MAX_ITEMS]}, (f"has {len(items)} {key}; the first {MAX_ITEMS} are used",)
+    return result | {key: items[:MAX_ITEMS]}, (
+        f"has {len(items)} {key}; the first {MAX_ITEMS} are used",
+    )
 
 
 def _flaw(method: str, version: str, result: Raw) -> str | None:
     """Return the flaw that the SDK would raise on, or None; checks a long list in steps, so other threads run."""
-    key = _LISTS[method][0] if method in _LISTS else ""
+    key = ""
+    if method in _LISTS:
+        key = _LISTS[method][0]
     items = result.get(key)
     if not isinstance(items, list) or len(items) <= _AT_ONCE:
         return _flaw_of(method, version, result)
-    steps = (result | {key: items[start : start + _AT_ONCE]} for start in range(0, len(items), _AT_ONCE))
-    return next((flaw for step in steps if (flaw := _flaw_of(method, version, step)) is not None), None)
+    steps = (
+        result | {key: items[start : start + _AT_ONCE]}
+        for start in range(0, len(items), _AT_ONCE)
+    )
+    return next(
+        (
+            flaw
+            for step in steps
+            if (flaw := _flaw_of(method, version, step)) is not None
+        ),
+        None,
+    )
 
 
 def _flaw_of(method: str, version: str, result: Raw) -> str | None:
@@ -121,7 +175,10 @@ def _flaw_of(method: str, version: str, result: Raw) -> str | None:
         if _is_plain(version, result):
             return None
         result = _without_values(result)
-    forms = methods.MONOLITH_RESULTS if result.get("resultType") == "input_required" else _COMPLETE
+    if result.get("resultType") == "input_required":
+        forms = methods.MONOLITH_RESULTS
+    else:
+        forms = _COMPLETE
     try:
         methods.parse_server_result(method, version, result, monolith=forms)
     except KeyError:
@@ -156,12 +213,19 @@ def _is_plain(version: str, result: Raw) -> bool:
 def _without_values(result: Raw) -> Raw:
     """Return a call's result without what may be anything, which checking would walk through."""
     known = {name: result[name] for name in _CALL_FIELDS if name in result}
-    return known | {name: {} for name in ("structuredContent", "_meta") if isinstance(known.get(name), dict)}
+    return known | {
+        name: {}
+        for name in ("structuredContent", "_meta")
+        if isinstance(known.get(name), dict)
+    }
 
 
 def _described(error: ValidationError) -> str:
     """Return the error that got furthest into the value: of a union's branches that is the one meant."""
-    first = max(error.errors(include_url=False, include_input=False), key=lambda item: len(item["loc"]))
+    first = max(
+        error.errors(include_url=False, include_input=False),
+        key=lambda item: len(item["loc"]),
+    )
     steps = [str(step) for step in first["loc"] if not str(step)[:1].isupper()]
     return safe_line(f"{'.'.join(steps)}: {first['msg']}", 160)
 
@@ -175,21 +239,32 @@ def _repair_list(method: str, version: str, result: Raw) -> tuple[Raw, list[str]
     changes: list[str] = []
     for position, item in enumerate(items):
         repaired_item, change = _repair_item(method, version, key, needed, item)
-        label = item.get("name") if isinstance(item, dict) else None
-        shown = f'"{safe_line(label, 60)}"' if isinstance(label, str) else f"number {position + 1}"
+        label = None
+        if isinstance(item, dict):
+            label = item.get("name")
+        if isinstance(label, str):
+            shown = f'"{safe_line(label, 60)}"'
+        else:
+            shown = f"number {position + 1}"
         if repaired_item is not None:
             kept.append(repaired_item)
         if change:
             changes.append(f"{key.rstrip('s')} {shown} {change}")
-    rest = {name: result[name] for name in ("nextCursor", *_CACHE_HINTS) if name in result}
+    rest = {
+        name: result[name] for name in ("nextCursor", *_CACHE_HINTS) if name in result
+    }
     whole = rest | {key: kept}
     if _flaw(method, version, whole) is not None:
-        cursor = {"nextCursor": rest["nextCursor"]} if isinstance(rest.get("nextCursor"), str) else {}
+        cursor = {}
+        if isinstance(rest.get("nextCursor"), str):
+            cursor = {"nextCursor": rest["nextCursor"]}
         whole = {key: kept} | cursor | _CACHE_HINTS
     return whole, changes
 
 
-def _repair_item(method: str, version: str, key: str, needed: frozenset[str], item: Any) -> tuple[Any, str]:
+def _repair_item(
+    method: str, version: str, key: str, needed: frozenset[str], item: Any
+) -> tuple[Any, str]:
     """Return the item with its broken optional fields left out, or None if a needed one is broken; and what changed."""
     if not isinstance(item, dict):
         return None, "dropped: it is not an object"
@@ -208,13 +283,18 @@ def _repair_item(method: str, version: str, key: str, needed: frozenset[str], it
             core[name] = value
         else:
             lost.append(name)
-    return core, f"used without its malformed {', '.join(safe_line(name, 40) for name in lost)}"
+    return (
+        core,
+        f"used without its malformed {', '.join(safe_line(name, 40) for name in lost)}",
+    )
 
 
 def _repair_call(version: str, result: Raw) -> tuple[Raw, list[str]]:
     content = result.get("content", [])
     is_list = isinstance(content, list)
-    blocks, changes = _each("tools/call", version, content if is_list or content is None else [content])
+    blocks, changes = _each(
+        "tools/call", version, content if is_list or content is None else [content]
+    )
     if not is_list:
         changes.insert(0, "content is not a list")
     whole: Raw = {"content": blocks}
@@ -235,7 +315,10 @@ def _each(method: str, version: str, items: Any) -> tuple[list[Raw], list[str]]:
     kept: list[Raw] = []
     changes: list[str] = []
     for item in items if isinstance(items, list) else []:
-        if isinstance(item, dict) and _flaw(method, version, {key: [item]} | rest) is None:
+        if (
+            isinstance(item, dict)
+            and _flaw(method, version, {key: [item]} | rest) is None
+        ):
             kept.append(item)
         else:
             changes.append(f"a malformed {what} is passed on as text")

@@ -15,10 +15,10 @@ from collections import deque
 from datetime import UTC, datetime
 from pathlib import Path
 
-from mcpagent.config.bounded_files import check_own
-from mcpagent.config.file_changes import make_private
-from mcpagent.text.safe_text import safe_line
-from mcpagent.text.secrets import without_secrets
+from mcpagent.utilities.files.bounded_files import check_own
+from mcpagent.utilities.files.file_changes import make_private
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.utilities.text.secrets import without_secrets
 
 MAX_LOG_BYTES = 1024 * 1024
 """A fuller file becomes `NAME.log.1`, in place of the one before it."""
@@ -74,7 +74,9 @@ class ServerLog:
             return
         self._waiting.append(line)
         if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(_WRITE_SECONDS, self._write)
+            self._timer = asyncio.get_running_loop().call_later(
+                _WRITE_SECONDS, self._write
+            )
 
     def _write(self) -> None:
         if self._timer is not None:
@@ -82,10 +84,15 @@ class ServerLog:
             self._timer = None
         lines, self._waiting = list(self._waiting), deque()
         if self._left_out:
-            lines.append(f"--- {self._left_out} more lines are left out, they came too fast")
+            lines.append(
+                f"--- {self._left_out} more lines are left out, they came too fast"
+            )
             self._left_out = 0
         stamp = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        shown = [safe_line(without_secrets(line[: _LONGEST_LINE * 2]), _LONGEST_LINE) for line in lines]
+        shown = [
+            safe_line(without_secrets(line[: _LONGEST_LINE * 2]), _LONGEST_LINE)
+            for line in lines
+        ]
         text = "".join(f"{stamp} {line}\n" for line in shown if line)
         if text:
             with contextlib.suppress(OSError):

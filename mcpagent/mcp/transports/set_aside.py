@@ -63,12 +63,18 @@ class SetAside:
 
     def restored(self, item: SessionMessage | Exception) -> SessionMessage | Exception:
         """Return the real answer, if this is its placeholder."""
-        if not isinstance(item, SessionMessage) or not isinstance(item.message, JSONRPCResponse):
+        if not isinstance(item, SessionMessage) or not isinstance(
+            item.message, JSONRPCResponse
+        ):
             return item
         answer = self._kept.pop(str(item.message.result.get(_TOKEN)), None)
-        return item if answer is None else SessionMessage(answer, item.metadata)
+        if answer is None:
+            return item
+        return SessionMessage(answer, item.metadata)
 
-    def readable(self, event: bytes, request_id: RequestId, answers: StreamAnswers) -> bytes:
+    def readable(
+        self, event: bytes, request_id: RequestId, answers: StreamAnswers
+    ) -> bytes:
         """Return an event of the stream that answers a request as events that the SDK can read.
 
         Messages are repaired as those of a local server are, and a large answer becomes a placeholder. An event without
@@ -77,7 +83,9 @@ class SetAside:
         """
         data, rest = _parts_of(event)
         is_much = len(data) > LARGE_BYTES
-        messages = [message for message in decode(data) if not isinstance(message, Junk)]
+        messages = [
+            message for message in decode(data) if not isinstance(message, Junk)
+        ]
         del data
         if not messages:
             return event
@@ -88,12 +96,19 @@ class SetAside:
         return b"".join(events)
 
     def _data(
-        self, message: JSONRPCMessage, request_id: RequestId, answers: StreamAnswers, *, is_much: bool
+        self,
+        message: JSONRPCMessage,
+        request_id: RequestId,
+        answers: StreamAnswers,
+        *,
+        is_much: bool,
     ) -> list[bytes]:
         if not isinstance(message, Answer):
             return [b"data: " + dumped(message)]
         whose = whose_answer(message.id, request_id)
-        if whose == "another's" or (whose == "nobody's" and isinstance(message, JSONRPCResponse)):
+        if whose == "another's" or (
+            whose == "nobody's" and isinstance(message, JSONRPCResponse)
+        ):
             answers.foreign = str(message.id)
             return []
         answers.is_answered, message.id = True, request_id
@@ -104,7 +119,9 @@ def _parts_of(event: bytes) -> tuple[bytes, list[bytes]]:
     """Return an event's data, and its other lines; a large event is copied once."""
     whole, pieces, rest = memoryview(event), list[memoryview](), list[bytes]()
     start = 0
-    for end, following in ((found.start(), found.end()) for found in _LINE_END.finditer(event)):
+    for end, following in (
+        (found.start(), found.end()) for found in _LINE_END.finditer(event)
+    ):
         if event.startswith(b"data:", start):
             pieces.append(whole[start + 5 : end])
         elif end > start and not event.startswith(b"data", start):

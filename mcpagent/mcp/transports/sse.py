@@ -22,7 +22,15 @@ from mcpagent.config import ServerConfig
 from mcpagent.errors import ServerError
 from mcpagent.mcp.outcomes import End, outcome_of
 from mcpagent.mcp.request_failures import failed_request
-from mcpagent.mcp.transports.bytes_to_messages import Decoded, Heard, Junk, Line, decoded, dumped, unheard
+from mcpagent.mcp.transports.bytes_to_messages import (
+    Decoded,
+    Heard,
+    Junk,
+    Line,
+    decoded,
+    dumped,
+    unheard,
+)
 from mcpagent.mcp.transports.redirects import MOST_REDIRECTS, sent_within_origin
 from mcpagent.mcp.transports.remote import (
     cause,
@@ -36,7 +44,7 @@ from mcpagent.mcp.transports.remote import (
     no_answer,
     sample,
 )
-from mcpagent.text.safe_text import safe_line
+from mcpagent.utilities.text.safe_text import safe_line
 
 
 @asynccontextmanager
@@ -47,7 +55,9 @@ async def sse_streams(
 
     Raises `ServerError` (phase "connect") if the stream cannot be opened.
     """
-    incoming_send, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](64)
+    incoming_send, incoming = anyio.create_memory_object_stream[
+        SessionMessage | Exception
+    ](64)
     tasks: set[asyncio.Task[None]] = set()
 
     def start(work: Coroutine[Any, Any, None]) -> None:
@@ -56,12 +66,19 @@ async def sse_streams(
         task.add_done_callback(tasks.discard)
 
     async def post(body: bytes) -> httpx2.Response:
-        request = client.build_request("POST", endpoint, content=body, headers={"Content-Type": "application/json"})
+        request = client.build_request(
+            "POST", endpoint, content=body, headers={"Content-Type": "application/json"}
+        )
         return await sent_within_origin(wire, request)
 
     async def send(item: SessionMessage) -> None:
-        posting = _post_sse(partial(post, dumped(item.message)), item.message, incoming_send, heard)
-        if isinstance(item.message, JSONRPCRequest) and item.message.method != "initialize":
+        posting = _post_sse(
+            partial(post, dumped(item.message)), item.message, incoming_send, heard
+        )
+        if (
+            isinstance(item.message, JSONRPCRequest)
+            and item.message.method != "initialize"
+        ):
             start(posting)
         else:
             await posting
@@ -73,7 +90,9 @@ async def sse_streams(
         try:
             assert isinstance(response.stream, httpx2.AsyncByteStream)
             response.stream = _Listened(response.stream, heard)
-            events = httpx2.EventSource(response, max_event_size=config.max_message_bytes).__aiter__()
+            events = httpx2.EventSource(
+                response, max_event_size=config.max_message_bytes
+            ).__aiter__()
             endpoint = await _endpoint(events, str(response.url), config)
             start(_read_sse(events, incoming_send))
             yield incoming, send
@@ -85,16 +104,24 @@ async def sse_streams(
 
 
 def _sse_error(config: ServerConfig, what: str) -> ServerError:
-    return ServerError(f'server "{config.name}" {what}', server=config.name, phase="connect")
+    return ServerError(
+        f'server "{config.name}" {what}', server=config.name, phase="connect"
+    )
 
 
-async def _open_sse(client: httpx2.AsyncClient, config: ServerConfig) -> httpx2.Response:
-    request = client.build_request("GET", config.address, headers={"Accept": "text/event-stream"})
+async def _open_sse(
+    client: httpx2.AsyncClient, config: ServerConfig
+) -> httpx2.Response:
+    request = client.build_request(
+        "GET", config.address, headers={"Accept": "text/event-stream"}
+    )
     try:
         for followed in range(MOST_REDIRECTS + 1):
             response = await client.send(request, stream=True)
             next_request = response.next_request
-            is_near = next_request is not None and _origin(str(next_request.url)) == _origin(config.address)
+            is_near = next_request is not None and _origin(
+                str(next_request.url)
+            ) == _origin(config.address)
             if next_request is None or not is_near or followed == MOST_REDIRECTS:
                 break
             await response.aclose()
@@ -103,7 +130,10 @@ async def _open_sse(client: httpx2.AsyncClient, config: ServerConfig) -> httpx2.
             body = await error_body(response)
             if response.next_request is not None:
                 raise _sse_error(config, no_answer(response, request.url))
-            raise _sse_error(config, f"answered HTTP {response.status_code}{f': {sample(body)}' if body else ''}")
+            raise _sse_error(
+                config,
+                f"answered HTTP {response.status_code}{f': {sample(body)}' if body else ''}",
+            )
     except OAuthFlowError as error:
         raise _sse_error(config, f"needs a sign-in ({safe_line(str(error))})") from None
     except (httpx2.TransportError, httpx2.InvalidURL) as error:
@@ -111,11 +141,16 @@ async def _open_sse(client: httpx2.AsyncClient, config: ServerConfig) -> httpx2.
     kind = response.headers.get("content-type", "")
     if not kind.lower().startswith("text/event-stream"):
         await response.aclose()
-        raise _sse_error(config, f"answered with {safe_line(kind, 60) or 'no content type'} instead of an event stream")
+        raise _sse_error(
+            config,
+            f"answered with {safe_line(kind, 60) or 'no content type'} instead of an event stream",
+        )
     return response
 
 
-async def _endpoint(events: AsyncIterator[httpx2.ServerSentEvent], url: str, config: ServerConfig) -> str:
+async def _endpoint(
+    events: AsyncIterator[httpx2.ServerSentEvent], url: str, config: ServerConfig
+) -> str:
     try:
         async for event in events:
             if event.event == "endpoint":
@@ -131,7 +166,11 @@ async def _endpoint(events: AsyncIterator[httpx2.ServerSentEvent], url: str, con
 
 def _origin(url: str) -> tuple[str, str | None, int | None]:
     parts = urlsplit(url)
-    return parts.scheme, parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+    return (
+        parts.scheme,
+        parts.hostname,
+        parts.port or {"http": 80, "https": 443}.get(parts.scheme),
+    )
 
 
 class _Listened(httpx2.AsyncByteStream):
@@ -154,11 +193,15 @@ class _Listened(httpx2.AsyncByteStream):
 
 
 async def _read_sse(
-    events: AsyncIterator[httpx2.ServerSentEvent], incoming: MemoryObjectSendStream[SessionMessage | Exception]
+    events: AsyncIterator[httpx2.ServerSentEvent],
+    incoming: MemoryObjectSendStream[SessionMessage | Exception],
 ) -> None:
     async with incoming:
         with contextlib.suppress(
-            httpx2.TransportError, httpx2.SSEError, anyio.BrokenResourceError, anyio.ClosedResourceError
+            httpx2.TransportError,
+            httpx2.SSEError,
+            anyio.BrokenResourceError,
+            anyio.ClosedResourceError,
         ):
             async for event in events:
                 if event.event != "message" or not event.data:
@@ -170,7 +213,9 @@ async def _read_sse(
 
 
 def _item(message: Decoded) -> SessionMessage | Exception:
-    return ValueError(message.text) if isinstance(message, Junk) else SessionMessage(message)
+    if isinstance(message, Junk):
+        return ValueError(message.text)
+    return SessionMessage(message)
 
 
 async def _post_sse(
@@ -179,7 +224,9 @@ async def _post_sse(
     incoming: MemoryObjectSendStream[SessionMessage | Exception],
     heard: Heard,
 ) -> None:
-    request_id = message.id if isinstance(message, JSONRPCRequest) else None
+    request_id = None
+    if isinstance(message, JSONRPCRequest):
+        request_id = message.id
     told = partial(heard, is_answer=request_id is not None, request_id=request_id)
     is_sent, status, headers, body = True, None, httpx2.Headers(), b""
     try:
@@ -189,16 +236,29 @@ async def _post_sse(
             await response.aclose()
             return
         body, what = await error_body(response, told), ""
-    except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.UnsupportedProtocol) as error:
+    except (
+        httpx2.ConnectError,
+        httpx2.ConnectTimeout,
+        httpx2.UnsupportedProtocol,
+    ) as error:
         what, is_sent = f"cannot be reached: {cause(error)}", False
     except httpx2.TransportError as error:
         what = lost_text(error)
     except OAuthFlowError as error:
         what, status = f"needs a sign-in ({safe_line(str(error))})", 401
     if isinstance(message, JSONRPCRequest):
-        end = End("sse", is_sent, status=status, headers=headers, body=body, request_id=message.id)
+        end = End(
+            "sse",
+            is_sent,
+            status=status,
+            headers=headers,
+            body=body,
+            request_id=message.id,
+        )
         outcome, remedy = outcome_of(end)
         what = what or http_error_text(f"HTTP {status}", end)
-        failed = failed_request(message.id, what, outcome=outcome, status=status, remedy=remedy)
+        failed = failed_request(
+            message.id, what, outcome=outcome, status=status, remedy=remedy
+        )
         with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
             await incoming.send(SessionMessage(failed))

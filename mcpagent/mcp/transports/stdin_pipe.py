@@ -51,7 +51,9 @@ class PosixStdin:
         if request_id is not None:
             if len(self._requests) >= _PRUNED_FROM:
                 self._forget_read()
-            self._requests.append((self._sent - 1, request_id))  # without its line feed it is whole already
+            self._requests.append(
+                (self._sent - 1, request_id)
+            )  # without its line feed it is whole already
         if self.is_broken or self._taken_at_end is not None:
             return
         self._waiting.append(memoryview(line))
@@ -92,13 +94,17 @@ class PosixStdin:
         taken = self._taken()
         if request_id is None:
             return taken > 0
-        return all(end <= taken for end, unread_id in self._requests if unread_id == request_id)
+        return all(
+            end <= taken for end, unread_id in self._requests if unread_id == request_id
+        )
 
     def _taken(self) -> int:
         """Return how many bytes may have been read: all that were sent, while a reader exists."""
         if self._taken_at_end is not None:
             return self._taken_at_end
-        return self._written - _unread(self._fd) if _has_no_reader(self._fd) else self._sent
+        if _has_no_reader(self._fd):
+            return self._written - _unread(self._fd)
+        return self._sent
 
     def _forget_read(self) -> None:
         taken = self._written - _unread(self._fd)
@@ -117,7 +123,10 @@ class PosixStdin:
         if self._taken_at_end is not None:
             return
         # Whoever still reads gets all that is in the pipe, and then its end.
-        self._taken_at_end = self._taken() if _has_no_reader(self._fd) else self._written
+        if _has_no_reader(self._fd):
+            self._taken_at_end = self._taken()
+        else:
+            self._taken_at_end = self._written
         self._write_no_more()
         os.close(self._fd)
 
@@ -145,12 +154,20 @@ class WindowsStdin:
     @property
     def is_broken(self) -> bool:
         """True if the other end is closed."""
-        return self._transport is None or (self._transport.is_closing() and not self._is_closed)
+        return self._transport is None or (
+            self._transport.is_closing() and not self._is_closed
+        )
 
     def has_started(self, transport: asyncio.SubprocessTransport | None) -> None:
         """Use the pipe of the running child; None if it could not be started."""
-        pipe = None if transport is None else transport.get_pipe_transport(0)
-        self._transport = pipe if isinstance(pipe, asyncio.WriteTransport) else None
+        if transport is None:
+            pipe = None
+        else:
+            pipe = transport.get_pipe_transport(0)
+        if isinstance(pipe, asyncio.WriteTransport):
+            self._transport = pipe
+        else:
+            self._transport = None
 
     def send(self, line: bytes, request_id: RequestId | None) -> None:  # noqa: ARG002  (Stdin)
         """Pass everything to asyncio, however much the pipe accepts."""
@@ -177,7 +194,9 @@ Stdin: TypeAlias = PosixStdin | WindowsStdin
 
 def new_stdin() -> Stdin:
     """Return a pipe for this system."""
-    return WindowsStdin() if sys.platform == "win32" else PosixStdin()
+    if sys.platform == "win32":
+        return WindowsStdin()
+    return PosixStdin()
 
 
 def _unread(fd: int) -> int:

@@ -9,7 +9,14 @@ import signal
 import sys
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import (
+    AsyncIterator,
+    Callable,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Mapping,
+)
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, cast
@@ -29,13 +36,18 @@ from mcpagent.mcp.transports.bytes_to_messages import (
     dumped,
     unheard,
 )
-from mcpagent.mcp.transports.keeper import KEEPER, MARK, Mark
-from mcpagent.mcp.transports.process_tree import Process, descendants, end_marked, kill_all
+from mcpagent.mcp.transports.process_tree import (
+    Process,
+    descendants,
+    end_marked,
+    kill_all,
+)
 from mcpagent.mcp.transports.server_log import ServerLog
 from mcpagent.mcp.transports.stdin_pipe import Stdin, new_stdin
-from mcpagent.text.safe_text import safe_line
-from mcpagent.text.secrets import without_secrets
+from mcpagent.mcp.transports.watchdog import KEEPER, MARK, Mark
 from mcpagent.trust.launches import Launch, launch_of, start_error
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.utilities.text.secrets import without_secrets
 
 _STDERR_BYTES = 64 * 1024
 _PAUSE_BYTES = 4 * 1024 * 1024
@@ -87,7 +99,9 @@ class ProcessEnd:
         if self.code >= 0:
             return f"exited with code {self.code}"
         try:
-            return f"was ended by signal {-self.code} ({signal.Signals(-self.code).name})"
+            return (
+                f"was ended by signal {-self.code} ({signal.Signals(-self.code).name})"
+            )
         except ValueError:
             return f"was ended by signal {-self.code}"
 
@@ -115,7 +129,10 @@ class _Pipes(asyncio.SubprocessProtocol):
         self._stdout().set_protocol(_Stdout(self, self._stdout().get_protocol()))
 
     def pipe_data_received(self, fd: int, data: bytes | str) -> None:
-        chunk = data if isinstance(data, bytes) else data.encode()
+        if isinstance(data, bytes):
+            chunk = data
+        else:
+            chunk = data.encode()
         if fd == 2:
             self.stderr += chunk
             del self.stderr[:-_STDERR_BYTES]
@@ -204,14 +221,20 @@ class StdioTransport:
     def died(self) -> ProcessEnd | None:
         """The end of the process by itself; None if it is alive or was stopped by mcpagent."""
         transport = self._pipes.transport
-        if not self._stopping and transport is not None and (code := transport.get_returncode()) is not None:
+        if (
+            not self._stopping
+            and transport is not None
+            and (code := transport.get_returncode()) is not None
+        ):
             self._died = ProcessEnd(code)
         return self._died
 
     @property
     def pid(self) -> int | None:
         """The PID of the server or its launcher; None before the start."""
-        return None if self._pipes.transport is None else self._pipes.transport.get_pid()
+        if self._pipes.transport is None:
+            return None
+        return self._pipes.transport.get_pid()
 
     def has_read(self, request_id: RequestId | None = None) -> bool:
         """Return whether the server may have read a request, or any byte; False if it certainly has not."""
@@ -235,7 +258,10 @@ class StdioTransport:
             await _to_the_end(lambda: self._end_start(starting))
             raise
         except (OSError, ValueError) as error:
-            raise start_error(config, f'"{safe_line(launch.program)}" cannot be run: {safe_line(str(error))}') from None
+            raise start_error(
+                config,
+                f'"{safe_line(launch.program)}" cannot be run: {safe_line(str(error))}',
+            ) from None
         self.spawn_seconds = time.monotonic() - before
         self._note(f"started, process {self.pid}")
         return self._messages(), self.send
@@ -244,9 +270,14 @@ class StdioTransport:
         """Start the process. Do not cancel it halfway: then the resources to close are unknown."""
         self._stdin = new_stdin()
         mark = self._pipes.mark = KEEPER.hold()
-        self._is_watched, marked = True, {MARK: mark.variable}  # the first one: busybox's grep reads no further
+        self._is_watched, marked = (
+            True,
+            {MARK: mark.variable},
+        )  # the first one: busybox's grep reads no further
         try:
-            await asyncio.sleep(0)  # that may have started a process, and each takes some milliseconds of the loop
+            await asyncio.sleep(
+                0
+            )  # that may have started a process, and each takes some milliseconds of the loop
             await _made(
                 asyncio.get_running_loop().subprocess_exec(
                     lambda: self._pipes,
@@ -267,7 +298,7 @@ class StdioTransport:
                 self._stdin.close()
                 await self._watched_no_more()
         if sys.platform == "win32":
-            from mcpagent.mcp.transports.keeper import job_of
+            from mcpagent.mcp.transports.watchdog import job_of
 
             assert self.pid is not None
             self._end_job = job_of(self.pid)
@@ -282,7 +313,9 @@ class StdioTransport:
 
     async def _end_start(self, starting: asyncio.Future[None]) -> None:
         await asyncio.wait((starting,), timeout=_START_SECONDS)
-        if not starting.done():  # the event loop ends, and has cancelled what asyncio does for it
+        if (
+            not starting.done()
+        ):  # the event loop ends, and has cancelled what asyncio does for it
             starting.cancel()
             await asyncio.wait((starting,), timeout=_START_SECONDS)
         if self.pid is not None:
@@ -290,13 +323,18 @@ class StdioTransport:
             await self.__aexit__(None, None, None)
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self._stopping = self.died is None
         try:
             await self._stop()
         finally:
-            self._kill_group(signal.SIGTERM if sys.platform == "win32" else signal.SIGKILL)
+            self._kill_group(
+                signal.SIGTERM if sys.platform == "win32" else signal.SIGKILL
+            )
             kill_all(self._started)
             self._end_job()
             if self._stdin is not None:
@@ -337,7 +375,10 @@ class StdioTransport:
                     while found:
                         useless = 0
                         yield found.popleft()
-                if useless > self._config.max_message_bytes and not reader.is_in_message:
+                if (
+                    useless > self._config.max_message_bytes
+                    and not reader.is_in_message
+                ):
                     self._end_flood(useless)
                     return
             if not pipes.stdout_open or not await self._has_more(reader):
@@ -363,7 +404,9 @@ class StdioTransport:
         if await self._changed_within(_LAST_OUTPUT_SECONDS):
             return True
         self._own_answers.extend(self._told(reader.unfinished()))
-        return bool(self._own_answers) or (not pipes.exited.is_set() and await self._changed_within(None))
+        return bool(self._own_answers) or (
+            not pipes.exited.is_set() and await self._changed_within(None)
+        )
 
     async def _changed_within(self, seconds: float | None) -> bool:
         try:
@@ -385,7 +428,9 @@ class StdioTransport:
     async def send(self, item: SessionMessage) -> None:
         """Send one message. Raises `anyio.BrokenResourceError` if the reader is gone, and as `dumped` does."""
         message = item.message
-        request_id = message.id if isinstance(message, JSONRPCRequest) else None
+        request_id = None
+        if isinstance(message, JSONRPCRequest):
+            request_id = message.id
         line = dumped(message) + b"\n"
         assert self._stdin is not None
         self._stdin.send(line, request_id)
@@ -413,7 +458,9 @@ class StdioTransport:
         self._started = descendants(transport.get_pid())
         if self._stdin is not None:
             self._stdin.close()
-        share = min(2.0, self._config.shutdown_seconds * 0.4) if self.is_patient else 0.1
+        share = 0.1
+        if self.is_patient:
+            share = min(2.0, self._config.shutdown_seconds * 0.4)
         if await self._exited_within(share):
             return
         self._kill_group(signal.SIGTERM)

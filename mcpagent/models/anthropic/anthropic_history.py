@@ -13,12 +13,15 @@ from functools import partial
 from typing import Any
 
 from mcpagent.errors import ConfigError
-from mcpagent.events import Event, Notice, ToolsSearched
-from mcpagent.messages import Image, Message, Part, ProviderBlock, Text, Thinking, ToolCall, ToolDefinition, ToolResult
 from mcpagent.models.base import ModelRequest
 from mcpagent.models.capabilities import Capabilities
 from mcpagent.models.http_model import encoded
-from mcpagent.models.tool_changes_in_history import Change, annotated, plan_tools, redefinition_notes
+from mcpagent.models.tool_changes_in_history import (
+    Change,
+    annotated,
+    plan_tools,
+    redefinition_notes,
+)
 from mcpagent.models.wire_values import (
     headed,
     ids_on_the_wire,
@@ -29,7 +32,19 @@ from mcpagent.models.wire_values import (
     without,
     written_parts,
 )
-from mcpagent.text.safe_text import safe_line
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.values.events import Event, Notice, ToolsSearched
+from mcpagent.values.messages import (
+    Image,
+    Message,
+    Part,
+    ProviderBlock,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolDefinition,
+    ToolResult,
+)
 
 PROVIDER = "anthropic"
 
@@ -41,7 +56,10 @@ _SEARCH_RESULT = "tool_search_tool_result"
 _SEARCH_TOOLS = {
     "auto": {"type": "tool_search_tool_bm25_20251119", "name": "tool_search_tool_bm25"},
     "bm25": {"type": "tool_search_tool_bm25_20251119", "name": "tool_search_tool_bm25"},
-    "regex": {"type": "tool_search_tool_regex_20251119", "name": "tool_search_tool_regex"},
+    "regex": {
+        "type": "tool_search_tool_regex_20251119",
+        "name": "tool_search_tool_regex",
+    },
 }
 
 _LEGAL_PARAMETER = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
@@ -54,10 +72,16 @@ def write_tool(tool: ToolDefinition) -> dict[str, Any]:
     Parameters whose names Anthropic refuses are left out: one would fail every request.
     """
     schema = object_schema(tool.parameters)
-    refused = [name for name in schema["properties"] if not _LEGAL_PARAMETER.fullmatch(name)]
+    refused = [
+        name for name in schema["properties"] if not _LEGAL_PARAMETER.fullmatch(name)
+    ]
     if refused:
         required = [name for name in schema.get("required", ()) if name not in refused]
-        schema = {**schema, "properties": without(schema["properties"], refused), "required": required}
+        schema = {
+            **schema,
+            "properties": without(schema["properties"], refused),
+            "required": required,
+        }
     return {"name": tool.name, "description": tool.description, "input_schema": schema}
 
 
@@ -74,14 +98,26 @@ class AnthropicHistory:
     def __init__(self, request: ModelRequest, can: Capabilities) -> None:
         self.plan = plan_tools(request)
         asked = can.searches and bool(request.deferred_tools)
-        self.searched = asked or any(_is_search(part) for message in request.messages for part in message.parts)
-        self.by_reference = can.discovery == "references" and (bool(self.plan.eager) or self.searched)
+        self.searched = asked or any(
+            _is_search(part) for message in request.messages for part in message.parts
+        )
+        self.by_reference = can.discovery == "references" and (
+            bool(self.plan.eager) or self.searched
+        )
         self.changes_tools = self.by_reference and can.tool_changes != "none"
         self.redefines_tools = self.by_reference and can.tool_changes == "by_value"
         self._strategy = request.search_strategy
-        self._ids = ids_on_the_wire(request.messages, partial(legal_id, longest=_LONGEST_ID))
-        self._searchable = {tool.name for tool in request.deferred_tools} if asked else set[str]()
-        self._defined = {*(tool.name for tool in self.plan.all_tools), *self._searchable}
+        self._ids = ids_on_the_wire(
+            request.messages, partial(legal_id, longest=_LONGEST_ID)
+        )
+        if asked:
+            self._searchable = {tool.name for tool in request.deferred_tools}
+        else:
+            self._searchable = set[str]()
+        self._defined = {
+            *(tool.name for tool in self.plan.all_tools),
+            *self._searchable,
+        }
         self._referenced: set[str] = set()
         self._withdrawn: set[str] = set()
         self._turns: list[dict[str, Any]] = []
@@ -92,15 +128,27 @@ class AnthropicHistory:
 
         Only tools that the history refers to, or that are searchable, are deferred.
         """
-        search = [dict(_SEARCH_TOOLS[self._strategy])] if self.searched else []
-        written = [self._written(tool) for tool in self.plan.in_order_of_arrival() if tool.name in self._defined]
-        if problem := limit_problem([tool for tool in written if "defer_loading" in tool]):
-            raise ConfigError(f'{problem}; select fewer tools, or let mcpagent search (ToolSearch execution "local")')
+        search = []
+        if self.searched:
+            search = [dict(_SEARCH_TOOLS[self._strategy])]
+        written = [
+            self._written(tool)
+            for tool in self.plan.in_order_of_arrival()
+            if tool.name in self._defined
+        ]
+        if problem := limit_problem(
+            [tool for tool in written if "defer_loading" in tool]
+        ):
+            raise ConfigError(
+                f'{problem}; select fewer tools, or let mcpagent search (ToolSearch execution "local")'
+            )
         return [*map(write_tool, self.plan.eager), *search, *written]
 
     def _written(self, tool: ToolDefinition) -> dict[str, Any]:
         deferred = tool.name in self._referenced or tool.name not in self.plan.found
-        return {**write_tool(tool), "defer_loading": True} if deferred else write_tool(tool)
+        if deferred:
+            return {**write_tool(tool), "defer_loading": True}
+        return write_tool(tool)
 
     def write(self, messages: Sequence[Message]) -> list[dict[str, Any]]:
         """Return the turns of the messages, to be asked for once."""
@@ -111,12 +159,19 @@ class AnthropicHistory:
                 self._announce()
                 self._append("assistant", self._assistant_blocks(message))
                 if self.searched:
-                    self._referenced.update(name for part in message.parts for name in found_names(part))
+                    self._referenced.update(
+                        name for part in message.parts for name in found_names(part)
+                    )
                 in_answer = (*in_answer, *changes)
             else:  # what a search in the answer found is told where its calls are answered
                 if in_answer:
-                    first = next((result.call_id for result in message.tool_results), "")
-                    changes = (*(replace(change, result=first) for change in in_answer), *changes)
+                    first = next(
+                        (result.call_id for result in message.tool_results), ""
+                    )
+                    changes = (
+                        *(replace(change, result=first) for change in in_answer),
+                        *changes,
+                    )
                     in_answer = ()
                 self._append("user", self._user_blocks(message, changes))
         self._announce()
@@ -134,7 +189,11 @@ class AnthropicHistory:
         lost = {name for name in _referred(content) if name not in self._defined}
         if not lost or not isinstance(content, dict):
             return block
-        known = [reference for reference in content["tool_references"] if _name_in(reference) not in lost]
+        known = [
+            reference
+            for reference in content["tool_references"]
+            if _name_in(reference) not in lost
+        ]
         return {**block, "content": {**content, "tool_references": known}}
 
     def _append(self, role: str, blocks: list[dict[str, Any]]) -> None:
@@ -148,10 +207,14 @@ class AnthropicHistory:
     def _announce(self) -> None:
         """Add tool changes after a user's turn and before the model's, never between a call and its result."""
         if self._announced and self._turns:
-            self._turns.append({"role": "system", "content": list(self._announced.values())})
+            self._turns.append(
+                {"role": "system", "content": list(self._announced.values())}
+            )
             self._announced.clear()
 
-    def _user_blocks(self, message: Message, changes: Sequence[Change]) -> list[dict[str, Any]]:
+    def _user_blocks(
+        self, message: Message, changes: Sequence[Change]
+    ) -> list[dict[str, Any]]:
         references = self._references(changes)
         if not self.redefines_tools:
             message = annotated(message, changes, redefinition_notes)
@@ -163,21 +226,40 @@ class AnthropicHistory:
                     words += written_parts([part], "text", _image)
                 case ToolResult():
                     named = references.get(part.call_id)
-                    blocks.append(self._reference_result(part, named) if named else self._tool_result(part))
-                    words += _words_beside(part) if named else []
+                    blocks.append(
+                        self._reference_result(part, named)
+                        if named
+                        else self._tool_result(part)
+                    )
+                    if named:
+                        words += _words_beside(part)
+                    else:
+                        words += []
                 case _:
                     pass  # tool changes are not content; thinking and calls are never a user's
         return blocks + words
 
-    def _reference_result(self, result: ToolResult, names: Sequence[str]) -> dict[str, Any]:
+    def _reference_result(
+        self, result: ToolResult, names: Sequence[str]
+    ) -> dict[str, Any]:
         references = [{"type": "tool_reference", "tool_name": name} for name in names]
-        return {"type": "tool_result", "tool_use_id": self._ids[result.call_id], "content": references}
+        return {
+            "type": "tool_result",
+            "tool_use_id": self._ids[result.call_id],
+            "content": references,
+        }
 
     def _tool_result(self, result: ToolResult) -> dict[str, Any]:
         content = written_parts(shown_parts(result), "text", _image)
         call_id = self._ids[result.call_id]
-        block: dict[str, Any] = {"type": "tool_result", "tool_use_id": call_id, "content": content}
-        return {**block, "is_error": True} if result.error else block
+        block: dict[str, Any] = {
+            "type": "tool_result",
+            "tool_use_id": call_id,
+            "content": content,
+        }
+        if result.error:
+            return {**block, "is_error": True}
+        return block
 
     def _references(self, changes: Sequence[Change]) -> dict[str, list[str]]:
         """Return the tools that each result refers to, by call ID; all other changes are announced after the turn."""
@@ -187,16 +269,24 @@ class AnthropicHistory:
         for change in changes:
             if self.changes_tools:
                 self._withdraw(change.removed)
-                self._restore([tool.name for tool in change.added if tool.name in self._withdrawn])
-            new = [tool.name for tool in change.new if tool.name not in self._referenced]
+                self._restore(
+                    [tool.name for tool in change.added if tool.name in self._withdrawn]
+                )
+            new = [
+                tool.name for tool in change.new if tool.name not in self._referenced
+            ]
             if change.result and new:
                 references.setdefault(change.result, []).extend(new)
             elif self.changes_tools:
-                self._announced |= {name: _tool_change("tool_addition", name) for name in new}
+                self._announced |= {
+                    name: _tool_change("tool_addition", name) for name in new
+                }
             if change.result or self.changes_tools:
                 self._referenced.update(new)
             if self.redefines_tools:
-                self._announced |= {tool.name: _tool_definition(tool) for tool in change.redefined}
+                self._announced |= {
+                    tool.name: _tool_definition(tool) for tool in change.redefined
+                }
         return references
 
     def _withdraw(self, names: Sequence[str]) -> None:
@@ -207,7 +297,9 @@ class AnthropicHistory:
     def _restore(self, names: Sequence[str]) -> None:
         for name in names:
             self._withdrawn.discard(name)
-            if name in self._announced:  # withdrawn and added again before the model saw either
+            if (
+                name in self._announced
+            ):  # withdrawn and added again before the model saw either
                 del self._announced[name]
             else:
                 self._announced[name] = _tool_change("tool_addition", name)
@@ -217,7 +309,10 @@ def limit_problem(deferred: Sequence[dict[str, Any]]) -> str:
     """Return the limit of Anthropic that these written definitions exceed; "" if they exceed none."""
     if len(deferred) > MAX_DEFERRED_TOOLS:
         return f"anthropic: {len(deferred):,} deferred tools are over its limit of {MAX_DEFERRED_TOOLS:,}"
-    megabytes, limit = sum(len(encoded(tool)) for tool in deferred) / 1e6, MAX_DEFINITION_BYTES / 1e6
+    megabytes, limit = (
+        sum(len(encoded(tool)) for tool in deferred) / 1e6,
+        MAX_DEFINITION_BYTES / 1e6,
+    )
     if megabytes > limit:
         return f"anthropic: {megabytes:.1f} MB of deferred tools are over its limit of {limit:g} MB"
     return ""
@@ -227,7 +322,9 @@ def _is_search(part: Part) -> bool:
     """Return whether the part is a search on Anthropic's side, or its result."""
     if not isinstance(part, ProviderBlock):
         return False
-    return part.data.get("type") == _SEARCH_RESULT or str(part.data.get("name")).startswith("tool_search_tool")
+    return part.data.get("type") == _SEARCH_RESULT or str(
+        part.data.get("name")
+    ).startswith("tool_search_tool")
 
 
 def found_names(part: Part) -> list[str]:
@@ -238,14 +335,22 @@ def found_names(part: Part) -> list[str]:
 
 
 def _referred(content: object) -> list[str]:
-    references = content.get("tool_references") if isinstance(content, Mapping) else None
-    names = [_name_in(reference) for reference in references] if isinstance(references, list) else []
+    references = None
+    if isinstance(content, Mapping):
+        references = content.get("tool_references")
+    names = []
+    if isinstance(references, list):
+        names = [_name_in(reference) for reference in references]
     return [name for name in names if name]
 
 
 def _name_in(reference: object) -> str:
-    name = reference.get("tool_name") if isinstance(reference, Mapping) else None
-    return name if isinstance(name, str) else ""
+    name = None
+    if isinstance(reference, Mapping):
+        name = reference.get("tool_name")
+    if isinstance(name, str):
+        return name
+    return ""
 
 
 def search_events(message: Message, *, known: int) -> list[Event]:
@@ -257,12 +362,18 @@ def search_events(message: Message, *, known: int) -> list[Event]:
             continue
         if part.data.get("type") != _SEARCH_RESULT:
             asked = part.data.get("input")
-            query = str(asked.get("query") or asked.get("pattern") or "") if isinstance(asked, Mapping) else ""
+            query = ""
+            if isinstance(asked, Mapping):
+                query = str(asked.get("query") or asked.get("pattern") or "")
             continue
         names, content = tuple(found_names(part)), part.data.get("content")
         if isinstance(content, Mapping) and (code := content.get("error_code")):
-            why = safe_line(f"{code}: {content.get('error_message') or 'no reason given'}")
-            events.append(Notice(f"anthropic: its tool search failed ({why})", "warning"))
+            why = safe_line(
+                f"{code}: {content.get('error_message') or 'no reason given'}"
+            )
+            events.append(
+                Notice(f"anthropic: its tool search failed ({why})", "warning")
+            )
         else:
             events.append(ToolsSearched(query, len(names), names, known, 0.0))
     return events
@@ -274,7 +385,10 @@ def _tool_change(kind: str, name: str) -> dict[str, Any]:
 
 
 def _tool_definition(tool: ToolDefinition) -> dict[str, Any]:
-    return {"type": "tool_addition", "tool": {"type": "tool_definition", "definition": write_tool(tool)}}
+    return {
+        "type": "tool_addition",
+        "tool": {"type": "tool_definition", "definition": write_tool(tool)},
+    }
 
 
 def _words_beside(result: ToolResult) -> list[dict[str, Any]]:
@@ -282,7 +396,9 @@ def _words_beside(result: ToolResult) -> list[dict[str, Any]]:
 
     Anthropic is only known to accept results whose references stand alone.
     """
-    return written_parts(headed(result, f"{sendable_name(result.name)}:", " "), "text", _image)
+    return written_parts(
+        headed(result, f"{sendable_name(result.name)}:", " "), "text", _image
+    )
 
 
 def _image(image: Image) -> dict[str, Any]:

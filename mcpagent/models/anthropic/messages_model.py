@@ -13,8 +13,6 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Unpack
 
-from mcpagent.events import ProviderCall, ProviderCallStarted, TextDelta, ThinkingDelta
-from mcpagent.messages import Container, Message, Part, ProviderBlock, Text, Thinking, ToolDefinition, Usage
 from mcpagent.models.anthropic.anthropic_history import (
     PROVIDER,
     AnthropicHistory,
@@ -28,14 +26,36 @@ from mcpagent.models.capabilities import SAFE, Capabilities
 from mcpagent.models.exchange import AskedWay
 from mcpagent.models.failures_and_retries import AnswerError, Failure, ReportedError
 from mcpagent.models.http_model import ANTHROPIC_URL, Connection, HttpModel, ProviderSdk
-from mcpagent.models.origins import last_container
+from mcpagent.models.provenance import last_container
 from mcpagent.models.provider_run.citations import citations_of
 from mcpagent.models.provider_run.provider_calls import asked_in, ended_in
 from mcpagent.models.provider_run.provider_tool_forms import MCP_BETA, WrittenTools
-from mcpagent.models.shown_deltas import CallDelta, Delta
+from mcpagent.models.stream_rollback import CallDelta, Delta
 from mcpagent.models.wellformed.wellformed_messages import wellformed_messages
-from mcpagent.models.wire_values import distinct_ids, parse_object, read_call, usage_count, without
-from mcpagent.python.argument_checks import checked
+from mcpagent.models.wire_values import (
+    distinct_ids,
+    parse_object,
+    read_call,
+    usage_count,
+    without,
+)
+from mcpagent.utilities.python.argument_checks import checked
+from mcpagent.values.events import (
+    ProviderCall,
+    ProviderCallStarted,
+    TextDelta,
+    ThinkingDelta,
+)
+from mcpagent.values.messages import (
+    Container,
+    Message,
+    Part,
+    ProviderBlock,
+    Text,
+    Thinking,
+    ToolDefinition,
+    Usage,
+)
 
 MAX_CONTINUATIONS = 5
 """How often a turn that Anthropic paused (`pause_turn`, long searches on its side) is continued before it counts."""
@@ -44,7 +64,9 @@ LEAST_ROOM = 1024
 """Tokens: where a conversation leaves less for its answer, it is too long."""
 
 _TOO_LONG_AN_ANSWER = re.compile(r"max_tokens: [0-9]{1,9} > ([0-9]{1,9})\b")
-_NO_ROOM = re.compile(r"exceed context limit: ([0-9]{1,9}) \+ ([0-9]{1,9}) > ([0-9]{1,9})\b")
+_NO_ROOM = re.compile(
+    r"exceed context limit: ([0-9]{1,9}) \+ ([0-9]{1,9}) > ([0-9]{1,9})\b"
+)
 
 LOOKBACK_BLOCKS = 18
 """Anthropic looks for a cached prefix at most 20 blocks before a breakpoint; the answer and a note need some room."""
@@ -64,7 +86,16 @@ _FIELDS = {
 """The text that each kind of delta adds to its block."""
 
 _KNOWN_DELTAS = frozenset({"citations_delta", "compaction_delta"})
-_KNOWN_BLOCKS = frozenset({"text", "thinking", "redacted_thinking", "tool_use", "server_tool_use", "mcp_tool_use"})
+_KNOWN_BLOCKS = frozenset(
+    {
+        "text",
+        "thinking",
+        "redacted_thinking",
+        "tool_use",
+        "server_tool_use",
+        "mcp_tool_use",
+    }
+)
 
 CONTAINER_SECONDS = 30 * 24 * 3600.0
 """So long after the time that it tells of a container Anthropic may restore it."""
@@ -84,13 +115,20 @@ _STOPS: dict[str, ResponseStop] = {
 
 
 def request_body(
-    request: ModelRequest, model_name: str, can: Capabilities = SAFE, *, has_field: bool = True
+    request: ModelRequest,
+    model_name: str,
+    can: Capabilities = SAFE,
+    *,
+    has_field: bool = True,
 ) -> dict[str, Any]:
     """The body for one request without its settings. `tool_choice` "none" keeps the tools, and so the cached prefix.
 
     `has_field`: whether the server knows `cache_control` as a field of the body; else the last block is marked.
     """
-    cached = {"type": "ephemeral", "ttl": "1h"} if request.settings.cache_ttl == "1h" else {"type": "ephemeral"}
+    if request.settings.cache_ttl == "1h":
+        cached = {"type": "ephemeral", "ttl": "1h"}
+    else:
+        cached = {"type": "ephemeral"}
     history = AnthropicHistory(request, can)
     messages = history.write(request.messages)
     body: dict[str, Any] = {"model": model_name}
@@ -98,7 +136,9 @@ def request_body(
     if tools:
         body["tools"] = tools
     if request.system.strip():
-        body["system"] = [{"type": "text", "text": request.system, "cache_control": cached}]
+        body["system"] = [
+            {"type": "text", "text": request.system, "cache_control": cached}
+        ]
     elif eager := [tool for tool in tools if not tool.get("defer_loading")]:
         eager[-1]["cache_control"] = cached
     body["messages"] = messages
@@ -114,7 +154,14 @@ def request_body(
 
 def _mark_end(messages: Sequence[dict[str, Any]], cached: Mapping[str, str]) -> None:
     """Mark the last block of the last user turn: what the field of the body does by itself."""
-    asked = next((turn for turn in reversed(messages) if turn["role"] == "user" and turn["content"]), None)
+    asked = next(
+        (
+            turn
+            for turn in reversed(messages)
+            if turn["role"] == "user" and turn["content"]
+        ),
+        None,
+    )
     if asked is not None:
         asked["content"][-1] = {**asked["content"][-1], "cache_control": cached}
 
@@ -125,7 +172,9 @@ def without_markers(value: Any) -> Any:
         return [without_markers(one) for one in value]
     if isinstance(value, dict):
         kept = ((key, one) for key, one in value.items() if key != "cache_control")
-        return {key: one if key == "input" else without_markers(one) for key, one in kept}
+        return {
+            key: one if key == "input" else without_markers(one) for key, one in kept
+        }
     return value
 
 
@@ -136,8 +185,14 @@ def _reach_back(messages: Sequence[dict[str, Any]], cached: Mapping[str, str]) -
     is cached.
     """
     places = range(len(messages) - 2, -1, -1)
-    before = next((place for place in places if messages[place + 1]["role"] == "assistant"), None)
-    if before is not None and sum(len(turn["content"]) for turn in messages[before + 1 :]) > LOOKBACK_BLOCKS:
+    before = next(
+        (place for place in places if messages[place + 1]["role"] == "assistant"), None
+    )
+    if (
+        before is not None
+        and sum(len(turn["content"]) for turn in messages[before + 1 :])
+        > LOOKBACK_BLOCKS
+    ):
         content = messages[before]["content"]
         content[-1] = {**content[-1], "cache_control": cached}
 
@@ -145,7 +200,12 @@ def _reach_back(messages: Sequence[dict[str, Any]], cached: Mapping[str, str]) -
 def betas_of(body: Mapping[str, Any]) -> tuple[str, ...]:
     """The beta headers a body needs: tools changed by system messages, and servers that Anthropic calls, are not
     generally available yet."""
-    blocks = [block for turn in body["messages"] if turn["role"] == "system" for block in turn["content"]]
+    blocks = [
+        block
+        for turn in body["messages"]
+        if turn["role"] == "system"
+        for block in turn["content"]
+    ]
     betas: list[str] = []
     if blocks:
         by_value = any(block["tool"]["type"] == "tool_definition" for block in blocks)
@@ -155,10 +215,14 @@ def betas_of(body: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(betas)
 
 
-def read_message(answer: Mapping[str, Any], *, history: Sequence[Message] = ()) -> ModelResponse:
+def read_message(
+    answer: Mapping[str, Any], *, history: Sequence[Message] = ()
+) -> ModelResponse:
     """A whole Messages answer. Raises `ReportedError` if it is an error. `history` is what came before: ids of calls
     stay distinct."""
-    if answer.get("type") == "error" or (answer.get("error") and "content" not in answer):
+    if answer.get("type") == "error" or (
+        answer.get("error") and "content" not in answer
+    ):
         raise ReportedError(answer.get("error"))
     reason = str(answer.get("stop_reason") or "")
     stop = _STOPS.get(reason)
@@ -169,7 +233,11 @@ def read_message(answer: Mapping[str, Any], *, history: Sequence[Message] = ()) 
     ]
     kept = distinct_ids([part for part in parts if part is not None], history)
     message = Message("assistant", (*kept, *_container(answer.get("container"))))
-    return ModelResponse(message, read_usage(answer), stop or ("tool_calls" if message.tool_calls else "end"))
+    return ModelResponse(
+        message,
+        read_usage(answer),
+        stop or ("tool_calls" if message.tool_calls else "end"),
+    )
 
 
 def _container(told: object) -> list[Part]:
@@ -184,11 +252,15 @@ def read_block(block: Mapping[str, Any], *, cut_off: bool = False) -> Part | Non
     match block:
         case {"type": "text", "text": str(text)}:
             rest = without(block, ("type", "text"))
-            return Text(text, rest, citations_of(block.get("citations"))) if text.strip() else None
+            if text.strip():
+                return Text(text, rest, citations_of(block.get("citations")))
+            return None
         case {"type": "tool_use", "name": str(name)}:
             rest = without(block, ("type", "id", "name", "input"))
             call_id, arguments = str(block.get("id") or ""), block.get("input")
-            return read_call(call_id, name, arguments, cut_off=cut_off, provider_data=rest)
+            return read_call(
+                call_id, name, arguments, cut_off=cut_off, provider_data=rest
+            )
         case {"type": "thinking" | "redacted_thinking"}:
             thought = block.get("thinking")
             return Thinking(thought if isinstance(thought, str) else "", dict(block))
@@ -199,7 +271,10 @@ def read_block(block: Mapping[str, Any], *, cut_off: bool = False) -> Part | Non
 def read_usage(answer: Mapping[str, Any]) -> Usage:
     """Anthropic counts what the cache read and wrote beside `input_tokens`; ours is the whole input."""
     usage = answer.get("usage")
-    read, written = usage_count(usage, "cache_read_input_tokens"), usage_count(usage, "cache_creation_input_tokens")
+    read, written = (
+        usage_count(usage, "cache_read_input_tokens"),
+        usage_count(usage, "cache_creation_input_tokens"),
+    )
     return Usage(
         input_tokens=usage_count(usage, "input_tokens") + read + written,
         output_tokens=usage_count(usage, "output_tokens"),
@@ -233,7 +308,9 @@ class MessageStream:
         match event.get("type"):
             case "message_start":
                 self._message = dict(event["message"])
-            case "content_block_start" if isinstance(event.get("content_block"), Mapping):
+            case "content_block_start" if isinstance(
+                event.get("content_block"), Mapping
+            ):
                 self._blocks[event["index"]] = dict(event["content_block"])
             case "content_block_delta" if self._is_known(event):
                 return self._add_delta(event["index"], event["delta"])
@@ -243,9 +320,15 @@ class MessageStream:
                 return self._ran(event["index"])
             case "message_delta":
                 self._message |= {
-                    name: value for name, value in (event.get("delta") or {}).items() if value is not None
+                    name: value
+                    for name, value in (event.get("delta") or {}).items()
+                    if value is not None
                 }
-                told = {key: value for key, value in (event.get("usage") or {}).items() if value is not None}
+                told = {
+                    key: value
+                    for key, value in (event.get("usage") or {}).items()
+                    if value is not None
+                }
                 self._message["usage"] = {**(self._message.get("usage") or {}), **told}
             case "message_stop":
                 self.done = True
@@ -256,18 +339,28 @@ class MessageStream:
     def _is_known(self, event: Mapping[str, Any]) -> bool:
         """Whether the delta can be added to its block: a block of a known type would be refused with unknown fields."""
         block, delta = self._blocks.get(event.get("index", -1)), event.get("delta")
-        if block is None or not isinstance(delta, Mapping) or not isinstance(delta.get("type"), str):
+        if (
+            block is None
+            or not isinstance(delta, Mapping)
+            or not isinstance(delta.get("type"), str)
+        ):
             return False
         if delta["type"] in _FIELDS:
             return isinstance(delta.get(_FIELDS[delta["type"]]), str)
         return delta["type"] in _KNOWN_DELTAS or block.get("type") not in _KNOWN_BLOCKS
 
-    def _add_delta(self, index: int, delta: Mapping[str, Any]) -> Delta | CallDelta | None:
+    def _add_delta(
+        self, index: int, delta: Mapping[str, Any]
+    ) -> Delta | CallDelta | None:
         block = self._blocks[index]
         for name, value in without(delta, _NOT_OF_THE_BLOCK).items():
             if delta["type"] == "citations_delta":
-                self._citations.setdefault(index, list(block.get("citations") or ())).append(value)
-            elif delta["type"] == "compaction_delta":  # each one is the whole content so far
+                self._citations.setdefault(
+                    index, list(block.get("citations") or ())
+                ).append(value)
+            elif (
+                delta["type"] == "compaction_delta"
+            ):  # each one is the whole content so far
                 block[name] = value
             elif isinstance(value, str):
                 self._texts.setdefault((index, name), []).append(value)
@@ -279,7 +372,9 @@ class MessageStream:
             case "thinking_delta":
                 return ThinkingDelta(delta["thinking"])
             case "input_json_delta" if block.get("type") == "tool_use":
-                return CallDelta(str(block.get("name") or ""), str(delta.get("partial_json") or ""))
+                return CallDelta(
+                    str(block.get("name") or ""), str(delta.get("partial_json") or "")
+                )
             case _:
                 return None
 
@@ -292,7 +387,9 @@ class MessageStream:
             self._calls[call.id] = call
             return ProviderCallStarted(call)
         ended = ended_in(block, self._calls)
-        return ended.events[1] if ended is not None else None
+        if ended is not None:
+            return ended.events[1]
+        return None
 
     def answer(self) -> dict[str, Any]:
         """The answer as it is without streaming. Raises `AnswerError` if the stream ended early."""
@@ -303,13 +400,22 @@ class MessageStream:
             if name == "partial_json":
                 if text:  # a block that starts with its whole input may be followed by an empty delta
                     parsed = parse_object(text)
-                    self._blocks[index]["input"] = text if parsed is None else parsed
+                    if parsed is None:
+                        self._blocks[index]["input"] = text
+                    else:
+                        self._blocks[index]["input"] = parsed
             else:
                 self._blocks[index][name] = (self._blocks[index].get(name) or "") + text
         for index, citations in self._citations.items():
             self._blocks[index]["citations"] = citations
-        beside = {"unknown_deltas": self._unknown} if self._unknown else {}
-        return {**self._message, "content": [self._blocks[index] for index in sorted(self._blocks)], **beside}
+        beside = {}
+        if self._unknown:
+            beside = {"unknown_deltas": self._unknown}
+        return {
+            **self._message,
+            "content": [self._blocks[index] for index in sorted(self._blocks)],
+            **beside,
+        }
 
 
 class AnthropicModel(HttpModel):
@@ -344,7 +450,9 @@ class AnthropicModel(HttpModel):
         """The JSON of a Messages request."""
         learned = self.server()
         has_field = self.endpoint.caching == "field" and learned.flag("cache_field")
-        body = request_body(request, self.model_name, self.capabilities, has_field=has_field)
+        body = request_body(
+            request, self.model_name, self.capabilities, has_field=has_field
+        )
         return body if learned.flag("cache_markers") else without_markers(body)
 
     def most_output(self, failure: Failure) -> int | None:
@@ -353,7 +461,9 @@ class AnthropicModel(HttpModel):
             return int(found[1])
         if found := _NO_ROOM.search(failure.message):
             room = int(found[3]) - int(found[1])
-            return room if room >= LEAST_ROOM else None
+            if room >= LEAST_ROOM:
+                return room
+            return None
         return None
 
     def _read(self, answer: Mapping[str, Any], request: ModelRequest) -> ModelResponse:
@@ -369,38 +479,62 @@ class AnthropicModel(HttpModel):
         """Anthropic's."""
         import anthropic
 
-        stream, header = anthropic.AsyncStream[object], ("X-Api-Key", "{}", anthropic.Omit())
-        return ProviderSdk(anthropic.AsyncAnthropic, anthropic.AnthropicError, stream, *header)
+        stream, header = (
+            anthropic.AsyncStream[object],
+            ("X-Api-Key", "{}", anthropic.Omit()),
+        )
+        return ProviderSdk(
+            anthropic.AsyncAnthropic, anthropic.AnthropicError, stream, *header
+        )
 
     def request_options(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """The header of the betas that are given and needed, if there are any."""
         betas = dict.fromkeys((*self.betas, *betas_of(body)))
-        return {"headers": {"anthropic-beta": ",".join(betas)}, "params": {"beta": "true"}} if betas else {}
+        if betas:
+            return {
+                "headers": {"anthropic-beta": ",".join(betas)},
+                "params": {"beta": "true"},
+            }
+        return {}
 
-    def continued(self, body: Mapping[str, Any], answers: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
+    def continued(
+        self, body: Mapping[str, Any], answers: Sequence[Mapping[str, Any]]
+    ) -> dict[str, Any] | None:
         """The same body with the paused turn at its end, so many times as `MAX_CONTINUATIONS` says."""
         last = answers[-1]
         if last.get("stop_reason") not in _GOES_ON or len(answers) > MAX_CONTINUATIONS:
             return None
         container = last.get("container")
-        inside = {"container": container["id"]} if isinstance(container, Mapping) and container.get("id") else {}
+        inside = {}
+        if isinstance(container, Mapping) and container.get("id"):
+            inside = {"container": container["id"]}
         turn = {"role": "assistant", "content": last.get("content")}
-        return self.wellformed({**body, **inside, "messages": [*body["messages"], turn]})
+        return self.wellformed(
+            {**body, **inside, "messages": [*body["messages"], turn]}
+        )
 
     def wellformed(self, body: dict[str, Any]) -> dict[str, Any]:
         """Return the body as Anthropic's validation demands it."""
         return wellformed_messages(body)
 
-    def write_beside(self, body: dict[str, Any], run: WrittenTools, request: ModelRequest) -> dict[str, Any]:
+    def write_beside(
+        self, body: dict[str, Any], run: WrittenTools, request: ModelRequest
+    ) -> dict[str, Any]:
         """Also the container in which code ran before, while it is there."""
         body = super().write_beside(body, run, request)
         found = self._container_of(request)
-        return {**body, "container": found.id} if found is not None else body
+        if found is not None:
+            return {**body, "container": found.id}
+        return body
 
     def _container_of(self, request: ModelRequest) -> Container | None:
         """The last one of the conversation at this address, unless it was refused or is past its end for sure."""
         found = last_container(request.messages, self.origin)
-        if found is None or found.id in self._gone or self._seconds_past(found) >= CONTAINER_SECONDS:
+        if (
+            found is None
+            or found.id in self._gone
+            or self._seconds_past(found) >= CONTAINER_SECONDS
+        ):
             return None
         return found
 
@@ -410,7 +544,10 @@ class AnthropicModel(HttpModel):
             end = datetime.fromisoformat(container.expires_at)
         except ValueError:
             return 0.0
-        return self._now() - (end if end.tzinfo is not None else end.replace(tzinfo=UTC)).timestamp()
+        return (
+            self._now()
+            - (end if end.tzinfo is not None else end.replace(tzinfo=UTC)).timestamp()
+        )
 
     def learns(self, failure: Failure, way: AskedWay) -> bool:
         """Also that a container is gone: the request goes out without it, and has a new one.
@@ -419,7 +556,9 @@ class AnthropicModel(HttpModel):
         """
         container = self._container_of(way.request)
         if container is not None:
-            named = "container" in failure.message.lower() or failure.param == "container"
+            named = (
+                "container" in failure.message.lower() or failure.param == "container"
+            )
             is_late = (failure.status or 0) >= 500 and self._seconds_past(container) > 0
             if is_late or (named and 400 <= (failure.status or 0) < 500):
                 self.lose({container.id}, way.listen)
@@ -428,5 +567,8 @@ class AnthropicModel(HttpModel):
 
     def is_priced(self, message: Message, body: Mapping[str, Any]) -> bool:
         """Code costs nothing beside tools that are filtered by code."""
-        filtered = any(str(tool.get("type")).startswith(_FILTERED) for tool in body.get("tools", ()))
+        filtered = any(
+            str(tool.get("type")).startswith(_FILTERED)
+            for tool in body.get("tools", ())
+        )
         return filtered or super().is_priced(message, body)

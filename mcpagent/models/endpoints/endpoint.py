@@ -12,13 +12,25 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
-from mcpagent.messages import Origin, WireProtocol
 from mcpagent.models.base import ToolLimits
 from mcpagent.models.capabilities import Capabilities, capabilities_of
-from mcpagent.models.endpoints.model_identity import OWN_SERVERS, ModelIdentity, identity_of
+from mcpagent.models.endpoints.model_identity import (
+    OWN_SERVERS,
+    ModelIdentity,
+    identity_of,
+)
 from mcpagent.models.endpoints.model_table import ListedSizes, listed_sizes
 from mcpagent.models.prices import priced_window
-from mcpagent.models.profiles import CachingKind, Profile, Server, caching_of, is_structured, profile_of, server_of
+from mcpagent.models.profiles import (
+    CachingKind,
+    Profile,
+    Server,
+    caching_of,
+    is_structured,
+    profile_of,
+    server_of,
+)
+from mcpagent.values.messages import Origin, WireProtocol
 
 MOST_MARKERS = 4
 """Anthropic docs, prompt caching: up to four blocks of a request may be marked."""
@@ -26,7 +38,11 @@ MOST_MARKERS = 4
 _MAX_TOOLS_OF_ONES_OWN = 32
 """Where small models end: llama3.2:3b picks none right beyond it (github.com/redhat-et/llama-stack-on-ocp)."""
 
-_WINDOW_OF_ONES_OWN: Mapping[str, int] = {"ollama": 4096, "lmstudio": 4096, "llamacpp": 4096}
+_WINDOW_OF_ONES_OWN: Mapping[str, int] = {
+    "ollama": 4096,
+    "lmstudio": 4096,
+    "llamacpp": 4096,
+}
 """What these servers start a model with on a usual machine (docs.ollama.com/context-length: below 24 GiB of VRAM),
 whatever the model could take. Ollama leaves out what is too long without a word. vLLM takes the model's own size."""
 
@@ -38,9 +54,21 @@ _FAMILIES: tuple[tuple[str, int, str], ...] = (
         "Gemini API docs, 2.0 Flash; Google Cloud docs, 3 Flash; the table, 2.5 Flash",
     ),
     (r"deepseek-v4.*", 1_048_576, "the table of prices, at OpenRouter"),
-    (r"mistral-(large|medium)-(latest|3\.5|2512)", 256_000, "announced with Large 3 and Medium 3.5"),
-    (r"(magistral|devstral)-.*", 128_000, "announced with Magistral 1.2; Devstral has no less"),
-    (r"llama-3\.(1-8b-instant|3-70b-versatile)", 131_072, "Groq docs, supported models"),
+    (
+        r"mistral-(large|medium)-(latest|3\.5|2512)",
+        256_000,
+        "announced with Large 3 and Medium 3.5",
+    ),
+    (
+        r"(magistral|devstral)-.*",
+        128_000,
+        "announced with Magistral 1.2; Devstral has no less",
+    ),
+    (
+        r"llama-3\.(1-8b-instant|3-70b-versatile)",
+        131_072,
+        "Groq docs, supported models",
+    ),
     (r"grok-4(-0709|-latest)?", 256_000, "the table of prices, at xAI"),
     (r"grok-4[.-]1-fast.*", 2_000_000, "OpenRouter's page of the model"),
     (r"grok-4\.3.*", 1_000_000, "announced with Grok 4.3 at Amazon Bedrock"),
@@ -106,9 +134,15 @@ def endpoint_of(to: Origin) -> Endpoint:
     """Return what is known of a model at its address."""
     model, profile, server = identity_of(to.model), profile_of(to), server_of(to)
     caching, can = caching_of(to), capabilities_of(to)
-    listed = listed_sizes(_HOSTED.get(to.provider, to.provider), to.model, model) or ListedSizes()
+    listed = (
+        listed_sizes(_HOSTED.get(to.provider, to.provider), to.model, model)
+        or ListedSizes()
+    )
     is_own = to.provider in OWN_SERVERS
-    takes = _WINDOW_OF_ONES_OWN.get(to.provider) if is_own else _listed_tokens(model, listed)
+    if is_own:
+        takes = _WINDOW_OF_ONES_OWN.get(to.provider)
+    else:
+        takes = _listed_tokens(model, listed)
     return Endpoint(
         origin=to,
         model=model,
@@ -121,9 +155,14 @@ def endpoint_of(to: Origin) -> Endpoint:
         max_tools=_MAX_TOOLS_OF_ONES_OWN if is_own else server.most_tools(to.model),
         listed_tokens=takes,
         total_tokens=None if is_own else listed.window_tokens,
-        output_tokens=profile.max_output_tokens or (None if is_own else listed.output_tokens),
+        output_tokens=profile.max_output_tokens
+        or (None if is_own else listed.output_tokens),
         accepts=listed.accepts,
-        sources=tuple(source for source in (server.source, profile.source, can.source, listed.source) if source),
+        sources=tuple(
+            source
+            for source in (server.source, profile.source, can.source, listed.source)
+            if source
+        ),
     )
 
 
@@ -137,10 +176,14 @@ def _listed_tokens(model: ModelIdentity, listed: ListedSizes) -> int | None:
 
 @lru_cache(maxsize=256)
 def _priced(to: Origin) -> int | None:
-    return priced_window(to.provider, to.model, f"https://{to.address}" if to.address else "")
+    return priced_window(
+        to.provider, to.model, f"https://{to.address}" if to.address else ""
+    )
 
 
-def context_window(provider: str, model_name: str, protocol: WireProtocol = "chat") -> int | None:
+def context_window(
+    provider: str, model_name: str, protocol: WireProtocol = "chat"
+) -> int | None:
     """Return how many tokens a named model takes at its provider's own address; None for one's own servers."""
     if provider in OWN_SERVERS:
         return None

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from mcpagent.config.bounded_files import read_own
-from mcpagent.config.file_changes import write_whole
-from mcpagent.text.secrets import without_secrets
+from mcpagent.utilities.files.bounded_files import read_own
+from mcpagent.utilities.files.file_changes import write_whole
+from mcpagent.utilities.text.secrets import without_secrets
 
 MAX_AGE_SECONDS = 24 * 3600.0
 """A server can be started again in another way; what it could not do yesterday is tried again."""
@@ -30,7 +30,14 @@ _FORMAT = 2
 
 FactValue: TypeAlias = bool | int | str
 
-_FLAGS = ("takes_tools", "constrains", "takes_schemas", "demands", "cache_field", "cache_markers")
+_FLAGS = (
+    "takes_tools",
+    "constrains",
+    "takes_schemas",
+    "demands",
+    "cache_field",
+    "cache_markers",
+)
 _SIZES = ("window_tokens", "parameters")
 _TEXTS = ("limit_field", "history_form")
 _GROUPS = ("field", "tool", "output")
@@ -90,16 +97,24 @@ class Learned:
 
     def text(self, what: str) -> str:
         """Return the text that was learned, "" if none was."""
-        return str(self.facts[what].value) if what in self.facts else ""
+        if what in self.facts:
+            return str(self.facts[what].value)
+        return ""
 
     def group(self, name: str) -> dict[str, str]:
         """Return the values of a group of facts, such as "field", by what follows the colon."""
         start = f"{name}:"
-        return {what.removeprefix(start): str(one.value) for what, one in self.facts.items() if what.startswith(start)}
+        return {
+            what.removeprefix(start): str(one.value)
+            for what, one in self.facts.items()
+            if what.startswith(start)
+        }
 
     def _size(self, what: str) -> int | None:
         known = self.facts.get(what)
-        return known.value if known is not None and type(known.value) is int else None
+        if known is not None and type(known.value) is int:
+            return known.value
+        return None
 
     def with_facts(self, facts: Iterable[LearnedFact]) -> Learned:
         """Return these facts beside the known ones; a newer one replaces an older one."""
@@ -108,26 +123,41 @@ class Learned:
     def without(self, whats: Iterable[str]) -> Learned:
         """Return the other facts."""
         forgotten = set(whats)
-        return Learned({what: one for what, one in self.facts.items() if what not in forgotten})
+        return Learned(
+            {what: one for what, one in self.facts.items() if what not in forgotten}
+        )
 
     def current(self, now: float, max_age_seconds: float = MAX_AGE_SECONDS) -> Learned:
         """Return the facts that are not too old, and not from the future."""
-        fresh = {what: one for what, one in self.facts.items() if 0 <= now - one.found <= max_age_seconds}
-        return self if len(fresh) == len(self.facts) else Learned(fresh)
+        fresh = {
+            what: one
+            for what, one in self.facts.items()
+            if 0 <= now - one.found <= max_age_seconds
+        }
+        if len(fresh) == len(self.facts):
+            return self
+        return Learned(fresh)
 
 
 def learned_of(now: float | None = None, **values: FactValue | None) -> Learned:
     """Return facts that were learned now, without evidence."""
-    now = time.time() if now is None else now
+    if now is None:
+        now = time.time()
     given = {what: value for what, value in values.items() if value is not None}
-    return Learned({what: LearnedFact(what, value, "", now) for what, value in given.items()})
+    return Learned(
+        {what: LearnedFact(what, value, "", now) for what, value in given.items()}
+    )
 
 
 class LearnedStore:
     """One small file in `folder` for each model at an address. A file that is old or broken counts as none."""
 
     def __init__(
-        self, folder: Path, *, max_age_seconds: float = MAX_AGE_SECONDS, now: Callable[[], float] = time.time
+        self,
+        folder: Path,
+        *,
+        max_age_seconds: float = MAX_AGE_SECONDS,
+        now: Callable[[], float] = time.time,
     ) -> None:
         self._folder = folder
         self._max_age_seconds = max_age_seconds
@@ -137,25 +167,47 @@ class LearnedStore:
         """Return what is kept of a model at an address and still counts; None if nothing does."""
         try:
             data = json.loads(read_own(self._path(base_url, model)))
-            listed = data["facts"] if data["format"] == _FORMAT else []
+            listed = []
+            if data["format"] == _FORMAT:
+                listed = data["facts"]
             facts = [_fact(one) for one in listed[:MOST_FACTS]]
-        except (OSError, ValueError, TypeError, LookupError, AttributeError, RecursionError):
+        except (
+            OSError,
+            ValueError,
+            TypeError,
+            LookupError,
+            AttributeError,
+            RecursionError,
+        ):
             return None
         known = Learned({one.what: one for one in facts if _is_usable(one)})
         current = known.current(self.now(), self._max_age_seconds)
-        return current if current.facts else None
+        if current.facts:
+            return current
+        return None
 
     def save(self, base_url: str, model: str, learned: Learned) -> None:
         """Keep the facts. A folder that cannot be written costs the next process one more request, never an answer."""
         listed = [
-            {"what": one.what, "value": one.value, "evidence": without_secrets(one.evidence), "found": one.found}
+            {
+                "what": one.what,
+                "value": one.value,
+                "evidence": without_secrets(one.evidence),
+                "found": one.found,
+            }
             for one in list(learned.facts.values())[:MOST_FACTS]
         ]
         with contextlib.suppress(OSError):
-            write_whole(self._path(base_url, model), json.dumps({"format": _FORMAT, "facts": listed}), is_cache=True)
+            write_whole(
+                self._path(base_url, model),
+                json.dumps({"format": _FORMAT, "facts": listed}),
+                is_cache=True,
+            )
 
     def _path(self, base_url: str, model: str) -> Path:
-        key = hashlib.sha256(f"{base_url.rstrip('/')}\0{model}".encode("utf-8", "replace")).hexdigest()
+        key = hashlib.sha256(
+            f"{base_url.rstrip('/')}\0{model}".encode("utf-8", "replace")
+        ).hexdigest()
         return self._folder / f"{key[:32]}.json"
 
 
@@ -170,4 +222,6 @@ def _is_usable(one: LearnedFact) -> bool:
         return isinstance(one.value, bool)
     if one.what in _SIZES:
         return type(one.value) is int and one.value > 0
-    return isinstance(one.value, str) and (one.what in _TEXTS or one.what.partition(":")[0] in _GROUPS)
+    return isinstance(one.value, str) and (
+        one.what in _TEXTS or one.what.partition(":")[0] in _GROUPS
+    )

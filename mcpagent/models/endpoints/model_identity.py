@@ -34,12 +34,16 @@ class ModelIdentity:
     version: Version = (0, 0)
 
 
-_CLAUDE = re.compile(r"claude-(?P<family>[a-z]+)-(?P<major>\d{1,2})(?!\d)(?:-(?P<minor>\d{1,2})(?!\d))?")
+_CLAUDE = re.compile(
+    r"claude-(?P<family>[a-z]+)-(?P<major>\d{1,2})(?!\d)(?:-(?P<minor>\d{1,2})(?!\d))?"
+)
 _OLDER_CLAUDE = re.compile(r"claude-(?P<major>3)(?:-(?P<minor>\d))?-(?P<family>[a-z]+)")
 _GPT = re.compile(r"gpt-(?P<major>\d+)(?:\.(?P<minor>\d+))?(?:-[a-z0-9-]+)?")
 _GPT_4O = re.compile(r"gpt-4o(?:-mini)?(?:-\d{4}-\d{2}-\d{2})?")
 _DATE = re.compile(r"(?:-latest|-\d{8}|-\d{4}-\d{2}-\d{2}|@\d{8}|@default)$")
-_BEDROCK = re.compile(r"^(?:[a-z]{2,6}(?:-[a-z]+)?\.)?(?P<maker>anthropic|mistral|meta|deepseek|cohere|openai|qwen)\.")
+_BEDROCK = re.compile(
+    r"^(?:[a-z]{2,6}(?:-[a-z]+)?\.)?(?P<maker>anthropic|mistral|meta|deepseek|cohere|openai|qwen)\."
+)
 _BEDROCK_VERSION = re.compile(r"-v\d+$")
 
 _MAKERS: tuple[tuple[re.Pattern[str], str], ...] = (
@@ -47,7 +51,12 @@ _MAKERS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"claude"), "anthropic"),
     (re.compile(r"gpt|chatgpt|o[1-9](?:-|$)|codex"), "openai"),
     (re.compile(r"gemini|gemma|learnlm"), "google"),
-    (re.compile(r"(?:open-)?mi[sx]tral|ministral|magistral|codestral|devstral|pixtral|voxtral"), "mistral"),
+    (
+        re.compile(
+            r"(?:open-)?mi[sx]tral|ministral|magistral|codestral|devstral|pixtral|voxtral"
+        ),
+        "mistral",
+    ),
     (re.compile(r"grok"), "xai"),
     (re.compile(r"deepseek"), "deepseek"),
     (re.compile(r"kimi|moonshot"), "moonshot"),
@@ -70,7 +79,10 @@ def identity_of(model_name: str) -> ModelIdentity:
 
 def _own_name(model_name: str) -> str:
     name = model_name.lower().removeprefix("ft:")
-    name = name.rpartition("/")[2] if name.startswith("arn:") else name.partition(":")[0].rpartition("/")[2]
+    if name.startswith("arn:"):
+        name = name.rpartition("/")[2]
+    else:
+        name = name.partition(":")[0].rpartition("/")[2]
     name = name.partition(":")[0]
     name = _BEDROCK.sub("", name)
     if "claude" in name:
@@ -99,5 +111,7 @@ def _gpt_version(name: str) -> tuple[str, Version]:
     found = _GPT.fullmatch(name)
     if found is None:
         return "", (0, 0)
-    family = "gpt-nano" if "-nano" in name else "gpt"
+    family = "gpt"
+    if "-nano" in name:
+        family = "gpt-nano"
     return family, (int(found["major"]), int(found["minor"] or 0))

@@ -41,7 +41,9 @@ def generated_on() -> str:
     return str(_table()["generated"])
 
 
-def listed_sizes(host: str, model_name: str, model: ModelIdentity) -> ListedSizes | None:
+def listed_sizes(
+    host: str, model_name: str, model: ModelIdentity
+) -> ListedSizes | None:
     """Return the row of a model: of the host that serves it, else of its maker; None if neither lists it."""
     tables = _table()["models"]
     at_host = tables.get(host, {})

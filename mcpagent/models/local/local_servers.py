@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from mcpagent.text.safe_text import safe_line
+from mcpagent.utilities.text.safe_text import safe_line
 
 ANSWER_SECONDS = 0.5
 MAX_LIST_BYTES = 1_000_000
@@ -49,8 +49,14 @@ def listed_models(base_url: str) -> tuple[ListedModel, ...] | None:
     if not is_here(base_url):
         return None
     try:
-        listed = _got(base_url, f"{urlsplit(base_url).path.rstrip('/')}/models")["data"] or []
-        return tuple(ListedModel(safe_line(str(one["id"]), 80), _window(one), _parameters(one)) for one in listed)
+        listed = (
+            _got(base_url, f"{urlsplit(base_url).path.rstrip('/')}/models")["data"]
+            or []
+        )
+        return tuple(
+            ListedModel(safe_line(str(one["id"]), 80), _window(one), _parameters(one))
+            for one in listed
+        )
     except _NO_ANSWER:
         return None
 
@@ -61,7 +67,10 @@ def parameters_at_ollama(base_url: str, name: str) -> int | None:
         return None
     try:
         models = _got(base_url, "/api/tags")["models"]
-        sizes = {model["name"].removesuffix(":latest"): model["details"]["parameter_size"] for model in models}
+        sizes = {
+            model["name"].removesuffix(":latest"): model["details"]["parameter_size"]
+            for model in models
+        }
         size = sizes[name.removesuffix(":latest")]
         return int(float(size[:-1]) * {"M": 1e6, "B": 1e9}[size[-1]])
     except _NO_ANSWER:
@@ -71,7 +80,11 @@ def parameters_at_ollama(base_url: str, name: str) -> int | None:
 def _got(base_url: str, path: str) -> Any:
     """Return the JSON of a path at a server; raises one of `_NO_ANSWER`."""
     parts = urlsplit(base_url)
-    kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+    kind = (
+        http.client.HTTPSConnection
+        if parts.scheme == "https"
+        else http.client.HTTPConnection
+    )
     connection = kind(parts.hostname or "", parts.port, timeout=ANSWER_SECONDS)
     try:
         until = time.monotonic() + ANSWER_SECONDS
@@ -98,8 +111,12 @@ def _parameters(listed: Mapping[str, Any]) -> int | None:
 
 def _meta(listed: Mapping[str, Any]) -> Mapping[str, Any]:
     meta = listed.get("meta")
-    return meta if isinstance(meta, Mapping) else {}
+    if isinstance(meta, Mapping):
+        return meta
+    return {}
 
 
 def _number(told: object) -> int | None:
-    return told if type(told) is int and told > 0 else None
+    if type(told) is int and told > 0:
+        return told
+    return None

@@ -10,14 +10,46 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
-from mcpagent.json_schema.parts import rewritten
+from mcpagent.utilities.json_schema.parts import rewritten
 
-_REFUSED = ("grammar", "json schema", "json_schema", "schema conversion", "pattern must start")
+_REFUSED = (
+    "grammar",
+    "json schema",
+    "json_schema",
+    "schema conversion",
+    "pattern must start",
+)
 _LEFT_OUT = frozenset(
     {
-        *("pattern", "patternProperties", "propertyNames", "format", "minLength", "maxLength", "minItems", "maxItems"),
-        *("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "uniqueItems", "contains"),
-        *("minProperties", "maxProperties", "not", "if", "then", "else", "dependentRequired", "dependentSchemas"),
+        *(
+            "pattern",
+            "patternProperties",
+            "propertyNames",
+            "format",
+            "minLength",
+            "maxLength",
+            "minItems",
+            "maxItems",
+        ),
+        *(
+            "minimum",
+            "maximum",
+            "exclusiveMinimum",
+            "exclusiveMaximum",
+            "multipleOf",
+            "uniqueItems",
+            "contains",
+        ),
+        *(
+            "minProperties",
+            "maxProperties",
+            "not",
+            "if",
+            "then",
+            "else",
+            "dependentRequired",
+            "dependentSchemas",
+        ),
     }
 )
 _TAKEN_PATTERN = re.compile(r"\^(?:[^\\$^]|\\[^A-Za-z0-9])*\$")
@@ -44,17 +76,25 @@ def refuses_schemas(message: str) -> bool:
 
 def loose_schema(schema: Any, left_out: LeftOut = beyond_grammars) -> Any:
     """Return the schema without what a grammar may not express."""
-    return rewritten(schema, lambda one: {key: rule for key, rule in one.items() if not left_out(key, rule)})
+    return rewritten(
+        schema,
+        lambda one: {key: rule for key, rule in one.items() if not left_out(key, rule)},
+    )
 
 
-def with_loose_schemas(body: Mapping[str, Any], left_out: LeftOut = beyond_grammars) -> dict[str, Any]:
+def with_loose_schemas(
+    body: Mapping[str, Any], left_out: LeftOut = beyond_grammars
+) -> dict[str, Any]:
     """Return a request of any of the three protocols with loose schemas of its tools and its output format."""
     made = dict(body)
     if isinstance(body.get("tools"), list):
         made["tools"] = [_loose_tool(tool, left_out) for tool in body["tools"]]
     match body.get("response_format"):
         case {"json_schema": {"schema": schema, **named}, **kind}:
-            made["response_format"] = {**kind, "json_schema": {**named, "schema": loose_schema(schema, left_out)}}
+            made["response_format"] = {
+                **kind,
+                "json_schema": {**named, "schema": loose_schema(schema, left_out)},
+            }
         case _:
             pass
     return made
@@ -63,6 +103,12 @@ def with_loose_schemas(body: Mapping[str, Any], left_out: LeftOut = beyond_gramm
 def _loose_tool(tool: Any, left_out: LeftOut) -> Any:
     if not isinstance(tool, Mapping):
         return tool
-    schemas = {key: loose_schema(tool[key], left_out) for key in ("parameters", "input_schema") if key in tool}
-    inner = {"function": _loose_tool(tool["function"], left_out)} if "function" in tool else {}
+    schemas = {
+        key: loose_schema(tool[key], left_out)
+        for key in ("parameters", "input_schema")
+        if key in tool
+    }
+    inner = {}
+    if "function" in tool:
+        inner = {"function": _loose_tool(tool["function"], left_out)}
     return {**tool, **schemas, **inner}

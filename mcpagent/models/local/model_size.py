@@ -23,9 +23,14 @@ _SIZE = re.compile(r"(?<![a-z0-9.])(\d{1,4}(?:\.\d{1,2})?)(b|m)(?![a-z0-9])")
 _UNITS = {"b": 1e9, "m": 1e6}
 
 
-def is_of_small_size(name: str, window_tokens: int | None, parameters: float | None) -> bool:
+def is_of_small_size(
+    name: str, window_tokens: int | None, parameters: float | None
+) -> bool:
     """Return whether the model is small, by its window and parameters if known, else by its name: `qwen3:1.7b`."""
     if window_tokens is not None and window_tokens <= SMALL_WINDOW:
         return True
-    known = parameters or max((float(size) * _UNITS[unit] for size, unit in _SIZE.findall(name.lower())), default=None)
+    known = parameters or max(
+        (float(size) * _UNITS[unit] for size, unit in _SIZE.findall(name.lower())),
+        default=None,
+    )
     return known is not None and known <= SMALL_PARAMETERS

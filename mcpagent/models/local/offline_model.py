@@ -6,9 +6,9 @@ import json
 from collections.abc import Callable
 from datetime import datetime
 
-from mcpagent.events import Emit, TextDelta
-from mcpagent.messages import Message, Usage
 from mcpagent.models.base import ModelRequest, ModelResponse
+from mcpagent.values.events import Emit, TextDelta
+from mcpagent.values.messages import Message, Usage
 
 
 class OfflineModel:
@@ -32,10 +32,15 @@ class OfflineModel:
         message = answer(request, self._now())
         for line in message.text.splitlines(keepends=True):
             emit(TextDelta(line))
-        tools = sum(len(f"{tool.name}{tool.description}{json.dumps(tool.parameters)}") for tool in request.tools)
+        tools = sum(
+            len(f"{tool.name}{tool.description}{json.dumps(tool.parameters)}")
+            for tool in request.tools
+        )
         sent = tools + len(request.system) + sum(map(_size, request.messages))
         usage = Usage(sent // 4 + 1, _size(message) // 4 + 1, requests=1)
-        return ModelResponse(message, usage, "tool_calls" if message.tool_calls else "end", dollars=0.0)
+        return ModelResponse(
+            message, usage, "tool_calls" if message.tool_calls else "end", dollars=0.0
+        )
 
     def price_of(self, usage: Usage) -> float:  # noqa: ARG002
         """Return 0.0: nothing is billed."""
@@ -46,5 +51,11 @@ class OfflineModel:
 
 
 def _size(message: Message) -> int:
-    calls = sum(len(f"{call.name}{json.dumps(call.arguments)}") for call in message.tool_calls)
-    return len(message.text) + calls + sum(len(result.text) for result in message.tool_results)
+    calls = sum(
+        len(f"{call.name}{json.dumps(call.arguments)}") for call in message.tool_calls
+    )
+    return (
+        len(message.text)
+        + calls
+        + sum(len(result.text) for result in message.tool_results)
+    )

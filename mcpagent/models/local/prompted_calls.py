@@ -10,8 +10,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from mcpagent.events import Emit, Event, TextDelta
-from mcpagent.messages import Message, Part, Text, ToolCall, ToolDefinition, ToolResult, ToolsChanged
 from mcpagent.models.base import ModelRequest, ModelResponse, OutputFormat
 from mcpagent.models.exchange import AskedWay
 from mcpagent.models.tool_changes_in_history import (
@@ -23,6 +21,16 @@ from mcpagent.models.tool_changes_in_history import (
     redefinition_notes,
 )
 from mcpagent.models.wire_values import headed, json_text, object_schema, sendable_name
+from mcpagent.values.events import Emit, Event, TextDelta
+from mcpagent.values.messages import (
+    Message,
+    Part,
+    Text,
+    ToolCall,
+    ToolDefinition,
+    ToolResult,
+    ToolsChanged,
+)
 
 _HOW = """You can call tools. Answer with one JSON object and nothing else, in one of these two forms:
 {"tool": "<name>", "arguments": {...}} calls a tool; its result comes in the next message.
@@ -84,51 +92,84 @@ def prompted(request: ModelRequest, *, constrained: bool) -> ModelRequest:
     Tools found later are described at the position where they were found, so that no earlier byte changes.
     """
     plan = plan_tools(request)
-    system = "\n\n".join(part for part in (request.system, _described(plan.eager, request.output)) if part.strip())
+    system = "\n\n".join(
+        part
+        for part in (request.system, _described(plan.eager, request.output))
+        if part.strip()
+    )
     settings = request.settings
     if constrained and request.tool_choice == "auto":
         form = answer_format(request.tools, request.output)
         settings = replace(settings, extra={"response_format": form, **settings.extra})
     changes = changes_in_words(plan, request.messages)
-    messages = tuple(_plain(message, changes.get(place, ())) for place, message in enumerate(request.messages))
+    messages = tuple(
+        _plain(message, changes.get(place, ()))
+        for place, message in enumerate(request.messages)
+    )
     bare = replace(request, tools=(), deferred_tools=(), output=None)
     return replace(bare, system=system, messages=messages, settings=settings)
 
 
 def _described(tools: Sequence[ToolDefinition], output: OutputFormat | None) -> str:
-    how = _HOW if output is None else _HOW_AS_DATA.replace("SCHEMA", json_text(output.schema))
+    if output is None:
+        how = _HOW
+    else:
+        how = _HOW_AS_DATA.replace("SCHEMA", json_text(output.schema))
     return "\n".join([how, *(as_text(tool) for tool in tools)])
 
 
-def answer_format(tools: Sequence[ToolDefinition], output: OutputFormat | None = None) -> dict[str, Any]:
+def answer_format(
+    tools: Sequence[ToolDefinition], output: OutputFormat | None = None
+) -> dict[str, Any]:
     """Return the `response_format` for a call of one of these tools, or an answer: text, or `output`'s format."""
-    forms = [_form({"tool": {"const": tool.name}, "arguments": _arguments(tool)}) for tool in tools]
+    forms = [
+        _form({"tool": {"const": tool.name}, "arguments": _arguments(tool)})
+        for tool in tools
+    ]
     words: dict[str, Any] = {"type": "string"}
     if output is not None:  # what refers to its own root is another one in here
-        words = {"type": "object"} if '"$ref"' in json_text(output.schema) else output.schema
+        if '"$ref"' in json_text(output.schema):
+            words = {"type": "object"}
+        else:
+            words = output.schema
     schema = {"anyOf": [*forms, _form({"answer": words})]}
     return {"type": "json_schema", "json_schema": {"name": _FORMAT, "schema": schema}}
 
 
 def _form(properties: dict[str, Any]) -> dict[str, Any]:
-    return {"type": "object", "properties": properties, "required": [*properties], "additionalProperties": False}
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": [*properties],
+        "additionalProperties": False,
+    }
 
 
 def _arguments(tool: ToolDefinition) -> dict[str, Any]:
     """Return the tool's schema, unless it refers to its own root, which is another one in here."""
     schema = object_schema(tool.parameters)
-    return {"type": "object"} if '"$ref"' in json_text(schema) else schema
+    if '"$ref"' in json_text(schema):
+        return {"type": "object"}
+    return schema
 
 
 def _plain(message: Message, changes: Sequence[Change]) -> Message:
     """Return a message as text: calls in the prompted form, results as the user's text."""
     if message.role == "assistant":
         said = (part for part in message.parts if not isinstance(part, ToolsChanged))
-        return replace(message, parts=tuple(_as_words(part) if isinstance(part, ToolCall) else part for part in said))
+        return replace(
+            message,
+            parts=tuple(
+                _as_words(part) if isinstance(part, ToolCall) else part for part in said
+            ),
+        )
     noted = annotated(
         message,
         changes,
-        lambda change: [*(f"New tool: {as_text(tool)}" for tool in change.new), *redefinition_notes(change)],
+        lambda change: [
+            *(f"New tool: {as_text(tool)}" for tool in change.new),
+            *redefinition_notes(change),
+        ],
         inside=(),
     )
     listed: list[Part] = []
@@ -156,13 +197,22 @@ def read_prompted(response: ModelResponse, request: ModelRequest) -> ModelRespon
     others = tuple(part for part in message.parts if not isinstance(part, Text))
     match said:
         case {"answer": str(text), **rest} if not rest:
-            return replace(response, message=replace(message, parts=(*others, Text(text))))
+            return replace(
+                response, message=replace(message, parts=(*others, Text(text)))
+            )
         case {"answer": dict(data), **rest} if not rest and request.output is not None:
-            return replace(response, message=replace(message, parts=(*others, Text(json_text(data)))))
+            return replace(
+                response,
+                message=replace(message, parts=(*others, Text(json_text(data)))),
+            )
         case {"tool": str(name), "arguments": dict(arguments), **rest} if not rest:
             if request.tool_choice == "none" or not name.strip():
                 return response  # a call of a tool that is not offered is answered as any such call
             call = ToolCall(f"call_{len(request.messages)}_0", name, arguments)
-            return replace(response, message=replace(message, parts=(*others, call)), stop="tool_calls")
+            return replace(
+                response,
+                message=replace(message, parts=(*others, call)),
+                stop="tool_calls",
+            )
         case _:
             return response

@@ -13,8 +13,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from mcpagent.events import Emit, Event, TextDelta
-from mcpagent.messages import Part, Text, ToolCall
 from mcpagent.models.base import ModelRequest, ModelResponse
 from mcpagent.models.exchange import AskedWay
 from mcpagent.models.local.textual_forms import (
@@ -28,6 +26,8 @@ from mcpagent.models.local.textual_forms import (
     strict_json,
     without_end_tokens,
 )
+from mcpagent.values.events import Emit, Event, TextDelta
+from mcpagent.values.messages import Part, Text, ToolCall
 
 _FENCE = "```"
 _MARKS = tuple(dict.fromkeys(form.begins for form in FORMS if form.inside))
@@ -38,7 +38,9 @@ _LONGEST_START = 300
 _LONGEST_MARK = max(map(len, _MARKS))
 
 
-def read_textual_calls(response: ModelResponse, request: ModelRequest, *, of_any_tool: bool = True) -> ModelResponse:
+def read_textual_calls(
+    response: ModelResponse, request: ModelRequest, *, of_any_tool: bool = True
+) -> ModelResponse:
     """Return the response with calls in the place of the text that held them, if the text is exactly that.
 
     `of_any_tool`: calls of tools that are not offered count too. Where calls come as such, a text that looks like one
@@ -47,16 +49,26 @@ def read_textual_calls(response: ModelResponse, request: ModelRequest, *, of_any
     message = response.message
     if message.tool_calls or response.stop != "end" or request.tool_choice == "none":
         return response
-    words, calls = calls_in(message.text, {tool.name: tool.parameters for tool in request.tools})
+    words, calls = calls_in(
+        message.text, {tool.name: tool.parameters for tool in request.tools}
+    )
     if not calls and request.tools and of_any_tool:
         words, calls = _calls_elsewhere(message.text, request)
     if not calls:
         return response
     turn = len(request.messages)
     made: list[Part] = [part for part in message.parts if not isinstance(part, Text)]
-    made += [Text(words)] if words else []
-    made += [ToolCall(f"call_{turn}_{place}", name, arguments) for place, (name, arguments) in enumerate(calls)]
-    return replace(response, message=replace(message, parts=tuple(made)), stop="tool_calls")
+    if words:
+        made += [Text(words)]
+    else:
+        made += []
+    made += [
+        ToolCall(f"call_{turn}_{place}", name, arguments)
+        for place, (name, arguments) in enumerate(calls)
+    ]
+    return replace(
+        response, message=replace(message, parts=tuple(made)), stop="tool_calls"
+    )
 
 
 _NAMED = re.compile(r'"name"\s*:\s*"([^"\n]{1,128})"|<function=([\w.-]{1,128})')
@@ -66,17 +78,33 @@ def unreadable_call(response: ModelResponse, request: ModelRequest) -> ModelResp
     """Return the response with its unreadable call as a malformed call, so that its result reports the mistake."""
     text = response.message.text
     found = _NAMED.search(text[:_LONGEST_ANSWER])
-    named = (found[1] or found[2]) if found else ""
+    named = ""
+    if found:
+        named = found[1] or found[2]
     call = ToolCall(f"call_{len(request.messages)}_0", named, {}, malformed=text)
-    others = tuple(part for part in response.message.parts if not isinstance(part, Text))
-    return replace(response, message=replace(response.message, parts=(*others, call)), stop="tool_calls")
+    others = tuple(
+        part for part in response.message.parts if not isinstance(part, Text)
+    )
+    return replace(
+        response,
+        message=replace(response.message, parts=(*others, call)),
+        stop="tool_calls",
+    )
 
 
 def _calls_elsewhere(text: str, request: ModelRequest) -> tuple[str, list[Call]]:
     """Return text and calls in an exact form, of which at least one is for a tool that is not offered."""
-    words, calls = calls_in(text, _AnyTool({tool.name: tool.parameters for tool in request.tools}))
-    are_schemas = any("properties" in arguments and arguments.get("type") == "object" for _, arguments in calls)
-    return (text, []) if are_schemas else (words, calls)  # a definition that is told looks like a call
+    words, calls = calls_in(
+        text, _AnyTool({tool.name: tool.parameters for tool in request.tools})
+    )
+    are_schemas = any(
+        "properties" in arguments and arguments.get("type") == "object"
+        for _, arguments in calls
+    )
+    # a definition that is told looks like a call
+    if are_schemas:
+        return text, []
+    return words, calls
 
 
 class _AnyProperty(Mapping[str, Any]):
@@ -142,13 +170,21 @@ def calls_in(text: str, tools: Schemas) -> tuple[str, list[Call]]:
 
 def _words(before: str) -> str:
     """Return the text before the calls, without thoughts that gpt-oss's server let through."""
-    return "" if "<|channel|>analysis" in before else before.strip()
+    if "<|channel|>analysis" in before:
+        return ""
+    return before.strip()
 
 
 def _whole(text: str, tools: Schemas) -> list[Call] | None:
     """Read an answer that is only one JSON call, or a list of calls in JSON or Python, possibly fenced."""
-    if text.startswith(_FENCE) and text.endswith(_FENCE) and len(text) > 2 * len(_FENCE):
-        text = text.removeprefix(_FENCE).removesuffix(_FENCE).removeprefix("json").strip()
+    if (
+        text.startswith(_FENCE)
+        and text.endswith(_FENCE)
+        and len(text) > 2 * len(_FENCE)
+    ):
+        text = (
+            text.removeprefix(_FENCE).removesuffix(_FENCE).removeprefix("json").strip()
+        )
     if text.startswith("{{") and text.endswith("}}") and strict_json(text) is None:
         text = text[1:-1].strip()  # a template's braces, taken for JSON's
     if not text.startswith(("{", "[")):
@@ -156,7 +192,11 @@ def _whole(text: str, tools: Schemas) -> list[Call] | None:
     value = strict_json(text)
     if value is not None:
         return calls_of(value, tools)
-    return _listed(text, tools) or _in_lines(text, tools) or calls_of(json_values(text), tools)
+    return (
+        _listed(text, tools)
+        or _in_lines(text, tools)
+        or calls_of(json_values(text), tools)
+    )
 
 
 _APPLIED = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_.-]{0,127})\(\s*")
@@ -169,9 +209,18 @@ def _applied(text: str, tools: Schemas) -> list[Call] | None:
     place = 0
     while place < len(text):
         named = _APPLIED.match(text, place)
-        found = json_at(text, named.end()) if named is not None and named[1] in set(tools) else None
-        closed = _CLOSED.match(text, found[1]) if found is not None else None
-        if named is None or found is None or closed is None or not isinstance(found[0], dict):
+        found = None
+        if named is not None and named[1] in set(tools):
+            found = json_at(text, named.end())
+        closed = None
+        if found is not None:
+            closed = _CLOSED.match(text, found[1])
+        if (
+            named is None
+            or found is None
+            or closed is None
+            or not isinstance(found[0], dict)
+        ):
             return None
         calls.append((named[1], found[0]))
         place = closed.end()
@@ -183,7 +232,9 @@ def _applied(text: str, tools: Schemas) -> list[Call] | None:
 def _listed(text: str, tools: Schemas) -> list[Call] | None:
     """Return a list of calls in Python, which without marks must be of offered tools."""
     known = {name: tools[name] for name in tools}
-    return pythonic(text, known) if text.startswith("[") else None
+    if text.startswith("["):
+        return pythonic(text, known)
+    return None
 
 
 def _in_lines(text: str, tools: Schemas) -> list[Call] | None:
@@ -196,7 +247,9 @@ def may_be_all_call(start: str, names: Iterable[str] = ()) -> bool:
     """Whether an answer that begins so may still turn out to be calls and nothing else; `names` are offered tools."""
     start = start[:_LONGEST_START].lstrip()
     openings = [f"{name}(" for name in names]
-    if start and any(opening.startswith(start) or start.startswith(opening) for opening in openings):
+    if start and any(
+        opening.startswith(start) or start.startswith(opening) for opening in openings
+    ):
         return True
     if any(mark.startswith(start) or start.startswith(mark) for mark in _AT_THE_START):
         return True
@@ -206,10 +259,14 @@ def may_be_all_call(start: str, names: Iterable[str] = ()) -> bool:
     in_list = json_start.removeprefix("[").lstrip()
     if not in_list:
         return True
-    if in_list != json_start and (in_list[0].isalpha() or in_list[0] == "_"):  # a list of calls in Python
+    if in_list != json_start and (
+        in_list[0].isalpha() or in_list[0] == "_"
+    ):  # a list of calls in Python
         return in_list.partition("(")[0].isidentifier()
     key = in_list.removeprefix("{").lstrip().removeprefix("{").lstrip()
-    return in_list.startswith("{") and any(known.startswith(key) or key.startswith(known) for known in _KEYS)
+    return in_list.startswith("{") and any(
+        known.startswith(key) or key.startswith(known) for known in _KEYS
+    )
 
 
 def mark_in(text: str) -> int:
@@ -218,7 +275,14 @@ def mark_in(text: str) -> int:
     if whole:
         return min(whole)
     ends = range(max(len(text) - _LONGEST_MARK, 0), len(text))
-    return next((place for place in ends if any(mark.startswith(text[place:]) for mark in _MARKS)), len(text))
+    return next(
+        (
+            place
+            for place in ends
+            if any(mark.startswith(text[place:]) for mark in _MARKS)
+        ),
+        len(text),
+    )
 
 
 class HeldText:

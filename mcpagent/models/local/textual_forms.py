@@ -24,7 +24,16 @@ ReadCalls: TypeAlias = Callable[[str, Schemas], Calls]
 _NAME = r"(?P<name>[A-Za-z0-9_.-]{1,128})"
 _LONGEST_PYTHON = 20_000
 
-_END_TOKENS = ("<|eot_id|>", "<|eom_id|>", "<|im_end|>", "<|end|>", "<|return|>", "<|stop|>", "</s>", "<end_of_turn>")
+_END_TOKENS = (
+    "<|eot_id|>",
+    "<|eom_id|>",
+    "<|im_end|>",
+    "<|end|>",
+    "<|return|>",
+    "<|stop|>",
+    "</s>",
+    "<end_of_turn>",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +86,10 @@ def json_values(text: str) -> list[Any]:
     place = 0
     while place < len(text):
         between = _GAP.match(text, place)
-        start = between.end() if between is not None else place
+        if between is not None:
+            start = between.end()
+        else:
+            start = place
         if start == len(text):
             break
         found = json_at(text, start)
@@ -94,33 +106,51 @@ _GAP = re.compile(r"[\s,]+")
 def call_of(value: Any, tools: Schemas) -> Call | None:
     """Read `{"name": ..., "arguments": {...}}`, or `parameters` as Llama writes it, without other keys."""
     match value:
-        case {"type": "function", "function": dict(inner), **rest} if not rest.keys() - {"id"}:
+        case {"type": "function", "function": dict(inner), **rest} if (
+            not rest.keys() - {"id"}
+        ):
             value = inner
-    if not isinstance(value, Mapping) or not isinstance(value.get("name"), str) or value["name"] not in tools:
+    if (
+        not isinstance(value, Mapping)
+        or not isinstance(value.get("name"), str)
+        or value["name"] not in tools
+    ):
         return None
     others = value.keys() - {"name", "type", "id"}
     arguments = value.get("arguments", value.get("parameters"))
-    if len(others) != 1 or not isinstance(arguments, dict) or not others <= {"arguments", "parameters"}:
+    if (
+        len(others) != 1
+        or not isinstance(arguments, dict)
+        or not others <= {"arguments", "parameters"}
+    ):
         return None
     return str(value["name"]), arguments
 
 
 def calls_of(value: Any, tools: Schemas) -> Calls:
     """Read one call or a list of calls, as JSON."""
-    return _all([call_of(one, tools) for one in (value if isinstance(value, list) else [value])])
+    return _all(
+        [call_of(one, tools) for one in (value if isinstance(value, list) else [value])]
+    )
 
 
 def _all(calls: list[Call | None]) -> Calls:
     whole = [call for call in calls if call is not None]
-    return whole if whole and len(whole) == len(calls) else None
+    if whole and len(whole) == len(calls):
+        return whole
+    return None
 
 
-def _every(pattern: re.Pattern[str], text: str, read: Callable[[re.Match[str]], Calls]) -> Calls:
+def _every(
+    pattern: re.Pattern[str], text: str, read: Callable[[re.Match[str]], Calls]
+) -> Calls:
     """Return the calls of a text that is nothing but matches of the pattern, as `read` finds them in each."""
     place, calls = 0, list[Call]()
     while place < len(text):
         one = pattern.match(text, place)
-        found = read(one) if one else None
+        found = None
+        if one:
+            found = read(one)
         if one is None or not found:
             return None
         calls += found
@@ -131,7 +161,9 @@ def _every(pattern: re.Pattern[str], text: str, read: Callable[[re.Match[str]], 
 def _after(text: str, mark: str, end: str = "") -> str:
     """Return the text between the markers; the whole text, which is no JSON, if the end marker is missing."""
     inside = text.removeprefix(mark).strip()
-    return inside.removesuffix(end).strip() if not end or inside.endswith(end) else text
+    if not end or inside.endswith(end):
+        return inside.removesuffix(end).strip()
+    return text
 
 
 def _json_after(mark: str, end: str = "", *, needs_end: bool = True) -> ReadCalls:
@@ -140,12 +172,16 @@ def _json_after(mark: str, end: str = "", *, needs_end: bool = True) -> ReadCall
         if end and (needs_end or inside.endswith(end)):
             inside = _after(text, mark, end)
         value = strict_json(inside)
-        return calls_of(value, tools) if value is not None else None
+        if value is not None:
+            return calls_of(value, tools)
+        return None
 
     return read
 
 
-def _headed(head: str, tail: str = "", *, begins: str = "", ends: str = "") -> ReadCalls:
+def _headed(
+    head: str, tail: str = "", *, begins: str = "", ends: str = ""
+) -> ReadCalls:
     """Return a reader of calls with the tool's name in a `head` and its arguments as JSON, each closed by `tail`."""
     opening, closing = re.compile(head), re.compile(tail)
 
@@ -153,12 +189,17 @@ def _headed(head: str, tail: str = "", *, begins: str = "", ends: str = "") -> R
         rest = text.removeprefix(begins).strip()
         if ends and not rest.endswith(ends):
             return None
-        rest = rest.removesuffix(ends).strip() if ends else rest
+        if ends:
+            rest = rest.removesuffix(ends).strip()
         place, calls = 0, list[Call | None]()
         while place < len(rest):
             named = opening.match(rest, place)
-            found = json_at(rest, named.end()) if named else None
-            closed = closing.match(rest, found[1]) if found else None
+            found = None
+            if named:
+                found = json_at(rest, named.end())
+            closed = None
+            if found:
+                closed = closing.match(rest, found[1])
             if named is None or found is None or closed is None:
                 return None
             is_call = named["name"] in tools and isinstance(found[0], dict)
@@ -179,37 +220,56 @@ def _tagged(text: str, tools: Schemas) -> Calls:
     """
     if "</tool_call>" not in text:
         value = strict_json(text.removeprefix("<tool_call>"))
-        return calls_of(value, tools) if isinstance(value, list) else None
+        if isinstance(value, list):
+            return calls_of(value, tools)
+        return None
     return _every(_TAGS, text, lambda one: _inside_tag(one[1].strip(), tools))
 
 
 def _inside_tag(inside: str, tools: Schemas) -> Calls:
     if inside.startswith("{"):
         return _all([call_of(strict_json(inside), tools)])
-    return _xml(inside, tools) if inside.startswith("<function=") else _glm(inside, tools)
+    if inside.startswith("<function="):
+        return _xml(inside, tools)
+    return _glm(inside, tools)
 
 
-_XML = re.compile(rf"<function={_NAME}>(?P<inside>.*?)</function>\s*+(?:</tool_call>\s*+)?", re.DOTALL)
-_XML_PARAMETER = re.compile(r"<parameter=(?P<key>[^<>\n]{1,200})>(?P<value>.*?)</parameter>\s*+", re.DOTALL)
+_XML = re.compile(
+    rf"<function={_NAME}>(?P<inside>.*?)</function>\s*+(?:</tool_call>\s*+)?", re.DOTALL
+)
+_XML_PARAMETER = re.compile(
+    r"<parameter=(?P<key>[^<>\n]{1,200})>(?P<value>.*?)</parameter>\s*+", re.DOTALL
+)
 
 
 def _xml(text: str, tools: Schemas) -> Calls:
     """Read `<function=name><parameter=key>value</parameter></function>`, as written by Qwen Coder and others."""
-    return _every(_XML, text, lambda one: _typed_call(one["name"], one["inside"].strip(), _XML_PARAMETER, tools))
+    return _every(
+        _XML,
+        text,
+        lambda one: _typed_call(
+            one["name"], one["inside"].strip(), _XML_PARAMETER, tools
+        ),
+    )
 
 
 _GLM_NAME = re.compile(rf"{_NAME}\s*+")
 _GLM_PARAMETER = re.compile(
-    r"<arg_key>(?P<key>[^<>]{1,200})</arg_key>\s*+<arg_value>(?P<value>.*?)</arg_value>\s*+", re.DOTALL
+    r"<arg_key>(?P<key>[^<>]{1,200})</arg_key>\s*+<arg_value>(?P<value>.*?)</arg_value>\s*+",
+    re.DOTALL,
 )
 
 
 def _glm(text: str, tools: Schemas) -> Calls:
     name = _GLM_NAME.match(text)
-    return _typed_call(name["name"], text[name.end() :], _GLM_PARAMETER, tools) if name else None
+    if name:
+        return _typed_call(name["name"], text[name.end() :], _GLM_PARAMETER, tools)
+    return None
 
 
-def _typed_call(name: str, text: str, parameter: re.Pattern[str], tools: Schemas) -> Calls:
+def _typed_call(
+    name: str, text: str, parameter: re.Pattern[str], tools: Schemas
+) -> Calls:
     """Read a call with bare text values, typed by the schema; an unknown or duplicate key makes it no call."""
     if name not in tools:
         return None
@@ -217,7 +277,9 @@ def _typed_call(name: str, text: str, parameter: re.Pattern[str], tools: Schemas
     place, arguments = 0, dict[str, Any]()
     while place < len(text):
         one = parameter.match(text, place)
-        schema = properties.get(one["key"].strip()) if one and isinstance(properties, Mapping) else None
+        schema = None
+        if one and isinstance(properties, Mapping):
+            schema = properties.get(one["key"].strip())
         if one is None or schema is None or one["key"].strip() in arguments:
             return None
         value = _typed(one["value"], schema)
@@ -233,18 +295,23 @@ _NOTHING = object()
 
 def _typed(text: str, schema: Any) -> Any:
     """Return the value of a bare text: itself for a string, JSON for all else."""
-    kinds = schema.get("type") if isinstance(schema, Mapping) else None
+    kinds = None
+    if isinstance(schema, Mapping):
+        kinds = schema.get("type")
     text = text.removeprefix("\n").removesuffix("\n")
     if kinds == "string":
         return text
     value = strict_json(text)
     if value is None and text.strip() != "null":
-        return text if kinds is None or (isinstance(kinds, list) and "string" in kinds) else _NOTHING
+        if kinds is None or (isinstance(kinds, list) and "string" in kinds):
+            return text
+        return _NOTHING
     return value
 
 
 _DSML_CALL = re.compile(
-    r'\s*+<｜DSML｜invoke name="(?P<name>[A-Za-z0-9_.-]{1,128})">(?P<inside>.*?)</｜DSML｜invoke>\s*+', re.DOTALL
+    r'\s*+<｜DSML｜invoke name="(?P<name>[A-Za-z0-9_.-]{1,128})">(?P<inside>.*?)</｜DSML｜invoke>\s*+',
+    re.DOTALL,
 )
 _DSML_PARAMETER = re.compile(
     r'<｜DSML｜parameter name="(?P<key>[^"<>]{1,200})"(?: string="(?P<string>true|false)")?>'
@@ -260,14 +327,20 @@ def _dsml(text: str, tools: Schemas) -> Calls:
         return None
     inside = text.removeprefix(begins).rstrip().removesuffix(ends)
     return _every(
-        _DSML_CALL, inside, lambda one: _typed_call(one["name"], one["inside"].strip(), _DSML_PARAMETER, tools)
+        _DSML_CALL,
+        inside,
+        lambda one: _typed_call(
+            one["name"], one["inside"].strip(), _DSML_PARAMETER, tools
+        ),
     )
 
 
 def _python_fence(text: str, tools: Schemas) -> Calls:
     """Read Gemma's fenced `tool_code`: Python calls with literal keyword arguments, one per line."""
     inside = _after(text, "```tool_code", "```")
-    return pythonic(inside, tools) if inside is not text else None
+    if inside is not text:
+        return pythonic(inside, tools)
+    return None
 
 
 def pythonic(text: str, tools: Schemas) -> Calls:
@@ -288,13 +361,19 @@ def pythonic(text: str, tools: Schemas) -> Calls:
 
 def _python_call(line: ast.expr, tools: Schemas) -> Call | None:
     match line:
-        case ast.Call(func=ast.Name(id=name), args=[], keywords=keywords) if name in tools:
+        case ast.Call(func=ast.Name(id=name), args=[], keywords=keywords) if (
+            name in tools
+        ):
             try:
-                arguments = {keyword.arg: ast.literal_eval(keyword.value) for keyword in keywords}
+                arguments = {
+                    keyword.arg: ast.literal_eval(keyword.value) for keyword in keywords
+                }
                 whole = json.loads(json.dumps(arguments, allow_nan=False))
             except (ValueError, TypeError, RecursionError, MemoryError, SyntaxError):
                 return None
-            return (name, whole) if None not in arguments else None
+            if None not in arguments:
+                return name, whole
+            return None
         case _:
             return None
 
@@ -324,7 +403,9 @@ _HARMONY = (
 )
 _DEEPSEEK = rf"\s*+<｜tool▁call▁begin｜>(?:function<｜tool▁sep｜>)?{_NAME}(?:<｜tool▁sep｜>|\s*+```json)\s*+"
 _KIMI = rf"\s*+<\|tool_call_begin\|>\s*+(?:functions\.)?{_NAME}:\d{{1,6}}\s*+<\|tool_call_argument_begin\|>\s*+"
-_MISTRAL = rf"\s*+(?:\[TOOL_CALLS\])?\s*+{_NAME}\s*+(?:\[CALL_ID\]\w{{1,64}})?\[ARGS\]\s*+"
+_MISTRAL = (
+    rf"\s*+(?:\[TOOL_CALLS\])?\s*+{_NAME}\s*+(?:\[CALL_ID\]\w{{1,64}})?\[ARGS\]\s*+"
+)
 
 FORMS: tuple[Form, ...] = (
     Form("<tool_call>", _tagged),

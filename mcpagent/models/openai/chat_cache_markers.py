@@ -27,7 +27,10 @@ def with_markers(body: Mapping[str, Any], marker: Mapping[str, str]) -> dict[str
 
 
 def _places(messages: Sequence[Any]) -> list[int]:
-    roles = [message.get("role") if isinstance(message, Mapping) else "" for message in messages]
+    roles = [
+        message.get("role") if isinstance(message, Mapping) else ""
+        for message in messages
+    ]
     places = [place for place, role in enumerate(roles) if role == "system"][:1]
     asking = [place for place, role in enumerate(roles) if role in _ASKING]
     places += asking[-1:]
@@ -40,13 +43,26 @@ def _places(messages: Sequence[Any]) -> list[int]:
 
 def _marked(message: Any, marker: Mapping[str, str]) -> Any:
     """Return the message with its last piece of text marked; one without text stays as it is."""
-    content = message.get("content") if isinstance(message, Mapping) else None
+    content = None
+    if isinstance(message, Mapping):
+        content = message.get("content")
     if isinstance(content, str):
-        return {**message, "content": [{"type": "text", "text": content, "cache_control": dict(marker)}]}
+        return {
+            **message,
+            "content": [
+                {"type": "text", "text": content, "cache_control": dict(marker)}
+            ],
+        }
     if not isinstance(content, list):
         return message
-    texts = [place for place, piece in enumerate(content) if isinstance(piece, Mapping) and piece.get("type") == "text"]
-    if not texts or any("cache_control" in piece for piece in content if isinstance(piece, Mapping)):
+    texts = [
+        place
+        for place, piece in enumerate(content)
+        if isinstance(piece, Mapping) and piece.get("type") == "text"
+    ]
+    if not texts or any(
+        "cache_control" in piece for piece in content if isinstance(piece, Mapping)
+    ):
         return message
     pieces = list(content)
     pieces[texts[-1]] = {**pieces[texts[-1]], "cache_control": dict(marker)}

@@ -10,8 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from mcpagent.json_schema.parts import merged_schema, properties_of, required_of
 from mcpagent.models.wire_values import json_text, object_schema
+from mcpagent.utilities.json_schema.parts import (
+    merged_schema,
+    properties_of,
+    required_of,
+)
 
 UNSIGNED = {"google": {"thought_signature": "skip_thought_signature_validator"}}
 """What stands for the signature of a call that another model made: Gemini 3 refuses a call without one.
@@ -19,7 +23,12 @@ UNSIGNED = {"google": {"thought_signature": "skip_thought_signature_validator"}}
 https://ai.google.dev/gemini-api/docs/thought-signatures
 """
 
-_KEPT: Mapping[str, type] = {"title": str, "description": str, "nullable": bool, "default": object}
+_KEPT: Mapping[str, type] = {
+    "title": str,
+    "description": str,
+    "nullable": bool,
+    "default": object,
+}
 _BY_TYPE: Mapping[str, tuple[str, ...]] = {
     "string": ("minLength", "maxLength", "pattern"),
     "number": ("minimum", "maximum"),
@@ -28,7 +37,11 @@ _BY_TYPE: Mapping[str, tuple[str, ...]] = {
     "array": ("minItems", "maxItems"),
     "object": ("minProperties", "maxProperties"),
 }
-_FORMATS = {"string": ("date-time",), "number": ("float", "double"), "integer": ("int32", "int64")}
+_FORMATS = {
+    "string": ("date-time",),
+    "number": ("float", "double"),
+    "integer": ("int32", "int64"),
+}
 _ANYTHING = {"anyOf": [{"type": kind} for kind in ("string", "number", "boolean")]}
 _DEEPEST = 12
 _MOST_NODES = 2_000
@@ -49,30 +62,53 @@ class _Writer:
 
     def write(self, schema: object, depth: int) -> dict[str, Any]:
         self._nodes += 1
-        if not isinstance(schema, Mapping) or depth > _DEEPEST or self._nodes > _MOST_NODES:
+        if (
+            not isinstance(schema, Mapping)
+            or depth > _DEEPEST
+            or self._nodes > _MOST_NODES
+        ):
             return dict(_ANYTHING)
         schema = merged_schema(schema, self._root)
         kinds, is_nullable = _kinds(schema)
         told = {key: schema.get(key) for key in _KEPT}
-        kept = {key: value for key, value in told.items() if value is not None and isinstance(value, _KEPT[key])}
+        kept = {
+            key: value
+            for key, value in told.items()
+            if value is not None and isinstance(value, _KEPT[key])
+        }
         if is_nullable:
             kept["nullable"] = True
         branches = [*_list(schema.get("anyOf")), *_list(schema.get("oneOf"))]
         if branches:
             return self._one_of(branches, kept, depth)
         if len(kinds) > 1:
-            return {**kept, "anyOf": [self._typed(kind, schema, {}, depth) for kind in kinds]}
-        return self._typed(kinds[0], schema, kept, depth) if kinds else {**kept, **_ANYTHING}
+            return {
+                **kept,
+                "anyOf": [self._typed(kind, schema, {}, depth) for kind in kinds],
+            }
+        if kinds:
+            return self._typed(kinds[0], schema, kept, depth)
+        return {**kept, **_ANYTHING}
 
-    def _one_of(self, branches: list[Any], kept: dict[str, Any], depth: int) -> dict[str, Any]:
+    def _one_of(
+        self, branches: list[Any], kept: dict[str, Any], depth: int
+    ) -> dict[str, Any]:
         real = [branch for branch in branches if branch != {"type": "null"}]
         if len(real) < len(branches):
             kept["nullable"] = True
         written = [self.write(branch, depth + 1) for branch in real]
-        return {**written[0], **kept} if len(written) == 1 else {**kept, "anyOf": written or _ANYTHING["anyOf"]}
+        if len(written) == 1:
+            return {**written[0], **kept}
+        return {**kept, "anyOf": written or _ANYTHING["anyOf"]}
 
-    def _typed(self, kind: str, schema: Mapping[str, Any], kept: dict[str, Any], depth: int) -> dict[str, Any]:
-        numbers = {key: schema[key] for key in _BY_TYPE[kind] if _is_limit(key, schema.get(key))}
+    def _typed(
+        self, kind: str, schema: Mapping[str, Any], kept: dict[str, Any], depth: int
+    ) -> dict[str, Any]:
+        numbers = {
+            key: schema[key]
+            for key in _BY_TYPE[kind]
+            if _is_limit(key, schema.get(key))
+        }
         written = {"type": kind, **kept, **numbers, **_bounds(kind, schema)}
         if schema.get("format") in _FORMATS.get(kind, ()):
             written["format"] = schema["format"]
@@ -91,21 +127,31 @@ class _Writer:
 
     def _members(self, schema: Mapping[str, Any], depth: int) -> dict[str, Any]:
         written: dict[str, Any] = {
-            str(name): self.write(inner, depth + 1) for name, inner in properties_of(schema).items()
+            str(name): self.write(inner, depth + 1)
+            for name, inner in properties_of(schema).items()
         }
         required = [name for name in required_of(schema) if name in written]
-        members: dict[str, Any] = {"properties": written} if written or not depth else {}
-        return {**members, "required": required} if required else members
+        members: dict[str, Any] = (
+            {"properties": written} if written or not depth else {}
+        )
+        if required:
+            return {**members, "required": required}
+        return members
 
 
 def _kinds(schema: Mapping[str, Any]) -> tuple[list[str], bool]:
     """Return the types that a schema allows, stated or implied by its keywords, and whether null is one of them."""
     said = schema.get("type")
-    named = said if isinstance(said, list) else [said]
+    if isinstance(said, list):
+        named = said
+    else:
+        named = [said]
     kinds = [kind for kind in named if isinstance(kind, str) and kind in _BY_TYPE]
     values = _enumerated(schema)
     if not kinds and values:
-        kinds = ["string"] if all(isinstance(value, str) for value in values if value is not None) else []
+        kinds = []
+        if all(isinstance(value, str) for value in values if value is not None):
+            kinds = ["string"]
     if not kinds and "properties" in schema:
         kinds = ["object"]
     if not kinds and ("items" in schema or "prefixItems" in schema):
@@ -114,10 +160,14 @@ def _kinds(schema: Mapping[str, Any]) -> tuple[list[str], bool]:
 
 
 def _enumerated(schema: Mapping[str, Any]) -> list[Any]:
-    return [schema["const"]] if "const" in schema else _list(schema.get("enum"))
+    if "const" in schema:
+        return [schema["const"]]
+    return _list(schema.get("enum"))
 
 
-def _choices(kind: str, schema: Mapping[str, Any], description: object) -> dict[str, Any]:
+def _choices(
+    kind: str, schema: Mapping[str, Any], description: object
+) -> dict[str, Any]:
     """Return an `enum` of texts, the only allowed values; the description names the others."""
     values = [value for value in _enumerated(schema) if value is not None]
     if not values:
@@ -130,13 +180,19 @@ def _choices(kind: str, schema: Mapping[str, Any], description: object) -> dict[
 
 def _bounds(kind: str, schema: Mapping[str, Any]) -> dict[str, Any]:
     """Return exclusive bounds as inclusive ones: the next whole number, or, for other numbers, the bound itself."""
-    step = 1 if kind == "integer" else 0
+    step = 0
+    if kind == "integer":
+        step = 1
     found: dict[str, tuple[Any, int]] = {
         "minimum": (schema.get("exclusiveMinimum"), step),
         "maximum": (schema.get("exclusiveMaximum"), -step),
     }
     is_number = kind in ("integer", "number")
-    return {key: bound + by for key, (bound, by) in found.items() if is_number and _is_limit(key, bound)}
+    return {
+        key: bound + by
+        for key, (bound, by) in found.items()
+        if is_number and _is_limit(key, bound)
+    }
 
 
 def _is_limit(key: str, value: object) -> bool:
@@ -146,4 +202,6 @@ def _is_limit(key: str, value: object) -> bool:
 
 
 def _list(value: object) -> list[Any]:
-    return value if isinstance(value, list) else []
+    if isinstance(value, list):
+        return value
+    return []

@@ -10,27 +10,37 @@ import re
 from collections.abc import Mapping
 from typing import Any, Literal, Unpack
 
-from mcpagent.events import Emit, Notice
-from mcpagent.messages import Message
 from mcpagent.models.base import ModelRequest, ModelResponse
 from mcpagent.models.exchange import AskedWay
 from mcpagent.models.failures_and_retries import Failure
 from mcpagent.models.http_model import Connection, OpenAIModel, is_openai
-from mcpagent.models.local.prompted_calls import is_constrained, prompted_way, takes_no_tools
+from mcpagent.models.local.prompted_calls import (
+    is_constrained,
+    prompted_way,
+    takes_no_tools,
+)
 from mcpagent.models.local.textual_calls import read_textual_calls, unreadable_call
 from mcpagent.models.openai.chat_cache_markers import with_markers
 from mcpagent.models.openai.openai_chat_answers import CompletionStream, read_completion
-from mcpagent.models.openai.openai_chat_history import DEEPSEEK, Dialect, dialect_of, request_body
+from mcpagent.models.openai.openai_chat_history import (
+    DEEPSEEK,
+    Dialect,
+    dialect_of,
+    request_body,
+)
 from mcpagent.models.openai.proxied_calls import unproxied
-from mcpagent.models.output_ways.asked_output import callable_in
+from mcpagent.models.output_modes.asked_output import callable_in
 from mcpagent.models.profiles import speaks_for_itself
 from mcpagent.models.provider_run.provider_tool_forms import searches_by_chat
 from mcpagent.models.wellformed.wellformed_chat import wellformed_chat
 from mcpagent.models.written_settings import WrittenSettings, written_settings
-from mcpagent.python.argument_checks import checked
+from mcpagent.utilities.python.argument_checks import checked
+from mcpagent.values.events import Emit, Notice
+from mcpagent.values.messages import Message
 
 _MISSES_REASONING = re.compile(
-    r"reasoning_content.{0,80}(missing|passed back|required)|missing.{0,20}reasoning_content", re.IGNORECASE
+    r"reasoning_content.{0,80}(missing|passed back|required)|missing.{0,20}reasoning_content",
+    re.IGNORECASE,
 )
 """As DeepSeek's and Moonshot's servers say it, and so gateways before them."""
 
@@ -62,12 +72,16 @@ class OpenAIChatModel(OpenAIModel):
         calls: Literal["native", "prompted"] | None = None,
         **connection: Unpack[Connection],
     ) -> None:
-        usual_key = "OPENAI_API_KEY" if is_openai(connection.get("base_url")) else ""
+        usual_key = ""
+        if is_openai(connection.get("base_url")):
+            usual_key = "OPENAI_API_KEY"
         super().__init__(provider, model_name, usual_key, hint=hint, **connection)
         self.calls = calls or ("native" if self.speaks_as_openai else None)
         self._reported = False
         self._dialect = dialect_of(self.origin)
-        self._limit_field = max_tokens_field or ("max_completion_tokens" if self.speaks_as_openai else "max_tokens")
+        self._limit_field = max_tokens_field or (
+            "max_completion_tokens" if self.speaks_as_openai else "max_tokens"
+        )
 
     @property
     def max_tokens_field(self) -> str:
@@ -77,7 +91,9 @@ class OpenAIChatModel(OpenAIModel):
     @property
     def dialect(self) -> Dialect:
         """What the server wants of a history, as it said itself or by its address."""
-        return DEEPSEEK if self.server().text("history_form") == "deepseek" else self._dialect
+        if self.server().text("history_form") == "deepseek":
+            return DEEPSEEK
+        return self._dialect
 
     def write(self, request: ModelRequest) -> dict[str, Any]:
         """Return the JSON of a Chat Completions request, in the server's dialect."""
@@ -90,30 +106,49 @@ class OpenAIChatModel(OpenAIModel):
 
     def wellformed(self, body: dict[str, Any]) -> dict[str, Any]:
         """Return the body as the strictest server of the dialect takes it."""
-        return wellformed_chat(body, turns=self.dialect.turns, call_id=self.dialect.call_id)
+        return wellformed_chat(
+            body, turns=self.dialect.turns, call_id=self.dialect.call_id
+        )
 
     def request_body(self, request: ModelRequest) -> dict[str, Any]:
         """Return the whole body, with cache markers where nothing is cached without them."""
         body = super().request_body(request)
-        if self.endpoint.caching != "markers" or not self.server().flag("cache_markers"):
+        if self.endpoint.caching != "markers" or not self.server().flag(
+            "cache_markers"
+        ):
             return body
         is_long = request.settings.cache_ttl == "1h"
-        return with_markers(body, {"type": "ephemeral", "ttl": "1h"} if is_long else {"type": "ephemeral"})
+        return with_markers(
+            body,
+            {"type": "ephemeral", "ttl": "1h"} if is_long else {"type": "ephemeral"},
+        )
 
     def settings_of(self, request: ModelRequest) -> WrittenSettings:
         """Return the settings, with the output limit under the server's name."""
-        return written_settings(request, self.origin, limit_field=self.max_tokens_field, run=self.run_for(request))
+        return written_settings(
+            request,
+            self.origin,
+            limit_field=self.max_tokens_field,
+            run=self.run_for(request),
+        )
 
     def way(self, request: ModelRequest, emit: Emit) -> AskedWay:
         """Return the form of the request: prompted calls if configured, or (with a notice) without tool support."""
-        prompts = self.calls == "prompted" or (self.calls is None and not self.server().takes_tools)
+        prompts = self.calls == "prompted" or (
+            self.calls is None and not self.server().takes_tools
+        )
         if not prompts:
             return super().way(request, emit)
         if not request.tools:
             return self.formed_way(request, emit, can_call=False)
         if self.calls is None and not self._reported:
             self._reported = True
-            emit(Notice(f"{self.name} takes no tools; they are described in the prompt from now on", "warning"))
+            emit(
+                Notice(
+                    f"{self.name} takes no tools; they are described in the prompt from now on",
+                    "warning",
+                )
+            )
         return prompted_way(request, emit, constrained=self.server().constrains)
 
     @property
@@ -126,29 +161,45 @@ class OpenAIChatModel(OpenAIModel):
         reasoning in each answer, though it be empty, and what it calls the longest answer."""
         if _MISSES_REASONING.search(failure.message) and self.dialect is not DEEPSEEK:
             return self.learn(failure, history_form="deepseek")
-        if self.max_tokens_field == "max_tokens" and "Use 'max_completion_tokens'" in failure.message:
+        if (
+            self.max_tokens_field == "max_tokens"
+            and "Use 'max_completion_tokens'" in failure.message
+        ):
             return self.learn(failure, limit_field="max_completion_tokens")
         if way.request.tools and self.calls is None and takes_no_tools(failure.message):
             return self.learn(failure, takes_tools=False)
-        if is_constrained(way.request) and failure.status in (400, 422) and "response_format" in failure.message:
+        if (
+            is_constrained(way.request)
+            and failure.status in (400, 422)
+            and "response_format" in failure.message
+        ):
             return self.learn(failure, constrains=False)
         return super().learns(failure, way)
 
     def generated_answer(self, text: str) -> dict[str, Any]:
         """Return an answer with this text, marked as an intended call."""
         said = {"role": "assistant", "content": text}
-        return {"choices": [{"message": said, "finish_reason": "stop"}], "failed_generation": text}
+        return {
+            "choices": [{"message": said, "finish_reason": "stop"}],
+            "failed_generation": text,
+        }
 
     def is_priced(self, message: Message, body: Mapping[str, Any]) -> bool:
         """Return False for models that search the web for each answer: no counter has the cost of that."""
-        return not searches_by_chat(self.model_name) and super().is_priced(message, body)
+        return not searches_by_chat(self.model_name) and super().is_priced(
+            message, body
+        )
 
     def _read(self, answer: Mapping[str, Any], request: ModelRequest) -> ModelResponse:
         response = read_completion(answer, history=request.messages)
         was_refused = "failed_generation" in answer
         if self.is_elsewhere:  # before what they are calls of is looked at
             of_any = was_refused or not speaks_for_itself(self.origin)
-            response = read_textual_calls(response, callable_in(request), of_any_tool=of_any)
+            response = read_textual_calls(
+                response, callable_in(request), of_any_tool=of_any
+            )
         if was_refused and not response.message.tool_calls:
             response = unreadable_call(response, request)
-        return unproxied(response) if self.capabilities.discovery == "call_tool" else response
+        if self.capabilities.discovery == "call_tool":
+            return unproxied(response)
+        return response

@@ -6,13 +6,28 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from mcpagent.events import TextDelta, ThinkingDelta
-from mcpagent.messages import Message, Part, ProviderBlock, Text, Thinking, ToolCall
 from mcpagent.models.base import ModelResponse
 from mcpagent.models.failures_and_retries import AnswerError, ReportedError
 from mcpagent.models.provider_run.citations import citations_of
-from mcpagent.models.shown_deltas import CallDelta, Delta
-from mcpagent.models.wire_values import distinct_ids, json_text, openai_usage, read_call, stop_of, usage_count, without
+from mcpagent.models.stream_rollback import CallDelta, Delta
+from mcpagent.models.wire_values import (
+    distinct_ids,
+    json_text,
+    openai_usage,
+    read_call,
+    stop_of,
+    usage_count,
+    without,
+)
+from mcpagent.values.events import TextDelta, ThinkingDelta
+from mcpagent.values.messages import (
+    Message,
+    Part,
+    ProviderBlock,
+    Text,
+    Thinking,
+    ToolCall,
+)
 
 _REASONING_KEYS = ("reasoning_content", "reasoning")
 """Where DeepSeek, vLLM and llama.cpp, and where OpenRouter, Ollama and newer vLLM write reasoning text."""
@@ -29,7 +44,9 @@ _NOT_REPLAYED = (
 )
 
 
-def read_completion(answer: Mapping[str, Any], *, history: Sequence[Message] = ()) -> ModelResponse:
+def read_completion(
+    answer: Mapping[str, Any], *, history: Sequence[Message] = ()
+) -> ModelResponse:
     """Read the first choice of a whole Chat Completions answer.
 
     `history` are the preceding messages: IDs of calls stay distinct.
@@ -50,10 +67,15 @@ def read_completion(answer: Mapping[str, Any], *, history: Sequence[Message] = (
     if isinstance(message.get("refusal"), str) and message["refusal"]:
         parts.append(Text(message["refusal"], provider_data={"refusal": True}))
     parts += _read_sound(message.get("audio"))
-    parts += [_read_call(call, cut_off=cut and position == len(calls) - 1) for position, call in enumerate(calls)]
+    parts += [
+        _read_call(call, cut_off=cut and position == len(calls) - 1)
+        for position, call in enumerate(calls)
+    ]
     read = Message("assistant", distinct_ids(parts, history))
     usage = openai_usage(answer.get("usage"), "prompt_tokens", "completion_tokens")
-    searches = usage_count(answer.get("usage"), "server_tool_use", "web_search_requests")  # OpenRouter's
+    searches = usage_count(
+        answer.get("usage"), "server_tool_use", "web_search_requests"
+    )  # OpenRouter's
     usage = replace(usage, web_searches=searches)
     refused = bool(message.get("refusal")) or reason == "content_filter"
     return ModelResponse(read, usage, stop_of(read, cut=cut, refused=refused))
@@ -62,40 +84,70 @@ def read_completion(answer: Mapping[str, Any], *, history: Sequence[Message] = (
 def _check(finish_reason: object) -> None:
     """Raise `ReportedError` if the provider aborted the answer."""
     if finish_reason in _GIVEN_UP:
-        raise ReportedError({"type": "overloaded_error", "message": f"it gave the answer up: {finish_reason}"})
+        raise ReportedError(
+            {
+                "type": "overloaded_error",
+                "message": f"it gave the answer up: {finish_reason}",
+            }
+        )
 
 
 def _calls_of(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Return the calls; one in the form from before tools (`function_call`) is one too."""
     calls, former = message.get("tool_calls") or [], message.get("function_call")
-    return list(calls) or ([{"function": former}] if isinstance(former, Mapping) and former.get("name") else [])
+    return list(calls) or (
+        [{"function": former}]
+        if isinstance(former, Mapping) and former.get("name")
+        else []
+    )
 
 
 def _read_sound(audio: Any) -> list[Part]:
     """Return spoken text; the ID of the sound is sent back."""
     if not isinstance(audio, Mapping) or not isinstance(audio.get("id"), str):
         return []
-    return [Text(str(audio.get("transcript") or ""), provider_data={"audio": {"id": audio["id"]}})]
+    return [
+        Text(
+            str(audio.get("transcript") or ""),
+            provider_data={"audio": {"id": audio["id"]}},
+        )
+    ]
 
 
 def _read_content(content: Any, *, beside_calls: bool) -> list[Text]:
     """Return the text, or, as some servers write it, a list of pieces, which is sent back unchanged."""
     if isinstance(content, str):
-        return [Text(content)] if content.strip() or (content and beside_calls) else []
+        if content.strip() or (content and beside_calls):
+            return [Text(content)]
+        return []
     if not isinstance(content, list) or not content:
         return []
-    texts = (piece for piece in content if isinstance(piece, Mapping) and piece.get("type") == "text")
+    texts = (
+        piece
+        for piece in content
+        if isinstance(piece, Mapping) and piece.get("type") == "text"
+    )
     text = "".join(str(piece.get("text") or "") for piece in texts)
     return [Text(text, provider_data={"pieces": content})]
 
 
 def _read_extras(message: Mapping[str, Any]) -> list[Part]:
-    extra = {key: value for key, value in without(message, _NOT_REPLAYED).items() if value not in (None, "", [], {})}
-    reasoning = {key: value for key, value in extra.items() if key.startswith("reasoning")}
+    extra = {
+        key: value
+        for key, value in without(message, _NOT_REPLAYED).items()
+        if value not in (None, "", [], {})
+    }
+    reasoning = {
+        key: value for key, value in extra.items() if key.startswith("reasoning")
+    }
     others = without(extra, tuple(reasoning))
     parts: list[Part] = []
     if reasoning:
-        texts = [reasoning[key] for key in _REASONING_KEYS if isinstance(reasoning.get(key), str)]
+        texts = [
+            reasoning[key]
+            for key in _REASONING_KEYS
+            if isinstance(reasoning.get(key), str)
+        ]
         parts.append(Thinking(texts[0] if texts else "", reasoning))
     if others:
         parts.append(ProviderBlock(others))
@@ -106,11 +158,16 @@ def _read_call(call: Mapping[str, Any], *, cut_off: bool) -> ToolCall:
     """Return a call. A call of an unrequested kind has no arguments to run with: it is malformed."""
     call_id, function = str(call.get("id") or ""), call.get("function")
     if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
-        return ToolCall(call_id, str(call.get("type") or ""), {}, malformed=json_text(call))
+        return ToolCall(
+            call_id, str(call.get("type") or ""), {}, malformed=json_text(call)
+        )
     arguments = function.get("arguments")
-    arguments = "" if arguments is None else arguments
+    if arguments is None:
+        arguments = ""
     rest = without(call, ("id", "type"))
-    return read_call(call_id, function["name"], arguments, cut_off=cut_off, provider_data=rest)
+    return read_call(
+        call_id, function["name"], arguments, cut_off=cut_off, provider_data=rest
+    )
 
 
 class CompletionStream:
@@ -151,14 +208,18 @@ class CompletionStream:
         former = delta.get("function_call") or {}
         if former.get("name") or (former.get("arguments") and self._calls):
             self._add_call({"index": 0, "function": former})
-        for key, value in without(delta, ("role", "tool_calls", "function_call")).items():
+        for key, value in without(
+            delta, ("role", "tool_calls", "function_call")
+        ).items():
             self._add_field(key, value)
         return _shown(delta) or self._last_call(delta)
 
     def _last_call(self, delta: Mapping[str, Any]) -> CallDelta | None:
         """Return the piece of a call that came, if one alone did."""
         calls: Sequence[Any] = delta.get("tool_calls") or ()
-        piece = (calls[0].get("function") or {}).get("arguments") if len(calls) == 1 else None
+        piece = None
+        if len(calls) == 1:
+            piece = (calls[0].get("function") or {}).get("arguments")
         if not isinstance(piece, str) or not piece:
             return None
         call = self._call_at.get(calls[0].get("index"), self._calls[-1])
@@ -167,17 +228,24 @@ class CompletionStream:
     def _add_field(self, key: str, value: Any) -> None:
         """Append texts and lists; of any other value, the last one counts."""
         if isinstance(value, str) and key in self._lists:
-            value = [{"type": "text", "text": value}] if value else []
+            if value:
+                value = [{"type": "text", "text": value}]
+            else:
+                value = []
         if isinstance(value, str):
             self._texts.setdefault(key, []).append(value)
         elif isinstance(value, list):
             begun = "".join(self._texts.pop(key, ()))
-            known = self._lists.setdefault(key, [{"type": "text", "text": begun}] if begun else [])
+            known = self._lists.setdefault(
+                key, [{"type": "text", "text": begun}] if begun else []
+            )
             if value:  # only the first piece of a chunk can go on with the last one of the chunk before
                 _add_piece(known, value[0])
                 known += value[1:]
         elif isinstance(value, dict) and isinstance(self._others.get(key), dict):
-            self._others[key] = (_sound if key == "audio" else _both)(self._others[key], value)
+            self._others[key] = (_sound if key == "audio" else _both)(
+                self._others[key], value
+            )
         elif value is not None:
             self._others[key] = value
 
@@ -194,7 +262,11 @@ class CompletionStream:
         if index is None and (delta.get("function") or {}).get("name"):
             is_new = True
         if call is None or is_new:
-            call = {"id": "", "type": "function", "function": {"name": "", "arguments": []}}
+            call = {
+                "id": "",
+                "type": "function",
+                "function": {"name": "", "arguments": []},
+            }
             self._calls.append(call)
             if index is not None:
                 self._call_at[index] = call
@@ -202,11 +274,15 @@ class CompletionStream:
         call |= without(delta, ("index", "id", "type", "function"))
         function = delta.get("function") or {}
         name = function.get("name") or ""
-        if name != call["function"]["name"]:  # some servers repeat the name in every chunk
+        if (
+            name != call["function"]["name"]
+        ):  # some servers repeat the name in every chunk
             call["function"]["name"] += name
         arguments = function.get("arguments")
         if arguments is not None:
-            call["function"]["arguments"].append(arguments if isinstance(arguments, str) else json_text(arguments))
+            call["function"]["arguments"].append(
+                arguments if isinstance(arguments, str) else json_text(arguments)
+            )
         call["function"] |= without(function, ("name", "arguments"))
 
     def answer(self) -> dict[str, Any]:
@@ -214,16 +290,32 @@ class CompletionStream:
 
         Some servers send no finish reason: then only `[DONE]` shows that the answer is complete.
         """
-        if self._finish is None and not (self.was_marked and (self._texts or self._lists or self._calls)):
+        if self._finish is None and not (
+            self.was_marked and (self._texts or self._lists or self._calls)
+        ):
             raise AnswerError("the stream ended early", "cut")
-        message: dict[str, Any] = {"role": "assistant", "content": None, **self._others, **self._lists}
+        message: dict[str, Any] = {
+            "role": "assistant",
+            "content": None,
+            **self._others,
+            **self._lists,
+        }
         message |= {key: "".join(pieces) for key, pieces in self._texts.items()}
         if self._calls:
             message["tool_calls"] = [
-                {**call, "function": {**call["function"], "arguments": "".join(call["function"]["arguments"])}}
+                {
+                    **call,
+                    "function": {
+                        **call["function"],
+                        "arguments": "".join(call["function"]["arguments"]),
+                    },
+                }
                 for call in self._calls
             ]
-        return {"choices": [{"message": message, "finish_reason": self._finish}], "usage": self._usage}
+        return {
+            "choices": [{"message": message, "finish_reason": self._finish}],
+            "usage": self._usage,
+        }
 
 
 _GROWING = ("text", "summary", "thinking")
@@ -232,8 +324,14 @@ _GROWING = ("text", "summary", "thinking")
 
 def _add_piece(known: list[Any], piece: Any) -> None:
     """Add a piece to the list; it continues the previous one if type and position are the same."""
-    before = known[-1] if known else None
-    if not isinstance(piece, dict) or not isinstance(before, dict) or not _goes_on(before, piece):
+    before = None
+    if known:
+        before = known[-1]
+    if (
+        not isinstance(piece, dict)
+        or not isinstance(before, dict)
+        or not _goes_on(before, piece)
+    ):
         known.append(piece)
         return
     grown: dict[str, Any] = {}
@@ -253,26 +351,49 @@ def _add_piece(known: list[Any], piece: Any) -> None:
 def _goes_on(before: Mapping[str, Any], piece: Mapping[str, Any]) -> bool:
     same = all(before.get(key) == piece.get(key) for key in ("type", "index"))
     ids = before.get("id"), piece.get("id")
-    return same and "type" in piece and (None in ids or ids[0] == ids[1]) and any(key in piece for key in _GROWING)
+    return (
+        same
+        and "type" in piece
+        and (None in ids or ids[0] == ids[1])
+        and any(key in piece for key in _GROWING)
+    )
 
 
 def _both(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
     """Merge two objects at every depth; the newer one's values win."""
-    shared = {key for key in new if isinstance(new[key], dict) and isinstance(old.get(key), dict)}
-    return {**old, **new, **{key: _both(old[key], new[key]) for key in new if key in shared}}
+    shared = {
+        key
+        for key in new
+        if isinstance(new[key], dict) and isinstance(old.get(key), dict)
+    }
+    return {
+        **old,
+        **new,
+        **{key: _both(old[key], new[key]) for key in new if key in shared},
+    }
 
 
 def _sound(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
     """Return a stream's sound so far: its words go on, of all else the last one counts."""
-    spoken = "".join(part["transcript"] for part in (old, new) if isinstance(part.get("transcript"), str))
+    spoken = "".join(
+        part["transcript"]
+        for part in (old, new)
+        if isinstance(part.get("transcript"), str)
+    )
     return {**old, **new, "transcript": spoken}
 
 
 def _shown(delta: Mapping[str, Any]) -> Delta | None:
     content = delta.get("content") or delta.get("refusal")
     if isinstance(content, list):
-        content = "".join(part.text for part in _read_content(content, beside_calls=False) if isinstance(part, Text))
+        content = "".join(
+            part.text
+            for part in _read_content(content, beside_calls=False)
+            if isinstance(part, Text)
+        )
     if isinstance(content, str) and content:
         return TextDelta(content)
     thought = next((delta[key] for key in _REASONING_KEYS if delta.get(key)), None)
-    return ThinkingDelta(thought) if isinstance(thought, str) else None
+    if isinstance(thought, str):
+        return ThinkingDelta(thought)
+    return None

@@ -12,21 +12,15 @@ from functools import partial
 from hashlib import sha256
 from typing import Any
 
-from mcpagent.messages import (
-    Image,
-    Message,
-    Origin,
-    ProviderBlock,
-    Text,
-    Thinking,
-    ToolCall,
-    ToolDefinition,
-    ToolResult,
-)
 from mcpagent.models.base import ModelRequest
 from mcpagent.models.capabilities import SAFE, Capabilities
 from mcpagent.models.openai.gemini_schema import UNSIGNED, gemini_schema
-from mcpagent.models.openai.proxied_calls import CALL_TOOL, is_proxied, proxy_notes, through_call_tool
+from mcpagent.models.openai.proxied_calls import (
+    CALL_TOOL,
+    is_proxied,
+    proxy_notes,
+    through_call_tool,
+)
 from mcpagent.models.profiles import server_of
 from mcpagent.models.tool_changes_in_history import (
     ToolPlan,
@@ -51,7 +45,18 @@ from mcpagent.models.wire_values import (
     without,
     written_parts,
 )
-from mcpagent.text.for_model import set_apart
+from mcpagent.utilities.text.for_model import set_apart
+from mcpagent.values.messages import (
+    Image,
+    Message,
+    Origin,
+    ProviderBlock,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolDefinition,
+    ToolResult,
+)
 
 _LONGEST_ID = 40
 _NOTHING: Mapping[str, Any] = {}
@@ -77,7 +82,12 @@ class Dialect:
 def _signed(turn: dict[str, Any]) -> dict[str, Any]:
     """Return the turn with a signature on its first call, as Gemini demands."""
     calls = turn.get("tool_calls") or []
-    return {**turn, "tool_calls": [{**calls[0], "extra_content": UNSIGNED}, *calls[1:]]} if calls else turn
+    if calls:
+        return {
+            **turn,
+            "tool_calls": [{**calls[0], "extra_content": UNSIGNED}, *calls[1:]],
+        }
+    return turn
 
 
 def alternating(turns: list[Written]) -> list[Written]:
@@ -87,7 +97,9 @@ def alternating(turns: list[Written]) -> list[Written]:
     """
     made: list[Written] = []
     for turn in turns:
-        before = made[-1]["role"] if made else "assistant"
+        before = "assistant"
+        if made:
+            before = made[-1]["role"]
         if turn["role"] == before == "assistant":
             made.append({"role": "user", "content": NO_INPUT})
         elif turn["role"] == before == "user":
@@ -100,7 +112,10 @@ def _joined(*contents: str | list[Written]) -> str | list[Written]:
     """Return texts without images as one text, the form that every server supports."""
     if all(isinstance(content, str) for content in contents):
         return "\n\n".join(map(str, contents))
-    as_lists = ([{"type": "text", "text": one}] if isinstance(one, str) else one for one in contents)
+    as_lists = (
+        [{"type": "text", "text": one}] if isinstance(one, str) else one
+        for one in contents
+    )
     return [piece for pieces in as_lists for piece in pieces]
 
 
@@ -120,7 +135,10 @@ def _answered(turns: list[Written]) -> list[Written]:
 def _reasoned(turns: list[Written]) -> list[Written]:
     """Add an empty reasoning to answers without: "Missing `reasoning_content` field in the assistant message"."""
     missing = {"reasoning_content": ""}
-    return [{**missing, **turn} if turn["role"] == "assistant" else turn for turn in alternating(turns)]
+    return [
+        {**missing, **turn} if turn["role"] == "assistant" else turn
+        for turn in alternating(turns)
+    ]
 
 
 _NINE = re.compile(r"[a-zA-Z0-9]{9}")
@@ -141,8 +159,15 @@ MISTRAL = replace(USUAL, turns=_answered)
 DEEPSEEK = replace(USUAL, turns=_reasoned)
 GEMINI = Dialect(gemini_schema, _signed, alternating)
 
-_DIALECTS = {"openai": OPENAI, "gemini": GEMINI, "mistral": MISTRAL, "deepseek": DEEPSEEK}
-_MISTRALS = re.compile(r"(?:mi[sx]tral|ministral|magistral|devstral|codestral|pixtral)", re.IGNORECASE)
+_DIALECTS = {
+    "openai": OPENAI,
+    "gemini": GEMINI,
+    "mistral": MISTRAL,
+    "deepseek": DEEPSEEK,
+}
+_MISTRALS = re.compile(
+    r"(?:mi[sx]tral|ministral|magistral|devstral|codestral|pixtral)", re.IGNORECASE
+)
 """Also inside the names of models that were made of these: their chat template is the same."""
 
 
@@ -170,8 +195,14 @@ def request_body(
     """
     plan = plan_tools(request)
     proxied = is_proxied(plan, can)
-    tools = (*plan.eager, CALL_TOOL) if proxied else plan.all_tools
-    system = [{"role": "system", "content": request.system}] if request.system.strip() else []
+    if proxied:
+        tools = *plan.eager, CALL_TOOL
+    else:
+        tools = plan.all_tools
+    if request.system.strip():
+        system = [{"role": "system", "content": request.system}]
+    else:
+        system = []
     body: dict[str, Any] = {"model": model_name}
     if tools:
         body["tools"] = [write_tool(tool, dialect) for tool in tools]
@@ -185,12 +216,20 @@ def request_body(
 def write_tool(tool: ToolDefinition, dialect: Dialect = OPENAI) -> dict[str, Any]:
     """Return a definition, its schema in the server's dialect."""
     parameters = dialect.parameters(tool.parameters)
-    function = {"name": tool.name, "description": tool.description, "parameters": parameters}
+    function = {
+        "name": tool.name,
+        "description": tool.description,
+        "parameters": parameters,
+    }
     return {"type": "function", "function": function}
 
 
 def write_messages(
-    messages: Sequence[Message], plan: ToolPlan, *, proxied: bool, dialect: Dialect = OPENAI
+    messages: Sequence[Message],
+    plan: ToolPlan,
+    *,
+    proxied: bool,
+    dialect: Dialect = OPENAI,
 ) -> list[dict[str, Any]]:
     """Return the messages. Images of tool results follow in a user message: results cannot contain them.
 
@@ -198,13 +237,21 @@ def write_messages(
     """
     written: list[dict[str, Any]] = []
     ids = ids_on_the_wire(messages, dialect.call_id)
-    notes_of = proxy_notes if proxied else redefinition_notes
-    proxied_names = frozenset(plan.found) if proxied else frozenset()
+    if proxied:
+        notes_of = proxy_notes
+    else:
+        notes_of = redefinition_notes
+    if proxied:
+        proxied_names = frozenset(plan.found)
+    else:
+        proxied_names = frozenset()
     changes = changes_in_words(plan, messages)
     for position, message in enumerate(messages):
         if message.role == "assistant":
             said = _assistant_message(message, proxied_names, ids)
-            written.append(said if message.origin is not None else dialect.foreign(said))
+            written.append(
+                said if message.origin is not None else dialect.foreign(said)
+            )
             continue
         pictures: list[Text | Image] = []
         own: list[Text | Image] = []
@@ -213,7 +260,13 @@ def write_messages(
                 shown = shown_parts(part)
                 images = [one for one in shown if isinstance(one, Image)]
                 written.append(_tool_message(part, shown, len(images), ids))
-                pictures += [Text(f"From the result of {sendable_name(part.name)}:"), *images] if images else []
+                if images:
+                    pictures += [
+                        Text(f"From the result of {sendable_name(part.name)}:"),
+                        *images,
+                    ]
+                else:
+                    pictures += []
             elif isinstance(part, (Text, Image)):
                 own.append(part)
         if content := written_parts([*pictures, *own], "text", _image):
@@ -222,21 +275,32 @@ def write_messages(
 
 
 def _tool_message(
-    result: ToolResult, shown: Sequence[Text | Image], images: int, ids: Mapping[str, str]
+    result: ToolResult,
+    shown: Sequence[Text | Image],
+    images: int,
+    ids: Mapping[str, str],
 ) -> dict[str, Any]:
     text = "\n".join([part.text for part in shown if isinstance(part, Text)])
     if images:
         text = f"{set_apart(text)}\n[{images} image(s) in the next message]".lstrip()
-    return {"role": "tool", "tool_call_id": ids[result.call_id], "content": marked_error(result, text)}
+    return {
+        "role": "tool",
+        "tool_call_id": ids[result.call_id],
+        "content": marked_error(result, text),
+    }
 
 
 def _image(image: Image) -> dict[str, Any]:
     return {"type": "image_url", "image_url": {"url": data_url(image)}}
 
 
-def _assistant_message(message: Message, proxied: frozenset[str], ids: Mapping[str, str]) -> dict[str, Any]:
+def _assistant_message(
+    message: Message, proxied: frozenset[str], ids: Mapping[str, str]
+) -> dict[str, Any]:
     ours = message.origin is not None
-    content, marked = _said([part for part in message.parts if isinstance(part, Text)], ours)
+    content, marked = _said(
+        [part for part in message.parts if isinstance(part, Text)], ours
+    )
     calls = [
         _write_call(part, ids[part.id], proxied=part.name in proxied)
         for part in message.parts
@@ -267,9 +331,14 @@ def _said(texts: Sequence[Text], ours: bool) -> tuple[Any, dict[str, Any]]:
             refused += part.text
         elif "audio" not in sent:
             text += part.text
-            pieces += [sent["pieces"]] if "pieces" in sent else []
+            if "pieces" in sent:
+                pieces += [sent["pieces"]]
+            else:
+                pieces += []
     marked = {"refusal": refused, "audio": next(iter(sounds), None)}
-    content = next(iter(pieces), None) or (text if text.strip() or (ours and text) else None)
+    content = next(iter(pieces), None) or (
+        text if text.strip() or (ours and text) else None
+    )
     return content, {key: value for key, value in marked.items() if value}
 
 
@@ -280,4 +349,9 @@ def _write_call(call: ToolCall, call_id: str, *, proxied: bool) -> dict[str, Any
     if proxied:
         name, arguments = through_call_tool(call, as_sent.get("arguments"))
     function = {"name": name, "arguments": json_text(arguments), **as_sent}
-    return {"id": call_id, "type": "function", "function": function, **without(sent, ("function",))}
+    return {
+        "id": call_id,
+        "type": "function",
+        "function": function,
+        **without(sent, ("function",)),
+    }

@@ -9,23 +9,47 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Unpack
 
-from mcpagent.events import ProviderCallStarted, TextDelta, ThinkingDelta
-from mcpagent.messages import Message, Part, ProviderBlock, Text, Thinking, ToolDefinition
 from mcpagent.models.base import ModelRequest, ModelResponse
 from mcpagent.models.exchange import AskedWay
 from mcpagent.models.failures_and_retries import AnswerError, Failure, ReportedError
 from mcpagent.models.http_model import Connection, OpenAIModel
-from mcpagent.models.openai.openai_responses_history import PROVIDER, found_names, request_body, search_events
+from mcpagent.models.openai.openai_responses_history import (
+    PROVIDER,
+    found_names,
+    request_body,
+    search_events,
+)
 from mcpagent.models.openai.proxied_calls import unproxied
 from mcpagent.models.provider_run.citations import citations_of
-from mcpagent.models.provider_run.provider_calls import asked_in, containers_of, ended_in
-from mcpagent.models.shown_deltas import CallDelta, Delta
+from mcpagent.models.provider_run.provider_calls import (
+    asked_in,
+    containers_of,
+    ended_in,
+)
+from mcpagent.models.stream_rollback import CallDelta, Delta
 from mcpagent.models.wellformed.wellformed_responses import wellformed_responses
-from mcpagent.models.wire_values import distinct_ids, openai_usage, read_call, stop_of, without
-from mcpagent.python.argument_checks import checked
+from mcpagent.models.wire_values import (
+    distinct_ids,
+    openai_usage,
+    read_call,
+    stop_of,
+    without,
+)
+from mcpagent.utilities.python.argument_checks import checked
+from mcpagent.values.events import ProviderCallStarted, TextDelta, ThinkingDelta
+from mcpagent.values.messages import (
+    Message,
+    Part,
+    ProviderBlock,
+    Text,
+    Thinking,
+    ToolDefinition,
+)
 
 
-def read_response(answer: Mapping[str, Any], *, history: Sequence[Message] = ()) -> ModelResponse:
+def read_response(
+    answer: Mapping[str, Any], *, history: Sequence[Message] = ()
+) -> ModelResponse:
     """Read a whole Responses answer. Raises `ReportedError` if it failed.
 
     `history` are the preceding messages: IDs of calls stay distinct.
@@ -38,8 +62,14 @@ def read_response(answer: Mapping[str, Any], *, history: Sequence[Message] = ())
     for position, item in enumerate(output):
         parts += read_item(item, cut_off=cut and position == len(output) - 1)
     message = Message("assistant", distinct_ids(parts, history))
-    contents = [part.provider_data.get("content", {}) for part in parts if isinstance(part, Text)]
-    refused = reason == "content_filter" or any(content.get("type") == "refusal" for content in contents)
+    contents = [
+        part.provider_data.get("content", {})
+        for part in parts
+        if isinstance(part, Text)
+    ]
+    refused = reason == "content_filter" or any(
+        content.get("type") == "refusal" for content in contents
+    )
     usage = openai_usage(answer.get("usage"), "input_tokens", "output_tokens")
     usage = replace(usage, web_searches=sum(map(_is_web_search, output)))
     return ModelResponse(message, usage, stop_of(message, cut=cut, refused=refused))
@@ -55,7 +85,10 @@ def _is_web_search(item: Mapping[str, Any]) -> bool:
 def _check(answer: Mapping[str, Any]) -> None:
     """Raise `ReportedError` if the answer failed, or was cancelled by another party."""
     if answer.get("status") in ("failed", "cancelled") or answer.get("error"):
-        told = answer.get("error") or {"type": "server_error", "message": f"the answer is {answer.get('status')}"}
+        told = answer.get("error") or {
+            "type": "server_error",
+            "message": f"the answer is {answer.get('status')}",
+        }
         raise ReportedError(told)
 
 
@@ -64,12 +97,20 @@ def read_item(item: Mapping[str, Any], *, cut_off: bool = False) -> list[Part]:
     match item:
         case {"type": "message", "content": [_, *_] as contents}:
             around = without(item, ("content",))
-            return [_read_content(content, around, joined=place > 0) for place, content in enumerate(contents)]
+            return [
+                _read_content(content, around, joined=place > 0)
+                for place, content in enumerate(contents)
+            ]
         case {"type": "function_call", "name": str(name)}:
             rest = without(item, ("type", "call_id", "name"))
             cut_off = cut_off or item.get("status") == "incomplete"
-            call_id, arguments = str(item.get("call_id") or ""), item.get("arguments") or ""
-            return [read_call(call_id, name, arguments, cut_off=cut_off, provider_data=rest)]
+            call_id, arguments = (
+                str(item.get("call_id") or ""),
+                item.get("arguments") or "",
+            )
+            return [
+                read_call(call_id, name, arguments, cut_off=cut_off, provider_data=rest)
+            ]
         case {"type": "reasoning"}:
             shown = [*_texts(item.get("summary")), *_texts(item.get("content"))]
             return [Thinking("\n\n".join(shown), dict(item))]
@@ -79,7 +120,9 @@ def read_item(item: Mapping[str, Any], *, cut_off: bool = False) -> list[Part]:
 
 def _texts(pieces: object) -> list[str]:
     listed = pieces if isinstance(pieces, list) else ()
-    return [str(piece.get("text") or "") for piece in listed if isinstance(piece, Mapping)]
+    return [
+        str(piece.get("text") or "") for piece in listed if isinstance(piece, Mapping)
+    ]
 
 
 def _read_content(content: Any, around: dict[str, Any], *, joined: bool) -> Part:
@@ -87,7 +130,9 @@ def _read_content(content: Any, around: dict[str, Any], *, joined: bool) -> Part
     place = {"item": around, **({"joined": True} if joined else {})}
     match content:
         case {"type": "refusal", "refusal": str(text)}:
-            return Text(text, provider_data={**place, "content": without(content, ("refusal",))})
+            return Text(
+                text, provider_data={**place, "content": without(content, ("refusal",))}
+            )
         case {"type": "output_text", "text": str(text)}:
             data = {**place, "content": without(content, ("text",))}
             return Text(text, data, citations_of(content.get("annotations")))
@@ -117,22 +162,41 @@ class ResponseStream:
         match event.get("type"):
             case "response.output_text.delta" | "response.refusal.delta":
                 return TextDelta(event["delta"])
-            case "response.reasoning_summary_text.delta" | "response.reasoning_text.delta":
+            case (
+                "response.reasoning_summary_text.delta"
+                | "response.reasoning_text.delta"
+            ):
                 return ThinkingDelta(event["delta"])
             case "response.output_item.added":
                 item = event.get("item") or {}
                 if item.get("type") == "function_call":
-                    self._called[event.get("output_index")] = str(item.get("name") or "")
+                    self._called[event.get("output_index")] = str(
+                        item.get("name") or ""
+                    )
                 call = asked_in(item)
-                return ProviderCallStarted(call) if call is not None and call.id else None
+                if call is not None and call.id:
+                    return ProviderCallStarted(call)
+                return None
             case "response.function_call_arguments.delta":
-                return CallDelta(self._called.get(event.get("output_index"), ""), str(event.get("delta") or ""))
+                return CallDelta(
+                    self._called.get(event.get("output_index"), ""),
+                    str(event.get("delta") or ""),
+                )
             case "response.output_item.done":
                 # llama.cpp and LiteLLM give no index: their items come in order
-                self._items[event.get("output_index", len(self._items))] = dict(event["item"])
+                self._items[event.get("output_index", len(self._items))] = dict(
+                    event["item"]
+                )
                 ended = ended_in(event["item"], {})
-                return ended.events[1] if ended is not None and ended.call.id else None
-            case "response.completed" | "response.incomplete" | "response.failed" | "response.cancelled":
+                if ended is not None and ended.call.id:
+                    return ended.events[1]
+                return None
+            case (
+                "response.completed"
+                | "response.incomplete"
+                | "response.failed"
+                | "response.cancelled"
+            ):
                 _check(event["response"])
                 self._answer = dict(event["response"])
             case "error":
@@ -162,7 +226,13 @@ class OpenAIResponsesModel(OpenAIModel):
     search_events = staticmethod(search_events)
 
     @checked()
-    def __init__(self, model_name: str, *, provider: str = PROVIDER, **connection: Unpack[Connection]) -> None:
+    def __init__(
+        self,
+        model_name: str,
+        *,
+        provider: str = PROVIDER,
+        **connection: Unpack[Connection],
+    ) -> None:
         super().__init__(provider, model_name, "OPENAI_API_KEY", **connection)
 
     def write(self, request: ModelRequest) -> dict[str, Any]:
@@ -171,17 +241,24 @@ class OpenAIResponsesModel(OpenAIModel):
 
     def wellformed(self, body: dict[str, Any]) -> dict[str, Any]:
         """Return the body as OpenAI's validation demands it; other servers also read the arguments of calls."""
-        return wellformed_responses(body, parses_arguments=self.provider != PROVIDER and not self.speaks_as_openai)
+        return wellformed_responses(
+            body,
+            parses_arguments=self.provider != PROVIDER and not self.speaks_as_openai,
+        )
 
     def _read(self, answer: Mapping[str, Any], request: ModelRequest) -> ModelResponse:
         response = read_response(answer, history=request.messages)
-        return unproxied(response) if self.capabilities.discovery == "call_tool" else response
+        if self.capabilities.discovery == "call_tool":
+            return unproxied(response)
+        return response
 
     def search_problem(self, strategy: str, deferred: Sequence[ToolDefinition]) -> str:
         """Return the reason if the model has no search, or does not rank by the `strategy`."""
         if not self.capabilities.searches:
             return super().search_problem(strategy, deferred)
-        return "" if strategy == "auto" else f'OpenAI ranks in a way of its own, not by "{strategy}"'
+        if strategy == "auto":
+            return ""
+        return f'OpenAI ranks in a way of its own, not by "{strategy}"'
 
     def learns(self, failure: Failure, way: AskedWay) -> bool:
         """Also learn that a container is gone: from then on, its results are written as text.
@@ -190,7 +267,11 @@ class OpenAIResponsesModel(OpenAIModel):
         """
         said = failure.message.lower()
         if failure.status in (400, 404) and "container" in said:
-            known = {one for message in way.request.messages for one in containers_of(message)} - self._gone
+            known = {
+                one
+                for message in way.request.messages
+                for one in containers_of(message)
+            } - self._gone
             if lost := {one for one in known if one.lower() in said} or known:
                 self.lose(lost, way.listen)
                 return True

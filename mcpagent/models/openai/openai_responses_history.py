@@ -11,22 +11,14 @@ from functools import partial
 from itertools import count
 from typing import Any
 
-from mcpagent.events import Event, ToolsSearched
-from mcpagent.messages import (
-    Image,
-    Message,
-    Origin,
-    Part,
-    ProviderBlock,
-    Text,
-    Thinking,
-    ToolCall,
-    ToolDefinition,
-    ToolResult,
-)
 from mcpagent.models.base import ModelRequest
 from mcpagent.models.capabilities import SAFE, Capabilities
-from mcpagent.models.openai.proxied_calls import CALL_TOOL, is_proxied, proxy_notes, through_call_tool
+from mcpagent.models.openai.proxied_calls import (
+    CALL_TOOL,
+    is_proxied,
+    proxy_notes,
+    through_call_tool,
+)
 from mcpagent.models.profiles import profile_of
 from mcpagent.models.tool_changes_in_history import (
     ToolPlan,
@@ -48,7 +40,20 @@ from mcpagent.models.wire_values import (
     without,
     written_parts,
 )
-from mcpagent.text.safe_text import safe_line
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.values.events import Event, ToolsSearched
+from mcpagent.values.messages import (
+    Image,
+    Message,
+    Origin,
+    Part,
+    ProviderBlock,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolDefinition,
+    ToolResult,
+)
 
 PROVIDER = "openai"
 
@@ -57,7 +62,9 @@ LOCAL_NAMESPACE = "own_functions"
 _LONGEST_ID = 64
 
 
-def request_body(request: ModelRequest, model_name: str, can: Capabilities = SAFE) -> dict[str, Any]:
+def request_body(
+    request: ModelRequest, model_name: str, can: Capabilities = SAFE
+) -> dict[str, Any]:
     """Return the body of one request without its settings.
 
     `tool_choice` "none" keeps the tools, and so the cached prefix.
@@ -67,18 +74,29 @@ def request_body(request: ModelRequest, model_name: str, can: Capabilities = SAF
     search = HostedSearch(request, plan, can)
     body: dict[str, Any] = {"model": model_name}
     proxied = is_proxied(plan, can)
-    tools = [*map(write_tool, (*plan.eager, CALL_TOOL) if proxied else plan.eager), *search.tools]
-    tools += [] if inline or proxied else [tool for written in search.arriving.values() for tool in written]
+    tools = [
+        *map(write_tool, (*plan.eager, CALL_TOOL) if proxied else plan.eager),
+        *search.tools,
+    ]
+    if inline or proxied:
+        tools += []
+    else:
+        tools += [tool for written in search.arriving.values() for tool in written]
     if tools:
         body["tools"] = tools
     if request.system.strip():
         body["instructions"] = request.system
     items = write_input(request.messages, plan, search, inline=inline, proxied=proxied)
     known = {tool.name for tool in (*plan.all_tools, *request.deferred_tools)}
-    body["input"] = [without_lost(item, known) for item in items] if search.loaded and known else items
+    if search.loaded and known:
+        body["input"] = [without_lost(item, known) for item in items]
+    else:
+        body["input"] = items
     if request.tools and request.tool_choice == "none":
         body["tool_choice"] = "none"
-    elif plan.withdrawn and can.allowed_tools and not search.tools:  # it cannot name tools in namespaces
+    elif (
+        plan.withdrawn and can.allowed_tools and not search.tools
+    ):  # it cannot name tools in namespaces
         body["tool_choice"] = _allowed(plan.callable_names())
     if profile_of(Origin(PROVIDER, model=model_name)).encrypts is not False:
         body["include"] = ["reasoning.encrypted_content"]
@@ -90,7 +108,11 @@ def _allowed(names: Sequence[str]) -> dict[str, Any] | str:
     """Return a `tool_choice` that withdraws all other tools without changing a byte of earlier input."""
     if not names:
         return "none"
-    return {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": name} for name in names]}
+    return {
+        "type": "allowed_tools",
+        "mode": "auto",
+        "tools": [{"type": "function", "name": name} for name in names],
+    }
 
 
 def write_tool(tool: ToolDefinition) -> dict[str, Any]:
@@ -116,25 +138,50 @@ class HostedSearch:
     history: its items contain their definitions. `namespaces` maps each tool to its namespace in a call.
     """
 
-    def __init__(self, request: ModelRequest, plan: ToolPlan, can: Capabilities) -> None:
+    def __init__(
+        self, request: ModelRequest, plan: ToolPlan, can: Capabilities
+    ) -> None:
         asked = can.searches and bool(request.deferred_tools)
         loaded_at = _loaded(request.messages)
         self._taken: set[str] = set()
         self.loaded = frozenset[str]().union(*loaded_at.values())
         self.namespaces: dict[str, dict[str, Any]] = {}
-        searchable = {tool.name for tool in request.deferred_tools} if asked else set[str]()
+        if asked:
+            searchable = {tool.name for tool in request.deferred_tools}
+        else:
+            searchable = set[str]()
         first = plan.deferred if asked else ()
-        before = [tool for name, tool in plan.found.items() if name in self.loaded and name not in searchable]
-        self.tools = [{"type": "tool_search"}, *self._written((*first, *before))] if asked or self.loaded else []
-        joined = plan.joined if asked else {}
+        before = [
+            tool
+            for name, tool in plan.found.items()
+            if name in self.loaded and name not in searchable
+        ]
+        if asked or self.loaded:
+            self.tools = [{"type": "tool_search"}, *self._written((*first, *before))]
+        else:
+            self.tools = []
+        if asked:
+            joined = plan.joined
+        else:
+            joined = {}
         self.arriving: dict[int, list[dict[str, Any]]] = {}
         self.recalled: dict[int, list[dict[str, Any]]] = {}
         for place in sorted({*plan.changes, *joined}):
             spaces = self._written(joined.get(place, ()))
-            found = [tool for tool in plan.new_at(place) if tool.name not in loaded_at.get(place, ())]
-            others = [write_tool(tool) for tool in found if tool.name not in self.namespaces]
+            found = [
+                tool
+                for tool in plan.new_at(place)
+                if tool.name not in loaded_at.get(place, ())
+            ]
+            others = [
+                write_tool(tool) for tool in found if tool.name not in self.namespaces
+            ]
             self.arriving[place] = [*spaces, *others]
-            self.recalled[place] = [self._in_namespace(tool) for tool in found if tool.name in self.namespaces]
+            self.recalled[place] = [
+                self._in_namespace(tool)
+                for tool in found
+                if tool.name in self.namespaces
+            ]
 
     def _written(self, tools: Sequence[ToolDefinition]) -> list[dict[str, Any]]:
         """Return namespaces whose description lists their tools.
@@ -147,7 +194,11 @@ class HostedSearch:
             by_server.setdefault(tool.server or "", []).append(tool)
         for server, members in sorted(by_server.items()):
             name = self._free_name(sendable_name(server) if server else LOCAL_NAMESPACE)
-            space = {"type": "namespace", "name": name, "description": _described(server, members)}
+            space = {
+                "type": "namespace",
+                "name": name,
+                "description": _described(server, members),
+            }
             self.namespaces |= dict.fromkeys((tool.name for tool in members), space)
             written.append({**space, "tools": [*map(_deferred, members)]})
         return written
@@ -157,7 +208,10 @@ class HostedSearch:
 
     def _free_name(self, wanted: str) -> str:
         numbered = (f"{wanted[:56]}_{number}" for number in count(2))
-        name = wanted if wanted not in self._taken else next(name for name in numbered if name not in self._taken)
+        if wanted not in self._taken:
+            name = wanted
+        else:
+            name = next(name for name in numbered if name not in self._taken)
         self._taken.add(name)
         return name
 
@@ -177,32 +231,52 @@ def _deferred(tool: ToolDefinition) -> dict[str, Any]:
 
 
 def _described(server: str, members: Sequence[ToolDefinition]) -> str:
-    whose = f"tools of the server {safe_line(server, 60)}" if server else "functions"
+    whose = "functions"
+    if server:
+        whose = f"tools of the server {safe_line(server, 60)}"
     return f"{len(members)} {whose}: {safe_line(', '.join(tool.name for tool in members), 500)}"
 
 
 def found_names(part: Part) -> list[str]:
     """Return the tools that a result of OpenAI's own search loads, those inside namespaces too."""
-    if not isinstance(part, ProviderBlock) or part.data.get("type") != "tool_search_output":
+    if (
+        not isinstance(part, ProviderBlock)
+        or part.data.get("type") != "tool_search_output"
+    ):
         return []
-    inside = [function for tool in _tools_in(part.data) for function in (_tools_in(tool) or (tool,))]
-    return [function["name"] for function in inside if isinstance(function.get("name"), str)]
+    inside = [
+        function
+        for tool in _tools_in(part.data)
+        for function in (_tools_in(tool) or (tool,))
+    ]
+    return [
+        function["name"] for function in inside if isinstance(function.get("name"), str)
+    ]
 
 
 def _tools_in(item: Mapping[str, Any]) -> list[dict[str, Any]]:
     tools = item.get("tools")
-    return [tool for tool in tools if isinstance(tool, dict)] if isinstance(tools, list) else []
+    if isinstance(tools, list):
+        return [tool for tool in tools if isinstance(tool, dict)]
+    return []
 
 
 def without_lost(item: dict[str, Any], known: Collection[str]) -> dict[str, Any]:
     """Return a search's result without tools that no longer exist: it holds definitions, which the model could call."""
-    if item.get("type") != "tool_search_output" or not isinstance(item.get("tools"), list):
+    if item.get("type") != "tool_search_output" or not isinstance(
+        item.get("tools"), list
+    ):
         return item
     kept: list[dict[str, Any]] = []
     for tool in _tools_in(item):
         if "tools" not in tool:
-            kept += [tool] if tool.get("name") in known else []
-        elif left := [function for function in _tools_in(tool) if function.get("name") in known]:
+            if tool.get("name") in known:
+                kept += [tool]
+            else:
+                kept += []
+        elif left := [
+            function for function in _tools_in(tool) if function.get("name") in known
+        ]:
             kept.append({**tool, "tools": left})
     return {**item, "tools": kept}
 
@@ -223,7 +297,12 @@ def search_events(message: Message, *, known: int) -> list[Event]:
 
 
 def write_input(
-    messages: Sequence[Message], plan: ToolPlan, search: HostedSearch, *, inline: bool, proxied: bool = False
+    messages: Sequence[Message],
+    plan: ToolPlan,
+    search: HostedSearch,
+    *,
+    inline: bool,
+    proxied: bool = False,
 ) -> list[dict[str, Any]]:
     """Return the history as input items.
 
@@ -233,15 +312,28 @@ def write_input(
     """
     items: list[dict[str, Any]] = []
     ids = ids_on_the_wire(messages, partial(legal_id, longest=_LONGEST_ID))
-    notes_of = proxy_notes if proxied else redefinition_notes
-    through = frozenset(plan.found) if proxied else frozenset[str]()
+    if proxied:
+        notes_of = proxy_notes
+    else:
+        notes_of = redefinition_notes
+    if proxied:
+        through = frozenset(plan.found)
+    else:
+        through = frozenset[str]()
     words = changes_in_words(plan, messages) if proxied else plan.changes
     for position, message in enumerate(messages):
-        new = search.arriving.get(position) if inline else None
-        added = [{"type": "additional_tools", "role": "developer", "tools": new}] if new else []
+        new = None
+        if inline:
+            new = search.arriving.get(position)
+        added = []
+        if new:
+            added = [{"type": "additional_tools", "role": "developer", "tools": new}]
         added += _recalled(position, search.recalled.get(position, ()))
         if message.role == "assistant":
-            items += [*added, *_assistant_items(message, ids, search.namespaces, through)]
+            items += [
+                *added,
+                *_assistant_items(message, ids, search.namespaces, through),
+            ]
         else:
             noted = annotated(message, words.get(position, ()), notes_of)
             items += [*_user_items(noted, ids), *added]
@@ -253,14 +345,26 @@ def _recalled(position: int, found: Sequence[dict[str, Any]]) -> list[dict[str, 
     if not found:
         return []
     names = [function["name"] for space in found for function in space["tools"]]
-    of_ours = {"call_id": f"found_{position}", "execution": "client", "status": "completed"}
+    of_ours = {
+        "call_id": f"found_{position}",
+        "execution": "client",
+        "status": "completed",
+    }
     call = {"type": "tool_search_call", **of_ours, "arguments": {"queries": names}}
     return [call, {"type": "tool_search_output", **of_ours, "tools": list(found)}]
 
 
 def _user_items(message: Message, ids: Mapping[str, str]) -> list[dict[str, Any]]:
-    content = written_parts([part for part in message.parts if isinstance(part, (Text, Image))], "input_text", _image)
-    items = [_tool_output(part, ids) for part in message.parts if isinstance(part, ToolResult)]
+    content = written_parts(
+        [part for part in message.parts if isinstance(part, (Text, Image))],
+        "input_text",
+        _image,
+    )
+    items = [
+        _tool_output(part, ids)
+        for part in message.parts
+        if isinstance(part, ToolResult)
+    ]
     if content:
         items.append({"role": "user", "content": plain_content(content)})
     return items
@@ -284,7 +388,10 @@ def _tool_output(result: ToolResult, ids: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _assistant_items(
-    message: Message, ids: Mapping[str, str], namespaces: Mapping[str, Mapping[str, Any]], through: Collection[str]
+    message: Message,
+    ids: Mapping[str, str],
+    namespaces: Mapping[str, Mapping[str, Any]],
+    through: Collection[str],
 ) -> list[dict[str, Any]]:
     items: list[dict[str, Any]] = []
     for part in message.parts:
@@ -295,7 +402,9 @@ def _assistant_items(
                 items.append({"role": "assistant", "content": part.text})
             case ToolCall():
                 if part.name in through:
-                    name, arguments = through_call_tool(part, part.provider_data.get("arguments"))
+                    name, arguments = through_call_tool(
+                        part, part.provider_data.get("arguments")
+                    )
                     part = replace(part, name=name, arguments=arguments)
                 items.append(_call_item(part, ids[part.id], namespaces))
             case Thinking() if part.provider_data:
@@ -311,10 +420,15 @@ def _assistant_items(
 
 def _with_text(part: Text) -> dict[str, Any]:
     content = part.provider_data["content"]
-    return {**content, "refusal" if content.get("type") == "refusal" else "text": part.text}
+    return {
+        **content,
+        "refusal" if content.get("type") == "refusal" else "text": part.text,
+    }
 
 
-def _add_content(items: list[dict[str, Any]], place: Mapping[str, Any], content: Any) -> None:
+def _add_content(
+    items: list[dict[str, Any]], place: Mapping[str, Any], content: Any
+) -> None:
     """Put a piece of a message item back into its item, and a `joined` one into that of the previous piece."""
     item = place["item"]
     if place.get("joined") and items and without(items[-1], ("content",)) == item:
@@ -323,10 +437,22 @@ def _add_content(items: list[dict[str, Any]], place: Mapping[str, Any], content:
         items.append({**item, "content": [content]})
 
 
-def _call_item(call: ToolCall, call_id: str, namespaces: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+def _call_item(
+    call: ToolCall, call_id: str, namespaces: Mapping[str, Mapping[str, Any]]
+) -> dict[str, Any]:
     sent = call.provider_data
-    arguments = sent["arguments"] if "arguments" in sent else json_text(call.arguments)
-    item = {"type": "function_call", "call_id": call_id, "name": call.name, "arguments": arguments}
+    if "arguments" in sent:
+        arguments = sent["arguments"]
+    else:
+        arguments = json_text(call.arguments)
+    item = {
+        "type": "function_call",
+        "call_id": call_id,
+        "name": call.name,
+        "arguments": arguments,
+    }
     if sent:
         return {**item, **sent}
-    return {**item, "namespace": namespaces[call.name]["name"]} if call.name in namespaces else item
+    if call.name in namespaces:
+        return {**item, "namespace": namespaces[call.name]["name"]}
+    return item

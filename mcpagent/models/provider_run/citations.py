@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from mcpagent.messages import Citation
+from mcpagent.values.messages import Citation
 
 MAX_CITED = 1_000
 """Characters of a cited text that are kept as a value; what goes back to the provider is whole."""
@@ -25,8 +25,17 @@ def _read(listed: object) -> Iterator[Citation]:
         url = _first(about, "url", "source")
         title = _first(about, "title", "document_title", "filename", "file_id")
         if url or title:
-            yield Citation(url, title, _first(about, "cited_text", "content")[:MAX_CITED])
+            yield Citation(
+                url, title, _first(about, "cited_text", "content")[:MAX_CITED]
+            )
 
 
 def _first(about: Mapping[str, Any], *names: str) -> str:
-    return next((value for name in names if isinstance(value := about.get(name), str) and value), "")
+    return next(
+        (
+            value
+            for name in names
+            if isinstance(value := about.get(name), str) and value
+        ),
+        "",
+    )

@@ -10,7 +10,7 @@ from mcpagent.config.secret_store import with_stored_keys
 from mcpagent.config.variables import UnusableError, Variables, expand
 from mcpagent.errors import CredentialsError
 from mcpagent.models.provider_run.provider_tools import ProviderMcp, ProviderTool
-from mcpagent.text.secrets import hide, revealed
+from mcpagent.utilities.text.secrets import hide, revealed
 
 
 def names_tokens(tools: Iterable[ProviderTool]) -> bool:
@@ -30,11 +30,19 @@ def read_tokens(tools: Iterable[ProviderTool]) -> dict[ProviderTool, str]:
         if isinstance(tool, ProviderMcp) and tool.authorization:
             where = f'ProviderMcp "{tool.name}": authorization'
             try:
-                token = revealed(expand(tool.authorization, (), Variables(environ, Path(), environ.secret))).strip()
+                token = revealed(
+                    expand(
+                        tool.authorization,
+                        (),
+                        Variables(environ, Path(), environ.secret),
+                    )
+                ).strip()
             except UnusableError as error:
                 raise CredentialsError(f"{where}: {error.what}") from None
             if not token or not token.isascii() or not token.isprintable():
-                raise CredentialsError(f"{where}: what it stands for is no token; set it again")
+                raise CredentialsError(
+                    f"{where}: what it stands for is no token; set it again"
+                )
             hide(token)
             tokens[tool] = token
     return tokens

@@ -10,36 +10,57 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from mcpagent.events import ProviderCall
-from mcpagent.messages import Message, Part, ProviderBlock, Text
-from mcpagent.models.provider_run.provider_calls import NONE_WAITING, calls_to_come, in_words
+from mcpagent.models.provider_run.provider_calls import (
+    NONE_WAITING,
+    calls_to_come,
+    in_words,
+)
+from mcpagent.values.events import ProviderCall
+from mcpagent.values.messages import Message, Part, ProviderBlock, Text
 
 
-def with_pairs(history: Sequence[Message], written: Sequence[Message]) -> tuple[Message, ...]:
+def with_pairs(
+    history: Sequence[Message], written: Sequence[Message]
+) -> tuple[Message, ...]:
     """Return the answers as `written` to Anthropic, without calls that have no result and are not waiting for one.
 
     `written` has one answer for each of `history`. A result without its call becomes text.
     """
     made = list(written)
-    answers = [place for place, message in enumerate(made) if message.role == "assistant"]
+    answers = [
+        place for place, message in enumerate(made) if message.role == "assistant"
+    ]
     known: frozenset[str] = frozenset()
     waiting: Mapping[str, ProviderCall] = NONE_WAITING
     for number, place in enumerate(answers):
         message = made[place]
         calls, strange = _unpaired(message, known)
-        known = frozenset(calls) if message.tool_calls else frozenset()
+        if message.tool_calls:
+            known = frozenset(calls)
+        else:
+            known = frozenset()
         if number + 1 < len(answers):
             known &= _results_of_others(made[answers[number + 1]])
-        lost = strange | {id(block) for call, block in calls.items() if call not in known}
+        lost = strange | {
+            id(block) for call, block in calls.items() if call not in known
+        }
         if lost:
             told = in_words(history[place].parts, waiting)
-            words = {id(part): told[at] for at, part in enumerate(history[place].parts) if at in told}
-            made[place] = replace(message, parts=tuple(_without(message.parts, lost, words)))
+            words = {
+                id(part): told[at]
+                for at, part in enumerate(history[place].parts)
+                if at in told
+            }
+            made[place] = replace(
+                message, parts=tuple(_without(message.parts, lost, words))
+            )
         waiting = calls_to_come(history[place])
     return tuple(made)
 
 
-def _unpaired(message: Message, known: frozenset[str]) -> tuple[dict[str, ProviderBlock], set[int]]:
+def _unpaired(
+    message: Message, known: frozenset[str]
+) -> tuple[dict[str, ProviderBlock], set[int]]:
     """Return the answer's calls without a result in it, by ID, and the identities of blocks that are never valid.
 
     Invalid are results of calls that are neither before them nor `known`, and duplicates.
@@ -71,7 +92,9 @@ def _results_of_others(message: Message) -> frozenset[str]:
     return frozenset(found)
 
 
-def _without(parts: Sequence[Part], lost: set[int], words: Mapping[int, str]) -> Iterator[Part]:
+def _without(
+    parts: Sequence[Part], lost: set[int], words: Mapping[int, str]
+) -> Iterator[Part]:
     """Yield the parts without these blocks; results become text."""
     for part in parts:
         if id(part) not in lost:
@@ -82,9 +105,13 @@ def _without(parts: Sequence[Part], lost: set[int], words: Mapping[int, str]) ->
 
 def _asks(block: ProviderBlock) -> str:
     is_call = block.data.get("type") in ("server_tool_use", "mcp_tool_use")
-    return str(block.data.get("id") or "") if is_call else ""
+    if is_call:
+        return str(block.data.get("id") or "")
+    return ""
 
 
 def _answers(block: ProviderBlock) -> str:
     is_result = str(block.data.get("type")).endswith("_tool_result")
-    return str(block.data.get("tool_use_id") or "") if is_result else ""
+    if is_result:
+        return str(block.data.get("tool_use_id") or "")
+    return ""

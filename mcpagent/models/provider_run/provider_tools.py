@@ -13,8 +13,8 @@ from typing import Any, ClassVar, TypeAlias, get_args
 from urllib.parse import urlsplit
 
 from mcpagent.errors import ConfigError
-from mcpagent.python.argument_checks import expect
-from mcpagent.text.safe_text import safe_line
+from mcpagent.utilities.python.argument_checks import expect
+from mcpagent.utilities.text.safe_text import safe_line
 
 _REFERENCE = re.compile(r"\$\{[^{}]+\}")
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
@@ -52,7 +52,12 @@ class WebSearch:
     def __post_init__(self) -> None:
         _check_number(self, "max_uses")
         _check_domains(self)
-        expect("WebSearch.location", self.location, (Location, NoneType), "Location(...) or None")
+        expect(
+            "WebSearch.location",
+            self.location,
+            (Location, NoneType),
+            "Location(...) or None",
+        )
 
     @property
     def name(self) -> str:
@@ -111,7 +116,9 @@ class FileSearch:
 
     def __post_init__(self) -> None:
         _check_texts(self, "stores")
-        expect("FileSearch.stores", self.stores, tuple, "at least one store", holds=bool)
+        expect(
+            "FileSearch.stores", self.stores, tuple, "at least one store", holds=bool
+        )
         _check_number(self, "max_results")
 
     @property
@@ -140,10 +147,24 @@ class ProviderMcp:
 
     def __post_init__(self) -> None:
         said = "1 to 64 letters, digits, _ or -, a letter first"
-        expect("ProviderMcp.name", self.name, str, said, holds=lambda name: bool(_NAME.fullmatch(name)))
-        expect("ProviderMcp.url", self.url, str, 'an address, "https://..."', holds=_is_remote)
+        expect(
+            "ProviderMcp.name",
+            self.name,
+            str,
+            said,
+            holds=lambda name: bool(_NAME.fullmatch(name)),
+        )
+        expect(
+            "ProviderMcp.url",
+            self.url,
+            str,
+            'an address, "https://..."',
+            holds=_is_remote,
+        )
         if "@" in urlsplit(self.url).netloc:
-            raise ConfigError("ProviderMcp.url: holds a user or password, which is shown; write authorization instead")
+            raise ConfigError(
+                "ProviderMcp.url: holds a user or password, which is shown; write authorization instead"
+            )
         for name in ("authorization", "description"):
             expect(f"ProviderMcp.{name}", getattr(self, name), str, "a text")
         _check_texts(self, "allowed_tools")
@@ -154,13 +175,19 @@ class ProviderMcp:
         return not _REFERENCE.sub("", self.authorization).strip()
 
 
-ProviderTool: TypeAlias = WebSearch | WebFetch | CodeExecution | FileSearch | ProviderMcp
+ProviderTool: TypeAlias = (
+    WebSearch | WebFetch | CodeExecution | FileSearch | ProviderMcp
+)
 """A tool that a model's provider runs."""
 
-KINDS: Mapping[str, type[ProviderTool]] = {kind.kind: kind for kind in get_args(ProviderTool)}
+KINDS: Mapping[str, type[ProviderTool]] = {
+    kind.kind: kind for kind in get_args(ProviderTool)
+}
 """By the word that cards and the command line have for it."""
 
-CODE_NAMES = frozenset({"code_execution", "bash_code_execution", "text_editor_code_execution"})
+CODE_NAMES = frozenset(
+    {"code_execution", "bash_code_execution", "text_editor_code_execution"}
+)
 """What a model calls when it runs code at Anthropic: one tool asked for, three called."""
 
 
@@ -169,21 +196,44 @@ def _is_remote(url: Any) -> bool:
         parts = urlsplit(url)
     except ValueError:
         return False
-    return parts.scheme == "https" and bool(parts.hostname) and url.isprintable() and " " not in url
+    return (
+        parts.scheme == "https"
+        and bool(parts.hostname)
+        and url.isprintable()
+        and " " not in url
+    )
 
 
 def _check_number(tool: object, name: str) -> None:
     place = f"{type(tool).__name__}.{name}"
     said = "a whole number from 1, or None"
-    expect(place, getattr(tool, name), (int, NoneType), said, holds=lambda most: most is None or most >= 1)
+    expect(
+        place,
+        getattr(tool, name),
+        (int, NoneType),
+        said,
+        holds=lambda most: most is None or most >= 1,
+    )
 
 
 def _check_texts(tool: object, name: str) -> None:
     """Check a list of texts and make it a tuple, because the values are compared and hashed."""
     value = getattr(tool, name)
     place = f"{type(tool).__name__}.{name}"
-    expect(place, value, (list, tuple), "a list of texts", holds=lambda all_: all(isinstance(one, str) for one in all_))
-    expect(place, value, (list, tuple), "texts that are not empty", holds=lambda all_: all(one.strip() for one in all_))
+    expect(
+        place,
+        value,
+        (list, tuple),
+        "a list of texts",
+        holds=lambda all_: all(isinstance(one, str) for one in all_),
+    )
+    expect(
+        place,
+        value,
+        (list, tuple),
+        "texts that are not empty",
+        holds=lambda all_: all(one.strip() for one in all_),
+    )
     object.__setattr__(tool, name, tuple(value))
 
 
@@ -193,11 +243,19 @@ def _check_domains(tool: WebSearch | WebFetch) -> None:
         _check_texts(tool, name)
         for domain in getattr(tool, name):
             if "://" in domain or not domain.isprintable() or " " in domain:
-                host = urlsplit(domain).netloc if "://" in domain else ""
-                fix = f'write "{safe_line(host, 60)}"' if host else 'write a host, "example.com"'
-                raise ConfigError(f'{kind}.{name}: "{safe_line(domain, 80)}" is no domain; {fix}')
+                host = ""
+                if "://" in domain:
+                    host = urlsplit(domain).netloc
+                fix = 'write a host, "example.com"'
+                if host:
+                    fix = f'write "{safe_line(host, 60)}"'
+                raise ConfigError(
+                    f'{kind}.{name}: "{safe_line(domain, 80)}" is no domain; {fix}'
+                )
     if tool.allowed_domains and tool.blocked_domains:
-        raise ConfigError(f"{kind}: allowed_domains and blocked_domains exclude each other; give one of them")
+        raise ConfigError(
+            f"{kind}: allowed_domains and blocked_domains exclude each other; give one of them"
+        )
 
 
 def expect_distinct(tools: Iterable[ProviderTool]) -> tuple[ProviderTool, ...]:
@@ -206,8 +264,12 @@ def expect_distinct(tools: Iterable[ProviderTool]) -> tuple[ProviderTool, ...]:
     seen: set[str] = set()
     for tool in listed:
         if tool.name in seen:
-            other = "give the servers different names" if isinstance(tool, ProviderMcp) else "give it once"
-            raise ConfigError(f'tools: {type(tool).__name__} "{tool.name}" is given twice; {other}')
+            other = "give it once"
+            if isinstance(tool, ProviderMcp):
+                other = "give the servers different names"
+            raise ConfigError(
+                f'tools: {type(tool).__name__} "{tool.name}" is given twice; {other}'
+            )
         seen.add(tool.name)
     return listed
 
@@ -233,15 +295,27 @@ def provider_tool_of(kind: object, options: object, where: str) -> ProviderTool:
     """
     if not isinstance(kind, str) or kind not in KINDS:
         shown = safe_line(str(kind), 60)
-        raise ConfigError(f'{where}: no tool of a provider is called "{shown}"; write one of {", ".join(KINDS)}')
+        raise ConfigError(
+            f'{where}: no tool of a provider is called "{shown}"; write one of {", ".join(KINDS)}'
+        )
     made = KINDS[kind]
     known = {item.name: item for item in fields(made)}
     if not isinstance(options, Mapping):
-        raise ConfigError(f"{where}: the options of {kind} must be a mapping, got {type(options).__name__}")
+        raise ConfigError(
+            f"{where}: the options of {kind} must be a mapping, got {type(options).__name__}"
+        )
     if unknown := sorted(str(name) for name in options if name not in known):
-        takes = f"it takes {', '.join(known)}" if known else "it takes none"
-        raise ConfigError(f'{where}: {kind} has no option "{safe_line(unknown[0], 60)}"; {takes}')
-    needed = [name for name, item in known.items() if item.default is MISSING and item.default_factory is MISSING]
+        takes = "it takes none"
+        if known:
+            takes = f"it takes {', '.join(known)}"
+        raise ConfigError(
+            f'{where}: {kind} has no option "{safe_line(unknown[0], 60)}"; {takes}'
+        )
+    needed = [
+        name
+        for name, item in known.items()
+        if item.default is MISSING and item.default_factory is MISSING
+    ]
     if missing := [name for name in needed if name not in options]:
         raise ConfigError(f'{where}: {kind} needs "{missing[0]}"')
     values = dict(options)
@@ -257,7 +331,9 @@ def _location(options: Mapping[Any, Any], where: str) -> Location:
     known = [item.name for item in fields(Location)]
     if unknown := [name for name in options if name not in known]:
         shown = safe_line(str(unknown[0]), 60)
-        raise ConfigError(f'{where}: location has no "{shown}"; it takes {", ".join(known)}')
+        raise ConfigError(
+            f'{where}: location has no "{shown}"; it takes {", ".join(known)}'
+        )
     try:
         return Location(**options)
     except ConfigError as error:
@@ -267,7 +343,9 @@ def _location(options: Mapping[Any, Any], where: str) -> Location:
 def provider_tools_of(listed: object, where: str) -> tuple[ProviderTool, ...]:
     """Return the tools of a list of names, and of mappings from one name to options. Raises `ConfigError`."""
     if not isinstance(listed, list | tuple):
-        raise ConfigError(f"{where}: must be a list, got {type(listed).__name__}; write [web_search]")
+        raise ConfigError(
+            f"{where}: must be a list, got {type(listed).__name__}; write [web_search]"
+        )
     tools: list[ProviderTool] = []
     for place, item in enumerate(listed):
         here = f"{where}[{place}]"
@@ -275,9 +353,13 @@ def provider_tools_of(listed: object, where: str) -> tuple[ProviderTool, ...]:
             tools.append(provider_tool_of(item, {}, here))
         elif isinstance(item, Mapping) and len(item) == 1:
             [(kind, options)] = item.items()
-            tools.append(provider_tool_of(kind, options if options is not None else {}, here))
+            tools.append(
+                provider_tool_of(kind, options if options is not None else {}, here)
+            )
         else:
-            raise ConfigError(f"{here}: must be a name, or one name with its options: web_search: {{max_uses: 3}}")
+            raise ConfigError(
+                f"{here}: must be a name, or one name with its options: web_search: {{max_uses: 3}}"
+            )
     return expect_distinct(tools)
 
 
@@ -289,6 +371,15 @@ def as_data(tool: ProviderTool, *, with_token: bool = True) -> str | dict[str, A
         if value == item.default or (item.name == "authorization" and not with_token):
             continue
         if isinstance(value, Location):
-            value = {part.name: text for part in fields(value) if (text := getattr(value, part.name))}
-        options[item.name] = list(value) if isinstance(value, tuple) else value
-    return {tool.kind: options} if options else tool.kind
+            value = {
+                part.name: text
+                for part in fields(value)
+                if (text := getattr(value, part.name))
+            }
+        if isinstance(value, tuple):
+            options[item.name] = list(value)
+        else:
+            options[item.name] = value
+    if options:
+        return {tool.kind: options}
+    return tool.kind

@@ -20,7 +20,7 @@ from mcpagent.models.wire_values import (
     sendable_name,
     without,
 )
-from mcpagent.text.for_model import set_apart
+from mcpagent.utilities.text.for_model import set_apart
 
 _HEAD = ("system", "developer")
 """Roles of the messages before a conversation."""
@@ -44,7 +44,9 @@ def wellformed_chat(
     if isinstance(messages, list):
         written = messages
         if not _keeps_rules(messages):
-            written = [message for message in map(_message, messages) if message is not None]
+            written = [
+                message for message in map(_message, messages) if message is not None
+            ]
             written = paired(written, call_id)
         first = 0
         while first < len(written) and _role(written[first]) in _HEAD:
@@ -68,7 +70,11 @@ def _keeps_rules(messages: Sequence[Any]) -> bool:  # noqa: C901 - a call for ea
             return False
         content, calls = message.get("content"), message.get("tool_calls")
         if message.get("role") == "tool":
-            if message.get("tool_call_id") not in waiting or content.__class__ is not str or not content.strip():
+            if (
+                message.get("tool_call_id") not in waiting
+                or content.__class__ is not str
+                or not content.strip()
+            ):
                 return False
             waiting.remove(message["tool_call_id"])
             continue
@@ -80,7 +86,10 @@ def _keeps_rules(messages: Sequence[Any]) -> bool:  # noqa: C901 - a call for ea
                 return False
             if content.__class__ is list and message.get("role") != "assistant":
                 for piece in content:
-                    if piece.get("type") == "text" and not str(piece.get("text", "none")).strip():
+                    if (
+                        piece.get("type") == "text"
+                        and not str(piece.get("text", "none")).strip()
+                    ):
                         return False
             continue
         for call in calls:
@@ -90,7 +99,11 @@ def _keeps_rules(messages: Sequence[Any]) -> bool:  # noqa: C901 - a call for ea
             name, arguments = function.get("name"), function.get("arguments")
             if name.__class__ is not str or not LEGAL_NAME.fullmatch(name):
                 return False
-            if arguments.__class__ is not str or not arguments.strip() or parse_object(arguments) is None:
+            if (
+                arguments.__class__ is not str
+                or not arguments.strip()
+                or parse_object(arguments) is None
+            ):
                 return False
             waiting.append(call.get("id"))
         if not waiting:
@@ -100,21 +113,31 @@ def _keeps_rules(messages: Sequence[Any]) -> bool:  # noqa: C901 - a call for ea
 
 def _with_legal_name(written: Any) -> Any:
     """Return a call, a tool or a tool choice with a legal `function.name`."""
-    function = written.get("function") if isinstance(written, Mapping) else None
+    function = None
+    if isinstance(written, Mapping):
+        function = written.get("function")
     if not isinstance(function, Mapping):
         return written
     name = function.get("name")
     legal = sendable_name(name if isinstance(name, str) else "")
-    return written if legal == name else {**written, "function": {**function, "name": legal}}
+    if legal == name:
+        return written
+    return {**written, "function": {**function, "name": legal}}
 
 
 def _tool(tool: Any) -> Any:
-    return _with_legal_name(tool) if isinstance(tool, Mapping) and tool.get("type") == "function" else tool
+    if isinstance(tool, Mapping) and tool.get("type") == "function":
+        return _with_legal_name(tool)
+    return tool
 
 
 def _tool_name(tool: Any) -> str:
-    function = tool.get("function") if isinstance(tool, Mapping) else None
-    return str(function.get("name")) if isinstance(function, Mapping) else ""
+    function = None
+    if isinstance(tool, Mapping):
+        function = tool.get("function")
+    if isinstance(function, Mapping):
+        return str(function.get("name"))
+    return ""
 
 
 def distinct_tools(tools: Iterable[Any], name_of: Callable[[Any], str]) -> list[Any]:
@@ -135,41 +158,56 @@ def _message(message: Any) -> Any:
     if not isinstance(message, Mapping):
         return message
     content = message.get("content")
-    if isinstance(content, list) and message.get("role") != "assistant":  # what a server wrote goes back whole
+    if (
+        isinstance(content, list) and message.get("role") != "assistant"
+    ):  # what a server wrote goes back whole
         pieces = [piece for piece in content if not _is_blank(piece)]
         if len(pieces) < len(content):
             message = {**message, "content": pieces or None}
     if message.get("tool_calls"):
         return _with_calls(message)
-    message = without(message, ("tool_calls",)) if "tool_calls" in message else message
+    if "tool_calls" in message:
+        message = without(message, ("tool_calls",))
     if has_words(message.get("content")):
         return message
     if message.get("role") == "tool":
         return {**message, "content": NO_OUTPUT}
-    if message.get("role") == "assistant" and (message.get("refusal") or message.get("audio")):
+    if message.get("role") == "assistant" and (
+        message.get("refusal") or message.get("audio")
+    ):
         return message
     return None
 
 
 def _is_blank(piece: Any) -> bool:
-    text = piece.get("text") if isinstance(piece, Mapping) and piece.get("type") == "text" else None
+    text = None
+    if isinstance(piece, Mapping) and piece.get("type") == "text":
+        text = piece.get("text")
     return isinstance(text, str) and not text.strip()
 
 
 def has_words(content: Any) -> bool:
     """Return whether a content is more than white space."""
-    return bool(content.strip()) if isinstance(content, str) else bool(content)
+    if isinstance(content, str):
+        return bool(content.strip())
+    return bool(content)
 
 
 def _with_calls(message: Mapping[str, Any]) -> Mapping[str, Any]:
     calls = [_call(call) for call in message["tool_calls"]]
-    same = all(new is old for new, old in zip(calls, message["tool_calls"], strict=True))
-    return message if same else {**message, "tool_calls": calls}
+    same = all(
+        new is old for new, old in zip(calls, message["tool_calls"], strict=True)
+    )
+    if same:
+        return message
+    return {**message, "tool_calls": calls}
 
 
 def _call(call: Any) -> Any:
     call = _with_legal_name(call)
-    function = call.get("function") if isinstance(call, Mapping) else None
+    function = None
+    if isinstance(call, Mapping):
+        function = call.get("function")
     if not isinstance(function, Mapping):
         return call
     arguments = arguments_text(function.get("arguments"))
@@ -197,20 +235,32 @@ def paired(messages: Sequence[Any], call_id: Callable[[str], str]) -> list[Any]:
 
 
 def _role(message: Any) -> str:
-    return str(message.get("role")) if isinstance(message, Mapping) else ""
+    if isinstance(message, Mapping):
+        return str(message.get("role"))
+    return ""
 
 
-def _stretch(messages: Sequence[Any], call_id: Callable[[str], str], *, may_wait: bool) -> Sequence[Any]:
+def _stretch(
+    messages: Sequence[Any], call_id: Callable[[str], str], *, may_wait: bool
+) -> Sequence[Any]:
     """Return one answer and all that follows it until the next answer."""
     first, rest = messages[0], messages[1:]
     calls = first.get("tool_calls") or [] if _role(first) == "assistant" else []
     ids = [str(call.get("id")) for call in calls]
-    following = [str(one.get("tool_call_id")) for one in rest[: len(calls)] if _role(one) == "tool"]
-    has_others = any(_role(one) == "tool" for one in ([*rest[len(calls) :]] if calls else messages))
+    following = [
+        str(one.get("tool_call_id"))
+        for one in rest[: len(calls)]
+        if _role(one) == "tool"
+    ]
+    has_others = any(
+        _role(one) == "tool" for one in ([*rest[len(calls) :]] if calls else messages)
+    )
     is_matched = sorted(following) == sorted(ids) or may_wait
     if len(set(ids)) == len(ids) and is_matched and not has_others:
         return messages
-    return _matched(first, calls, rest if calls else messages, call_id, may_wait=may_wait)
+    return _matched(
+        first, calls, rest if calls else messages, call_id, may_wait=may_wait
+    )
 
 
 def _matched(
@@ -230,12 +280,18 @@ def _matched(
     taken: set[str] = set()
     for number, call in enumerate(calls):
         asked = str(call.get("id"))
-        own = asked if asked not in taken else call_id(f"{asked}_{number}")
+        if asked not in taken:
+            own = asked
+        else:
+            own = call_id(f"{asked}_{number}")
         taken.add(own)
         named.append(call if own == asked else {**call, "id": own})
         found = waiting.get(asked)
         if found or not may_wait:
-            result = found.pop(0) if found else {"role": "tool", "content": NO_RESULT}
+            if found:
+                result = found.pop(0)
+            else:
+                result = {"role": "tool", "content": NO_RESULT}
             results.append({**result, "tool_call_id": own})
     left = {id(message) for messages in waiting.values() for message in messages}
     others: list[Any] = []
@@ -243,8 +299,15 @@ def _matched(
         if _role(message) != "tool":
             others.append(message)
         elif id(message) in left:
-            others.append({"role": "user", "content": f"A result without its call:\n{set_apart(_text(message))}"})
-    return [{**answer, "tool_calls": named}, *results, *others] if calls else others
+            others.append(
+                {
+                    "role": "user",
+                    "content": f"A result without its call:\n{set_apart(_text(message))}",
+                }
+            )
+    if calls:
+        return [{**answer, "tool_calls": named}, *results, *others]
+    return others
 
 
 def _text(message: Mapping[str, Any]) -> str:
@@ -252,4 +315,6 @@ def _text(message: Mapping[str, Any]) -> str:
     if isinstance(content, str):
         return content
     pieces = content if isinstance(content, list) else ()
-    return "\n".join(str(piece.get("text") or "") for piece in pieces if isinstance(piece, Mapping))
+    return "\n".join(
+        str(piece.get("text") or "") for piece in pieces if isinstance(piece, Mapping)
+    )

@@ -11,8 +11,15 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mcpagent.models.wire_values import NO_INPUT, NO_OUTPUT, NO_RESULT, Written, sendable_name, without
-from mcpagent.text.for_model import set_apart
+from mcpagent.models.wire_values import (
+    NO_INPUT,
+    NO_OUTPUT,
+    NO_RESULT,
+    Written,
+    sendable_name,
+    without,
+)
+from mcpagent.utilities.text.for_model import set_apart
 
 LONGEST_NAME = 128
 _UNSAID = "none"
@@ -42,11 +49,17 @@ def _distinct(tools: Sequence[Any]) -> list[Any]:
     seen: set[str] = set()
     kept: list[Any] = []
     for tool in tools:
-        name = str(tool.get("name") or "") if isinstance(tool, Mapping) else ""
+        name = ""
+        if isinstance(tool, Mapping):
+            name = str(tool.get("name") or "")
         if name and name in seen:
             continue
         seen.add(name)
-        if isinstance(tool, Mapping) and tool.get("defer_loading") and "cache_control" in tool:
+        if (
+            isinstance(tool, Mapping)
+            and tool.get("defer_loading")
+            and "cache_control" in tool
+        ):
             tool = without(tool, ("cache_control",))
         kept.append(tool)
     return kept
@@ -59,7 +72,12 @@ def _keeps_rules(turns: Sequence[Any]) -> bool:  # noqa: C901 - a call for each 
     seen: set[Any] = set()
     for turn in turns:
         role, content = turn.get("role"), turn.get("content")
-        if content.__class__ is not list or not content or role == before or (not before and role != "user"):
+        if (
+            content.__class__ is not list
+            or not content
+            or role == before
+            or (not before and role != "user")
+        ):
             return False
         if waiting and role != "user":
             return False
@@ -70,23 +88,35 @@ def _keeps_rules(turns: Sequence[Any]) -> bool:  # noqa: C901 - a call for each 
             kind = block.get("type")
             if kind == "tool_result":
                 inner, call_id = block.get("content"), block.get("tool_use_id")
-                if role != "user" or not come_first or call_id not in waiting or inner.__class__ is not list:
+                if (
+                    role != "user"
+                    or not come_first
+                    or call_id not in waiting
+                    or inner.__class__ is not list
+                ):
                     return False
                 waiting.discard(call_id)
                 if not inner:
                     return False
                 for piece in inner:
                     if piece.get("type") == "image" or (
-                        piece.get("type") == "text" and not str(piece.get("text", _UNSAID)).strip()
+                        piece.get("type") == "text"
+                        and not str(piece.get("text", _UNSAID)).strip()
                     ):
                         return False
                 continue
             come_first = False
-            if kind == "image" or (kind == "text" and not str(block.get("text", _UNSAID)).strip()):
+            if kind == "image" or (
+                kind == "text" and not str(block.get("text", _UNSAID)).strip()
+            ):
                 return False
             if kind == "tool_use":
                 call_id, name = block.get("id"), block.get("name")
-                if not call_id or call_id in seen or block.get("input").__class__ is not dict:
+                if (
+                    not call_id
+                    or call_id in seen
+                    or block.get("input").__class__ is not dict
+                ):
                     return False
                 if name.__class__ is not str or not _NAME.fullmatch(name):
                     return False
@@ -105,7 +135,9 @@ def _turns(messages: Sequence[Any]) -> list[Any]:
         if not turn["content"]:
             continue
         if not made and turn["role"] != "user":
-            made.append({"role": "user", "content": [{"type": "text", "text": NO_INPUT}]})
+            made.append(
+                {"role": "user", "content": [{"type": "text", "text": NO_INPUT}]}
+            )
         if made and made[-1]["role"] == turn["role"]:
             made[-1] = {**made[-1], "content": [*made[-1]["content"], *turn["content"]]}
         else:
@@ -116,49 +148,80 @@ def _turns(messages: Sequence[Any]) -> list[Any]:
 def _turn(message: Mapping[str, Any]) -> Mapping[str, Any]:
     content = message.get("content")
     if isinstance(content, str):
-        text = [{"type": "text", "text": content}] if content.strip() else []
+        text = []
+        if content.strip():
+            text = [{"type": "text", "text": content}]
         return {**message, "content": text}
-    blocks = content if isinstance(content, list) else []
+    blocks = []
+    if isinstance(content, list):
+        blocks = content
     written = [_block(block) for block in blocks if not _is_blank(block)]
-    same = len(written) == len(blocks) and all(new is old for new, old in zip(written, blocks, strict=True))
-    return message if same and blocks is content else {**message, "content": written}
+    same = len(written) == len(blocks) and all(
+        new is old for new, old in zip(written, blocks, strict=True)
+    )
+    if same and blocks is content:
+        return message
+    return {**message, "content": written}
 
 
 def _is_blank(block: Any) -> bool:
-    text = block.get("text") if isinstance(block, Mapping) and block.get("type") == "text" else None
+    text = None
+    if isinstance(block, Mapping) and block.get("type") == "text":
+        text = block.get("text")
     return isinstance(text, str) and not text.strip()
 
 
 def _block(block: Any) -> Any:
-    kind = block.get("type") if isinstance(block, Mapping) else None
+    kind = None
+    if isinstance(block, Mapping):
+        kind = block.get("type")
     if kind == "tool_use" and isinstance(block.get("name"), str):
         name, given = block["name"], block.get("input")
         legal = sendable_name(name, LONGEST_NAME)
         if legal == name and isinstance(given, dict):
             return block
-        return {**block, "name": legal, "input": given if isinstance(given, dict) else {}}
+        return {
+            **block,
+            "name": legal,
+            "input": given if isinstance(given, dict) else {},
+        }
     if kind == "tool_result":
         return _result(block)
-    return _small_image(block) if kind == "image" else block
+    if kind == "image":
+        return _small_image(block)
+    return block
 
 
 def _small_image(block: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the image, or a text in its place if it is larger than Anthropic accepts."""
     source = block.get("source")
-    data = source.get("data") if isinstance(source, Mapping) else None
+    data = None
+    if isinstance(source, Mapping):
+        data = source.get("data")
     if not isinstance(data, str) or len(data) <= MOST_IMAGE_CHARACTERS:
         return block
     megabytes = len(data) * 3 / 4 / 1_000_000
-    return {"type": "text", "text": f"[an image of {megabytes:.1f} MB was left out: the most is 5 MB]"}
+    return {
+        "type": "text",
+        "text": f"[an image of {megabytes:.1f} MB was left out: the most is 5 MB]",
+    }
 
 
 def _result(block: Mapping[str, Any]) -> Mapping[str, Any]:
     content = block.get("content")
     if isinstance(content, str):
-        return block if content.strip() else {**block, "content": NO_OUTPUT}
-    pieces = content if isinstance(content, list) else []
+        if content.strip():
+            return block
+        return {**block, "content": NO_OUTPUT}
+    pieces = []
+    if isinstance(content, list):
+        pieces = content
     kept = [_block(piece) for piece in pieces if not _is_blank(piece)]
-    if kept and len(kept) == len(pieces) and all(new is old for new, old in zip(kept, pieces, strict=True)):
+    if (
+        kept
+        and len(kept) == len(pieces)
+        and all(new is old for new, old in zip(kept, pieces, strict=True))
+    ):
         return block
     return {**block, "content": kept or [{"type": "text", "text": NO_OUTPUT}]}
 
@@ -171,10 +234,14 @@ def _paired(turns: Sequence[Any]) -> list[Any]:
     made: list[Any] = []
     seen: set[str] = set()
     for place, turn in enumerate(turns):
-        before = made[-1] if made else None
+        before = None
+        if made:
+            before = made[-1]
         if turn["role"] == "assistant":
             made.append(turn)
-            following = turns[place + 1] if place + 1 < len(turns) else None
+            following = None
+            if place + 1 < len(turns):
+                following = turns[place + 1]
             needs_turn = following is not None and following["role"] != "user"
             if needs_turn and _calls(turn):
                 made.append({"role": "user", "content": []})
@@ -201,12 +268,16 @@ def _results(turn: Mapping[str, Any]) -> list[Any]:
 def _match(made: list[Any], seen: set[str]) -> None:
     """Rewrite the last two turns, an answer and what follows it, so that calls and results are pairs."""
     turn = made[-1]
-    answer = made[-2] if len(made) > 1 else None
+    answer = None
+    if len(made) > 1:
+        answer = made[-2]
     calls, results = _calls(answer), _results(turn)
     ids = [str(call.get("id")) for call in calls]
     told = [str(result.get("tool_use_id")) for result in results]
     is_legal = all(one and one not in seen for one in ids) and len(set(ids)) == len(ids)
-    come_first = all(block.get("type") == "tool_result" for block in turn["content"][: len(results)])
+    come_first = all(
+        block.get("type") == "tool_result" for block in turn["content"][: len(results)]
+    )
     seen.update(ids)
     if is_legal and come_first and sorted(ids) == sorted(told):
         return
@@ -217,17 +288,30 @@ def _match(made: list[Any], seen: set[str]) -> None:
     first: list[Any] = []
     for number, call in enumerate(calls):
         asked = str(call.get("id"))
-        own = _new_id(asked, number, seen) if not is_legal else asked
+        if not is_legal:
+            own = _new_id(asked, number, seen)
+        else:
+            own = asked
         seen.add(own)
-        renamed[id(call)] = call if own == asked else {**call, "id": own}
+        if own == asked:
+            renamed[id(call)] = call
+        else:
+            renamed[id(call)] = {**call, "id": own}
         found = waiting.get(asked)
-        missing = {"type": "tool_result", "content": [{"type": "text", "text": NO_RESULT}], "is_error": True}
+        missing = {
+            "type": "tool_result",
+            "content": [{"type": "text", "text": NO_RESULT}],
+            "is_error": True,
+        }
         first.append({**(found.pop(0) if found else missing), "tool_use_id": own})
     left = [_as_text(result) for results in waiting.values() for result in results]
     others = [block for block in turn["content"] if block.get("type") != "tool_result"]
     made[-1] = {**turn, "content": [*first, *left, *others]}
     if answer is not None:
-        made[-2] = {**answer, "content": [renamed.get(id(block), block) for block in answer["content"]]}
+        made[-2] = {
+            **answer,
+            "content": [renamed.get(id(block), block) for block in answer["content"]],
+        }
 
 
 def _new_id(asked: str, number: int, seen: set[str]) -> str:
@@ -238,17 +322,31 @@ def _new_id(asked: str, number: int, seen: set[str]) -> str:
 
 def _as_text(result: Mapping[str, Any]) -> Written:
     content = result.get("content")
-    pieces = content if isinstance(content, list) else [{"text": content}]
-    text = "\n".join(str(piece["text"]) for piece in pieces if isinstance(piece, Mapping) and piece.get("text"))
-    return {"type": "text", "text": f"A result without its call:\n{set_apart(text or NO_OUTPUT)}"}
+    if isinstance(content, list):
+        pieces = content
+    else:
+        pieces = [{"text": content}]
+    text = "\n".join(
+        str(piece["text"])
+        for piece in pieces
+        if isinstance(piece, Mapping) and piece.get("text")
+    )
+    return {
+        "type": "text",
+        "text": f"A result without its call:\n{set_apart(text or NO_OUTPUT)}",
+    }
 
 
 def with_few_markers(body: Written) -> Written:
     """Return the body with at most four cache markers: of those in the turns the earliest are left out."""
     blocks = [*_listed(body.get("tools")), *_listed(body.get("system"))]
-    marked = sum("cache_control" in block for block in blocks) + ("cache_control" in body)
+    marked = sum("cache_control" in block for block in blocks) + (
+        "cache_control" in body
+    )
     messages = body.get("messages")
-    turns = [turn for turn in messages if turn.get("content").__class__ is list] if isinstance(messages, list) else []
+    turns = []
+    if isinstance(messages, list):
+        turns = [turn for turn in messages if turn.get("content").__class__ is list]
     places: list[tuple[int, int]] = []
     for place, turn in enumerate(turns):
         for number, block in enumerate(turn["content"]):
@@ -259,7 +357,9 @@ def with_few_markers(body: Written) -> Written:
         return body
     messages = list(body["messages"])
     for place, number in places[:over]:
-        position = next(at for at, message in enumerate(messages) if message is turns[place])
+        position = next(
+            at for at, message in enumerate(messages) if message is turns[place]
+        )
         content = list(messages[position]["content"])
         content[number] = without(content[number], ("cache_control",))
         messages[position] = turns[place] = {**messages[position], "content": content}
@@ -267,4 +367,6 @@ def with_few_markers(body: Written) -> Written:
 
 
 def _listed(value: Any) -> list[Any]:
-    return [one for one in value if isinstance(one, Mapping)] if isinstance(value, list) else []
+    if isinstance(value, list):
+        return [one for one in value if isinstance(one, Mapping)]
+    return []

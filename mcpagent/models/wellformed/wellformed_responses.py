@@ -20,7 +20,7 @@ from mcpagent.models.wire_values import (
     sendable_name,
     without,
 )
-from mcpagent.text.for_model import set_apart
+from mcpagent.utilities.text.for_model import set_apart
 
 
 def wellformed_responses(body: Mapping[str, Any], *, parses_arguments: bool) -> Written:
@@ -32,15 +32,23 @@ def wellformed_responses(body: Mapping[str, Any], *, parses_arguments: bool) -> 
     made = dict(body)
     items = body.get("input")
     if isinstance(items, list) and not _keeps_rules(items, parses_arguments):
-        written = [item for item in (_item(one, parses_arguments) for one in items) if item is not None]
+        written = [
+            item
+            for item in (_item(one, parses_arguments) for one in items)
+            if item is not None
+        ]
         made["input"] = _paired(written)
     tools = body.get("tools")
     if isinstance(tools, list):
-        made["tools"] = distinct_tools([_with_legal_name(tool) for tool in tools], _tool_name)
-    return without(made, ("tools",)) if made.get("tools") == [] else made
+        made["tools"] = distinct_tools(
+            [_with_legal_name(tool) for tool in tools], _tool_name
+        )
+    if made.get("tools") == []:
+        return without(made, ("tools",))
+    return made
 
 
-def _keeps_rules(items: Sequence[Any], parses_arguments: bool) -> bool:  # noqa: C901 - a call for each message costs more than it explains
+def _keeps_rules(items: Sequence[Any], parses_arguments: bool) -> bool:
     """Return whether nothing has to be written otherwise: one loop without calls, since histories are long."""
     waiting: set[Any] = set()
     seen: set[Any] = set()
@@ -50,23 +58,41 @@ def _keeps_rules(items: Sequence[Any], parses_arguments: bool) -> bool:  # noqa:
             return False
         kind = item.get("type", "message")
         if kind == "function_call":
-            name, arguments, call_id = item.get("name"), item.get("arguments"), item.get("call_id")
-            if name.__class__ is not str or not LEGAL_NAME.fullmatch(name) or call_id in seen:
+            name, arguments, call_id = (
+                item.get("name"),
+                item.get("arguments"),
+                item.get("call_id"),
+            )
+            if (
+                name.__class__ is not str
+                or not LEGAL_NAME.fullmatch(name)
+                or call_id in seen
+            ):
                 return False
             if arguments.__class__ is not str:
                 return False
-            if parses_arguments and (not arguments.strip() or parse_object(arguments) is None):
+            if parses_arguments and (
+                not arguments.strip() or parse_object(arguments) is None
+            ):
                 return False
             is_answered = is_answered and bool(waiting)
             seen.add(call_id)
             waiting.add(call_id)
         elif kind == "function_call_output":
             output = item.get("output")
-            if item.get("call_id") not in waiting or output.__class__ is not str or not output.strip():
+            if (
+                item.get("call_id") not in waiting
+                or output.__class__ is not str
+                or not output.strip()
+            ):
                 return False
             waiting.discard(item["call_id"])
             is_answered = True
-        elif kind == "message" and "role" in item and ("type" not in item or item["role"] == "user"):
+        elif (
+            kind == "message"
+            and "role" in item
+            and ("type" not in item or item["role"] == "user")
+        ):
             content = item.get("content")
             if content.__class__ is not str or not content.strip():
                 return False
@@ -76,16 +102,26 @@ def _keeps_rules(items: Sequence[Any], parses_arguments: bool) -> bool:  # noqa:
 
 
 def _tool_name(tool: Any) -> str:
-    is_ours = isinstance(tool, Mapping) and tool.get("type") in ("function", "namespace")
-    return str(tool.get("name")) if is_ours else ""
+    is_ours = isinstance(tool, Mapping) and tool.get("type") in (
+        "function",
+        "namespace",
+    )
+    if is_ours:
+        return str(tool.get("name"))
+    return ""
 
 
 def _with_legal_name(written: Any) -> Any:
-    if not isinstance(written, Mapping) or written.get("type") not in ("function", "function_call"):
+    if not isinstance(written, Mapping) or written.get("type") not in (
+        "function",
+        "function_call",
+    ):
         return written
     name = written.get("name")
     legal = sendable_name(name if isinstance(name, str) else "")
-    return written if legal == name else {**written, "name": legal}
+    if legal == name:
+        return written
+    return {**written, "name": legal}
 
 
 def _item(item: Any, parses_arguments: bool) -> Any:
@@ -96,8 +132,13 @@ def _item(item: Any, parses_arguments: bool) -> Any:
         case "function_call":
             named, given = _with_legal_name(item), item.get("arguments")
             is_kept = not parses_arguments and isinstance(given, str)
-            arguments = given if is_kept else arguments_text(given)
-            return named if arguments == named.get("arguments") else {**named, "arguments": arguments}
+            if is_kept:
+                arguments = given
+            else:
+                arguments = arguments_text(given)
+            if arguments == named.get("arguments"):
+                return named
+            return {**named, "arguments": arguments}
         case "function_call_output":
             output = _without_blanks(item.get("output"))
             if output is item.get("output") and has_words(output):
@@ -109,7 +150,9 @@ def _item(item: Any, parses_arguments: bool) -> Any:
             content = _without_blanks(item.get("content"))
             if not has_words(content):
                 return None
-            return item if content is item.get("content") else {**item, "content": content}
+            if content is item.get("content"):
+                return item
+            return {**item, "content": content}
         case _:
             return item
 
@@ -119,21 +162,31 @@ def _without_blanks(content: Any) -> Any:
     if not isinstance(content, list):
         return content
     kept = [piece for piece in content if not _is_blank(piece)]
-    return content if len(kept) == len(content) else kept
+    if len(kept) == len(content):
+        return content
+    return kept
 
 
 def _is_blank(piece: Any) -> bool:
-    text = piece.get("text") if isinstance(piece, Mapping) and piece.get("type") == "input_text" else None
+    text = None
+    if isinstance(piece, Mapping) and piece.get("type") == "input_text":
+        text = piece.get("text")
     return isinstance(text, str) and not text.strip()
 
 
 def _paired(items: Sequence[Any]) -> list[Any]:
     """Return the items with one output for each call, after it; calls at the end are still to be run."""
     calls = [_call_id(item) for item in items if _kind(item) == "function_call"]
-    outputs = [_call_id(item) for item in items if _kind(item) == "function_call_output"]
+    outputs = [
+        _call_id(item) for item in items if _kind(item) == "function_call_output"
+    ]
     last = _calls_at_the_end(items)
     answered = [call for call in calls if call not in last]
-    if len(set(calls)) == len(calls) and sorted(answered) == sorted(outputs) and _in_order(items):
+    if (
+        len(set(calls)) == len(calls)
+        and sorted(answered) == sorted(outputs)
+        and _in_order(items)
+    ):
         return list(items)
     waiting: dict[str, list[Any]] = {}
     for item in items:
@@ -145,18 +198,32 @@ def _paired(items: Sequence[Any]) -> list[Any]:
     for number, item in enumerate(items):
         if _kind(item) == "function_call":
             asked = _call_id(item)
-            own = asked if asked not in taken else f"{asked[:50]}_{number}"
+            if asked not in taken:
+                own = asked
+            else:
+                own = f"{asked[:50]}_{number}"
             taken.add(own)
             found = waiting.get(asked)
             if found or asked not in last:
-                output = found.pop(0) if found else {"type": "function_call_output", "output": NO_RESULT}
+                if found:
+                    output = found.pop(0)
+                else:
+                    output = {"type": "function_call_output", "output": NO_RESULT}
                 pending.append({**output, "call_id": own})
             made.append(item if own == asked else {**item, "call_id": own})
             continue
         if _kind(item) == "function_call_output":
             made, pending = [*made, *pending], []
-            if any(item is one for one in waiting.get(_call_id(item), ())) and _call_id(item) not in calls:
-                made.append({"role": "user", "content": f"A result without its call:\n{set_apart(_text(item))}"})
+            if (
+                any(item is one for one in waiting.get(_call_id(item), ()))
+                and _call_id(item) not in calls
+            ):
+                made.append(
+                    {
+                        "role": "user",
+                        "content": f"A result without its call:\n{set_apart(_text(item))}",
+                    }
+                )
             continue
         if _ends_calls(item):
             made, pending = [*made, *pending], []
@@ -168,7 +235,9 @@ def _calls_at_the_end(items: Sequence[Any]) -> set[str]:
     """Return the calls of the last answer if nothing of the next turn follows them."""
     ids: set[str] = set()
     for item in reversed(items):
-        if _kind(item) == "function_call_output" or (isinstance(item, Mapping) and item.get("role") == "user"):
+        if _kind(item) == "function_call_output" or (
+            isinstance(item, Mapping) and item.get("role") == "user"
+        ):
             break
         if _kind(item) == "function_call":
             ids.add(_call_id(item))
@@ -191,7 +260,9 @@ def _in_order(items: Sequence[Any]) -> bool:
 
 
 def _kind(item: Any) -> str:
-    return str(item.get("type", "message")) if isinstance(item, Mapping) else ""
+    if isinstance(item, Mapping):
+        return str(item.get("type", "message"))
+    return ""
 
 
 def _call_id(item: Mapping[str, Any]) -> str:
@@ -203,4 +274,6 @@ def _text(item: Mapping[str, Any]) -> str:
     if isinstance(output, str):
         return output
     pieces = output if isinstance(output, list) else ()
-    return "\n".join(str(piece.get("text") or "") for piece in pieces if isinstance(piece, Mapping))
+    return "\n".join(
+        str(piece.get("text") or "") for piece in pieces if isinstance(piece, Mapping)
+    )

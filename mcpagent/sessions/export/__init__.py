@@ -16,15 +16,19 @@ from mcpagent.sessions.export.markdown_text import as_markdown
 from mcpagent.sessions.export.transcript import Transcript
 from mcpagent.sessions.export.web_page import as_html
 from mcpagent.sessions.kept import KeptSession
-from mcpagent.text.safe_text import safe_line
-from mcpagent.text.secrets import hide_environment
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.utilities.text.secrets import hide_environment
 
 ExportForm: TypeAlias = Literal["md", "json", "html"]
 """What a file of a conversation can be, which is also how its name ends."""
 
 FORMS: tuple[ExportForm, ...] = get_args(ExportForm)
 
-_WRITERS: Mapping[str, Callable[[Transcript], str]] = {"md": as_markdown, "json": as_json, "html": as_html}
+_WRITERS: Mapping[str, Callable[[Transcript], str]] = {
+    "md": as_markdown,
+    "json": as_json,
+    "html": as_html,
+}
 
 
 def exported(session: KeptSession, form: str, *, now: float | None = None) -> str:
@@ -35,7 +39,9 @@ def exported(session: KeptSession, form: str, *, now: float | None = None) -> st
     of mcpagent wrote.
     """
     if form not in _WRITERS:
-        raise InputError(f'export: no format "{safe_line(form, 20)}"; there are {", ".join(FORMS)}')
+        raise InputError(
+            f'export: no format "{safe_line(form, 20)}"; there are {", ".join(FORMS)}'
+        )
     return _WRITERS[form](transcript_of(session, now=now))
 
 

@@ -10,9 +10,9 @@ import json
 from dataclasses import asdict
 from datetime import UTC, datetime
 
-from mcpagent.messages import dump_messages
 from mcpagent.sessions.export.transcript import Transcript
 from mcpagent.sessions.standing import steps_to_json, which_wait
+from mcpagent.values.messages import dump_messages
 
 SCHEMA = "mcpagent.session/1"
 
@@ -35,11 +35,16 @@ def as_json(transcript: Transcript) -> str:
         "system": transcript.standing.beginning.system,
         "spent": asdict(transcript.spent),
         "pending": which_wait(transcript.standing.pending),
-        "steps": [{"place": place, **step} for place, step in sorted(steps_to_json(session.steps, 0).items())],
+        "steps": [
+            {"place": place, **step}
+            for place, step in sorted(steps_to_json(session.steps, 0).items())
+        ],
         "messages": dump_messages(session.messages),
     }
     return json.dumps(document, indent=1) + "\n"
 
 
 def _time(seconds: float) -> str | None:
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds") if seconds > 0 else None
+    if seconds > 0:
+        return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
+    return None

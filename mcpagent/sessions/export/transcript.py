@@ -7,9 +7,15 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
-from mcpagent.conversation import CANCELLED, INNER, UNKNOWN, CallProgress
 from mcpagent.errors import InputError
-from mcpagent.messages import (
+from mcpagent.history.conversation import CANCELLED, INNER, UNKNOWN, CallProgress
+from mcpagent.models.provider_run.provider_calls import Ran, calls_to_come, ran_at
+from mcpagent.prompt.builder import is_own_note
+from mcpagent.sessions.kept import KeptSession
+from mcpagent.sessions.standing import Standing, progress_from_json
+from mcpagent.utilities.text.safe_text import safe_line, without_halves
+from mcpagent.utilities.text.secrets import without_secrets
+from mcpagent.values.messages import (
     Compacted,
     Image,
     Message,
@@ -25,12 +31,6 @@ from mcpagent.messages import (
     ToolsShown,
     Usage,
 )
-from mcpagent.models.provider_run.provider_calls import Ran, calls_to_come, ran_at
-from mcpagent.prompt.builder import is_own_note
-from mcpagent.sessions.kept import KeptSession
-from mcpagent.sessions.standing import Standing, progress_from_json
-from mcpagent.text.safe_text import safe_line, without_halves
-from mcpagent.text.secrets import without_secrets
 
 _T = TypeVar("_T")
 
@@ -129,7 +129,9 @@ class Turn:
     @property
     def title(self) -> str:
         """The beginning of the question, in one printable line."""
-        words = " ".join(part.text[:1_000] for part in self.question if isinstance(part, Text))
+        words = " ".join(
+            part.text[:1_000] for part in self.question if isinstance(part, Text)
+        )
         return safe_line(words, 90).strip() or "(an image)"
 
 
@@ -148,23 +150,33 @@ class Transcript:
         """Raises `InputError` for values that no version of mcpagent wrote."""
         try:
             standing = Standing.from_json(session.values)
-            progress = {call: progress_from_json(data) for call, data in session.calls.items()}
+            progress = {
+                call: progress_from_json(data) for call, data in session.calls.items()
+            }
         except (KeyError, TypeError, ValueError) as error:
             what = f'export: session "{safe_line(session.info.id, 60)}" cannot be read'
-            raise InputError(f"{what}: {type(error).__name__} {safe_line(str(error), 120)}") from None
+            raise InputError(
+                f"{what}: {type(error).__name__} {safe_line(str(error), 120)}"
+            ) from None
         clean = _hidden(replace(session, values={}, calls={}))
         standing = _hidden(replace(standing, state={}))
         progress = {_hidden(call): _hidden(known) for call, known in progress.items()}
         turns = tuple(_turns(clean, standing, progress))
-        last = clean.messages[-1].role if clean.messages else "assistant"
-        ending = "This question has no answer yet." if last != "assistant" else ""
+        last = "assistant"
+        if clean.messages:
+            last = clean.messages[-1].role
+        ending = ""
+        if last != "assistant":
+            ending = "This question has no answer yet."
         return cls(clean, standing, turns, datetime.fromtimestamp(now, UTC), ending)
 
     @property
     def title(self) -> str:
         """In one printable line."""
         first = next((turn.title for turn in self.turns if turn.number), "")
-        return safe_line(self.session.info.title, 120).strip() or first or "Conversation"
+        return (
+            safe_line(self.session.info.title, 120).strip() or first or "Conversation"
+        )
 
     @property
     def questions(self) -> list[Turn]:
@@ -174,12 +186,22 @@ class Transcript:
     @property
     def answers(self) -> Iterator[Answered]:
         """All steps, in order."""
-        return (entry for turn in self.turns for entry in turn.entries if isinstance(entry, Answered))
+        return (
+            entry
+            for turn in self.turns
+            for entry in turn.entries
+            if isinstance(entry, Answered)
+        )
 
     @property
     def calls(self) -> list[CalledTool]:
         """All calls, in order."""
-        return [part for answer in self.answers for part in answer.parts if isinstance(part, CalledTool)]
+        return [
+            part
+            for answer in self.answers
+            for part in answer.parts
+            if isinstance(part, CalledTool)
+        ]
 
     @property
     def spent(self) -> Spent:
@@ -196,36 +218,53 @@ class Transcript:
         """When, where, with what, and what it took, as words by name; what is not known is left out."""
         info, calls = self.session.info, self.calls
         models = dict.fromkeys(answer.model for answer in self.answers if answer.model)
-        wrong = sum(called.state.outcome in ("failed", "denied", "unknown") for called in calls)
+        wrong = sum(
+            called.state.outcome in ("failed", "denied", "unknown") for called in calls
+        )
         seconds = sum(step.seconds for step in self.session.steps)
-        in_tools = sum(called.result.seconds for called in calls if called.result is not None)
+        in_tools = sum(
+            called.result.seconds for called in calls if called.result is not None
+        )
         usage = self.spent.usage
-        calls_made = f"{len(calls):,}" if calls else ""
+        calls_made = ""
+        if calls:
+            calls_made = f"{len(calls):,}"
         if wrong:
             calls_made += f", {wrong:,} of them without a good end"
         found = {
             "begun": moment(info.created),
             "last used": moment(info.updated),
             "folder": safe_line(info.folder, 300),
-            "model": ", ".join(safe_line(name, 100) for name in models) or safe_line(info.model, 100),
-            "servers": ", ".join(safe_line(name, 64) for name in self.standing.told.descriptions),
+            "model": ", ".join(safe_line(name, 100) for name in models)
+            or safe_line(info.model, 100),
+            "servers": ", ".join(
+                safe_line(name, 64) for name in self.standing.told.descriptions
+            ),
             "session": safe_line(info.id, 200),
             "calls": calls_made,
             "tokens": figures(usage) if usage.requests or usage.input_tokens else "",
-            "cost": money_of(self.spent.dollars, known=self.spent.cost_known) if usage.requests else "",
-            "time": f"{seconds:,.1f} s of the model, {in_tools:,.1f} s of tools" if seconds or in_tools else "",
+            "cost": money_of(self.spent.dollars, known=self.spent.cost_known)
+            if usage.requests
+            else "",
+            "time": f"{seconds:,.1f} s of the model, {in_tools:,.1f} s of tools"
+            if seconds or in_tools
+            else "",
         }
         return {name: words for name, words in found.items() if words}
 
 
 def moment(seconds: float) -> str:
     """A time as people read it, in UTC; "" for none."""
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M} UTC" if seconds > 0 else ""
+    if seconds > 0:
+        return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M} UTC"
+    return ""
 
 
 def figures(usage: Usage) -> str:
     """Tokens, as the provider counted them."""
-    cached = f" ({usage.cache_read_tokens:,} cached)" if usage.cache_read_tokens else ""
+    cached = ""
+    if usage.cache_read_tokens:
+        cached = f" ({usage.cache_read_tokens:,} cached)"
     return f"{usage.input_tokens:,} in{cached}, {usage.output_tokens:,} out"
 
 
@@ -233,18 +272,27 @@ def money_of(dollars: float, *, known: bool) -> str:
     """US dollars to a hundredth of a cent."""
     if known:
         return f"${dollars:,.4f}"
-    return f"${dollars:,.4f} and what is not known" if dollars else "not known"
+    if dollars:
+        return f"${dollars:,.4f} and what is not known"
+    return "not known"
 
 
 def step_figures(step: Step) -> list[str]:
     """What one answer took, as words."""
-    cost = "cost not known" if step.dollars is None else money_of(step.dollars, known=True)
+    if step.dollars is None:
+        cost = "cost not known"
+    else:
+        cost = money_of(step.dollars, known=True)
     return [figures(step.usage), cost, f"{step.seconds:,.1f} s"]
 
 
-def _turns(session: KeptSession, standing: Standing, progress: Mapping[str, CallProgress]) -> Iterator[Turn]:
+def _turns(
+    session: KeptSession, standing: Standing, progress: Mapping[str, CallProgress]
+) -> Iterator[Turn]:
     steps = {step.place: step for step in session.steps}
-    pending = {call.call_id.rpartition(INNER)[0]: call.kind for call in standing.pending}  # that of their program
+    pending = {
+        call.call_id.rpartition(INNER)[0]: call.kind for call in standing.pending
+    }  # that of their program
     pending |= {call.call_id: call.kind for call in standing.pending}
     number, question, entries = 0, tuple[Part, ...](), list[Answered | News]()
     answers, before = 0, tuple[str, ...]()
@@ -261,21 +309,36 @@ def _turns(session: KeptSession, standing: Standing, progress: Mapping[str, Call
             answers += 1
             step = steps.get(place)
             following = session.messages[place + 1 : place + 2]
-            results = following[0].parts if following and following[0].role == "tool" else ()
+            results = (
+                following[0].parts if following and following[0].role == "tool" else ()
+            )
             called = _called(message, results, progress, pending)
-            there = {at: _called_there(ran) for at, ran in ran_at(message.parts, waiting).items()}
+            there = {
+                at: _called_there(ran)
+                for at, ran in ran_at(message.parts, waiting).items()
+            }
             waiting = calls_to_come(message)
             parts = tuple(
                 called.pop(0) if isinstance(part, ToolCall) else there.get(at, part)
                 for at, part in enumerate(message.parts)
             )
-            sources = (f"source: {safe_line(one.title, 120)} {safe_line(one.url, 300)}" for one in message.citations)
+            sources = (
+                f"source: {safe_line(one.title, 120)} {safe_line(one.url, 300)}"
+                for one in message.citations
+            )
             parts += tuple(Text(" ".join(line.split())) for line in sources)
-            model = message.origin.model if message.origin is not None else ""
+            if message.origin is not None:
+                model = message.origin.model
+            else:
+                model = ""
             if step is not None:
                 model = step.model
-            offered = _offered(step.offered, before) if step is not None else None
-            before = step.offered if step is not None else before
+            if step is not None:
+                offered = _offered(step.offered, before)
+            else:
+                offered = None
+            if step is not None:
+                before = step.offered
             entries.append(Answered(answers, model, step, offered, parts))
     if number or entries:
         yield Turn(number, question, tuple(entries))
@@ -283,32 +346,62 @@ def _turns(session: KeptSession, standing: Standing, progress: Mapping[str, Call
 
 def calls_run_there(message: Message) -> list[CalledTool]:
     """Return the calls of an answer that the model's provider ran."""
-    return [_called_there(ran) for ran in ran_at(message.parts, calls_to_come(None)).values()]
+    return [
+        _called_there(ran)
+        for ran in ran_at(message.parts, calls_to_come(None)).values()
+    ]
 
 
 def _called_there(ran: Ran) -> CalledTool:
     """A call that the model's provider ran, and what came of it."""
-    name = f"{ran.call.server}.{ran.call.name}" if ran.call.server else ran.call.name
+    if ran.call.server:
+        name = f"{ran.call.server}.{ran.call.name}"
+    else:
+        name = ran.call.name
     call = ToolCall(ran.call.id, name, dict(ran.call.input))
     if ran.outcome is None:
-        return CalledTool(call, None, State("unknown", f"{BY_PROVIDER}, without a result"))
-    result = ToolResult(call.id, name, (Text(ran.text or ran.outcome),), "failed" if ran.failed else None)
-    return CalledTool(call, result, State("failed" if ran.failed else "done", BY_PROVIDER))
+        return CalledTool(
+            call, None, State("unknown", f"{BY_PROVIDER}, without a result")
+        )
+    result = ToolResult(
+        call.id,
+        name,
+        (Text(ran.text or ran.outcome),),
+        "failed" if ran.failed else None,
+    )
+    return CalledTool(
+        call, result, State("failed" if ran.failed else "done", BY_PROVIDER)
+    )
 
 
 def compacted_words(part: Compacted) -> str:
     """What the model was sent of what stands before, from there on."""
-    parts = ["the messages before these were summarised" if part.summary else "the messages before these were left out"]
-    parts = parts if part.leaves_out else []
-    parts += [f"{len(part.shortened):,} results were shortened"] if part.shortened else []
+    parts = [
+        "the messages before these were summarised"
+        if part.summary
+        else "the messages before these were left out"
+    ]
+    if not part.leaves_out:
+        parts = []
+    if part.shortened:
+        parts += [f"{len(part.shortened):,} results were shortened"]
+    else:
+        parts += []
     told = "; ".join(parts) or "nothing was left out"
     return f"For the model, from here on: the last {part.kept:,} messages stay; {told}"
 
 
 def is_news(messages: Sequence[Message], place: int) -> bool:
     """Whether mcpagent said it: behind results or before a prompt, in words that it uses."""
-    message, before, after = messages[place], messages[max(place - 1, 0)], messages[place + 1 : place + 2]
-    if any(isinstance(part, ToolsChanged | ToolsShown | Compacted) for part in message.parts):
+    message, before, after = (
+        messages[place],
+        messages[max(place - 1, 0)],
+        messages[place + 1 : place + 2],
+    )
+    if any(
+        isinstance(part, ToolsChanged | ToolsShown | Compacted)
+        for part in message.parts
+    ):
         return True
     if place and is_own_note(message.text):
         return True
@@ -325,11 +418,19 @@ def _offered(names: tuple[str, ...], before: tuple[str, ...]) -> OfferedTools | 
 
 
 def _called(
-    message: Message, results: tuple[Part, ...], progress: Mapping[str, CallProgress], pending: Mapping[str, str]
+    message: Message,
+    results: tuple[Part, ...],
+    progress: Mapping[str, CallProgress],
+    pending: Mapping[str, str],
 ) -> list[CalledTool]:
     """The calls of an answer in their order, each with what came of it."""
     by_call: dict[str, tuple[ToolResult | None, list[ToolsChanged | ToolsShown]]] = {}
-    known = [part for call in message.tool_calls if call.id in progress for part in progress[call.id].parts]
+    known = [
+        part
+        for call in message.tool_calls
+        if call.id in progress
+        for part in progress[call.id].parts
+    ]
     changes: list[ToolsChanged | ToolsShown] = []
     for part in (*known, *results):
         if isinstance(part, ToolResult):
@@ -340,27 +441,44 @@ def _called(
     called: list[CalledTool] = []
     for call in message.tool_calls:
         result, brought = by_call.get(call.id, (None, []))
-        called.append(CalledTool(call, result, _state(call, result, progress, pending), tuple(brought)))
+        called.append(
+            CalledTool(
+                call, result, _state(call, result, progress, pending), tuple(brought)
+            )
+        )
     return called
 
 
 def _state(
-    call: ToolCall, result: ToolResult | None, progress: Mapping[str, CallProgress], pending: Mapping[str, str]
+    call: ToolCall,
+    result: ToolResult | None,
+    progress: Mapping[str, CallProgress],
+    pending: Mapping[str, str],
 ) -> State:
     if result is None:
         if call.id in pending:
-            on = "an approval" if pending[call.id] == "approval" else "a result from outside"
+            on = "a result from outside"
+            if pending[call.id] == "approval":
+                on = "an approval"
             return State("waiting", f"waits for {on}")
-        return State("unknown", "sent, without a result: it may have run") if call.id in progress else _NOT_RUN
+        if call.id in progress:
+            return State("unknown", "sent, without a result: it may have run")
+        return _NOT_RUN
     if result.error is None and result.set_aside is not None:
         aside = result.set_aside
-        much = f"about {aside.tokens:,} tokens" if aside.tokens else aside.kind
+        if aside.tokens:
+            much = f"about {aside.tokens:,} tokens"
+        else:
+            much = aside.kind
         return State("done", f"set aside as {safe_line(aside.handle, 40)}, {much}")
     if result.error is None:
         return State("done")
     if result.error == "cancelled" and result.text in (UNKNOWN, CANCELLED):
         return State("unknown", "outcome unknown: it may have run")
-    words = "malformed arguments" if call.malformed else _WORDS[result.error]
+    if call.malformed:
+        words = "malformed arguments"
+    else:
+        words = _WORDS[result.error]
     return State("denied" if result.error == "denied" else "failed", words)
 
 
@@ -379,7 +497,11 @@ def _hidden(value: _T) -> _T:
         case Image():
             clean = value
         case ToolKey():
-            clean = ToolKey(_hidden(value.source), without_secrets(value.name), without_secrets(value.listed))
+            clean = ToolKey(
+                _hidden(value.source),
+                without_secrets(value.name),
+                without_secrets(value.listed),
+            )
         case tuple() | list() | frozenset():
             clean = type(value)(_hidden(item) for item in value)
         case Mapping():
@@ -409,7 +531,9 @@ class FileRoom:
     def cut(self, text: str, shown: int, folded: int = 0) -> tuple[str, str, int]:
         """What of it is shown, to the end of a line if one is near, what is folded, and how much is left out."""
         shown = min(shown, self.left)
-        line_end = text.rfind("\n", shown // 2, shown) + 1 if len(text) > shown else 0
+        line_end = 0
+        if len(text) > shown:
+            line_end = text.rfind("\n", shown // 2, shown) + 1
         first = text[: line_end or shown]
         self.left -= len(first)
         rest = text[len(first) : len(first) + min(folded, self.left)]

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import urlsplit
 
-from mcpagent.messages import Compacted, Image, Part, ProviderBlock, Text, Thinking, ToolsChanged, ToolsShown
 from mcpagent.sessions.export.transcript import (
     Answered,
     CalledTool,
@@ -28,8 +27,18 @@ from mcpagent.sessions.export.transcript import (
     compacted_words,
     step_figures,
 )
-from mcpagent.text.media_types import image_type
-from mcpagent.text.safe_text import hides_something, safe_line, safe_text
+from mcpagent.utilities.text.media_types import image_type
+from mcpagent.utilities.text.safe_text import hides_something, safe_line, safe_text
+from mcpagent.values.messages import (
+    Compacted,
+    Image,
+    Part,
+    ProviderBlock,
+    Text,
+    Thinking,
+    ToolsChanged,
+    ToolsShown,
+)
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -73,16 +82,26 @@ def as_html(transcript: Transcript) -> str:
 
 def _body(transcript: Transcript) -> _Html:
     room = FileRoom()
-    facts = [_el("div", _el("dt", name), _el("dd", words)) for name, words in transcript.facts().items()]
-    questions = [_el("li", _el("a", turn.title, href=f"#question-{turn.number}")) for turn in transcript.questions]
+    facts = [
+        _el("div", _el("dt", name), _el("dd", words))
+        for name, words in transcript.facts().items()
+    ]
+    questions = [
+        _el("li", _el("a", turn.title, href=f"#question-{turn.number}"))
+        for turn in transcript.questions
+    ]
     system = transcript.standing.beginning.system
     return _el(
         "body",
         _el("header", _el("h1", transcript.title), _el("dl", *facts)),
-        _el("nav", _el("h2", "Questions"), _el("ol", *questions)) if len(questions) > 1 else None,
+        _el("nav", _el("h2", "Questions"), _el("ol", *questions))
+        if len(questions) > 1
+        else None,
         _el(
             "main",
-            _folded("system prompt", [_words(system, room)], note=_characters(system)) if system else None,
+            _folded("system prompt", [_words(system, room)], note=_characters(system))
+            if system
+            else None,
             *(_turn(turn, room) for turn in transcript.turns),
             _el("p", transcript.ending, cls="note") if transcript.ending else None,
         ),
@@ -93,52 +112,110 @@ def _body(transcript: Transcript) -> _Html:
 def _turn(turn: Turn, room: FileRoom) -> _Html:
     question = None
     if turn.number:
-        heading = _el("h2", _el("a", f"Question {turn.number}", href=f"#question-{turn.number}"))
-        question = _el("article", heading, *_parts(turn.question, room, is_answer=False), cls="question")
-    entries = (_news(entry, room) if isinstance(entry, News) else _answer(entry, room) for entry in turn.entries)
-    named = {"id": f"question-{turn.number}"} if turn.number else {}
+        heading = _el(
+            "h2", _el("a", f"Question {turn.number}", href=f"#question-{turn.number}")
+        )
+        question = _el(
+            "article",
+            heading,
+            *_parts(turn.question, room, is_answer=False),
+            cls="question",
+        )
+    entries = (
+        _news(entry, room) if isinstance(entry, News) else _answer(entry, room)
+        for entry in turn.entries
+    )
+    named = {}
+    if turn.number:
+        named = {"id": f"question-{turn.number}"}
     return _el("section", question, *entries, **named)
 
 
 def _news(news: News, room: FileRoom) -> _Html:
-    return _el("aside", _el("p", "The model was told", cls="note"), *_parts(news.parts, room, is_answer=False))
+    return _el(
+        "aside",
+        _el("p", "The model was told", cls="note"),
+        *_parts(news.parts, room, is_answer=False),
+    )
 
 
 def _answer(answer: Answered, room: FileRoom) -> _Html:
-    said = [safe_line(answer.model, 120)] if answer.model else []
-    said += step_figures(answer.step) if answer.step is not None else []
+    said = []
+    if answer.model:
+        said = [safe_line(answer.model, 120)]
+    if answer.step is not None:
+        said += step_figures(answer.step)
+    else:
+        said += []
     heading = _el(
         "h3",
-        _el("span", f"{'Step' if answer.has_calls else 'Answer · step'} {answer.number}"),
+        _el(
+            "span", f"{'Step' if answer.has_calls else 'Answer · step'} {answer.number}"
+        ),
         *(_el("span", words) for words in said),
     )
-    offered = _offered(answer.offered) if answer.offered is not None else None
+    if answer.offered is not None:
+        offered = _offered(answer.offered)
+    else:
+        offered = None
     body = _parts(answer.parts, room, is_answer=True)
-    return _el("article", heading, offered, *body, cls="step" if answer.has_calls else "step answer")
+    return _el(
+        "article",
+        heading,
+        offered,
+        *body,
+        cls="step" if answer.has_calls else "step answer",
+    )
 
 
 def _offered(offered: OfferedTools) -> _Html:
-    signs = [f"{sign} {_some(names)}" for sign, names in (("+", offered.added), ("−", offered.removed)) if names]
+    signs = [
+        f"{sign} {_some(names)}"
+        for sign, names in (("+", offered.added), ("−", offered.removed))
+        if names
+    ]
     count = f"{len(offered.names):,} {'tool' if len(offered.names) == 1 else 'tools'} offered"
-    return _folded(count, [_name_list(offered.names)], note="  ".join(signs) or "in another order", cls="offered")
+    return _folded(
+        count,
+        [_name_list(offered.names)],
+        note="  ".join(signs) or "in another order",
+        cls="offered",
+    )
 
 
-def _parts(parts: Sequence[Part | CalledTool], room: FileRoom, *, is_answer: bool) -> Iterator[_Html]:
+def _parts(
+    parts: Sequence[Part | CalledTool], room: FileRoom, *, is_answer: bool
+) -> Iterator[_Html]:
     for part in parts:
         match part:
             case CalledTool():
                 yield _call(part, room)
             case Text(text=text) if text.strip():
-                yield _rendered(text) if is_answer and _takes(room, text) else _words(text, room)
+                yield (
+                    _rendered(text)
+                    if is_answer and _takes(room, text)
+                    else _words(text, room)
+                )
             case Thinking(text=text) if text.strip():
-                yield _folded("thinking", [_words(text, room)], note=_characters(text), cls="thinking")
+                yield _folded(
+                    "thinking",
+                    [_words(text, room)],
+                    note=_characters(text),
+                    cls="thinking",
+                )
             case Thinking():
                 yield _el("p", "thinking that only its provider can read", cls="note")
             case Image():
                 yield _image(part, room)
             case ToolsChanged(added=added, removed=removed, joined=joined):
-                told = (("added", [tool.name for tool in added]), ("removed", removed), ("can be found", joined))
-                yield from (_changed(f"tools {what}", names) for what, names in told if names)
+                told = (
+                    ("added", [tool.name for tool in added]),
+                    ("removed", removed),
+                    ("can be found", joined),
+                )
+                yield from (
+                    _changed(f"tools {what}", names) for what, names in told if names
+                )
             case ToolsShown(names=names) if names:
                 yield _changed("tools shown", names)
             case ProviderBlock() | Compacted():
@@ -149,29 +226,60 @@ def _parts(parts: Sequence[Part | CalledTool], room: FileRoom, *, is_answer: boo
 
 def _not_said(part: ProviderBlock | Compacted, room: FileRoom) -> _Html:
     if isinstance(part, Compacted):
-        shown = _words(part.summary, room) if part.summary else _el("p", "There is no summary.", cls="note")
-        return _folded("sent in part", [shown], note=compacted_words(part), cls="thinking")
+        if part.summary:
+            shown = _words(part.summary, room)
+        else:
+            shown = _el("p", "There is no summary.", cls="note")
+        return _folded(
+            "sent in part", [shown], note=compacted_words(part), cls="thinking"
+        )
     block = json.dumps(part.data, indent=1, ensure_ascii=False, default=str)
     return _folded(
-        "for its provider", _cut(block, room), note=safe_line(str(part.data.get("type", "")), 80), cls="block"
+        "for its provider",
+        _cut(block, room),
+        note=safe_line(str(part.data.get("type", "")), 80),
+        cls="block",
     )
 
 
 def _call(called: CalledTool, room: FileRoom) -> _Html:
     call, result, state = called.call, called.result, called.state
-    whole = call.malformed or json.dumps(call.arguments, indent=1, ensure_ascii=False, default=str)
-    short = call.malformed[:500] or json.dumps(call.arguments, ensure_ascii=False, default=str)[:500]
-    texts = [part.text for part in result.content if isinstance(part, Text)] if result is not None else []
-    hidden = any(hides_something(text[: MAX_RESULT + MAX_FOLDED_RESULT]) for text in (whole, *texts))
-    head = [_el("b", safe_line(call.name, 120)), " ", _el("code", safe_line(short, 100))]
-    head += [_el("mark", words) for words in (state.words, "had invisible characters" if hidden else "") if words]
+    whole = call.malformed or json.dumps(
+        call.arguments, indent=1, ensure_ascii=False, default=str
+    )
+    short = (
+        call.malformed[:500]
+        or json.dumps(call.arguments, ensure_ascii=False, default=str)[:500]
+    )
+    texts = []
     if result is not None:
-        head.append(_el("small", f"{result.seconds:,.2f} s, {_characters(result.text)}"))
+        texts = [part.text for part in result.content if isinstance(part, Text)]
+    hidden = any(
+        hides_something(text[: MAX_RESULT + MAX_FOLDED_RESULT])
+        for text in (whole, *texts)
+    )
+    head = [
+        _el("b", safe_line(call.name, 120)),
+        " ",
+        _el("code", safe_line(short, 100)),
+    ]
+    head += [
+        _el("mark", words)
+        for words in (state.words, "had invisible characters" if hidden else "")
+        if words
+    ]
+    if result is not None:
+        head.append(
+            _el("small", f"{result.seconds:,.2f} s, {_characters(result.text)}")
+        )
     body: list[_Html] = [_el("h4", "arguments"), *_cut(whole, room)]
     if result is not None:
         body.append(_el("h4", "result"))
         for part in result.content:
-            body += _cut(part.text, room) if isinstance(part, Text) else [_image(part, room)]
+            if isinstance(part, Text):
+                body += _cut(part.text, room)
+            else:
+                body += [_image(part, room)]
     changes = [*_parts(called.changes, room, is_answer=False)]
     details = _el("details", _el("summary", *head), *body, cls=f"call {state.outcome}")
     return _Html("".join((details, *changes)))
@@ -185,26 +293,38 @@ def _image(image: Image, room: FileRoom) -> _Html:
         data = b""
     found, size = image_type(data), f"{len(data):,} bytes"
     if found is None:
-        return _el("p", f"an image that is not shown: {safe_line(image.media_type, 60)}, {size}", cls="note")
+        return _el(
+            "p",
+            f"an image that is not shown: {safe_line(image.media_type, 60)}, {size}",
+            cls="note",
+        )
     if len(image.data) > room.images_left:
         return _el("p", f"an image, left out for its size: {found}, {size}", cls="note")
     room.images_left -= len(image.data)
-    return _Html(f'<img alt="{found}, {size}" src="data:{found};base64,{base64.b64encode(data).decode()}">')
+    return _Html(
+        f'<img alt="{found}, {size}" src="data:{found};base64,{base64.b64encode(data).decode()}">'
+    )
 
 
 def _changed(what: str, names: Sequence[str]) -> _Html:
     if len(names) <= MAX_NAMES_SHOWN:
         return _el("p", f"{what}: ", _name_list(names), cls="note")
-    return _folded(f"{len(names):,} {what}", [_name_list(names)], note=_some(names), cls="offered")
+    return _folded(
+        f"{len(names):,} {what}", [_name_list(names)], note=_some(names), cls="offered"
+    )
 
 
 def _name_list(names: Sequence[str]) -> _Html:
     listed = [_el("code", safe_line(name, 80)) for name in names]
-    return _el("span", *(child for name in listed for child in (name, " ")), cls="names")
+    return _el(
+        "span", *(child for name in listed for child in (name, " ")), cls="names"
+    )
 
 
 def _some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - MAX_NAMES_SHOWN:,} more" if len(names) > MAX_NAMES_SHOWN else ""
+    more = ""
+    if len(names) > MAX_NAMES_SHOWN:
+        more = f" and {len(names) - MAX_NAMES_SHOWN:,} more"
     return ", ".join(safe_line(name, 80) for name in names[:MAX_NAMES_SHOWN]) + more
 
 
@@ -214,24 +334,46 @@ def _characters(text: str) -> str:
 
 def _words(text: str, room: FileRoom) -> _Html:
     """As it was written, line by line."""
-    return _Html("".join(_cut(text.strip("\n"), room, MAX_WORDS, MAX_FOLDED_WORDS, cls="words")))
+    return _Html(
+        "".join(_cut(text.strip("\n"), room, MAX_WORDS, MAX_FOLDED_WORDS, cls="words"))
+    )
 
 
 def _cut(
-    text: str, room: FileRoom, shown: int = MAX_RESULT, folded: int = MAX_FOLDED_RESULT, *, cls: str = ""
+    text: str,
+    room: FileRoom,
+    shown: int = MAX_RESULT,
+    folded: int = MAX_FOLDED_RESULT,
+    *,
+    cls: str = "",
 ) -> list[_Html]:
     """The beginning, the rest of it folded, and how much is in no page."""
     first, rest, left = room.cut(text, shown, folded)
     found = [_el("pre", first, cls=cls, dir="auto")]
     if rest:
-        found.append(_folded(f"{len(rest):,} more characters", [_el("pre", rest, cls=cls, dir="auto")], cls="rest"))
+        found.append(
+            _folded(
+                f"{len(rest):,} more characters",
+                [_el("pre", rest, cls=cls, dir="auto")],
+                cls="rest",
+            )
+        )
     if left:
-        found.append(_el("p", f"{left:,} more characters, which the JSON has", cls="note"))
+        found.append(
+            _el("p", f"{left:,} more characters, which the JSON has", cls="note")
+        )
     return found
 
 
-def _folded(title: str, body: Iterable[_Html], *, note: str = "", cls: str = "") -> _Html:
-    return _el("details", _el("summary", title, _el("small", note) if note else None), *body, cls=cls)
+def _folded(
+    title: str, body: Iterable[_Html], *, note: str = "", cls: str = ""
+) -> _Html:
+    return _el(
+        "details",
+        _el("summary", title, _el("small", note) if note else None),
+        *body,
+        cls=cls,
+    )
 
 
 def _el(tag: str, *children: _Child, cls: str = "", **attributes: str) -> _Html:
@@ -239,10 +381,14 @@ def _el(tag: str, *children: _Child, cls: str = "", **attributes: str) -> _Html:
     named = {**({"class": cls} if cls else {}), **attributes}
     inside = "".join(f' {name}="{html.escape(value)}"' for name, value in named.items())
     text = "".join(
-        child if isinstance(child, _Html) else html.escape(safe_text(child)) for child in children if child is not None
+        child if isinstance(child, _Html) else html.escape(safe_text(child))
+        for child in children
+        if child is not None
     )
     # A line break at the beginning of <pre> is no part of it.
-    return _Html(f"<{tag}{inside}>{chr(10) if tag == 'pre' and text[:1] == chr(10) else ''}{text}</{tag}>")
+    return _Html(
+        f"<{tag}{inside}>{chr(10) if tag == 'pre' and text[:1] == chr(10) else ''}{text}</{tag}>"
+    )
 
 
 # -- the Markdown of an answer ---------------------------------------------------------------------------------------
@@ -265,7 +411,12 @@ def _rendered(text: str) -> _Html:
         _harmless(token)
         for inner in token.children or ():
             _harmless(inner)
-    return _el("div", _Html(reader.renderer.render(tokens, reader.options, {})), cls="words", dir="auto")
+    return _el(
+        "div",
+        _Html(reader.renderer.render(tokens, reader.options, {})),
+        cls="words",
+        dir="auto",
+    )
 
 
 def _reader() -> MarkdownIt:
@@ -285,7 +436,11 @@ def _harmless(token: Token) -> None:
     start = token.attrs.get("start")
     token.attrs, token.info, token.meta = {}, "", {}
     if token.type == "link_open":
-        token.attrs = {"href": href, "rel": "noopener noreferrer nofollow", "title": _host(href)}
+        token.attrs = {
+            "href": href,
+            "rel": "noopener noreferrer nofollow",
+            "title": _host(href),
+        }
     elif token.type == "ordered_list_open" and isinstance(start, int):
         token.attrs = {"start": start}
     elif token.type in ("heading_open", "heading_close"):

@@ -20,14 +20,14 @@ from mcpagent.cli.chat.completions import ChatCompleter, Words
 from mcpagent.config import ServerConfig
 from mcpagent.errors import InputError
 from mcpagent.mcp.server_options import ServerOptions
-from mcpagent.messages import Image, Text
 from mcpagent.models import ScriptedModel
-from mcpagent.text.for_model import fenced
+from mcpagent.utilities.text.for_model import fenced
+from mcpagent.values.messages import Image, Text
 from tests.mcp.lists.test_shown_tools import FORGED
 from tests.mcp.lists.test_shown_tools import SERVER as SMUGGLER
 from tests.tables import each_row
 from tests.terminal.process import SMALL_SERVER
-from tests.text.test_for_model import taken_apart
+from tests.utilities.text.test_for_model import taken_apart
 
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from mcpagent import Sessions
 from mcpagent.cli.chat.resumed import finished_length, last_request, question_places, questions_of, resumed_lines
-from mcpagent.conversation import UNKNOWN, not_run
-from mcpagent.messages import Message, Text, ToolCall, ToolDefinition, ToolsChanged
+from mcpagent.history.conversation import UNKNOWN, not_run
 from mcpagent.prompt.builder import call_note, misfit_note
+from mcpagent.values.messages import Message, Text, ToolCall, ToolDefinition, ToolsChanged
 from tests.cli.chat.slash.test_slash_table import SEARCH, answer, scene
 
 ADD = ToolCall("", "add_tool", {"tool_names": ["read_file"]})

@@ -15,13 +15,13 @@ pytest.importorskip("pty", reason="pseudo-terminals are POSIX")
 
 from mcpagent import Agent, RunOptions
 from mcpagent.config import ServerConfig, load_servers
-from mcpagent.events import Event
 from mcpagent.mcp.lists.list_cache import CachedServer, ListCache
 from mcpagent.mcp.lists.server_lists import ServerLists
 from mcpagent.mcp.server_options import ServerOptions
-from mcpagent.messages import ToolDefinition
 from mcpagent.models import ScriptedModel
-from mcpagent.text.safe_text import safe_text
+from mcpagent.utilities.text.safe_text import safe_text
+from mcpagent.values.events import Event
+from mcpagent.values.messages import ToolDefinition
 from tests.speed import within
 from tests.terminal import small_server
 from tests.terminal.process import SMALL_SERVER

@@ -25,12 +25,12 @@ from mcpagent.cli.may_run.approver import Approver
 from mcpagent.cli.screen.terminal import Glyphs, Terminal
 from mcpagent.cli.servers.probing import probe
 from mcpagent.config import load_servers
-from mcpagent.events import Event, Notice, ServerConnected, ServerFailed, ServersAwaited, ToolsSearched
 from mcpagent.mcp.server_options import ServerOptions
 from mcpagent.models.scripted import ScriptedModel
 from mcpagent.permissions.rules import Rules
 from mcpagent.permissions.stored_approvals import StoredApprovals
 from mcpagent.tool_search.search_options import ToolSearch
+from mcpagent.values.events import Event, Notice, ServerConnected, ServerFailed, ServersAwaited, ToolsSearched
 from tests.scenes import call, results
 from tests.servers.gates import SERVERS, Gate, catalogue
 

@@ -19,7 +19,7 @@ from mcpagent.cli.frame.error_lines import (
     write_entry,
 )
 from mcpagent.mcp.transports.server_log import MAX_LOG_BYTES
-from mcpagent.text.secrets import hide
+from mcpagent.utilities.text.secrets import hide
 from tests.terminal.process import server_option
 from tests.terminal.warm import run
 

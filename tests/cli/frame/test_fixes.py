@@ -8,7 +8,7 @@ from mcpagent.cli.frame.fixes import fix_for, missing_variable
 from mcpagent.cli.screen.lines import server_failed_lines
 from mcpagent.cli.screen.terminal import ASCII_GLYPHS
 from mcpagent.config import ServerConfig
-from mcpagent.events import ServerFailed
+from mcpagent.values.events import ServerFailed
 from tests.tables import each_row
 
 LOCAL = ServerConfig("crm", command="npx", args=("-y", "crm-server"), source="/home/me/shop/.mcp.json:9")

@@ -27,11 +27,11 @@ from mcpagent.cli.may_run.asking import Asking, ask_about_call, box_lines
 from mcpagent.cli.oneshot.headless import ask_once
 from mcpagent.cli.screen.terminal import ASCII_GLYPHS, Glyphs, Terminal, make_console
 from mcpagent.config import ServerConfig
-from mcpagent.messages import ResourceRequest, ToolCall, ToolDefinition, ToolResult
 from mcpagent.models import ScriptedModel
-from mcpagent.permissions.pending_calls import CallAnswer, PendingCall
 from mcpagent.permissions.rules import CallFacts, Decision, Rules, decide, entry_rules
 from mcpagent.permissions.stored_approvals import StoredApprovals
+from mcpagent.values.approval import CallAnswer, PendingCall
+from mcpagent.values.messages import ResourceRequest, ToolCall, ToolDefinition, ToolResult
 from tests.permissions.judging import PRINTS, is_stored, rules_of, verdict
 from tests.tables import each_row
 from tests.terminal.process import SMALL_SERVER, server_option

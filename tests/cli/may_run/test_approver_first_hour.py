@@ -17,14 +17,14 @@ from mcpagent.cli.frame.options import Options
 from mcpagent.cli.may_run.approver import Reply
 from mcpagent.cli.may_run.project_trust import ask_trust
 from mcpagent.cli.oneshot.agent_options import make_agent, make_approver
-from mcpagent.events import ignore
 from mcpagent.mcp.lists.pins import ToolChange
-from mcpagent.messages import ToolDefinition
 from mcpagent.models import ScriptedModel
-from mcpagent.permissions.pending_calls import PendingCall
 from mcpagent.permissions.rules import Decision
 from mcpagent.trust.consent import Answer
 from mcpagent.trust.descriptions import Description
+from mcpagent.values.approval import PendingCall
+from mcpagent.values.events import ignore
+from mcpagent.values.messages import ToolDefinition
 from tests.scenes import call
 from tests.servers import door_server
 from tests.servers.door_server import received

@@ -25,8 +25,8 @@ from mcpagent.cli.screen.terminal import open_terminal
 from mcpagent.cli.servers.login_commands import Login, has_display, log_in
 from mcpagent.config.secret_store import NO_KEYRING, SecretStore
 from mcpagent.errors import InputError
-from mcpagent.messages import ToolDefinition
 from mcpagent.permissions.stored_approvals import StoredApprovals
+from mcpagent.values.messages import ToolDefinition
 from tests.servers.guarded import Authority, guarded
 from tests.tables import each_row
 from tests.terminal.process import environment

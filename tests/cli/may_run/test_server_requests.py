@@ -20,10 +20,10 @@ from mcpagent.cli.screen.terminal import ASCII_GLYPHS, make_console
 from mcpagent.config import load_servers
 from mcpagent.mcp.handlers import DismissedError
 from mcpagent.mcp.server_options import ServerOptions
-from mcpagent.messages import Message, Text, ToolCall, Usage
 from mcpagent.models import ScriptedModel
 from mcpagent.models.base import ModelResponse
 from mcpagent.models.scripted import Reply
+from mcpagent.values.messages import Message, Text, ToolCall, Usage
 from tests.tables import each_row
 from tests.terminal.process import ROOT
 from tests.terminal.warm import on_a_terminal, run

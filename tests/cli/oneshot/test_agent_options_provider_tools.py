@@ -14,12 +14,12 @@ import pytest
 from rich.console import Console
 
 from mcpagent import Agent, AgentCard, CodeExecution, Location, ProviderMcp, Recorder, Replay, RunOptions, WebSearch
-from mcpagent.cards.agent_cards import agent_from_card
-from mcpagent.cards.card import CardError
-from mcpagent.cards.card_trust import describe_cards
-from mcpagent.cards.reading import load_card
-from mcpagent.cards.teams import Team, read_team
-from mcpagent.cards.writing import dump_card
+from mcpagent.agents.cards.agent_cards import agent_from_card
+from mcpagent.agents.cards.card import CardError
+from mcpagent.agents.cards.card_trust import describe_cards
+from mcpagent.agents.cards.reading import load_card
+from mcpagent.agents.cards.teams import Team, read_team
+from mcpagent.agents.cards.writing import dump_card
 from mcpagent.cli.frame.options import Options
 from mcpagent.cli.oneshot.agent_options import make_agent
 from mcpagent.cli.oneshot.headless import ask_once
@@ -27,7 +27,9 @@ from mcpagent.cli.screen.rendering import TurnView
 from mcpagent.cli.screen.terminal import ASCII_GLYPHS, Glyphs, Terminal, make_console
 from mcpagent.config import ServersConfig
 from mcpagent.errors import ConfigError, McpAgentError
-from mcpagent.events import (
+from mcpagent.models import AnthropicModel
+from mcpagent.sessions import exported
+from mcpagent.values.events import (
     Event,
     ProviderCall,
     ProviderCallFinished,
@@ -35,9 +37,7 @@ from mcpagent.events import (
     ResponseReceived,
     TextDelta,
 )
-from mcpagent.messages import Citation, Usage, dump_messages
-from mcpagent.models import AnthropicModel
-from mcpagent.sessions import exported
+from mcpagent.values.messages import Citation, Usage, dump_messages
 from tests.cli.oneshot.test_json_report import STRICT
 from tests.simulator.server import Simulator
 from tests.simulator.values import CITED, PAGE, PROVIDER_RUN, Said, View

@@ -23,9 +23,9 @@ from mcpagent.cli.screen.terminal import Glyphs, Terminal, make_console
 from mcpagent.cli.servers.server_commands import list_servers, run_server_test
 from mcpagent.cli.tools_command.tool_commands import list_tools, search_tools, show_tool
 from mcpagent.errors import InputError, ModelError
-from mcpagent.messages import Message, Text, ToolCall, Usage
 from mcpagent.models import ScriptedModel
 from mcpagent.models.base import ModelResponse
+from mcpagent.values.messages import Message, Text, ToolCall, Usage
 from tests.cli.event_schema import DOCUMENTS
 from tests.tables import each_row
 from tests.terminal.process import ROOT, SMALL_SERVER, environment, heed_ctrl_c, server_option
@@ -452,14 +452,14 @@ def test_help_and_version_load_next_to_nothing(arguments: list[str], tmp_path: P
     assert "mcpagent.cli" in loaded
     assert not {name for name in loaded if name.partition(".")[0] in HEAVY}
     assert "asyncio" not in loaded
-    assert len({name for name in loaded if name.startswith("mcpagent")}) <= 4
+    assert len({name for name in loaded if name.startswith("mcpagent")}) <= 5
 
 
 @each_row("arguments", [["ask", "--help"], ["tools", "search", "-h"], ["help", "mcp"]])
 def test_the_help_of_a_command_loads_no_runtime(arguments: list[str], tmp_path: Path) -> None:
     loaded = imported_by(arguments, tmp_path)
     assert not {name for name in loaded if name.partition(".")[0] in HEAVY - {"typer", "pydantic"}}
-    assert "mcpagent.agent" not in loaded
+    assert "mcpagent.agents.agent" not in loaded
 
 
 HEAVY = {"typer", "rich", "prompt_toolkit", "mcp", "httpx", "httpx2", "openai", "anthropic", "pydantic", "numpy"}

@@ -26,16 +26,16 @@ from mcpagent.cli.screen.lines import usage_line
 from mcpagent.cli.screen.terminal import Glyphs, Terminal, make_console
 from mcpagent.config import ServersConfig
 from mcpagent.errors import ConfigError, OutputError
-from mcpagent.events import RunFinished
-from mcpagent.limits.run_limits import MOST_TURNS, Limits
-from mcpagent.messages import Message, Spent, Text, ToolCall, Usage
 from mcpagent.models import ScriptedModel
 from mcpagent.models.base import Model, ModelResponse
+from mcpagent.values.events import RunFinished
+from mcpagent.values.limits.run_limits import MOST_TURNS, Limits
+from mcpagent.values.messages import Message, Spent, Text, ToolCall, Usage
 from tests.cli.event_schema import DOCUMENTS
-from tests.limits.endless import Endless
 from tests.tables import each_row
 from tests.terminal.process import SMALL_SERVER, environment, server_option
 from tests.terminal.warm import run
+from tests.values.limits.endless import Endless
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="written for POSIX pipes")
 

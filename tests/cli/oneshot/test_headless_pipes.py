@@ -47,7 +47,7 @@ def shell(script: str, folder: Path, env: Mapping[str, str] | None = None) -> su
 
 def requests_of(recording: Path) -> list[dict[str, Any]]:
     lines = [json.loads(line) for line in recording.read_text("utf-8").splitlines()]
-    return [line for line in lines if line["type"] == "request"]
+    return [line for line in lines if line["type"] == "model_asked"]
 
 
 def sent(folder: Path) -> str:

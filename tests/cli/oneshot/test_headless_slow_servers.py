@@ -21,10 +21,10 @@ from mcpagent.cli.frame.options import Options
 from mcpagent.cli.oneshot.headless import ask_once
 from mcpagent.cli.screen.terminal import Glyphs, Terminal, make_console
 from mcpagent.config import ServersConfig, load_servers
-from mcpagent.events import Event
 from mcpagent.mcp.all_servers import McpServers
 from mcpagent.mcp.server_options import ServerOptions
 from mcpagent.models import ScriptedModel
+from mcpagent.values.events import Event
 from tests.scenes import call, results
 from tests.servers.gates import Gate
 from tests.terminal.process import SMALL_SERVER

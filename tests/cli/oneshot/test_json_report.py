@@ -19,11 +19,11 @@ from mcpagent.cli.oneshot.headless import ask_once
 from mcpagent.cli.oneshot.json_report import event_document
 from mcpagent.cli.screen.terminal import Glyphs, Terminal, make_console, portable_json
 from mcpagent.errors import CredentialsError, McpAgentError, ModelError
-from mcpagent.events import ToolProgress
-from mcpagent.messages import Message, Text, ToolCall, Usage
 from mcpagent.models import ScriptedModel
 from mcpagent.models.base import ModelResponse
 from mcpagent.models.scripted import Reply
+from mcpagent.values.events import ToolProgress
+from mcpagent.values.messages import Message, Text, ToolCall, Usage
 from tests.cli.event_schema import DOCUMENTS, page, schema
 from tests.tables import each_row
 from tests.terminal.process import ROOT, SMALL_SERVER

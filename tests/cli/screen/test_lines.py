@@ -8,8 +8,8 @@ from rich.cells import cell_len
 
 from mcpagent.cli.screen.lines import names_line, search_lines, short_arguments, tool_line, usage_line
 from mcpagent.cli.screen.terminal import ASCII_GLYPHS, Glyphs
-from mcpagent.events import RunFinished, ToolCallFinished, ToolsSearched
-from mcpagent.messages import Text, ToolCall, ToolErrorKind, ToolResult, Usage
+from mcpagent.values.events import RunFinished, ToolCallFinished, ToolsSearched
+from mcpagent.values.messages import Text, ToolCall, ToolErrorKind, ToolResult, Usage
 from tests.tables import each_row
 
 

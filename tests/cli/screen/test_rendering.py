@@ -9,7 +9,7 @@ from rich.console import Console
 
 from mcpagent.cli.screen.rendering import Place, RunningCalls, TurnView
 from mcpagent.cli.screen.terminal import ASCII_GLYPHS, make_console
-from mcpagent.events import (
+from mcpagent.values.events import (
     AnswerRestarted,
     ResponseReceived,
     TextDelta,
@@ -17,7 +17,7 @@ from mcpagent.events import (
     ToolCallStarted,
     ToolProgress,
 )
-from mcpagent.messages import Text, ToolCall, ToolErrorKind, ToolResult, Usage
+from mcpagent.values.messages import Text, ToolCall, ToolErrorKind, ToolResult, Usage
 
 
 def started(call_id: str, name: str, server: str | None = "files") -> ToolCallStarted:

@@ -20,9 +20,9 @@ from mcpagent.cli.servers.server_commands import followed, last_lines
 from mcpagent.cli.servers.server_editing import ServerFile, open_file
 from mcpagent.config import load_servers
 from mcpagent.config.literals import literal_secrets
-from mcpagent.config.user_folders import state_folder
 from mcpagent.mcp.transports.server_log import log_path
-from mcpagent.text.secrets import revealed
+from mcpagent.utilities.files.user_folders import state_folder
+from mcpagent.utilities.text.secrets import revealed
 from tests.tables import each_row
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="written for POSIX files")

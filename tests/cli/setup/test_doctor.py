@@ -25,7 +25,7 @@ from mcpagent.cli.servers.server_checks import (
 )
 from mcpagent.cli.setup.doctor import last_four
 from mcpagent.config import ServerConfig
-from mcpagent.messages import ToolDefinition
+from mcpagent.values.messages import ToolDefinition
 from tests.tables import each_row
 from tests.terminal.process import SMALL_SERVER, environment
 from tests.terminal.warm import on_a_terminal

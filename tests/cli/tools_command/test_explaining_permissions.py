@@ -61,7 +61,7 @@ def test_an_answer_is_named_with_its_file_and_the_rules_behind_it_follow(explain
     from mcpagent.cli.frame.configuration import load_configuration
     from mcpagent.cli.frame.options import Options
     from mcpagent.mcp.lists.list_cache import config_fingerprint
-    from mcpagent.messages import ToolDefinition
+    from mcpagent.values.messages import ToolDefinition
 
     environ = {"MCPAGENT_HOME": str(tmp_path / "home")}
     [server] = load_configuration(Options(environ=environ, folder=explain.folder)).enabled

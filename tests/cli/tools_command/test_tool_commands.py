@@ -32,9 +32,9 @@ from mcpagent.cli.tools_command.tool_commands import (
     show_learned,
 )
 from mcpagent.errors import InputError
-from mcpagent.events import Event
-from mcpagent.messages import ToolCall, ToolKey
 from mcpagent.models import ScriptedModel
+from mcpagent.values.events import Event
+from mcpagent.values.messages import ToolCall, ToolKey
 from tests.mcp.lists.test_shown_tools import SERVER as SMUGGLER
 from tests.tables import each_row
 from tests.terminal.process import SMALL_SERVER, server_option

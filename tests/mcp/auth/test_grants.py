@@ -18,7 +18,7 @@ from mcpagent.config.secret_store import NO_KEYRING, SecretStore
 from mcpagent.errors import ConfigError, ServerError
 from mcpagent.mcp.auth.stored_auth import StoredSignIn
 from mcpagent.mcp.link import ServerLink
-from mcpagent.messages import Text
+from mcpagent.values.messages import Text
 from tests.mcp.at_once import rows_at_once
 from tests.servers.own_authority import OwnAuthority, behind
 from tests.tables import each_row

@@ -33,8 +33,8 @@ from mcpagent.mcp.auth.sign_in_flow import Registration, SignedIn, loopback_page
 from mcpagent.mcp.auth.sign_ins import SignIn, TokenStorage, address_name
 from mcpagent.mcp.auth.stored_auth import StoredSignIn
 from mcpagent.mcp.link import ServerLink
-from mcpagent.messages import Text
-from mcpagent.text.secrets import without_secrets
+from mcpagent.utilities.text.secrets import without_secrets
+from mcpagent.values.messages import Text
 from tests.mcp.at_once import rows_at_once
 from tests.servers.everyday import everyday, serving
 from tests.servers.guarded import Authority, Documents, guarded

@@ -20,7 +20,6 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from mcpagent.config import Era, ServerConfig, ServersConfig
-from mcpagent.events import Event, Notice, ServerConnected
 from mcpagent.mcp.all_servers import McpServers
 from mcpagent.mcp.link import ServerLink
 from mcpagent.mcp.lists.list_cache import CachedServer, ListCache, config_fingerprint
@@ -33,8 +32,9 @@ from mcpagent.mcp.lists.server_lists import (
     difference,
 )
 from mcpagent.mcp.server_options import ServerOptions
-from mcpagent.messages import Text, ToolDefinition
-from mcpagent.tools import Tool, ToolOutput
+from mcpagent.values.events import Event, Notice, ServerConnected
+from mcpagent.values.messages import Text, ToolDefinition
+from mcpagent.values.tools import Tool, ToolOutput
 from tests.mcp.at_once import rows_at_once
 from tests.servers.everyday import build, serving
 from tests.servers.leftovers import nothing_left, processes

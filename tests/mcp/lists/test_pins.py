@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from mcpagent.config import ServerConfig
-from mcpagent.events import Event, Notice
 from mcpagent.mcp.link import ServerLink
 from mcpagent.mcp.lists.pins import PinStore, ToolChange
-from mcpagent.messages import Text, ToolDefinition
-from mcpagent.tools import ToolOutput
+from mcpagent.values.events import Event, Notice
+from mcpagent.values.messages import Text, ToolDefinition
+from mcpagent.values.tools import ToolOutput
 from tests.tables import each_row
 
 SERVER = Path(__file__).resolve().parents[2] / "servers" / "catalog_server.py"

@@ -16,13 +16,11 @@ import pytest
 
 from mcpagent import Agent, RunOptions
 from mcpagent.config import ServerConfig
-from mcpagent.events import Event, Notice
 from mcpagent.mcp.link import ServerLink
 from mcpagent.mcp.lists.list_cache import ListCache
 from mcpagent.mcp.lists.pins import PinStore
 from mcpagent.mcp.lists.shown_tools import ShownTool
 from mcpagent.mcp.server_options import ServerOptions
-from mcpagent.messages import ToolCall, ToolDefinition, dump_messages
 from mcpagent.models.anthropic.messages_model import request_body as anthropic_body
 from mcpagent.models.base import ModelRequest
 from mcpagent.models.local.prompted_calls import prompted
@@ -30,10 +28,12 @@ from mcpagent.models.openai.openai_chat_history import request_body as chat_body
 from mcpagent.models.openai.openai_responses_history import request_body as responses_body
 from mcpagent.models.scripted import ScriptedModel
 from mcpagent.tool_search.search_options import ToolSearch
+from mcpagent.values.events import Event, Notice
+from mcpagent.values.messages import ToolCall, ToolDefinition, dump_messages
 from tests.scenes import results
 from tests.speed import within
 from tests.tables import each_row
-from tests.text.test_for_model import ATTACKS, LEGITIMATE, TAGS, taken_apart
+from tests.utilities.text.test_for_model import ATTACKS, LEGITIMATE, TAGS, taken_apart
 
 SERVER = Path(__file__).resolve().parents[2] / "servers" / "smuggler.py"
 HOW = [

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from mcpagent.config import ServerConfig
 from mcpagent.errors import ServerError
 from mcpagent.mcp.link import ServerLink
-from mcpagent.text.retry_after import retry_after_seconds
-from mcpagent.tools import Tool, ToolOutput
+from mcpagent.utilities.text.retry_after import retry_after_seconds
+from mcpagent.values.tools import Tool, ToolOutput
 from tests.servers.everyday import everyday
 from tests.servers.faulty_http import FaultyHttp, bomb, faulty_http
 from tests.servers.leftovers import nothing_left

@@ -24,8 +24,8 @@ from cryptography.x509.oid import NameOID
 from mcpagent.config import ServerConfig
 from mcpagent.errors import ServerError
 from mcpagent.mcp.link import ServerLink
-from mcpagent.messages import Text
-from mcpagent.tools import ToolOutput
+from mcpagent.values.messages import Text
+from mcpagent.values.tools import ToolOutput
 from tests.mcp.at_once import at_once, one_by_one
 from tests.servers.faulty_http import faulty_http
 from tests.servers.hostile_http import LARGE, RAW, STATUSES

@@ -15,7 +15,7 @@ from mcpagent.config import ServerConfig
 from mcpagent.errors import ServerError
 from mcpagent.mcp.link import ServerLink
 from mcpagent.mcp.transports.server_log import ServerLog, log_path
-from mcpagent.text.secrets import hide
+from mcpagent.utilities.text.secrets import hide
 from tests.servers.leftovers import nothing_left
 from tests.tables import each_row
 

@@ -16,11 +16,11 @@ import pytest
 
 from mcpagent.config import ServerConfig
 from mcpagent.errors import ServerError
-from mcpagent.events import Event, ServerConnected, ServerConnecting, ServerFailed
 from mcpagent.mcp.link import ServerLink
 from mcpagent.mcp.lists.listing import MAX_TOOLS
 from mcpagent.mcp.transports.stdio import StdioTransport
-from mcpagent.tools import Tool, ToolOutput
+from mcpagent.values.events import Event, ServerConnected, ServerConnecting, ServerFailed
+from mcpagent.values.tools import Tool, ToolOutput
 from tests.mcp.at_once import at_once
 from tests.servers.leftovers import nothing_left, processes
 from tests.tables import each_row

@@ -18,8 +18,8 @@ import pytest
 from mcpagent.config import ServerConfig
 from mcpagent.errors import ServerError
 from mcpagent.mcp.link import ServerLink
-from mcpagent.messages import Text
-from mcpagent.tools import Tool, ToolOutput
+from mcpagent.values.messages import Text
+from mcpagent.values.tools import Tool, ToolOutput
 from tests.mcp.at_once import at_once, one_by_one
 from tests.servers.hostile_server import DEEDS, DISCOVER, INITIALIZE, LARGE, LISTS, RAW
 from tests.servers.leftovers import nothing_left

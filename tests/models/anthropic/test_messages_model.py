@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from mcpagent.errors import ModelError
-from mcpagent.events import Event, TextDelta, ThinkingDelta, ToolsSearched, ignore
-from mcpagent.messages import (
+from mcpagent.models import AnthropicModel, ModelRequest, ModelSettings
+from mcpagent.values.events import Event, TextDelta, ThinkingDelta, ToolsSearched, ignore
+from mcpagent.values.messages import (
     Message,
     Origin,
     ProviderBlock,
@@ -20,7 +21,6 @@ from mcpagent.messages import (
     Usage,
     user_message,
 )
-from mcpagent.models import AnthropicModel, ModelRequest, ModelSettings
 from tests.tables import each_row
 from tests.wire.provider import PlayedProvider, anthropic_stream, sse, text_block, tool_block
 from tests.wire.scene import PNG, SEARCH, SVG_LEFT_OUT, WEATHER, whole_request

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from mcpagent.events import ignore
-from mcpagent.messages import ProviderBlock, Text, user_message
 from mcpagent.models import AnthropicModel, ModelRequest
 from mcpagent.models.anthropic.messages_model import MessageStream
+from mcpagent.values.events import ignore
+from mcpagent.values.messages import ProviderBlock, Text, user_message
 from tests.tables import each_row
 from tests.wire.provider import PlayedProvider, anthropic_stream, sse
 

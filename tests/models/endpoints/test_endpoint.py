@@ -6,11 +6,11 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mcpagent.events import ignore
-from mcpagent.messages import Message, Origin, Text, ToolCall, ToolResult, user_message
 from mcpagent.models import AnthropicModel, ModelRequest, ModelSettings, OpenAIChatModel, resolve_model
 from mcpagent.models.endpoints.endpoint import endpoint_of
 from mcpagent.models.http_model import HttpModel
+from mcpagent.values.events import ignore
+from mcpagent.values.messages import Message, Origin, Text, ToolCall, ToolResult, user_message
 from tests.simulator import anthropic_rules, openai_rules
 from tests.simulator.values import require
 from tests.tables import each_row

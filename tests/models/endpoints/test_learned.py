@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from mcpagent.errors import ContextOverflowError, ModelError
-from mcpagent.events import ignore
-from mcpagent.messages import user_message
 from mcpagent.models import AnthropicModel, ModelRequest, ModelSettings, OpenAIChatModel, resolve_model
 from mcpagent.models.base import tool_limits
 from mcpagent.models.endpoints.learned import MAX_AGE_SECONDS, LearnedStore
+from mcpagent.values.events import ignore
+from mcpagent.values.messages import user_message
 from tests.tables import each_row
 from tests.wire.provider import PlayedProvider, Waits, anthropic_stream, chat_stream, failed, text_block
 from tests.wire.scene import WEATHER

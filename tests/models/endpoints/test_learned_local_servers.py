@@ -11,12 +11,12 @@ import pytest
 
 from mcpagent import Agent
 from mcpagent.errors import ModelError
-from mcpagent.events import Notice, ignore
-from mcpagent.messages import ToolDefinition, user_message
 from mcpagent.models import AnthropicModel, ModelRequest, OpenAIChatModel, OpenAIResponsesModel
 from mcpagent.models.endpoints.learned import LearnedStore
 from mcpagent.models.http_model import HttpModel
 from mcpagent.models.local.loose_schemas import loose_schema
+from mcpagent.values.events import Notice, ignore
+from mcpagent.values.messages import ToolDefinition, user_message
 from tests.tables import each_row
 from tests.wire.provider import (
     PlayedProvider,

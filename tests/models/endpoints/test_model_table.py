@@ -7,10 +7,10 @@ import warnings
 from datetime import UTC, date, datetime
 from typing import Any
 
-from mcpagent.messages import Origin
 from mcpagent.models.endpoints.endpoint import context_window, endpoint_of
 from mcpagent.models.endpoints.model_table import TABLE, generated_on
 from mcpagent.models.profiles import EFFORTS, profile_of
+from mcpagent.values.messages import Origin
 from tests.tables import each_row
 
 MOST_DAYS = 60

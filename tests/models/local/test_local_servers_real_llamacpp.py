@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-
 from benchmarks.local_models import (
     GATEWAY_KEY,
     UnavailableError,
@@ -18,13 +17,14 @@ from benchmarks.local_models import (
     running,
     server_program,
 )
+
 from mcpagent import Agent, Limits, ModelSettings, RunOptions
 from mcpagent.demo.server import THEMES, tools_of
-from mcpagent.events import ignore
-from mcpagent.messages import Message, Text, ToolDefinition, ToolResult, user_message
 from mcpagent.models import AnthropicModel, ModelRequest, OpenAIChatModel, OpenAIResponsesModel
 from mcpagent.models.http_model import HttpModel
 from mcpagent.toolsets.functions import function_tool
+from mcpagent.values.events import ignore
+from mcpagent.values.messages import Message, Text, ToolDefinition, ToolResult, user_message
 
 pytestmark = [pytest.mark.slow, pytest.mark.heavy, pytest.mark.timeout(900)]
 

@@ -17,13 +17,23 @@ from hypothesis import strategies as st
 
 from mcpagent import Agent
 from mcpagent.errors import ConfigError, ModelError
-from mcpagent.events import Event, Notice, TextDelta, ignore
-from mcpagent.messages import Image, Message, Origin, Text, ToolCall, ToolDefinition, ToolResult, Usage, user_message
 from mcpagent.models import ModelRequest, ModelSettings, OpenAIChatModel, resolve_model
 from mcpagent.models.base import ModelResponse
 from mcpagent.models.endpoints.learned import LearnedStore, learned_of
 from mcpagent.models.http_model import encoded
 from mcpagent.models.local.prompted_calls import answer_format, prompted, read_prompted
+from mcpagent.values.events import Event, Notice, TextDelta, ignore
+from mcpagent.values.messages import (
+    Image,
+    Message,
+    Origin,
+    Text,
+    ToolCall,
+    ToolDefinition,
+    ToolResult,
+    Usage,
+    user_message,
+)
 from tests.tables import each_row
 from tests.wire.bounded import bounded
 from tests.wire.life import KINDS, Life

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpagent.errors import ModelError
-from mcpagent.events import Event, TextDelta, ignore
-from mcpagent.messages import user_message
 from mcpagent.models import ModelRequest, OpenAIChatModel
 from mcpagent.models.local.textual_calls import calls_in, may_be_all_call
 from mcpagent.models.local.textual_forms import FORMS
+from mcpagent.values.events import Event, TextDelta, ignore
+from mcpagent.values.messages import user_message
 from tests.tables import each_row
 from tests.wire.bounded import bounded
 from tests.wire.provider import PlayedProvider, chat_stream, failed

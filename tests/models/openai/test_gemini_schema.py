@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpagent.errors import ModelError
-from mcpagent.events import ignore
-from mcpagent.messages import Message, Origin, Text, ToolCall, ToolDefinition, ToolResult, user_message
 from mcpagent.models import ModelRequest, OpenAIChatModel, resolve_model
 from mcpagent.models.openai.gemini_schema import gemini_schema
+from mcpagent.values.events import ignore
+from mcpagent.values.messages import Message, Origin, Text, ToolCall, ToolDefinition, ToolResult, user_message
 from tests.models.test_http_model_simulator import SYSTEM, discovers, talk
 from tests.simulator.gemini_rules import UNSIGNED, _check_schema
 from tests.simulator.server import Simulator

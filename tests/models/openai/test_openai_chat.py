@@ -8,9 +8,9 @@ import httpx2
 import pytest
 
 from mcpagent.errors import ModelError
-from mcpagent.events import Event, TextDelta, ThinkingDelta, ignore
-from mcpagent.messages import Message, Origin, Text, Thinking, ToolCall, ToolDefinition, Usage, user_message
 from mcpagent.models import ModelRequest, ModelSettings, OpenAIChatModel
+from mcpagent.values.events import Event, TextDelta, ThinkingDelta, ignore
+from mcpagent.values.messages import Message, Origin, Text, Thinking, ToolCall, ToolDefinition, Usage, user_message
 from tests.tables import each_row
 from tests.wire.provider import PlayedProvider, Waits, chat_stream, failed, sse
 from tests.wire.scene import PNG, SEARCH, SVG_LEFT_OUT, WEATHER, whole_request

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from mcpagent.errors import ModelError
-from mcpagent.events import Event, TextDelta, ThinkingDelta, ignore
-from mcpagent.messages import Message, Origin, ProviderBlock, Text, Thinking, ToolCall, Usage, user_message
 from mcpagent.models import ModelRequest, ModelSettings, OpenAIResponsesModel
+from mcpagent.values.events import Event, TextDelta, ThinkingDelta, ignore
+from mcpagent.values.messages import Message, Origin, ProviderBlock, Text, Thinking, ToolCall, Usage, user_message
 from tests.tables import each_row
 from tests.wire.provider import PlayedProvider, Waits, call_item, message_item, responses_stream, sse
 from tests.wire.scene import PNG, SEARCH, SVG_LEFT_OUT, WEATHER, whole_request

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpagent import Agent, Message, WebSearch, load_messages
-from mcpagent.events import Event, ProviderCallFinished, ProviderCallStarted
-from mcpagent.messages import Origin, Part, ProviderBlock, Text, ToolCall, ToolResult, user_message
 from mcpagent.models import AnthropicModel, ModelRequest, OpenAIChatModel, OpenAIResponsesModel
 from mcpagent.models.http_model import HttpModel
 from mcpagent.models.provider_run.provider_calls import calls_to_come
+from mcpagent.values.events import Event, ProviderCallFinished, ProviderCallStarted
+from mcpagent.values.messages import Origin, Part, ProviderBlock, Text, ToolCall, ToolResult, user_message
 from tests.models.provider_run.test_provider_tool_forms import MCP
 from tests.simulator.anthropic_rules import check
 from tests.tables import each_row

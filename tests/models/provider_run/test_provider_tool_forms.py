@@ -22,7 +22,6 @@ from mcpagent import (
     WebSearch,
 )
 from mcpagent.errors import ConfigError
-from mcpagent.messages import user_message
 from mcpagent.models import (
     AnthropicModel,
     ModelRequest,
@@ -40,7 +39,8 @@ from mcpagent.models.provider_run.provider_tools import (
 )
 from mcpagent.tool_search.catalog import Catalogs, Listing
 from mcpagent.tool_search.search_options import ToolSearch
-from mcpagent.tools import Tool, ToolOutput
+from mcpagent.values.messages import user_message
+from mcpagent.values.tools import Tool, ToolOutput
 from tests.models.test_model_settings import params_of
 from tests.tables import each_row
 from tests.wire.scene import SEARCH, WEATHER

@@ -27,17 +27,6 @@ from mcpagent import (
     load_messages,
 )
 from mcpagent.errors import ConfigError, CredentialsError
-from mcpagent.events import (
-    AnswerRestarted,
-    Event,
-    Notice,
-    ProviderCallFinished,
-    ProviderCallStarted,
-    ResponseReceived,
-    RunFinished,
-    ignore,
-)
-from mcpagent.messages import Citation, Container, Origin, ProviderBlock, Text, user_message
 from mcpagent.models import (
     AnthropicModel,
     FallbackModel,
@@ -47,7 +36,7 @@ from mcpagent.models import (
     OpenAIResponsesModel,
 )
 from mcpagent.models.capabilities import anthropic_capabilities, openai_capabilities
-from mcpagent.models.origins import written_for
+from mcpagent.models.provenance import written_for
 from mcpagent.models.provider_run.citations import citations_of
 from mcpagent.models.provider_run.provider_calls import call_events, in_words, ran_in
 from mcpagent.models.provider_run.provider_tool_forms import beside_ours, refused_tools
@@ -57,6 +46,17 @@ from mcpagent.models.provider_run.provider_tools import (
 )
 from mcpagent.tool_search.search_options import ToolSearch
 from mcpagent.toolsets.sources import AnyTools
+from mcpagent.values.events import (
+    AnswerRestarted,
+    Event,
+    Notice,
+    ProviderCallFinished,
+    ProviderCallStarted,
+    ResponseReceived,
+    RunFinished,
+    ignore,
+)
+from mcpagent.values.messages import Citation, Container, Origin, ProviderBlock, Text, user_message
 from tests.models.provider_run.test_provider_tool_forms import MCP, MODELS, request_of
 from tests.models.test_model_settings import params_of
 from tests.simulator.server import Fault, Simulator

@@ -10,9 +10,9 @@ import httpx2
 import pytest
 
 from mcpagent.errors import ConfigError
-from mcpagent.messages import ToolDefinition
 from mcpagent.search import EmbeddingsEndpoint, ToolIndex
 from mcpagent.search.meaning.embedding import EmbeddingError, static_model_folder
+from mcpagent.values.messages import ToolDefinition
 from tests.tables import each_row
 
 pytest.importorskip("numpy", reason="needs mcpagent[semantic]")

@@ -8,13 +8,13 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-
 from benchmarks.search_everyday import DATA, ask, figures_of, load_requests, load_tools
+
 from mcpagent import ToolSearch
 from mcpagent.errors import ConfigError
-from mcpagent.messages import ToolDefinition
 from mcpagent.search import ToolIndex
 from mcpagent.search.meaning.embedding import MultilingualEmbedder, has_multilingual_model
+from mcpagent.values.messages import ToolDefinition
 from tests.tables import each_row
 
 LANGUAGES = DATA / "language_requests.json"

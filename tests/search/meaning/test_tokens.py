@@ -11,10 +11,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mcpagent.errors import ConfigError
-from mcpagent.messages import ToolDefinition
 from mcpagent.search import ToolIndex
 from mcpagent.search.meaning.embedding import StaticEmbedder, static_model_folder
 from mcpagent.search.meaning.tokens import Tokens, open_tokens
+from mcpagent.values.messages import ToolDefinition
 from tests.tables import each_row
 
 pytest.importorskip("numpy", reason="needs mcpagent[semantic]")
@@ -81,7 +81,7 @@ def test_results_are_the_same_for_few_tools_and_when_they_become_many(tmp_path: 
 
 def test_a_small_catalogue_needs_no_numpy_and_no_library(tmp_path: Path) -> None:
     script = (
-        "import sys; from pathlib import Path; from mcpagent.messages import ToolDefinition\n"
+        "import sys; from pathlib import Path; from mcpagent.values.messages import ToolDefinition\n"
         "from mcpagent.search import ToolIndex\n"
         "index = ToolIndex('hybrid', cache_folder=Path(sys.argv[1]))\n"
         "index.replace('a', [ToolDefinition('paint_wall', 'Put colour on a wall', {}, 'a')])\n"

@@ -18,13 +18,13 @@ from markdown_it import MarkdownIt
 
 from mcpagent import Agent, Limits, RunOptions, ScriptedModel, Sessions, ToolCall, load_messages
 from mcpagent.errors import InputError
-from mcpagent.messages import Image, Message, ToolResult
 from mcpagent.prompt.builder import call_note, final_answer_note, misfit_note
 from mcpagent.sessions import KeptSession, exported
 from mcpagent.sessions.export import FORMS
 from mcpagent.sessions.export.transcript import FileRoom
-from mcpagent.text.safe_text import safe_text
-from mcpagent.text.secrets import hide
+from mcpagent.utilities.text.safe_text import safe_text
+from mcpagent.utilities.text.secrets import hide
+from mcpagent.values.messages import Image, Message, ToolResult
 from tests.sessions.sample_session import NOW, PIXEL, SVG, everything, kept, result, said, spent_in
 from tests.tables import each_row
 
@@ -456,5 +456,5 @@ def test_what_cannot_be_exported_is_told_in_a_line() -> None:
     with pytest.raises(InputError, match='no format "pdf"; there are md, json, html'):
         exported(everything(), "pdf")
     damaged = replace(everything(), values={"spent": {"usage": 1}})
-    with pytest.raises(InputError, match='export: session "s-1" cannot be read: TypeError'):
+    with pytest.raises(InputError, match='export: session "s-1" cannot be read: ValueError usage: '):
         exported(damaged, "md")

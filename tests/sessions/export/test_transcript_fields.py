@@ -11,7 +11,11 @@ from typing import Any
 import pytest
 
 from mcpagent import Text, ToolCall, load_messages
-from mcpagent.messages import (
+from mcpagent.sessions import KeptSession, exported
+from mcpagent.sessions.export import FORMS
+from mcpagent.sessions.standing import Beginning, Standing, Told
+from mcpagent.values.approval import PendingCall
+from mcpagent.values.messages import (
     Origin,
     Step,
     Thinking,
@@ -22,10 +26,6 @@ from mcpagent.messages import (
     ToolsShown,
     Usage,
 )
-from mcpagent.permissions.pending_calls import PendingCall
-from mcpagent.sessions import KeptSession, exported
-from mcpagent.sessions.export import FORMS
-from mcpagent.sessions.standing import Beginning, Standing, Told
 from tests.sessions.export.test_transcript import HOSTILE, headings, is_inert
 from tests.sessions.sample_session import NOW, kept, result, said
 

@@ -14,9 +14,9 @@ from mcpagent.cli.frame.configuration import Configuration
 from mcpagent.cli.frame.options import Options
 from mcpagent.cli.may_run.approver import Approver
 from mcpagent.cli.screen.terminal import Terminal, put
-from mcpagent.messages import Image, Prompt
-from mcpagent.messages import Text as Words
 from mcpagent.sessions import SessionInfo, Sessions
+from mcpagent.values.messages import Image, Prompt
+from mcpagent.values.messages import Text as Words
 
 
 class Leave(Exception):  # noqa: N818 - not an error: `/exit`
@@ -83,4 +83,9 @@ class Desk:
 def is_command(line: str) -> bool:
     """Return whether the line is a `/word`; a path such as /etc/hosts is part of a question."""
     word = line.strip().partition(" ")[0]
-    return word.startswith("/") and "/" not in word[1:] and "\n" not in word and len(word) > 1
+    return (
+        word.startswith("/")
+        and "/" not in word[1:]
+        and "\n" not in word
+        and len(word) > 1
+    )

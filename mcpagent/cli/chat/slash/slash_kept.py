@@ -8,7 +8,7 @@ from mcpagent.cli.chat.session_rows import session_rows
 from mcpagent.cli.chat.slash.desk import Desk
 from mcpagent.cli.frame.kept_sessions import meant_sessions, short_id
 from mcpagent.sessions import Sessions
-from mcpagent.text.safe_text import safe_line
+from mcpagent.utilities.text.safe_text import safe_line
 
 MOST_LISTED = 15
 NOT_KEPT = "nothing of this chat is kept (--no-session, or its file cannot be written)"
@@ -24,8 +24,14 @@ async def sessions(desk: Desk, argument: str) -> None:
     names = [f"{'*' if info.id == own else ' '} {short_id(info.id)}" for info in shown]
     desk.say(*session_rows(shown, names, desk.folder, desk.width))
     if len(found) > MOST_LISTED:
-        desk.note(f"{len(found) - MOST_LISTED:,} more; /sessions WORDS, or mcpagent sessions list")
-    desk.note("/resume ID goes on with one; * is this one" if any(info.id == own for info in found) else "/resume ID")
+        desk.note(
+            f"{len(found) - MOST_LISTED:,} more; /sessions WORDS, or mcpagent sessions list"
+        )
+    desk.note(
+        "/resume ID goes on with one; * is this one"
+        if any(info.id == own for info in found)
+        else "/resume ID"
+    )
 
 
 async def resume(desk: Desk, argument: str) -> None:
@@ -61,7 +67,9 @@ async def fork(desk: Desk, argument: str) -> None:
     if argument:
         await asyncio.to_thread(store.rename, copy, argument)
     await desk.agent._runtime.go_on_with(copy)
-    desk.note(f"this is the copy {short_id(copy)}; /resume {short_id(before)} goes back")
+    desk.note(
+        f"this is the copy {short_id(copy)}; /resume {short_id(before)} goes back"
+    )
 
 
 async def rename(desk: Desk, argument: str) -> None:

@@ -15,7 +15,7 @@ from mcpagent.errors import AgentStateError, InputError, ServerError
 from mcpagent.mcp.server_options import server_log_folder
 from mcpagent.mcp.server_status import still_connecting
 from mcpagent.mcp.transports.server_log import log_path
-from mcpagent.text.safe_text import safe_line
+from mcpagent.utilities.text.safe_text import safe_line
 
 LOG_LINES = 30
 VERBS = ("on", "off", "restart", "logs")
@@ -26,7 +26,9 @@ async def mcp(desk: Desk, argument: str) -> None:
     verb, _, name = argument.partition(" ")
     name = name.strip()
     if name and verb not in VERBS and (near := get_close_matches(verb, VERBS, n=1)):
-        desk.warn(f"/mcp has no {safe_line(verb, 20)} - did you mean /mcp {near[0]} {safe_line(name, 60)}?")
+        desk.warn(
+            f"/mcp has no {safe_line(verb, 20)} - did you mean /mcp {near[0]} {safe_line(name, 60)}?"
+        )
         return
     if verb not in VERBS or (not name and verb in desk.configuration.names):
         _show(desk, argument)
@@ -48,13 +50,23 @@ async def mcp(desk: Desk, argument: str) -> None:
 
 async def _switch(desk: Desk, verb: str, name: str) -> None:
     servers, glyphs = desk.agent.mcp, desk.terminal.glyphs
-    if any(server.name == name and server.disabled for server in desk.configuration.servers.servers):
-        desk.warn(f'server "{name}" is disabled in its file; mcpagent mcp enable {name}, and start the chat again')
+    if any(
+        server.name == name and server.disabled
+        for server in desk.configuration.servers.servers
+    ):
+        desk.warn(
+            f'server "{name}" is disabled in its file; mcpagent mcp enable {name}, and start the chat again'
+        )
         return
     try:
         if verb == "off":
             await servers.turn_off(name)
-            desk.say(Text.assemble((f"{glyphs.ok} ", "ok"), f"{name} is off; /mcp on {name} starts it again"))
+            desk.say(
+                Text.assemble(
+                    (f"{glyphs.ok} ", "ok"),
+                    f"{name} is off; /mcp on {name} starts it again",
+                )
+            )
             return
         if verb == "on" and desk.agent.servers[name].state in ("ready", "cached"):
             desk.say(f"{name} is on already; /mcp restart {name} starts it anew")
@@ -72,11 +84,19 @@ async def _switch(desk: Desk, verb: str, name: str) -> None:
 
 def _show(desk: Desk, name: str) -> None:
     glyphs = desk.terminal.glyphs
-    servers = {known: status for known, status in desk.agent.servers.items() if name in ("", known)}
+    servers = {
+        known: status
+        for known, status in desk.agent.servers.items()
+        if name in ("", known)
+    }
     if name and not servers:
-        near = get_close_matches(name, [*desk.configuration.names, *VERBS], n=1, cutoff=0.5)
+        near = get_close_matches(
+            name, [*desk.configuration.names, *VERBS], n=1, cutoff=0.5
+        )
         if near and near[0] in VERBS:
-            desk.warn(f"/mcp has no {safe_line(name, 20)} - did you mean /mcp {near[0]} NAME?")
+            desk.warn(
+                f"/mcp has no {safe_line(name, 20)} - did you mean /mcp {near[0]} NAME?"
+            )
         else:
             desk.warn(unknown_server(name, desk.configuration.names))
         return
@@ -92,16 +112,27 @@ def _show(desk: Desk, name: str) -> None:
         facts = {
             "ready": f"{counted(status.tool_count, 'tool')}, connected in {duration(status.seconds)}",
             "cached": f"{counted(status.tool_count, 'tool')}, known from an earlier run, starts with its first call",
-            "connecting": still_connecting(reason(known, status.reason)).removeprefix("it is still "),
+            "connecting": still_connecting(reason(known, status.reason)).removeprefix(
+                "it is still "
+            ),
             "failed": reason(known, status.reason),
             "closed": "off",
         }.get(status.state, status.state)
-        desk.say(Text.assemble(marks[status.state], " ", (column(safe_line(known, 64), width), "user"), f"  {facts}"))
+        desk.say(
+            Text.assemble(
+                marks[status.state],
+                " ",
+                (column(safe_line(known, 64), width), "user"),
+                f"  {facts}",
+            )
+        )
         for warning in status.warnings if name else ():
             desk.warn(f"  {glyphs.warning} {safe_line(warning, 300)}")
         if name:
             _show_offers(desk, known)
-    disabled = [server.name for server in desk.configuration.servers.servers if server.disabled]
+    disabled = [
+        server.name for server in desk.configuration.servers.servers if server.disabled
+    ]
     if disabled and not name:
         desk.note(f"disabled: {', '.join(safe_line(item, 64) for item in disabled)}")
     desk.note(desk.configuration.describe(desk.folder))
@@ -115,6 +146,10 @@ def _show_offers(desk: Desk, name: str) -> None:
         return
     for prompt in servers.prompts.get(name, ())[:LOG_LINES]:
         arguments = " ".join(f"{item.name}=" for item in prompt.arguments)
-        desk.note(f"  /{safe_line(f'{name}:{prompt.name} {arguments}', 80)}  {safe_line(prompt.description, 80)}")
+        desk.note(
+            f"  /{safe_line(f'{name}:{prompt.name} {arguments}', 80)}  {safe_line(prompt.description, 80)}"
+        )
     for resource in servers.resources.get(name, ())[:LOG_LINES]:
-        desk.note(f"  @{safe_line(f'{name}:{resource.uri}', 100)}  {safe_line(resource.name, 60)}")
+        desk.note(
+            f"  @{safe_line(f'{name}:{resource.uri}', 100)}  {safe_line(resource.name, 60)}"
+        )

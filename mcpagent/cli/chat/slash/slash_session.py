@@ -20,12 +20,12 @@ from mcpagent.cli.frame.configuration import short_path
 from mcpagent.cli.frame.figures import counted, money, tokens
 from mcpagent.cli.frame.kept_sessions import short_id
 from mcpagent.cli.frame.programs import output_of
-from mcpagent.config.file_changes import write_beside
-from mcpagent.config.user_folders import user_data_folder
 from mcpagent.errors import ConfigError
-from mcpagent.messages import Spent
-from mcpagent.text.safe_text import safe_line, safe_text
-from mcpagent.text.secrets import hide_environment
+from mcpagent.utilities.files.file_changes import write_beside
+from mcpagent.utilities.files.user_folders import user_data_folder
+from mcpagent.utilities.text.safe_text import safe_line, safe_text
+from mcpagent.utilities.text.secrets import hide_environment
+from mcpagent.values.messages import Spent
 
 COPY_SECONDS = 3.0
 MAX_OSC_52 = 74_994
@@ -35,7 +35,9 @@ MAX_OSC_52 = 74_994
 async def new(desk: Desk, _argument: str) -> None:
     """a new conversation; servers stay connected"""
     before = desk.agent._runtime.own_session
-    left = f"; /resume {short_id(before.id)} goes back" if before.is_kept and before.messages else ""
+    left = ""
+    if before.is_kept and before.messages:
+        left = f"; /resume {short_id(before.id)} goes back"
     was_kept = before.is_kept
     desk.agent.new_conversation()
     if not was_kept:  # nor is this one
@@ -58,16 +60,23 @@ async def retry(desk: Desk, _argument: str) -> None:
 async def undo(desk: Desk, argument: str) -> None:
     """take the last question and its answer back; N: the last N"""
     if argument and not (argument.isdecimal() and int(argument)):
-        desk.warn(f"/undo {safe_line(argument, 20)} - how many questions? /undo 2 takes the last two back")
+        desk.warn(
+            f"/undo {safe_line(argument, 20)} - how many questions? /undo 2 takes the last two back"
+        )
         return
     wanted = int(argument or 1)
     if not desk.asked:
         desk.say("nothing to take back")
         return
     if wanted > (most := len(desk.asked)):
-        desk.warn(f"there {'is' if most == 1 else 'are'} {counted(most, 'question')} to take back; /undo {most}")
+        desk.warn(
+            f"there {'is' if most == 1 else 'are'} {counted(most, 'question')} to take back; /undo {most}"
+        )
         return
-    called = sum(len(message.tool_calls) for message in desk.agent.messages[desk.asked[-wanted].length :])
+    called = sum(
+        len(message.tool_calls)
+        for message in desk.agent.messages[desk.asked[-wanted].length :]
+    )
     for _ in range(wanted):
         desk.note(f"taken back: {safe_line(_take_back(desk).typed, 80)}")
     if called:
@@ -114,9 +123,17 @@ async def model(desk: Desk, argument: str) -> None:
         desk.warn(safe_line(str(error), 300))
         return
     found = counted(len(desk.agent.discovered_tools), "tool")
-    desk.say(Text.assemble("model  ", (desk.agent._runtime.model.name, "user"), (f"  (was {before})", "dim")))
+    desk.say(
+        Text.assemble(
+            "model  ",
+            (desk.agent._runtime.model.name, "user"),
+            (f"  (was {before})", "dim"),
+        )
+    )
     if desk.agent.messages:
-        desk.note(f"the conversation goes on with it, and with {found} found so far; the provider's cache starts anew")
+        desk.note(
+            f"the conversation goes on with it, and with {found} found so far; the provider's cache starts anew"
+        )
 
 
 def _show_models(desk: Desk) -> None:
@@ -127,7 +144,10 @@ def _show_models(desk: Desk) -> None:
     ready: list[str] = []
     missing: list[str] = []
     for name, provider in PROVIDERS.items():
-        if not provider.needs_key or any(desk.environ.get(variable, "").strip() for variable in provider.key_variables):
+        if not provider.needs_key or any(
+            desk.environ.get(variable, "").strip()
+            for variable in provider.key_variables
+        ):
             ready.append(f"{name}:{provider.default_model or '<model>'}")
         elif provider.key_variables:
             missing.append(f"{name} ({provider.key_variables[0]})")
@@ -139,13 +159,27 @@ def _show_models(desk: Desk) -> None:
 
 async def context(desk: Desk, _argument: str) -> None:
     """what the last request carried, and what each part took"""
-    desk.say(*context_lines(desk.agent, desk.trace, window_of(desk.agent), desk.terminal.glyphs, desk.width))
+    desk.say(
+        *context_lines(
+            desk.agent,
+            desk.trace,
+            window_of(desk.agent),
+            desk.terminal.glyphs,
+            desk.width,
+        )
+    )
     left_out = desk.agent._runtime.own_session.left_out
     if left_out.messages:
-        how = "a summary" if left_out.summary else "nothing"
-        desk.note(f"of {counted(left_out.messages, 'message')} the model has {how} in their place; /history shows them")
+        how = "nothing"
+        if left_out.summary:
+            how = "a summary"
+        desk.note(
+            f"of {counted(left_out.messages, 'message')} the model has {how} in their place; /history shows them"
+        )
     if left_out.shortened:
-        desk.note(f"{counted(len(left_out.shortened), 'result')} shortened to save room")
+        desk.note(
+            f"{counted(len(left_out.shortened), 'result')} shortened to save room"
+        )
 
 
 async def cost(desk: Desk, _argument: str) -> None:
@@ -159,9 +193,13 @@ async def cost(desk: Desk, _argument: str) -> None:
         f"tool definitions: about {tokens(spent.definition_tokens)} tokens of it",
     )
     if spent.saved_tokens > 0:
-        desk.say(f"offering every tool each time would have added {tokens(spent.saved_tokens)}")
+        desk.say(
+            f"offering every tool each time would have added {tokens(spent.saved_tokens)}"
+        )
     if spent.estimated_tokens:
-        desk.note(f"beside that about {tokens(spent.estimated_tokens)} tokens that no provider counted")
+        desk.note(
+            f"beside that about {tokens(spent.estimated_tokens)} tokens that no provider counted"
+        )
     if not spent.cost_known:
         desk.note("? some prices are not known")
 
@@ -169,7 +207,9 @@ async def cost(desk: Desk, _argument: str) -> None:
 def _taken(spent: Spent) -> str:
     """`in 1.2k (800 from the cache), out 90, $0.021`."""
     usage = spent.usage
-    cached = f" ({tokens(usage.cache_read_tokens)} from the cache)" if usage.cache_read_tokens else ""
+    cached = ""
+    if usage.cache_read_tokens:
+        cached = f" ({tokens(usage.cache_read_tokens)} from the cache)"
     price = money(spent.dollars, known=spent.cost_known)
     return f"in {tokens(usage.input_tokens)}{cached}, out {tokens(usage.output_tokens)}, {price}"
 
@@ -207,7 +247,9 @@ def _write(desk: Desk, form: str, name: str) -> None:
     try:
         path = write_beside(path, text)
     except OSError as error:
-        desk.warn(f"{short_path(str(path), desk.folder)} cannot be written: {safe_line(str(error.strerror or error))}")
+        desk.warn(
+            f"{short_path(str(path), desk.folder)} cannot be written: {safe_line(str(error.strerror or error))}"
+        )
         return
     desk.say(f"saved as {short_path(str(path), desk.folder)}")
 
@@ -216,7 +258,9 @@ def _path(desk: Desk, form: str, name: str) -> Path:
     """Return the path: a name is placed in the user's folder, a path is used as given."""
     if "/" in name or "\\" in name or name.endswith(f".{form}"):
         path = desk.folder / Path(name).expanduser()
-        return path if path.suffix else path.with_suffix(f".{form}")
+        if path.suffix:
+            return path
+        return path.with_suffix(f".{form}")
     plain = re.sub(r"[^\w.-]+", "-", name).strip("-.") or "chat"
     return user_data_folder(desk.environ) / "exports" / f"{plain[:80]}.{form}"
 
@@ -226,7 +270,11 @@ def _path(desk: Desk, form: str, name: str) -> Path:
 
 async def copy(desk: Desk, _argument: str) -> None:
     """the last answer into the clipboard"""
-    answers = [message.text for message in desk.agent.messages if message.role == "assistant" and message.text.strip()]
+    answers = [
+        message.text
+        for message in desk.agent.messages
+        if message.role == "assistant" and message.text.strip()
+    ]
     if not answers:
         desk.say("there is no answer yet")
         return
@@ -247,7 +295,9 @@ async def _copied(text: str, console: Console, environ: Mapping[str, str]) -> st
     if not console.is_terminal or environ.get("TERM") in ("dumb", "unknown"):
         return "not copied: there is no clipboard command, and this is no terminal that could do it"
     if len(payload) > MAX_OSC_52:
-        return f"not copied: {size} are more than terminals take; /export md writes a file"
+        return (
+            f"not copied: {size} are more than terminals take; /export md writes a file"
+        )
     console.file.write(f"\x1b]52;c;{payload}\x07")
     console.file.flush()
     return f"sent {size} to the terminal's clipboard (OSC 52, which some terminals have switched off)"
@@ -264,5 +314,9 @@ def _clipboard_command(environ: Mapping[str, str]) -> list[str] | None:
         (bool(environ.get("DISPLAY")), ["xclip", "-selection", "clipboard"]),
         (bool(environ.get("DISPLAY")), ["xsel", "--clipboard", "--input"]),
     ]
-    usable = (command for fits, command in commands if fits and shutil.which(command[0], path=environ.get("PATH")))
+    usable = (
+        command
+        for fits, command in commands
+        if fits and shutil.which(command[0], path=environ.get("PATH"))
+    )
     return next(usable, None)

@@ -16,7 +16,7 @@ from mcpagent.cli.chat.slash.slash_servers import VERBS, mcp
 from mcpagent.cli.chat.slash.slash_tools import allow, deny, find, tool, tools, why
 from mcpagent.cli.frame.error_lines import did_you_mean
 from mcpagent.cli.screen.lines import column
-from mcpagent.text.safe_text import safe_line
+from mcpagent.utilities.text.safe_text import safe_line
 
 
 async def show_help(desk: Desk, argument: str) -> None:
@@ -75,7 +75,13 @@ COMMANDS: Mapping[str, Command] = {
     "/resume": Command("session", kept.resume, "[ID|WORDS]", waits=True),
     "/continue": Command("session", kept.go_on, waits=True),
     "/fork": Command("session", kept.fork, "[TITLE]", waits=True),
-    "/rename": Command("session", kept.rename, "TITLE", waits=True, asks="what is its title? /rename TITLE"),
+    "/rename": Command(
+        "session",
+        kept.rename,
+        "TITLE",
+        waits=True,
+        asks="what is its title? /rename TITLE",
+    ),
     "/model": Command("setup", session.model, "[NAME]"),
     "/help": Command("setup", show_help, "[all|COMMAND]"),
 }
@@ -123,7 +129,9 @@ async def run_command(desk: Desk, line: str) -> None:
     elif command.asks and not argument:
         desk.say(command.asks)
     elif argument and not command.parameter:
-        desk.warn(f"{word} takes nothing after it, so it was not run; write {word} alone")
+        desk.warn(
+            f"{word} takes nothing after it, so it was not run; write {word} alone"
+        )
     else:
         if command.waits:
             await desk.ready()
@@ -173,11 +181,19 @@ def everything() -> list[Text]:
     for title, names in GROUPS.items():
         lines.append(Text(title, "user"))
         lines += map(_line_of, names)
-    return [*lines, Text("prefixes", "user"), *map(Text, PREFIXES), Text("keys", "user"), *map(Text, KEYS)]
+    return [
+        *lines,
+        Text("prefixes", "user"),
+        *map(Text, PREFIXES),
+        Text("keys", "user"),
+        *map(Text, KEYS),
+    ]
 
 
 def _line_of(name: str) -> Text:
     """`  /undo [N]   what it does`."""
     command = COMMANDS[name]
     shown = f"{name} {command.parameter}".strip()
-    return Text.assemble("  ", (column(shown, max(24, len(shown) + 1)), "tool"), command.about)
+    return Text.assemble(
+        "  ", (column(shown, max(24, len(shown) + 1)), "tool"), command.about
+    )

@@ -25,15 +25,15 @@ from mcpagent.cli.tools_command.tool_views import (
     tools_with_words,
     unknown_tool,
 )
-from mcpagent.config.values import Approval
-from mcpagent.events import ToolsSearched
-from mcpagent.messages import ToolDefinition
-from mcpagent.middleware.permission_gate import facts_of
 from mcpagent.permissions.rule_names import forbids, resource_servers
-from mcpagent.permissions.rules import Rule, Rules, decide
+from mcpagent.permissions.rules import Rules, decide
 from mcpagent.permissions.stored_approvals import StoredApprovals
-from mcpagent.text.globs import fits
-from mcpagent.text.safe_text import safe_line
+from mcpagent.run.middleware.permission_gate import facts_of
+from mcpagent.utilities.text.globs import fits
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.values.approval import Approval, Rule
+from mcpagent.values.events import ToolsSearched
+from mcpagent.values.messages import ToolDefinition
 
 LISTED = "/tools lists them"
 MAX_TOOLS_LISTED = 60
@@ -44,11 +44,18 @@ async def tools(desk: Desk, argument: str) -> None:
     """the tools, with what each costs; + is offered now"""
     found = tools_with_words(desk.agent.known_tools, argument)
     offered = [tool.name for tool in desk.agent.offered_tools()]
-    desk.say(*list_lines(found, width=desk.width, loaded=offered, limit=MAX_TOOLS_LISTED))
+    desk.say(
+        *list_lines(found, width=desk.width, loaded=offered, limit=MAX_TOOLS_LISTED)
+    )
     if not found:
         words = safe_line(argument, 60)
-        said = f'no tool has "{words}" in its name or description' if words else "there are no tools"
-        desk.say(f"{said}; /find searches as the model does" if words else said, *not_connected_lines(desk.agent))
+        said = "there are no tools"
+        if words:
+            said = f'no tool has "{words}" in its name or description'
+        desk.say(
+            f"{said}; /find searches as the model does" if words else said,
+            *not_connected_lines(desk.agent),
+        )
     elif len(found) > MAX_TOOLS_LISTED:
         desk.note(f"{len(found) - MAX_TOOLS_LISTED:,} more; narrow with /tools WORDS")
 
@@ -66,7 +73,11 @@ async def find(desk: Desk, argument: str) -> None:
     """what the model finds with these words, and why"""
     result = await desk.agent.search(argument, FOUND_LIMIT)
     known = len(desk.agent.known_tools)
-    desk.say(*search_report(result, known, width=desk.width, glyphs=desk.terminal.glyphs, explain=True))
+    desk.say(
+        *search_report(
+            result, known, width=desk.width, glyphs=desk.terminal.glyphs, explain=True
+        )
+    )
     desk.say(*not_connected_lines(desk.agent))
 
 
@@ -79,9 +90,13 @@ async def why(desk: Desk, argument: str) -> None:
     await desk.ready()
     found = meant_tool(desk.agent, name)
     if found is None:
-        desk.say(*unknown_lines(desk.agent, desk.configuration, desk.approver.rules, name))
+        desk.say(
+            *unknown_lines(desk.agent, desk.configuration, desk.approver.rules, name)
+        )
     else:
-        desk.say(*await why_lines(desk.agent, desk.trace, found.name, desk.approver.rules))
+        desk.say(
+            *await why_lines(desk.agent, desk.trace, found.name, desk.approver.rules)
+        )
 
 
 async def allow(desk: Desk, argument: str) -> None:
@@ -101,25 +116,44 @@ async def _add_rule(desk: Desk, approval: Approval, pattern: str) -> None:
         rules = desk.approver.rules = replace(rules, options=(*rules.options, rule))
     if pattern:
         asked = askable(desk.agent)
-        covered = Counter(tool.kind for tool in asked if rules.names(Rule(pattern, approval), tool))
-        others = [counted(covered[kind], kind) for kind in ("prompt", "resource") if covered[kind]]
+        covered = Counter(
+            tool.kind for tool in asked if rules.names(Rule(pattern, approval), tool)
+        )
+        others = [
+            counted(covered[kind], kind)
+            for kind in ("prompt", "resource")
+            if covered[kind]
+        ]
         what = ", ".join([counted(covered["tool"], "tool"), *others])
-        if not covered and resource_servers(pattern) & {tool.server for tool in asked if tool.kind == "resource"}:
+        if not covered and resource_servers(pattern) & {
+            tool.server for tool in asked if tool.kind == "resource"
+        }:
             desk.say(Text("covers what is read there, listed or not", "dim"))
         else:
             hint = did_you_mean(near_rules(pattern, asked) if not covered else ())
-            desk.say(Text(f"covers {what}{f'; {hint}' if hint else ''}", "dim" if covered else "warning"))
+            desk.say(
+                Text(
+                    f"covers {what}{f'; {hint}' if hint else ''}",
+                    "dim" if covered else "warning",
+                )
+            )
     desk.say(f"mode   {rules.mode}")
     for kind in ("allow", "deny"):
         if globs := rules.patterns(kind):
             desk.say(f"{kind:<6} {safe_line(' '.join(globs), 300)}")
     if pattern:
         return
-    kept = [one for one in StoredApprovals.of_user(desk.environ).all() if one.name in desk.configuration.names]
+    kept = [
+        one
+        for one in StoredApprovals.of_user(desk.environ).all()
+        if one.name in desk.configuration.names
+    ]
     for line in approval_lines(kept):
         desk.say(Text.assemble("always ", line))
     if kept:
-        desk.note("mcpagent permissions forget NAME takes an always back; /deny NAME denies it in this chat")
+        desk.note(
+            "mcpagent permissions forget NAME takes an always back; /deny NAME denies it in this chat"
+        )
 
 
 # -- /why: what the searches of this conversation came to --------------------------------------------------------------
@@ -130,25 +164,48 @@ RANKED = 50
 MAX_SEARCHES = 8
 
 
-async def why_lines(agent: Agent, trace: Trace, name: str, rules: Rules | None = None) -> list[Text]:
+async def why_lines(
+    agent: Agent, trace: Trace, name: str, rules: Rules | None = None
+) -> list[Text]:
     """Return one known tool's history: whether and since when it is offered, its rank in each search, its calls."""
     catalog = agent._runtime.tools
     offered = name in {tool.name for tool in agent.offered_tools()}
-    lines = [Text.assemble((name, "tool"), f" {_standing(agent, trace, name, offered=offered)}")]
-    for number, (request, search) in list(enumerate(trace.searches, start=1))[-MAX_SEARCHES:]:
+    lines = [
+        Text.assemble(
+            (name, "tool"), f" {_standing(agent, trace, name, offered=offered)}"
+        )
+    ]
+    for number, (request, search) in list(enumerate(trace.searches, start=1))[
+        -MAX_SEARCHES:
+    ]:
         place = await _place(agent, search, name)
-        lines.append(Text(f'  search {number} (request {request}) "{safe_line(search.query, 80)}": {place}'))
+        lines.append(
+            Text(
+                f'  search {number} (request {request}) "{safe_line(search.query, 80)}": {place}'
+            )
+        )
     if calls := trace.called.get(name):
-        lines.append(Text(f"  called in request {', '.join(str(request) for request in calls)}"))
+        lines.append(
+            Text(f"  called in request {', '.join(str(request) for request in calls)}")
+        )
     elif offered:
         lines.append(Text("  never called"))
-    decision = decide(facts_of(catalog.known[name], {}), rules) if rules is not None else None
+    decision = None
+    if rules is not None:
+        decision = decide(facts_of(catalog.known[name], {}), rules)
     if decision is not None and decision.verdict == "deny":
         lines.append(Text(f"  every call of it is denied: {decision}", "warning"))
     if not offered and not trace.searches and catalog.searching:
-        lines.append(Text("  the model has not searched yet; /find WORDS shows what it would find", "dim"))
+        lines.append(
+            Text(
+                "  the model has not searched yet; /find WORDS shows what it would find",
+                "dim",
+            )
+        )
     if not offered:
-        lines.append(Text(f"  --always-load {name} offers it from the first request on", "dim"))
+        lines.append(
+            Text(f"  --always-load {name} offers it from the first request on", "dim")
+        )
     return lines
 
 
@@ -175,32 +232,76 @@ async def _place(agent: Agent, search: ToolsSearched, name: str) -> str:
     if result.how == "ranked" and matches:
         # What counts as found has at least half of the best score, if words alone decide.
         by_words = all(reason.field != "meaning" for reason in matches[0].reasons)
-        cut_off = f"; cut-off {matches[0].score / 2:.1f}" if by_words else f"; best {matches[0].score:.1f}"
-    place = next((place for place, match in enumerate(matches, start=1) if match.tool.name == name), None)
+        if by_words:
+            cut_off = f"; cut-off {matches[0].score / 2:.1f}"
+        else:
+            cut_off = f"; best {matches[0].score:.1f}"
+    place = next(
+        (
+            place
+            for place, match in enumerate(matches, start=1)
+            if match.tool.name == name
+        ),
+        None,
+    )
     found = max(search.found, len(search.matches))
-    if place is None or place > found:  # a longer ranking may go on with what is only similar
-        best = f"; the best was {safe_line(search.matches[0], 64)}" if search.matches else ""
-        own = f" ({matches[place - 1].score:.1f}{cut_off})" if place is not None else ""
+    if (
+        place is None or place > found
+    ):  # a longer ranking may go on with what is only similar
+        best = ""
+        if search.matches:
+            best = f"; the best was {safe_line(search.matches[0], 64)}"
+        own = ""
+        if place is not None:
+            own = f" ({matches[place - 1].score:.1f}{cut_off})"
         return f"not among the {counted(found, 'tool')} found{own}{best}"
     match = matches[place - 1]
-    shown = "" if name in search.matches else f", below the {len(search.matches)} shown"
-    reasons = f": {safe_line(because(match), 80)}" if because(match) else ""
+    if name in search.matches:
+        shown = ""
+    else:
+        shown = f", below the {len(search.matches)} shown"
+    reasons = ""
+    if because(match):
+        reasons = f": {safe_line(because(match), 80)}"
     return f"place {place} of {found} ({match.score:.1f}{cut_off}){shown}{reasons}"
 
 
-def unknown_lines(agent: Agent, configuration: Configuration, rules: Rules, name: str) -> list[Text]:
+def unknown_lines(
+    agent: Agent, configuration: Configuration, rules: Rules, name: str
+) -> list[Text]:
     """Why nothing of that name is known: misspelt, hidden by its server's configuration, or its server is not there."""
     lines = [Text(unknown_tool(agent, name, LISTED), "warning")]
     for server in configuration.enabled:
         own = name.removeprefix(f"{server.name}.").removeprefix(f"{server.name}__")
-        where = f" ({safe_line(server.source, 100)})" if server.source else ""
+        where = ""
+        if server.source:
+            where = f" ({safe_line(server.source, 100)})"
         if any(fits(own, glob) for glob in server.disabled_tools):
-            lines.append(Text(f"  {safe_line(server.name, 64)} may have it, but disabledTools hides it{where}"))
-        elif own != name and server.enabled_tools and not any(fits(own, glob) for glob in server.enabled_tools):
-            lines.append(Text(f"  {safe_line(server.name, 64)} has enabledTools, and it is not among them{where}"))
-    if any(forbids(pattern, ToolDefinition(name, "", {})) for pattern in rules.patterns("deny")):
+            lines.append(
+                Text(
+                    f"  {safe_line(server.name, 64)} may have it, but disabledTools hides it{where}"
+                )
+            )
+        elif (
+            own != name
+            and server.enabled_tools
+            and not any(fits(own, glob) for glob in server.enabled_tools)
+        ):
+            lines.append(
+                Text(
+                    f"  {safe_line(server.name, 64)} has enabledTools, and it is not among them{where}"
+                )
+            )
+    if any(
+        forbids(pattern, ToolDefinition(name, "", {}))
+        for pattern in rules.patterns("deny")
+    ):
         lines.append(Text("  a rule denies it anyway; /deny shows them"))
-    disabled = [safe_line(server.name, 64) for server in configuration.servers.servers if server.disabled]
+    disabled = [
+        safe_line(server.name, 64)
+        for server in configuration.servers.servers
+        if server.disabled
+    ]
     if disabled:
         lines.append(Text(f"  not asked, since disabled: {', '.join(disabled)}", "dim"))
     return [*lines, *not_connected_lines(agent)]

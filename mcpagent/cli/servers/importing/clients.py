@@ -16,12 +16,12 @@ from typing import Any
 
 import yaml
 
-from mcpagent.cards.reading import bounded_loader
+from mcpagent.agents.cards.reading import bounded_loader
 from mcpagent.cli.frame.options import Client
 from mcpagent.config.config_documents import parse_document, read_bytes
-from mcpagent.config.user_folders import project_folders
 from mcpagent.errors import ConfigError
-from mcpagent.text.safe_text import safe_line
+from mcpagent.utilities.files.user_folders import project_folders
+from mcpagent.utilities.text.safe_text import safe_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,16 +53,29 @@ _OF_PROJECT: tuple[tuple[Client, str], ...] = (
     ("codex", ".codex/config.toml"),
     ("gemini", ".gemini/settings.json"),
 )
-_SECTIONS: Mapping[Client, str] = {"vscode": "servers", "codex": "mcp_servers", "goose": "extensions"}
+_SECTIONS: Mapping[Client, str] = {
+    "vscode": "servers",
+    "codex": "mcp_servers",
+    "goose": "extensions",
+}
 """The key that the servers are under; of all other clients it is `mcpServers`."""
 
 
-def client_files(environ: Mapping[str, str], folder: Path, platform: str = sys.platform) -> list[ClientFile]:
+def client_files(
+    environ: Mapping[str, str], folder: Path, platform: str = sys.platform
+) -> list[ClientFile]:
     """Return the existing files: the user's of each client, then the project's from its top down to `folder`."""
     folders = _folders(environ, platform)
-    found = [ClientFile(client, path) for client, base, name in _OF_USER for path in sorted(folders[base].glob(name))]
+    found = [
+        ClientFile(client, path)
+        for client, base, name in _OF_USER
+        for path in sorted(folders[base].glob(name))
+    ]
     for above in project_folders(folder):
-        found += [ClientFile(client, above / name, is_project=True) for client, name in _OF_PROJECT]
+        found += [
+            ClientFile(client, above / name, is_project=True)
+            for client, name in _OF_PROJECT
+        ]
     seen: dict[Path, ClientFile] = {}
     for file in found:  # in the home folder the project's are the user's
         if _is_file(file.path):
@@ -74,8 +87,14 @@ def _folders(environ: Mapping[str, str], platform: str) -> dict[str, Path]:
     home = Path(environ.get("HOME") or environ.get("USERPROFILE") or Path.home())
     config = Path(environ.get("XDG_CONFIG_HOME") or home / ".config")
     roaming = Path(environ.get("APPDATA") or home / "AppData" / "Roaming")
-    settings = {"darwin": home / "Library" / "Application Support", "win32": roaming}.get(platform, config)
-    goose = roaming / "Block" / "goose" / "config" if platform == "win32" else config / "goose"
+    settings = {
+        "darwin": home / "Library" / "Application Support",
+        "win32": roaming,
+    }.get(platform, config)
+    if platform == "win32":
+        goose = roaming / "Block" / "goose" / "config"
+    else:
+        goose = config / "goose"
     codex = Path(environ.get("CODEX_HOME") or home / ".codex")
     return {"home": home, "settings": settings, "codex": codex, "goose": goose}
 
@@ -87,24 +106,35 @@ def _is_file(path: Path) -> bool:
         return False
 
 
-def read_client_file(file: ClientFile, folder: Path) -> tuple[dict[str, Any], dict[str, Mapping[str, Any]]]:
+def read_client_file(
+    file: ClientFile, folder: Path
+) -> tuple[dict[str, Any], dict[str, Mapping[str, Any]]]:
     """Read the client's servers for a user in `folder`.
 
     Returns the entries by server name, as the client writes them, and by ID the inputs that VS Code asks its user for.
     Raises `ConfigError` for an unreadable file.
     """
     data = _parsed(file.path)
-    servers, inputs = _mapping(data, _SECTIONS.get(file.client, "mcpServers")), dict[str, Mapping[str, Any]]()
+    servers, inputs = (
+        _mapping(data, _SECTIONS.get(file.client, "mcpServers")),
+        dict[str, Mapping[str, Any]](),
+    )
     if file.client == "claude-code":
         servers |= _of_claude_project(data, folder)
     elif file.client == "vscode" and isinstance(listed := data.get("inputs"), list):
-        inputs = {str(item["id"]): item for item in listed if isinstance(item, Mapping) and "id" in item}
+        inputs = {
+            str(item["id"]): item
+            for item in listed
+            if isinstance(item, Mapping) and "id" in item
+        }
     elif file.client == "gemini":
         # Lists of names apart from the servers switch some off; in older files these are at the top.
         lists = _mapping(data, "mcp")
         excluded = _names(lists, "excluded") | _names(data, "excludeMCPServers")
         allowed = _names(lists, "allowed") | _names(data, "allowMCPServers")
-        servers = _switched_off(servers, excluded | (servers.keys() - allowed if allowed else set()))
+        servers = _switched_off(
+            servers, excluded | (servers.keys() - allowed if allowed else set())
+        )
     return servers, inputs
 
 
@@ -113,20 +143,28 @@ def _of_claude_project(data: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for above in project_folders(folder):
         project = _mapping(_mapping(data, "projects"), str(above))
-        found |= _switched_off(_mapping(project, "mcpServers"), _names(project, "disabledMcpServers"))
+        found |= _switched_off(
+            _mapping(project, "mcpServers"), _names(project, "disabledMcpServers")
+        )
     return found
 
 
 def _switched_off(servers: dict[str, Any], names: Set[str]) -> dict[str, Any]:
     return {
-        name: {**entry, "disabled": True} if name in names and isinstance(entry, Mapping) else entry
+        name: {**entry, "disabled": True}
+        if name in names and isinstance(entry, Mapping)
+        else entry
         for name, entry in servers.items()
     }
 
 
 def _names(data: Any, key: str) -> set[str]:
-    value = data.get(key) if isinstance(data, Mapping) else None
-    return {item for item in value if isinstance(item, str)} if isinstance(value, list) else set()
+    value = None
+    if isinstance(data, Mapping):
+        value = data.get(key)
+    if isinstance(value, list):
+        return {item for item in value if isinstance(item, str)}
+    return set()
 
 
 MAX_CLIENT_BYTES = 5_000_000
@@ -145,11 +183,21 @@ def _parsed(path: Path) -> Mapping[str, Any]:
                     data = yaml.load(raw, Loader=bounded_loader())  # noqa: S506 - a SafeLoader
                 case _:
                     data = parse_document(str(path), raw, path.parent).data
-        except (yaml.YAMLError, ValueError, RecursionError) as error:  # what toml and UTF-8 raise are ValueErrors
+        except (
+            yaml.YAMLError,
+            ValueError,
+            RecursionError,
+        ) as error:  # what toml and UTF-8 raise are ValueErrors
             raise ConfigError(f"{path}: {safe_line(str(error), 160)}") from None
-    return data if isinstance(data, Mapping) else {}
+    if isinstance(data, Mapping):
+        return data
+    return {}
 
 
 def _mapping(data: Any, key: str) -> dict[str, Any]:
-    value = data.get(key) if isinstance(data, Mapping) else None
-    return {str(name): item for name, item in value.items()} if isinstance(value, Mapping) else {}
+    value = None
+    if isinstance(data, Mapping):
+        value = data.get(key)
+    if isinstance(value, Mapping):
+        return {str(name): item for name, item in value.items()}
+    return {}

@@ -9,13 +9,19 @@ from pathlib import PurePath
 from typing import Any
 
 from mcpagent.cli.frame.options import Client
-from mcpagent.config.literals import LiteralSecret, holds_a_reference, literal_secrets, literal_warnings, variable_name
+from mcpagent.config.literals import (
+    LiteralSecret,
+    holds_a_reference,
+    literal_secrets,
+    literal_warnings,
+    variable_name,
+)
 from mcpagent.config.server_files import load_servers
 from mcpagent.config.sign_in_entries import BY_PERSON, KEY_OF_SIGN_IN, folded
 from mcpagent.config.spellings import KEY_OF_SPELLING
 from mcpagent.errors import ConfigError
-from mcpagent.text.json_texts import with_texts
-from mcpagent.text.safe_text import safe_line
+from mcpagent.utilities.text.json_texts import with_texts
+from mcpagent.utilities.text.safe_text import safe_line
 
 _WRITTEN = {
     "transport": "type",
@@ -38,7 +44,19 @@ _WRITTEN = {
 }
 """Our keys, in the order and with the names that we write."""
 
-_MEANINGLESS = frozenset({"name", "display_name", "bundled", "gallery", "version", "dev", "icon", "id", "timeout"})
+_MEANINGLESS = frozenset(
+    {
+        "name",
+        "display_name",
+        "bundled",
+        "gallery",
+        "version",
+        "dev",
+        "icon",
+        "id",
+        "timeout",
+    }
+)
 """Keys of other clients that change nothing here, or are read in another way."""
 
 _TIMEOUT_UNITS = {"claude-code": 0.001, "gemini": 0.001, "goose": 1.0}
@@ -80,15 +98,25 @@ def taken_over(client: Client, entry: Any, inputs: Inputs | None = None) -> Take
     for name, value in prepared.items():
         if (key := KEY_OF_SPELLING.get(name)) is not None:
             known.setdefault(key, value)
-    unknown = [name for name in prepared if name not in KEY_OF_SPELLING and name not in _MEANINGLESS]
+    unknown = [
+        name
+        for name in prepared
+        if name not in KEY_OF_SPELLING and name not in _MEANINGLESS
+    ]
     if not (known.get("command") or known.get("url")):
         return Taken(None, ("has neither a command nor a URL",))
     if unknown:
         notes.append(f"not taken over: {', '.join(sorted(map(_shown, unknown)))}")
     _take_timeout(client, prepared.get("timeout"), known, notes)
-    known |= {key: _texts(known[key]) for key in ("args", "env", "headers") if key in known}
+    known |= {
+        key: _texts(known[key]) for key in ("args", "env", "headers") if key in known
+    }
     _take_sign_in(known, notes)
-    written = {name: known[key] for key, name in _WRITTEN.items() if known.get(key) not in (None, {}, [], "")}
+    written = {
+        name: known[key]
+        for key, name in _WRITTEN.items()
+        if known.get(key) not in (None, {}, [], "")
+    }
     for key in ("cwd", "envFile"):
         if isinstance(written.get(key), str):
             written[key] = _in_workspace(written[key])
@@ -105,24 +133,40 @@ def _take_sign_in(known: dict[str, Any], notes: list[str]) -> None:
     if given in (None, True, False, "", {}, BY_PERSON):
         return
     if not known.get("url") or any(name.lower() == "authorization" for name in headers):
-        notes.append("not taken over: its sign-in, beside " + ("its header" if known.get("url") else "a command"))
+        notes.append(
+            "not taken over: its sign-in, beside "
+            + ("its header" if known.get("url") else "a command")
+        )
     elif isinstance(given, str):
         known["headers"] = {**headers, "Authorization": f"Bearer {given}"}
     elif isinstance(given, Mapping) and (entry := _usable_sign_in(given)):
         known["sign_in"] = entry
-        if left := [str(name) for name in given if folded(str(name)) not in KEY_OF_SIGN_IN]:
-            notes.append(f"not taken over: {', '.join(sorted(map(_shown, left)))} of its sign-in")
+        if left := [
+            str(name) for name in given if folded(str(name)) not in KEY_OF_SIGN_IN
+        ]:
+            notes.append(
+                f"not taken over: {', '.join(sorted(map(_shown, left)))} of its sign-in"
+            )
     else:
         notes.append("not taken over: its sign-in")
 
 
 def _usable_sign_in(given: Mapping[Any, Any]) -> dict[str, Any]:
     """Return the sign-in under mcpagent's keys; {} if a server's entry may not have it."""
-    keys = {key: value for name, value in given.items() if (key := KEY_OF_SIGN_IN.get(folded(str(name)))) is not None}
+    keys = {
+        key: value
+        for name, value in given.items()
+        if (key := KEY_OF_SIGN_IN.get(folded(str(name)))) is not None
+    }
     # What variables stand for is known when they are used; this is a text, and an address.
-    tried = _with_texts(keys, lambda text: re.sub(r"\$\{[^{}]*\}", "https://host/path", text))
+    tried = _with_texts(
+        keys, lambda text: re.sub(r"\$\{[^{}]*\}", "https://host/path", text)
+    )
     try:
-        load_servers({"mcpServers": {"it": {"url": "https://host", "sign_in": tried}}}, environ={})
+        load_servers(
+            {"mcpServers": {"it": {"url": "https://host", "sign_in": tried}}},
+            environ={},
+        )
     except ConfigError:
         return {}
     return keys
@@ -132,12 +176,19 @@ def taken_by_project(server: str, entry: dict[str, Any]) -> Taken:
     """Replace secrets by references to variables, which each user of the shared file sets."""
 
     def name_of(found: LiteralSecret) -> str:
-        return found.variable if found.path[0] == "env" else f"{variable_name(server)}_{found.variable}"
+        if found.path[0] == "env":
+            return found.variable
+        return f"{variable_name(server)}_{found.variable}"
 
     changed, moved, left = _without_literal_secrets(entry, name_of, "${{{}}}")
     if left:
-        return Taken(None, (f"has a secret in {_place(left[0])} that no reference can replace",))
-    notes = [f"{found} is now ${{{new.name}}}: set it, or mcpagent keys set {new.name}" for found, new in moved]
+        return Taken(
+            None, (f"has a secret in {_place(left[0])} that no reference can replace",)
+        )
+    notes = [
+        f"{found} is now ${{{new.name}}}: set it, or mcpagent keys set {new.name}"
+        for found, new in moved
+    ]
     return Taken(changed, tuple(notes))
 
 
@@ -156,12 +207,17 @@ def taken_by_user(server: str, entry: dict[str, Any], *, plain: bool) -> Taken:
 
     changed, moved, left = _without_literal_secrets(entry, name_of, "${{keyring:{}}}")
     notes = [f"{found} is now ${{keyring:{new.name}}}" for found, new in moved]
-    notes += [f"a secret stays in {_place(found)}, which no reference can replace" for found in left]
+    notes += [
+        f"a secret stays in {_place(found)}, which no reference can replace"
+        for found in left
+    ]
     return Taken(changed, tuple(notes), tuple(new for _, new in moved))
 
 
 def _place(found: LiteralSecret) -> str:
-    return "its URL" if len(found.path) == 1 else str(found)
+    if len(found.path) == 1:
+        return "its URL"
+    return str(found)
 
 
 def _without_literal_secrets(
@@ -173,7 +229,9 @@ def _without_literal_secrets(
     changed = _with_texts(entry, str)
     for found in literal_secrets(entry):
         holder = changed[str(found.path[0])]
-        secret = holder[found.path[1]].removeprefix(found.before) if len(found.path) > 1 else ""
+        secret = ""
+        if len(found.path) > 1:
+            secret = holder[found.path[1]].removeprefix(found.before)
         if not secret or holds_a_reference(secret):
             left.append(found)
             continue
@@ -194,7 +252,9 @@ def moved_workspace(entry: dict[str, Any], inner: PurePath) -> dict[str, Any]:
     place = f"${{workspaceFolder}}/{inner.as_posix()}"
 
     def moved(text: str) -> str:
-        return text.replace("${workspaceFolder}", place).replace("${workspaceFolderBasename}", inner.name)
+        return text.replace("${workspaceFolder}", place).replace(
+            "${workspaceFolderBasename}", inner.name
+        )
 
     return _with_texts(entry, moved)
 
@@ -202,7 +262,9 @@ def moved_workspace(entry: dict[str, Any], inner: PurePath) -> dict[str, Any]:
 _GOOSE_OWN = frozenset({"builtin", "platform", "frontend", "inline_python"})
 
 
-def _prepared(client: Client, entry: dict[str, Any], notes: list[str]) -> dict[str, Any]:
+def _prepared(
+    client: Client, entry: dict[str, Any], notes: list[str]
+) -> dict[str, Any]:
     """Return the entry with what only this client has written in the way that all share."""
     match client:
         case "codex":
@@ -211,22 +273,39 @@ def _prepared(client: Client, entry: dict[str, Any], notes: list[str]) -> dict[s
             return _of_goose(entry, notes)
         case "gemini":
             # `httpUrl` goes before `url`, that before `command`; `url` alone does not say which of the two kinds it is.
-            chosen = next((key for key in ("httpUrl", "url", "command") if entry.get(key)), "")
+            chosen = next(
+                (key for key in ("httpUrl", "url", "command") if entry.get(key)), ""
+            )
             others = {"httpUrl", "url", "command", "trust"} - {chosen}
-            kind = {"type": "http"} if chosen == "httpUrl" else {}
-            return kind | {key: value for key, value in entry.items() if key not in others}
+            kind = {}
+            if chosen == "httpUrl":
+                kind = {"type": "http"}
+            return kind | {
+                key: value for key, value in entry.items() if key not in others
+            }
         case _:
             return entry
 
 
 def _of_codex(entry: dict[str, Any], notes: list[str]) -> dict[str, Any]:
-    own = ("bearer_token_env_var", "env_http_headers", "env_vars", "default_tools_approval_mode", "tools")
+    own = (
+        "bearer_token_env_var",
+        "env_http_headers",
+        "env_vars",
+        "default_tools_approval_mode",
+        "tools",
+    )
     rest = {key: value for key, value in entry.items() if key not in own}
     headers = dict(_strings(entry.get("http_headers")))
-    headers |= {name: f"${{{variable}}}" for name, variable in _strings(entry.get("env_http_headers")).items()}
+    headers |= {
+        name: f"${{{variable}}}"
+        for name, variable in _strings(entry.get("env_http_headers")).items()
+    }
     if isinstance(variable := entry.get("bearer_token_env_var"), str):
         headers["Authorization"] = f"Bearer ${{{variable}}}"
-    env = {name: f"${{{name}}}" for name in _codex_variables(entry.get("env_vars"), notes)}
+    env = {
+        name: f"${{{name}}}" for name in _codex_variables(entry.get("env_vars"), notes)
+    }
     started = rest.pop("startup_timeout_ms", None)
     if _is_number(started):
         rest.setdefault("startup_timeout_sec", started / 1000)
@@ -239,7 +318,9 @@ def _codex_variables(listed: Any, notes: list[str]) -> list[str]:
     for item in listed if isinstance(listed, list) else ():
         if isinstance(item, Mapping):
             if item.get("source") == "remote":
-                notes.append(f"env_vars: {_shown(str(item.get('name')))} is a variable of another machine; set it here")
+                notes.append(
+                    f"env_vars: {_shown(str(item.get('name')))} is a variable of another machine; set it here"
+                )
             item = item.get("name")
         if isinstance(item, str):
             names.append(item)
@@ -248,11 +329,18 @@ def _codex_variables(listed: Any, notes: list[str]) -> list[str]:
 
 def _of_goose(entry: dict[str, Any], notes: list[str]) -> dict[str, Any]:
     """Convert an entry of goose, whose secrets are in its own keyring, named by `env_keys`."""
-    rest = {key: value for key, value in entry.items() if key not in ("uri", "envs", "env_keys", "available_tools")}
+    rest = {
+        key: value
+        for key, value in entry.items()
+        if key not in ("uri", "envs", "env_keys", "available_tools")
+    }
     keys = entry.get("env_keys")
-    names = [name for name in keys if isinstance(name, str)] if isinstance(keys, list) else []
+    names = []
+    if isinstance(keys, list):
+        names = [name for name in keys if isinstance(name, str)]
     notes += [
-        f"{_shown(name)} is kept by goose: set it here too, or mcpagent keys set {_shown(name)}" for name in names
+        f"{_shown(name)} is kept by goose: set it here too, or mcpagent keys set {_shown(name)}"
+        for name in names
     ]
     given = _strings(entry.get("envs"))
     if entry.get("available_tools"):
@@ -266,21 +354,28 @@ def _of_goose(entry: dict[str, Any], notes: list[str]) -> dict[str, Any]:
 
     # For an address the variables are there to be put into its headers.
     rest["url"] = entry["uri"]
-    rest["headers"] = _with_texts(_strings(entry.get("headers")), lambda text: _ANY_VARIABLE.sub(filled, text))
+    rest["headers"] = _with_texts(
+        _strings(entry.get("headers")), lambda text: _ANY_VARIABLE.sub(filled, text)
+    )
     return rest
 
 
 _ANY_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}|\$([A-Za-z_][A-Za-z0-9_]*)")
 
 
-def _take_timeout(client: Client, timeout: Any, known: dict[str, Any], notes: list[str]) -> None:
+def _take_timeout(
+    client: Client, timeout: Any, known: dict[str, Any], notes: list[str]
+) -> None:
     """Convert the bare key `timeout` to the seconds of a call."""
     if not _is_number(timeout):
         return
     # If the client does not say: nobody waits 1000 seconds, nor 999 milliseconds.
     seconds = timeout * _TIMEOUT_UNITS.get(client, 0.001 if timeout >= 1000 else 1.0)
     if 0.1 <= seconds <= 86_400:
-        known.setdefault("timeout_seconds", int(seconds) if seconds == int(seconds) else round(seconds, 3))
+        known.setdefault(
+            "timeout_seconds",
+            int(seconds) if seconds == int(seconds) else round(seconds, 3),
+        )
     else:
         notes.append(f"not taken over: timeout {safe_line(str(timeout), 20)}")
 
@@ -291,11 +386,15 @@ def _texts(value: Any) -> Any:
     def text(item: Any) -> Any:
         if isinstance(item, bool):
             return str(item).lower()
-        return str(item) if isinstance(item, int | float) else item
+        if isinstance(item, int | float):
+            return str(item)
+        return item
 
     if isinstance(value, Mapping):
         return {str(key): text(item) for key, item in value.items() if item is not None}
-    return [text(item) for item in value] if isinstance(value, list) else value
+    if isinstance(value, list):
+        return [text(item) for item in value]
+    return value
 
 
 def _is_number(value: Any) -> bool:
@@ -304,12 +403,18 @@ def _is_number(value: Any) -> bool:
 
 def _in_workspace(place: str) -> str:
     """Return a path that starts where the client was started, as one that starts at the project."""
-    if PurePath(place).is_absolute() or place.startswith(("$", "~")) or place[1:2] == ":":
+    if (
+        PurePath(place).is_absolute()
+        or place.startswith(("$", "~"))
+        or place[1:2] == ":"
+    ):
         return place
     return f"${{workspaceFolder}}/{place.removeprefix('./')}"
 
 
-def _with_our_variables(entry: dict[str, Any], client: Client, inputs: Inputs, notes: list[str]) -> dict[str, Any]:
+def _with_our_variables(
+    entry: dict[str, Any], client: Client, inputs: Inputs, notes: list[str]
+) -> dict[str, Any]:
     """Convert references to mcpagent's form: `$VAR` of Gemini, `${input:id}` of VS Code."""
 
     def changed(text: str) -> str:
@@ -321,9 +426,16 @@ def _with_our_variables(entry: dict[str, Any], client: Client, inputs: Inputs, n
         variable = variable_name(match[1])
         about = inputs.get(match[1], {})
         default, words = about.get("default"), about.get("description")
-        has_default = isinstance(default, str) and default != "" and not set("{}") & set(default)
-        reference = f"${{{variable}:-{default}}}" if has_default else f"${{{variable}}}"
-        meaning = f" ({safe_line(words, 60)})" if isinstance(words, str) and words else ""
+        has_default = (
+            isinstance(default, str) and default != "" and not set("{}") & set(default)
+        )
+        if has_default:
+            reference = f"${{{variable}:-{default}}}"
+        else:
+            reference = f"${{{variable}}}"
+        meaning = ""
+        if isinstance(words, str) and words:
+            meaning = f" ({safe_line(words, 60)})"
         notes.append(
             f"{safe_line(match.group(), 60)}{meaning} is now {reference}: set it, or mcpagent keys set {variable}"
         )
@@ -332,7 +444,9 @@ def _with_our_variables(entry: dict[str, Any], client: Client, inputs: Inputs, n
     return _with_texts(entry, changed)
 
 
-def _with_texts(entry: Mapping[str, Any], change: Callable[[str], str]) -> dict[str, Any]:
+def _with_texts(
+    entry: Mapping[str, Any], change: Callable[[str], str]
+) -> dict[str, Any]:
     """A copy with every text in it changed."""
     return {key: with_texts(value, change) for key, value in entry.items()}
 

@@ -18,7 +18,11 @@ from mcpagent.cli.frame.figures import counted
 from mcpagent.cli.frame.options import Client, Options, WriteScope
 from mcpagent.cli.may_run.key_commands import place_of_secret
 from mcpagent.cli.screen.terminal import Terminal, open_terminal, put, write_out
-from mcpagent.cli.servers.importing.clients import ClientFile, client_files, read_client_file
+from mcpagent.cli.servers.importing.clients import (
+    ClientFile,
+    client_files,
+    read_client_file,
+)
 from mcpagent.cli.servers.importing.foreign_entries import (
     NewSecret,
     Taken,
@@ -31,8 +35,8 @@ from mcpagent.cli.servers.server_editing import ServerFile, file_to_write
 from mcpagent.config.literals import literal_secrets
 from mcpagent.config.secret_store import SecretStore, key_store
 from mcpagent.errors import ConfigError, InputError
-from mcpagent.text.safe_text import safe_line, safe_text
-from mcpagent.text.secrets import REDACTED, without_secrets
+from mcpagent.utilities.text.safe_text import safe_line, safe_text
+from mcpagent.utilities.text.secrets import REDACTED, without_secrets
 
 
 @dataclass(slots=True)
@@ -72,8 +76,15 @@ def import_servers(
     terminal = open_terminal(options.color)
     store = store or key_store(options.environ)
     before = file_to_write(options, scope)
-    files = [file for file in files_to_read(options, scope) if not clients or file.client in clients]
-    plan = taken_by_project if before.is_project else partial(taken_by_user, plain=plain_secrets)
+    files = [
+        file
+        for file in files_to_read(options, scope)
+        if not clients or file.client in clients
+    ]
+    if before.is_project:
+        plan = taken_by_project
+    else:
+        plan = partial(taken_by_user, plain=plain_secrets)
     manner = Manner(frozenset(before.entries if replace else ()), plan, store.get)
     file, outcomes = _merged(options, before, files, manner)
     path = short_path(str(file.path), options.folder)
@@ -87,23 +98,35 @@ def import_servers(
         secrets = [secret.value for outcome in outcomes for secret in outcome.secrets]
         write_out(_diff(before, file, path, secrets))
     else:
-        for outcome in outcomes:  # secrets first: a file must not refer to what was not kept
+        for (
+            outcome
+        ) in outcomes:  # secrets first: a file must not refer to what was not kept
             kept = [store.set(secret.name, secret.value) for secret in outcome.secrets]
-            outcome.notes += [f"{secret.name} is kept in {place_of_secret(secret)}" for secret in kept]
+            outcome.notes += [
+                f"{secret.name} is kept in {place_of_secret(secret)}" for secret in kept
+            ]
         if file.text != before.text:
             before.saved(lambda fresh: _merged(options, fresh, files, manner)[0])
     _report(terminal, options, outcomes)
-    put(terminal.err, f"{counted(len(added), 'server')} {'would be added' if dry_run else 'added'} to {path}")
+    put(
+        terminal.err,
+        f"{counted(len(added), 'server')} {'would be added' if dry_run else 'added'} to {path}",
+    )
     return ExitCode.OK
 
 
 def clients_named(text: str) -> list[Client]:
     """Return the clients of `--from a,b`. Raises `InputError`."""
-    names, known = [name.strip().lower() for name in text.split(",") if name.strip()], get_args(Client)
+    names, known = (
+        [name.strip().lower() for name in text.split(",") if name.strip()],
+        get_args(Client),
+    )
     for name in names:
         if name not in known:
             near = get_close_matches(name, known, n=2) or known
-            raise InputError(f'--from: no client "{safe_line(name, 40)}"; {did_you_mean(near)}')
+            raise InputError(
+                f'--from: no client "{safe_line(name, 40)}"; {did_you_mean(near)}'
+            )
     return [client for name in names for client in known if client == name]
 
 
@@ -121,7 +144,11 @@ def servers_elsewhere(options: Options) -> dict[Client, int]:
             entries, _ = read_client_file(file, options.folder)
         except ConfigError:
             continue
-        usable = sum(1 for entry in entries.values() if taken_over(file.client, entry).entry is not None)
+        usable = sum(
+            1
+            for entry in entries.values()
+            if taken_over(file.client, entry).entry is not None
+        )
         if usable:
             counts[file.client] = counts.get(file.client, 0) + usable
     return counts
@@ -154,7 +181,9 @@ def _merged(
     return file, outcomes
 
 
-def _with_one(file: ServerFile, name: str, taken: Taken, outcome: Imported, manner: Manner) -> ServerFile:
+def _with_one(
+    file: ServerFile, name: str, taken: Taken, outcome: Imported, manner: Manner
+) -> ServerFile:
     """Return the file with this server too, if it is a new one."""
     assert taken.entry is not None
     shown, there = safe_line(name, 64), file.entries.get(name)
@@ -163,15 +192,22 @@ def _with_one(file: ServerFile, name: str, taken: Taken, outcome: Imported, mann
         outcome.notes.append(f"{shown} {'; '.join([*taken.notes, *plan.notes])}")
         return file
     if there == plan.entry:
-        is_same = all(manner.kept(secret.name) == secret.value for secret in plan.secrets)
-        difference = "" if is_same else "with another secret; --replace takes this one"
+        is_same = all(
+            manner.kept(secret.name) == secret.value for secret in plan.secrets
+        )
+        difference = "with another secret; --replace takes this one"
+        if is_same:
+            difference = ""
     elif there == taken.entry:
         difference = "with its secrets in the file; --replace moves them"
     else:
         difference = "and not the same; --replace takes this one"
     if there is not None and not (difference and name in manner.replaceable):
         outcome.there.append(shown)
-        outcome.notes += [f"{shown} is there already {difference}"] if difference else []
+        if difference:
+            outcome.notes += [f"{shown} is there already {difference}"]
+        else:
+            outcome.notes += []
         return file
     try:
         changed = file.with_entry(name, plan.entry)
@@ -184,20 +220,35 @@ def _with_one(file: ServerFile, name: str, taken: Taken, outcome: Imported, mann
     return changed
 
 
-def _diff(before: ServerFile, after: ServerFile, label: str, secrets: Sequence[str]) -> str:
+def _diff(
+    before: ServerFile, after: ServerFile, label: str, secrets: Sequence[str]
+) -> str:
     """A unified diff without secrets; empty if nothing changes."""
-    values = sorted({*secrets, *_secret_values(before), *_secret_values(after)}, key=len, reverse=True)
+    values = sorted(
+        {*secrets, *_secret_values(before), *_secret_values(after)},
+        key=len,
+        reverse=True,
+    )
 
     def redact(text: str) -> str:
         for value in values:
-            text = text.replace(json.dumps(value)[1:-1], REDACTED).replace(value, REDACTED)
+            text = text.replace(json.dumps(value)[1:-1], REDACTED).replace(
+                value, REDACTED
+            )
         return without_secrets(text)
 
-    old = before.text if before.path.exists() else ""
+    old = ""
+    if before.path.exists():
+        old = before.text
     if old == after.text:
         return ""
-    shown, changed = (redact(safe_text(text)).splitlines() for text in (old, after.text))
-    return "".join(f"{line}\n" for line in difflib.unified_diff(shown, changed, label, label, lineterm=""))
+    shown, changed = (
+        redact(safe_text(text)).splitlines() for text in (old, after.text)
+    )
+    return "".join(
+        f"{line}\n"
+        for line in difflib.unified_diff(shown, changed, label, label, lineterm="")
+    )
 
 
 def _secret_values(file: ServerFile) -> Iterator[str]:
@@ -211,9 +262,25 @@ def _secret_values(file: ServerFile) -> Iterator[str]:
 
 def _report(terminal: Terminal, options: Options, outcomes: Sequence[Imported]) -> None:
     for outcome in outcomes:
-        parts = [f"{len(outcome.added)} new ({', '.join(outcome.added)})"] if outcome.added else []
-        parts += [f"{len(outcome.there)} there already ({', '.join(outcome.there)})"] if outcome.there else []
+        parts = []
+        if outcome.added:
+            parts = [f"{len(outcome.added)} new ({', '.join(outcome.added)})"]
+        if outcome.there:
+            parts += [
+                f"{len(outcome.there)} there already ({', '.join(outcome.there)})"
+            ]
+        else:
+            parts += []
         if parts or outcome.notes:
             path = short_path(str(outcome.file.path), options.folder)
-            put(terminal.err, f"{outcome.file.client}  {path}  {', '.join(parts) or 'nothing taken'}")
-        put(terminal.err, *(f"  {terminal.glyphs.warning} {safe_line(note, 300)}" for note in outcome.notes))
+            put(
+                terminal.err,
+                f"{outcome.file.client}  {path}  {', '.join(parts) or 'nothing taken'}",
+            )
+        put(
+            terminal.err,
+            *(
+                f"  {terminal.glyphs.warning} {safe_line(note, 300)}"
+                for note in outcome.notes
+            ),
+        )

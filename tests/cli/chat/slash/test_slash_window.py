@@ -12,12 +12,12 @@ from mcpagent.cli.oneshot.json_report import JsonReport
 from mcpagent.cli.screen.lines import event_lines
 from mcpagent.cli.screen.terminal import Glyphs
 from mcpagent.errors import ModelError
-from mcpagent.events import ConversationCompacted
-from mcpagent.messages import KeptAside, Message, ToolResult, ToolsChanged, Usage
-from mcpagent.messages import Text as Words
+from mcpagent.history.sent_messages import LeftOut
 from mcpagent.prompt.builder import misfit_note
 from mcpagent.sessions.export import exported
-from mcpagent.window.sent import LeftOut
+from mcpagent.values.events import ConversationCompacted
+from mcpagent.values.messages import KeptAside, Message, ToolResult, ToolsChanged, Usage
+from mcpagent.values.messages import Text as Words
 from tests.cli.chat.slash.test_slash_table import ADD, CALL, SEARCH, answer, scene
 
 

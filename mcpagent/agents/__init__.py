@@ -1,0 +1,1 @@
+"""`Agent` and `Session`, what they are made of, and agent cards."""

@@ -1,0 +1,480 @@
+"""`Agent`: the class users meet. A definition of who answers with what, shared by its sessions; wiring only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from types import NoneType, TracebackType
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
+
+from mcpagent.agents.agent_runtime import AgentRuntime
+from mcpagent.agents.run_input import Given, wanted_output
+from mcpagent.agents.runnable import WaysToAsk
+from mcpagent.agents.session import Session, session_of
+from mcpagent.agents.session_runtime import SessionRuntime
+from mcpagent.code_mode.code_options import CodeMode, search_for_programs
+from mcpagent.errors import InputError
+from mcpagent.mcp.all_servers import McpServers
+from mcpagent.models.base import Model
+from mcpagent.models.provider_run.provider_tools import (
+    ProviderMcp,
+    ProviderTool,
+    expect_distinct,
+)
+from mcpagent.permissions.policy import ApprovalPolicy, ApprovalPredicate
+from mcpagent.run.agent_run import Deps
+from mcpagent.sessions.protocol import SessionStore
+from mcpagent.sessions.store import Sessions
+from mcpagent.tool_search.search_options import ToolSearch
+from mcpagent.toolsets.agent_tools import agent_tool
+from mcpagent.toolsets.definition import (
+    Definition,
+    Instructions,
+    ModelChoice,
+    RunOptions,
+    expect_model,
+    wrapped_by,
+)
+from mcpagent.toolsets.functions import function_tool
+from mcpagent.toolsets.sources import AnyTools, McpConfig, expect_config, sources_of
+from mcpagent.utilities.python.argument_checks import (
+    checked,
+    expect,
+    expect_arguments,
+    expect_function,
+    expect_options,
+)
+from mcpagent.values.approval import PendingCall
+from mcpagent.values.events import Emit, guarded, log_warnings
+from mcpagent.values.limits.run_limits import Limits
+from mcpagent.values.messages import Image, Message, Spent, Text, ToolDefinition
+from mcpagent.values.tool_context import ToolContext
+from mcpagent.values.tools import Tool, usable_tool
+
+if TYPE_CHECKING:
+    from mcpagent.agents.cards.card import AgentCard
+    from mcpagent.mcp.server_status import ServerStatus
+    from mcpagent.models.foreign_histories import History
+    from mcpagent.search import SearchResult
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+class Agent(WaysToAsk[Deps]):
+    """An LLM with tools from MCP servers and Python functions.
+
+        async with Agent("anthropic:claude-sonnet-4-6", mcp_config="mcp_servers.json",
+                         with_tool_search_mode=True, pre_discovered_tools=["get_weather"]) as agent:
+            answer = await agent.ask("What is the weather in Tokyo?")
+
+    An agent is a definition; a conversation is a `Session`: `agent.session()` begins one, any number at once. `ask`,
+    `messages` and the like of the agent itself use a session of its own.
+
+    `model`: `provider:name`, any object with `Model.respond`, a list of these (the next one answers if one cannot), or
+    None for the first provider whose key is set. `tools` may hold functions, tools, toolsets, `McpServer` values, lists
+    of functions, and tools that the model's provider runs, such as `WebSearch()`. `mcp_config`: a file, a dict of the
+    same shape, `ServerConfig` values, or the result of `load_servers`. `instructions` begin the system prompt; a
+    function of the run's context is called when a conversation begins.
+    `tool_search`: True, "auto" (on for large catalogues), `ToolSearch(...)`, or False; None searches only tools that
+    are marked as deferred. `with_tool_search_mode=True` and `"auto"` mean the same as `tool_search=True` and `"auto"`.
+    `pre_discovered_tools`, names and patterns such as `get_*`, are offered from the first request on.
+    `code_mode`: True, or `CodeMode(...)`: the model calls tools as functions in Python programs.
+    `approval`: True, a predicate `(context, definition, arguments)`, or an `ApprovalPolicy` with who decides.
+    `options` limit an answer (turns, tokens, money, time), and hold the model's settings, the options of all servers,
+    and wrappers such as a `Recorder`. `sessions` stores the conversations, at a path or an address of PostgreSQL:
+    `agent.session("id")` continues one, in any process. `on_event` receives every event; its errors are logged, never
+    raised (without it, warnings are logged).
+
+    Constructing does no I/O and needs no key; entering connects all servers at once. If a server fails, `servers` and
+    an event name it, and the others work.
+    """
+
+    def __init__(
+        self,
+        model: ModelChoice = None,
+        tools: Sequence[AnyTools] = (),
+        *,
+        mcp_config: McpConfig = None,
+        instructions: Instructions = "",
+        tool_search: bool | Literal["auto"] | ToolSearch | None = None,
+        with_tool_search_mode: bool | Literal["auto"] = False,
+        pre_discovered_tools: Sequence[str] = (),
+        code_mode: bool | CodeMode = False,
+        approval: bool | ApprovalPredicate | ApprovalPolicy = False,
+        options: RunOptions | None = None,
+        sessions: Sessions | SessionStore | str | Path | None = None,
+        on_event: Emit | None = None,
+    ) -> None:
+        expect_model(model)
+        expect_config(mcp_config)
+        expect("tools", tools, (list, tuple), "list of functions, tools and toolsets")
+        annotated: dict[str, object] = {
+            "instructions": instructions,
+            "tool_search": tool_search,
+            "with_tool_search_mode": with_tool_search_mode,
+            "pre_discovered_tools": pre_discovered_tools,
+            "code_mode": code_mode,
+            "options": options,
+            "sessions": sessions,
+            "on_event": on_event,
+        }
+        expect_arguments("Agent", Agent.__init__, annotated)
+        if callable(instructions):
+            expect_function("instructions", instructions, "context")
+        if on_event is not None:
+            expect_function("on_event", on_event, "event")
+        options = options or RunOptions()
+        if isinstance(approval, ApprovalPolicy):
+            rules = approval
+        else:
+            rules = ApprovalPolicy(approval)
+        hosted = expect_distinct(
+            tool for tool in tools if isinstance(tool, ProviderTool)
+        )
+        own = [tool for tool in tools if not isinstance(tool, ProviderTool)]
+        definition = Definition(
+            instructions,
+            _search_of(tool_search, with_tool_search_mode, code_mode),
+            tuple(pre_discovered_tools),
+            options,
+            sources_of(own, mcp_config, options.servers, rules),
+            provider_tools=hosted,
+            code_mode=CodeMode() if code_mode is True else code_mode or None,
+        )
+        unasked = [
+            tool.name
+            for tool in hosted
+            if isinstance(tool, ProviderMcp) and rules.required is not False
+        ]
+        self._runtime = AgentRuntime(
+            wrapped_by(definition, options.wrappers),
+            model,
+            mcp_config=mcp_config,
+            rules=rules,
+            store=sessions
+            if sessions is None or isinstance(sessions, Sessions)
+            else Sessions(sessions),
+            listener=guarded(on_event) if on_event is not None else log_warnings,
+            unasked=unasked,
+        )
+
+    def __repr__(self) -> str:
+        return repr(self._runtime)
+
+    # -- asking -------------------------------------------------------------------------------------------------------
+
+    def session(
+        self,
+        id: str | None = None,  # noqa: A002 - what everybody calls it
+        messages: Sequence[Message | Mapping[str, Any]] | None = None,
+        deps: Deps | None = None,
+        tool_context: ToolContext | None = None,
+        limits: Limits | None = None,
+        trusted: bool | None = None,
+    ) -> Session[Deps]:
+        """A conversation of its own over this agent's servers, tools and model; after these `messages`, if given.
+
+        `trusted=False` says that the messages are somebody else's: their system words, open calls, compactions and
+        containers of programs are ignored. None: messages of our own are trusted, those in the shape of another API are
+        not. Calls at their end that have no result can be answered with `Session.resume`; the next prompt closes them.
+        `id` names it for toolsets and listeners. `deps` and `tool_context` are what tool functions find in their
+        `RunContext`. `limits` are what all its runs together may take, in place of `RunOptions(session_limits=...)`;
+        what was spent is kept with it. It lives as long as your code holds it. If the agent stores its sessions, a
+        known ID continues its conversation. Reading it takes some milliseconds, during which the event loop waits:
+        `await asyncio.to_thread(agent.session, id)` reads it in a thread. Raises `AgentStateError` before the agent is
+        started, `InputError` for messages that cannot be read, and `SessionBusyError` if another process has the
+        session, or a durable run that has not ended.
+        """
+        expect("limits", limits, (Limits, NoneType), "Limits(...)")
+        expect(
+            "trusted",
+            trusted,
+            (bool, NoneType),
+            "True, False or None",
+            error=InputError,
+        )
+        self._runtime.require_usable()
+        history = None
+        if messages is not None:
+            history = _history(messages, trusted)
+        return session_of(
+            self._runtime.session(id, history, deps, tool_context, limits)
+        )
+
+    async def ask_with_history(
+        self,
+        messages: Sequence[Message | Mapping[str, Any]],
+        *,
+        trusted: bool | None = None,
+    ) -> tuple[str, list[Message]]:
+        """The answer to the history's last message, a user's, and the whole history after it.
+
+        The history replaces the agent's conversation. Messages are `Message` values, what `dump_messages` gave, or in
+        the shape of OpenAI's or Anthropic's messages; `trusted` as in `session`. Tools discovered in it are offered
+        again if they are there.
+        """
+        expect(
+            "trusted",
+            trusted,
+            (bool, NoneType),
+            "True, False or None",
+            error=InputError,
+        )
+        history = _history(messages, trusted)
+        if not history.messages:
+            raise InputError(
+                "messages: the history is empty; it must end with a user's message"
+            )
+        *earlier, last = history.messages
+        if last.role != "user":
+            raise InputError(
+                f"messages: the last one must be the user's, got role {last.role!r}"
+            )
+        prompt = [part for part in last.parts if isinstance(part, Text | Image)]
+        return await self._runtime.ask_after(earlier, prompt, system=history.system)
+
+    async def search(self, query: str, limit: int | None = None) -> SearchResult:
+        """Return the tools that `search_tools` finds for the query: the model's own ranking, without a model.
+
+        Without a limit these are all that `select:` names, and five of all else.
+        """
+        return await self._runtime.own_session.search(query, limit)
+
+    async def use_model(self, model: str | Model | Sequence[str | Model]) -> None:
+        """Another model from now on, in the same conversations with the same discovered tools.
+
+        Raises `ConfigError` for a name that means nothing or a model that takes fewer tools than the agent's own
+        session has to be offered, and `AgentStateError` while a session is answering; then the model stays what it was.
+        Waits for the end of runs whose stream was left. The other sessions find it when they are used next.
+        """
+        await self._runtime.use_model(model)
+
+    # -- its tools and servers ----------------------------------------------------------------------------------------
+
+    @overload
+    def tool(self, function: Tool) -> Tool: ...
+    @overload
+    def tool(self, function: _Function) -> _Function: ...
+    @overload
+    def tool(
+        self,
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        category: str = "",
+        timeout_seconds: float | None = None,
+        defer_loading: bool | None = None,
+        approval: bool | ApprovalPredicate = False,
+        read_only: bool | None = None,
+        safe_to_repeat: bool | None = None,
+        large_result_tokens: int | None = None,
+    ) -> Callable[[_Function], _Function]: ...
+
+    def tool(self, function: Any = None, **options: Any) -> Any:
+        """Decorator: a Python function, sync or async, as a tool. The options are those of `function_tool`.
+
+        Called with a `Tool`, such as another agent's `as_tool`, it takes that one as it is.
+        """
+
+        expect_options("tool", function_tool, options)
+
+        def register(function: Any) -> Any:
+            self._runtime.definition.sources.functions.append(
+                usable_tool(function)
+                if isinstance(function, Tool)
+                else function_tool(function, **options)
+            )
+            return function
+
+        if function is not None:
+            return register(function)
+        return register
+
+    @property
+    def known_tools(self) -> dict[str, ToolDefinition]:
+        """Every tool by offered name."""
+        return {
+            name: tool.definition for name, tool in self._runtime.tools.known.items()
+        }
+
+    @property
+    def all_deferred_tools(self) -> dict[str, ToolDefinition]:
+        """The tools that are found by searching, by offered name; none in normal mode."""
+        return {
+            name: tool.definition for name, tool in self._runtime.tools.deferred.items()
+        }
+
+    @property
+    def discovered_tools(self) -> dict[str, ToolDefinition]:
+        """The tools that are offered beyond the virtual tools: pinned ones by name, then in order of discovery."""
+        return self._runtime.own_session.discovered_tools
+
+    def offered_tools(self) -> list[ToolDefinition]:
+        """Return the tools of the next request, in order."""
+        return [tool.definition for tool in self._runtime.tools.offer()]
+
+    @property
+    def servers(self) -> dict[str, ServerStatus]:
+        """Each configured MCP server by name, also those that failed or cannot be used, with the reason."""
+        return self._runtime.definition.sources.statuses
+
+    @property
+    def mcp(self) -> McpServers:
+        """The MCP servers themselves: their prompts and resources, and turning one off, on, or restarting it.
+
+        Raises `AgentStateError` before the agent is started.
+        """
+        self._runtime._require_started()
+        return self._runtime.definition.sources.servers
+
+    # -- its own session ----------------------------------------------------------------------------------------------
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """The conversation of the agent's own session so far; see `Session.messages`."""
+        own = self._runtime.own_session_or_none
+        if own is not None:
+            return own.messages
+        return ()
+
+    @property
+    def pending(self) -> tuple[PendingCall, ...]:
+        """The calls of the agent's own session that wait for an answer; see `Session.pending`."""
+        own = self._runtime.own_session_or_none
+        if own is not None:
+            return own.pending
+        return ()
+
+    @property
+    def spent(self) -> Spent:
+        """The tokens, cost, turns and calls of all requests of this agent, over all sessions; `spent.usage`: tokens."""
+        return self._runtime.spent
+
+    def new_conversation(self) -> None:
+        """Begin a new conversation in the agent's own session, without what was discovered; connections stay."""
+        self._runtime.own_session.begin_anew()
+
+    # -- agents of cards, and as tools --------------------------------------------------------------------------------
+
+    @classmethod
+    @checked()
+    def from_card(cls, card: str | Path | AgentCard, **options: Any) -> Agent[Any]:
+        """An agent as a card (`.md` or `.yaml`, or a folder of them) describes it, with the members it names as tools.
+
+        `options` are those of `Agent` and go before what the card says. Raises `CardError` for a card that cannot be
+        used. What a card asks for and does not exist here is told by a warning when the agent starts.
+        """
+        from mcpagent.agents.cards.agent_cards import agent_from_card
+
+        agent: Agent[Any] = agent_from_card(cls, card, **options)
+        return agent
+
+    @checked()
+    def to_card(self, name: str = "") -> AgentCard:
+        """The agent as a card: the one it was made of, else one made of its settings.
+
+        Functions, toolsets and callbacks are code and not in it, nor are values of variables and `ServerConfig`s, which
+        may be secret.
+        """
+        from mcpagent.agents.cards.agent_cards import card_of
+
+        return card_of(self._runtime, name)
+
+    @checked()
+    def as_tool(
+        self,
+        name: str,
+        description: str,
+        *,
+        output_type: Any = None,
+        defer_loading: bool | None = None,
+        timeout_seconds: float | None = None,
+    ) -> Tool:
+        """This agent as a tool of another one: `Agent(tools=[helper.as_tool("research", "...")])`.
+
+        Each call is a session of its own. It shares the caller's limits, cancellation and usage, and its events come as
+        `SubagentEvent`; calls that need approval ask whoever decides for the caller, and are denied without one. The
+        agent is started with the caller, if it is not started already. With an `output_type` its answers are the JSON
+        of such values.
+        """
+        spec = wanted_output(output_type)
+        return agent_tool(
+            self._runtime,
+            partial(self._runtime.delegated, spec),
+            name,
+            description,
+            defer_loading=defer_loading,
+            timeout_seconds=timeout_seconds,
+        )
+
+    # -- life ---------------------------------------------------------------------------------------------------------
+
+    async def __aenter__(self) -> Agent[Deps]:
+        await self._runtime.__aenter__()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._runtime.aclose()
+
+    async def aclose(self) -> None:
+        """Ends all connections and server processes; a second call does nothing.
+
+        Runs that are under way end first: whoever waits for one gets `AgentStateError`.
+        """
+        await self._runtime.aclose()
+
+    def __enter__(self) -> Agent[Deps]:
+        self._runtime.__enter__()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._runtime.close()
+
+    def close(self) -> None:
+        """`aclose` for code without an event loop; a second call does nothing."""
+        self._runtime.close()
+
+    # -- inside -------------------------------------------------------------------------------------------------------
+
+    @property
+    def _asked(self) -> SessionRuntime[Deps]:
+        return self._runtime.own_session
+
+    def _wait_for_answer(self, given: Callable[[], Given]) -> Any:
+        return self._runtime.started_session()._wait_for_answer(given)
+
+
+def _search_of(
+    search: bool | Literal["auto"] | ToolSearch | None,
+    mode: bool | Literal["auto"],
+    code_mode: bool | CodeMode,
+) -> ToolSearch | None:
+    """Return the tool search that these parameters ask for; None: only marked tools are searched."""
+    if isinstance(search, ToolSearch | None):
+        wanted = search
+    else:
+        wanted = ToolSearch(enabled=search)
+    if wanted is None and mode is not False:
+        wanted = ToolSearch(enabled=mode)
+    if code_mode:
+        return search_for_programs(wanted)
+    return wanted
+
+
+def _history(
+    messages: Sequence[Message | Mapping[str, Any]], trusted: bool | None
+) -> History:
+    from mcpagent.models.foreign_histories import history_of
+
+    return history_of(messages, trusted)

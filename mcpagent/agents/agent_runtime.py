@@ -1,0 +1,618 @@
+"""`AgentRuntime`: the engine's side of an `Agent`: its life, its sessions, and what these take from it."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import contextlib
+import os
+import threading
+import weakref
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import AsyncExitStack
+from functools import partial
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from mcpagent.agents.run_input import Given
+from mcpagent.agents.session_runtime import SessionRuntime
+from mcpagent.code_mode.program_tools import RUN_CODE
+from mcpagent.code_mode.sandbox import require_installed
+from mcpagent.errors import AgentStateError, ConfigError, InputError, SessionBusyError
+from mcpagent.history.conversation import usable_prompt
+from mcpagent.models.base import (
+    Model,
+    ModelRequest,
+    ModelResponse,
+    RequestUnderWay,
+    look_up,
+)
+from mcpagent.models.model_names import shown_spec
+from mcpagent.models.output_modes.asked_output import told_form
+from mcpagent.models.provider_run.provider_tools import names_taken
+from mcpagent.permissions.policy import ApprovalPolicy
+from mcpagent.run.agent_run import (
+    AgentRun,
+    Pipeline,
+    RunContext,
+    current_run,
+    outside_of_runs,
+)
+from mcpagent.run.loop import converse
+from mcpagent.run.middleware import PIPELINE
+from mcpagent.run.output.last_answer import told_to_caller
+from mcpagent.run.output.output_spec import OutputSpec
+from mcpagent.sessions.kept import KeptSession
+from mcpagent.sessions.store import Sessions, usable_id, written
+from mcpagent.tool_search.announcements import start_warnings
+from mcpagent.tool_search.catalog import Catalogs
+from mcpagent.tool_search.search_options import ToolSearch, possible_search
+from mcpagent.tool_search.session_tools import SessionTools
+from mcpagent.toolsets.definition import Definition, ModelChoice
+from mcpagent.toolsets.sources import McpConfig
+from mcpagent.utilities.python.argument_checks import checked, expect
+from mcpagent.utilities.python.event_loops import (
+    BackgroundLoop,
+    done_elsewhere,
+    in_own_loop,
+    running_loop,
+)
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.values.events import Emit, Event, Notice, SubagentEvent, ignore
+from mcpagent.values.limits.run_limits import Limits
+from mcpagent.values.messages import Image, Message, Spent, Text
+from mcpagent.values.tool_context import ToolContext
+from mcpagent.values.tools import Tool, ToolOutput
+
+if TYPE_CHECKING:
+    from mcpagent.agents.cards.card import AgentCard
+    from mcpagent.mcp.link import ServerLink
+    from mcpagent.models.foreign_histories import History
+
+END_SECONDS = 5.0
+"""So long closing an agent waits for a tool function that does not heed its cancellation."""
+
+MAX_DEPTH = 8
+"""Agents called by agents, one inside the other."""
+
+_STARTED = "the agent is already started; use one `async with` or `with` per agent"
+
+_T = TypeVar("_T")
+
+
+class AgentRuntime:
+    """The state of an agent, which its sessions share; `Agent` is the part of it that users call.
+
+    `own_session` is the session of `Agent.ask`, `Agent.messages` and the like. `card` is the card that the agent was
+    made of, `start_notices` are reported when it starts. `store` keeps the sessions, None: they live in memory only.
+    """
+
+    def __init__(
+        self,
+        definition: Definition,
+        model: ModelChoice,
+        *,
+        mcp_config: McpConfig,
+        rules: ApprovalPolicy,
+        store: Sessions | None,
+        listener: Emit,
+        unasked: Sequence[str] = (),
+    ) -> None:
+        self.definition = definition
+        self.mcp_config = mcp_config
+        self.permissions = rules
+        self.store = store
+        self.pipeline = Pipeline((*PIPELINE, *definition.middleware))
+        self.model_choice = model
+        self.from_toolsets: tuple[Tool, ...] = ()
+        self.spent = Spent()
+        self.card: AgentCard | None = None
+        self.start_notices: tuple[str, ...] = ()
+        self.emit = definition.telling(listener)
+        """Pass an event to the agent's listener."""
+        self._wanted_search = definition.tool_search or ToolSearch(enabled="marked")
+        self.tool_search = self._wanted_search
+        self._taken = names_taken(definition.provider_tools)
+        if definition.code_mode is not None:
+            self._taken |= {RUN_CODE}
+        self.catalogs = Catalogs(
+            self.tool_search, definition.sources.listing, self._taken
+        )
+        self._unasked = tuple(unasked)
+        self._model: Model | None = None
+        self._subscribers: dict[int, Emit] = {}
+        self._sessions: weakref.WeakSet[SessionRuntime[Any]] = weakref.WeakSet()
+        self._own: SessionRuntime[Any] | None = None
+        self._exits: AsyncExitStack | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._process = 0
+        self._background: BackgroundLoop | None = None
+        self._starting = threading.Lock()
+        self._warned: set[str] = set()
+
+    def __repr__(self) -> str:
+        choice = self.model_choice
+        chosen = "model not chosen"
+        if isinstance(choice, str):
+            chosen = shown_spec(choice)
+        if self._model is not None:
+            model = self._model.name
+        else:
+            model = chosen
+        if not self.is_started or self._own is None:
+            return f"<Agent {model}, not started>"
+        servers, known = (
+            len(self.definition.sources.statuses),
+            len(self._own.tools.known),
+        )
+        return f"<Agent {model}, {servers} servers, {known:,} tools, {len(self._sessions)} sessions>"
+
+    # -- its sessions -------------------------------------------------------------------------------------------------
+
+    def session(
+        self,
+        id: str | None,  # noqa: A002 - as in `Agent.session`
+        history: History | None,
+        deps: Any,
+        tool_context: ToolContext | None,
+        limits: Limits | None,
+    ) -> SessionRuntime[Any]:
+        """Return the session of `Agent.session`; a thread that has no event loop leaves the reading to the agent's."""
+        if id is None or self.store is None:
+            return _with_limits(self._made(id, history, deps, tool_context), limits)
+        if (
+            running_loop() is None
+            and self._loop is not None
+            and self._loop.is_running()
+        ):
+            return self.wait_for(
+                lambda: self.opened(id, history, deps, tool_context, limits)
+            )
+        found = self._live(id)
+        if found is not None:
+            return _with_limits(
+                self._going_on(id, found, None, history, deps, tool_context), limits
+            )
+        kept = self.store.open(usable_id(id))
+        try:
+            return _with_limits(
+                self._going_on(id, None, kept, history, deps, tool_context), limits
+            )
+        finally:
+            self.store.release(id)  # the session has it now
+
+    async def opened(
+        self,
+        id: str,  # noqa: A002 - as in `Agent.session`
+        history: History | None = None,
+        deps: Any = None,
+        tool_context: ToolContext | None = None,
+        limits: Limits | None = None,
+    ) -> SessionRuntime[Any]:
+        """Return the session of this ID, read from the store in a worker thread."""
+        if self.store is None:
+            return _with_limits(self._made(id, history, deps, tool_context), limits)
+        self.require_usable()
+        found = self._live(id)
+        if found is not None:
+            return _with_limits(
+                self._going_on(id, found, None, history, deps, tool_context), limits
+            )
+        opened = self.store.begin(usable_id(id))
+        try:
+            kept = await written(opened)
+            return _with_limits(
+                self._going_on(id, self._live(id), kept, history, deps, tool_context),
+                limits,
+            )
+        finally:
+            opened.add_done_callback(partial(self.store.release_opened, id))
+
+    def session_as_of(self, id: str, kept: KeptSession | None) -> SessionRuntime[Any]:  # noqa: A002
+        """Return the session as this process has read it; the worker of a durable run opens it so."""
+        return self._made(id, None, None, None, kept)
+
+    @in_own_loop
+    async def go_on_with(self, id: str) -> None:  # noqa: A002
+        """Make the session of this ID the agent's own, so that `ask`, `messages` and the like mean it.
+
+        Raises `AgentStateError` while the agent's own session is answering, and the errors of `Agent.session`.
+        """
+        self.own_session._require_idle()
+        before, self._own = self._own, await self.opened(id)
+        if before is not None and before is not self._own:
+            before.give_back()
+
+    @property
+    def own_session(self) -> SessionRuntime[Any]:
+        """The session of `Agent.ask`. Raises `AgentStateError` before the agent is started."""
+        if self._own is None:
+            self._require_started()
+            raise AgentStateError("the agent is still starting")
+        return self._own
+
+    @property
+    def own_session_or_none(self) -> SessionRuntime[Any] | None:
+        """The session of `Agent.ask`, None before the agent is started for the first time."""
+        return self._own
+
+    @property
+    def tools(self) -> SessionTools:
+        """The tools of the agent's own session."""
+        return self.own_session.tools
+
+    def _live(self, id: str) -> SessionRuntime[Any] | None:  # noqa: A002
+        """The session of this id that somebody holds: a conversation is one value."""
+        return next(
+            (
+                session
+                for session in self._sessions
+                if session.id == id and session.is_kept
+            ),
+            None,
+        )
+
+    def _going_on(
+        self,
+        id: str,  # noqa: A002
+        found: SessionRuntime[Any] | None,
+        kept: KeptSession | None,
+        history: History | None,
+        deps: Any,
+        tool_context: ToolContext | None,
+    ) -> SessionRuntime[Any]:
+        if history is not None and (found is not None or kept is not None):
+            raise InputError(
+                f'session "{safe_line(id, 60)}" has messages of its own; leave out messages=, or the id'
+            )
+        run = ""
+        if found is not None:
+            run = found.durable_run
+        elif kept is not None:
+            run = str(kept.values.get("durable") or "")
+        if run:
+            raise SessionBusyError(id, run=run)
+        if found is None:
+            return self._made(id, history, deps, tool_context, kept)
+        if deps is not None:
+            found.deps = deps
+        if tool_context is not None:
+            found.tool_context = tool_context
+        return found
+
+    def _made(
+        self,
+        id: str | None,  # noqa: A002
+        history: History | None,
+        deps: Any,
+        tool_context: ToolContext | None,
+        kept: KeptSession | None = None,
+        *,
+        is_kept: bool = True,
+    ) -> SessionRuntime[Any]:
+        self.require_usable()
+        session = SessionRuntime[Any](
+            self,
+            id=id,
+            messages=history.messages if history is not None else (),
+            system=history.system if history is not None else "",
+            deps=deps,
+            tool_context=tool_context,
+            store=self.store if is_kept else None,
+            kept=kept,
+        )
+        self._sessions.add(session)
+        return session
+
+    @in_own_loop
+    async def ask_after(
+        self,
+        messages: Sequence[Message],
+        prompt: Sequence[Text | Image],
+        *,
+        system: str,
+    ) -> tuple[str, list[Message]]:
+        """Replace the agent's own conversation by these messages; return the answer to the prompt and all messages."""
+        own = self.own_session
+        own.begin_anew(messages, system=system)
+        answer = await own.ask(prompt)
+        return answer, list(own.messages)
+
+    # -- its model ----------------------------------------------------------------------------------------------------
+
+    @property
+    def model(self) -> Model:
+        """The model that is called; resolves a name on first use, so it may raise `ConfigError`."""
+        if self._model is None:
+            self._model = self.definition.resolve(self.model_choice)
+        return self._model
+
+    @in_own_loop
+    async def use_model(self, model: str | Model | Sequence[str | Model]) -> None:
+        """Another model from now on, in the same conversations with the same discovered tools.
+
+        Raises `ConfigError` for a name that means nothing or a model that takes fewer tools than the agent's own
+        session has to be offered, and `AgentStateError` while a session is answering; then the model stays what it was.
+        Waits for the end of runs whose stream was left. The other sessions find it when they are used next.
+        """
+        self._require_started()
+        for session in tuple(self._sessions):
+            await session._left()
+        if answering := sum(session.is_answering for session in self._sessions):
+            raise AgentStateError(
+                f"use_model: {answering} session(s) answering already; await these answers first"
+            )
+        new, old = self.definition.resolve(model), self.model
+        await look_up(new)
+        is_own = not isinstance(self.model_choice, Model)
+        was = (self._model, self.model_choice, self.card)
+        self._model, self.model_choice = new, model
+        if self.card is not None:
+            from mcpagent.agents.cards.agent_cards import with_model
+
+            self.card = with_model(self.card, model)
+        try:
+            self.own_session.refresh()
+        except ConfigError:
+            self._model, self.model_choice, self.card = was
+            self.own_session.refresh()
+            raise
+        if is_own and old is not new:
+            await old.aclose()
+
+    @in_own_loop
+    async def complete(self, request: ModelRequest) -> ModelResponse:
+        """One request to the model outside of every conversation; it counts in `spent` and is in no recording."""
+        expect("complete", request, ModelRequest, "a ModelRequest", error=InputError)
+        self.require_usable()
+        with (
+            outside_of_runs(),
+            RequestUnderWay(self.model, request, ignore, self.count) as under_way,
+        ):
+            return under_way.answered(
+                await self.model.respond(told_form(self.model, request), under_way)
+            )
+
+    # -- life ---------------------------------------------------------------------------------------------------------
+
+    @property
+    def is_started(self) -> bool:
+        """Whether its servers are connected and it can be asked."""
+        return self._exits is not None
+
+    async def __aenter__(self) -> AgentRuntime:
+        if self._exits is not None:
+            raise AgentStateError(_STARTED)
+        self._process = os.getpid()
+        if self.definition.code_mode is not None:
+            require_installed()
+        await look_up(
+            self.model
+        )  # a name that means nothing is told before anything is started
+        self._loop = asyncio.get_running_loop()
+        sources = self.definition.sources
+        async with AsyncExitStack() as exits:
+            exits.push_async_callback(self._close_model)
+            # Set already here: a team whose members call each other must not start anybody twice.
+            self._exits = exits
+            self._own = None
+            try:
+                await sources.open(exits, self._broadcast, self._changed)
+                self.tool_search = possible_search(self._wanted_search, self.warn)
+                self.catalogs = Catalogs(self.tool_search, sources.listing, self._taken)
+                with AgentRun(RunContext(None)).entered():
+                    self.from_toolsets = await sources.from_toolsets()
+                self._own = self._made(None, None, None, None)
+                await sources.enter_lifetimes(exits, self.from_toolsets)
+            except BaseException:
+                self._exits = None
+                raise
+            self._exits = exits.pop_all()
+        asks = "the model's provider calls it, and nobody is asked about its calls"
+        unasked = (f'ProviderMcp "{name}": {asks}' for name in self._unasked)
+        for line in (
+            *self.start_notices,
+            *start_warnings(self._own.tools, self.tool_search),
+            *unasked,
+        ):
+            self.emit(Notice(safe_line(line, 300), "warning"))
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Ends all connections and server processes; a second call does nothing.
+
+        Runs that are under way end first: whoever waits for one gets `AgentStateError`.
+        """
+        exits, self._exits = self._exits, None
+        if exits is not None:
+            async with exits:
+                await self._end_runs()
+                for session in tuple(self._sessions):
+                    session.give_back()
+                if self.store is not None:
+                    await written(self.store.flush())
+
+    def __enter__(self) -> AgentRuntime:
+        if self._exits is not None or self._background is not None:
+            raise AgentStateError(_STARTED)
+        self._background = BackgroundLoop()
+        atexit.register(self.close)
+        try:
+            self._background.run(self.__aenter__())
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """`aclose` for code without an event loop; a second call does nothing."""
+        background, self._background = self._background, None
+        if (
+            background is not None and self._process == os.getpid()
+        ):  # a forked process has no such thread
+            atexit.unregister(self.close)
+            try:
+                background.run(self.aclose())
+            finally:
+                background.close()
+
+    # -- for its sessions ---------------------------------------------------------------------------------------------
+
+    def warn(self, text: str) -> None:
+        """Reports a warning, once."""
+        if text not in self._warned:
+            self._warned.add(text)
+            self.emit(Notice(text, "warning"))
+
+    @checked()
+    def subscribe(self, listener: Emit) -> Callable[[], None]:
+        """Hears what servers say, too, until what this gives is called."""
+        self._subscribers[id(listener)] = listener
+        return lambda: self._subscribers.pop(id(listener), None) and None
+
+    def count(self, spent: Spent) -> None:
+        """Adds to what the agent has spent."""
+        self.spent += spent
+
+    def require_usable(self) -> None:
+        """Raises `AgentStateError` unless the agent is started, and can be used in this event loop."""
+        self._require_started()
+        if self._background is None and running_loop() not in (None, self._loop):
+            raise AgentStateError(
+                "the agent was started in another event loop; use it in that one"
+            )
+
+    def wait_for(self, work: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
+        """What it gives, for code that cannot await; the agent's own loop does it meanwhile, in another thread."""
+        self._require_started()
+        assert self._loop is not None
+        return done_elsewhere(
+            work, self._loop, is_in_thread=self._background is not None
+        )
+
+    def started_session(self) -> SessionRuntime[Any]:
+        """Return the agent's own session for `ask_sync`, which starts the agent if need be."""
+        with self._starting:
+            if self._background is None and self._exits is None:
+                self.__enter__()
+        return self.own_session
+
+    def _here(self, work: Coroutine[Any, Any, _T]) -> Coroutine[Any, Any, _T]:
+        """The work, to be awaited in this event loop and done in the agent's own."""
+        if self._background is None or running_loop() is self._loop:
+            return work
+        return self._background.awaited(work)
+
+    def _require_started(self) -> None:
+        if self._exits is None:
+            raise AgentStateError(
+                "the agent is not started; use `async with Agent(...) as agent:` or ask_sync()"
+            )
+        if self._process != os.getpid():
+            raise AgentStateError(
+                "the agent was started in the process that this one was forked from; make one here"
+            )
+
+    def _broadcast(self, event: Event) -> None:
+        self.emit(event)
+        for subscriber in tuple(self._subscribers.values()):
+            subscriber(event)
+
+    def _changed(self, joined: ServerLink | None) -> None:
+        """Servers are not what they were: every session finds it when it looks; one that joined is reported."""
+        if self._own is None:  # it will begin with this
+            return
+        self._own.refresh()
+        waits = (
+            self.definition.options.servers.startup_seconds != 0
+        )  # without a wait, `ServerConnected` tells of it
+        if (
+            joined is not None
+            and waits
+            and joined.config.name not in self._own.tools.unavailable
+        ):
+            self._broadcast(
+                Notice(f'server "{joined.config.name}" is ready; its tools have joined')
+            )
+
+    async def _end_runs(self) -> None:
+        ending = [
+            ended
+            for session in tuple(self._sessions)
+            if (ended := session.close()) is not None
+        ]
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(END_SECONDS):
+                for ended in ending:
+                    await ended.wait()
+
+    async def _close_model(self) -> None:
+        if isinstance(self.model_choice, Model):  # it belongs to whoever gave it
+            return
+        # A name is resolved anew when the agent is entered again.
+        model, self._model = self._model, None
+        if model is not None:
+            await model.aclose()
+
+    async def delegated(
+        self, spec: OutputSpec | None, prompt: str, label: str
+    ) -> ToolOutput:
+        """The answer to one call of `as_tool`, in a session of its own."""
+        self._require_started()
+        parent = current_run()
+        if parent is not None:
+            outer = parent.emit
+        else:
+            outer = self.emit
+
+        def to_caller(event: Event) -> None:
+            if isinstance(event, SubagentEvent):
+                inner = event
+            else:
+                inner = SubagentEvent((), event)
+            outer(SubagentEvent((label, *inner.path), inner.event))
+
+        listener = self.definition.telling(to_caller)
+
+        if parent is not None and sum(1 for _ in parent.lineage) >= MAX_DEPTH:
+            text = f"Agents call agents more than {MAX_DEPTH} deep; answer without calling another one."
+            return ToolOutput.of_text(text, error="denied")
+        session = self._made(
+            None,
+            None,
+            parent.context.deps if parent is not None else None,
+            None,
+            is_kept=False,
+        )
+        with session._running(
+            Given(usable_prompt(prompt), spec),
+            parent=parent,
+            label=label,
+            listener=listener,
+        ) as run:
+            finished = await converse(run, spec)
+        return told_to_caller(finished, label, has_type=spec is not None)
+
+
+def _with_limits(
+    session: SessionRuntime[Any], limits: Limits | None
+) -> SessionRuntime[Any]:
+    if limits is not None:
+        session.limits = limits
+    return session

@@ -1,0 +1,85 @@
+"""An agent described in a file: Markdown with YAML front matter, or YAML."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+from mcpagent.errors import ConfigError
+from mcpagent.models.provider_run.provider_tools import ProviderTool
+from mcpagent.utilities.python.argument_checks import expect_fields
+from mcpagent.values.limits.run_limits import Limits
+
+CardStrategy: TypeAlias = Literal["auto", "bm25", "regex"]
+STRATEGIES: tuple[CardStrategy, ...] = ("auto", "bm25", "regex")
+
+
+class CardError(ConfigError):
+    """A card cannot be used. `message` says what is wrong in which file, `details` what was found or how to fix it."""
+
+    def __init__(self, message: str, details: str = "") -> None:
+        super().__init__(f"{message}: {details}" if details else message)
+        self.message = message
+        self.details = details
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSearchConfig:
+    """A card's `tool_search`: which MCP tools are hidden until they are found.
+
+    `eager_tools`: server name -> fnmatch patterns on that server's own tool names, case-sensitive, never hidden.
+    """
+
+    enabled: bool = False
+    scope: Literal["mcp"] = "mcp"
+    strategy: CardStrategy = "auto"
+    eager_tools: Mapping[str, tuple[str, ...]] = field(
+        default_factory=dict[str, tuple[str, ...]]
+    )
+
+    def __post_init__(self) -> None:
+        expect_fields(self)
+
+
+@dataclass(frozen=True, slots=True)
+class AgentCard:
+    """What a card says, with `${VAR}` as it stands there: variables are read only when an agent is made of it.
+
+    `servers` are names in the server configuration (`mcp_config`, a path beside the card, else the files that are found
+    from its folder up); `mcp_servers` is an inline `mcpServers` mapping, `mcp_connect` a list of `{target, name, ...}`.
+    `tools`: server name -> patterns of the tools it may have; a server that is not named has all. With `code_mode` the
+    model calls tools in Python programs. `provider_tools` are run by the model's provider.
+    `limits` are those of each answer. `agents` are the cards whose agents this one may call. A result of more than
+    `large_result_tokens` is kept beside the conversation; None: as usual. `foreign` holds fields that other programs
+    know and that mean nothing here.
+    """
+
+    name: str
+    instruction: str = ""
+    description: str = ""
+    default: bool = False
+    model: str = ""
+    servers: tuple[str, ...] = ()
+    tools: Mapping[str, tuple[str, ...]] = field(
+        default_factory=dict[str, tuple[str, ...]]
+    )
+    mcp_config: str = ""
+    mcp_servers: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    mcp_connect: tuple[Mapping[str, Any], ...] = ()
+    tool_search: ToolSearchConfig | None = None
+    code_mode: bool = False
+    provider_tools: tuple[ProviderTool, ...] = ()
+    agents: tuple[str, ...] = ()
+    limits: Limits = field(default_factory=Limits)
+    large_result_tokens: int | None = None
+    child_timeout_sec: int = 0
+    request_params: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    api_key: str = ""
+    tool_only: bool = False
+    schema_version: int = 1
+    foreign: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    path: str = field(default="", compare=False)
+
+    def __post_init__(self) -> None:
+        expect_fields(self)

@@ -1,0 +1,106 @@
+"""List the effects of an agent card other than its servers: models, addresses, keys and provider tools."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+
+from mcpagent.agents.cards.agent_cards import CARD_VARIABLE
+from mcpagent.agents.cards.card import AgentCard
+from mcpagent.agents.cards.teams import Team
+from mcpagent.config import ServersConfig
+from mcpagent.models.model_names import names_in
+from mcpagent.models.model_settings import INSIDE
+from mcpagent.models.provider_run.provider_tools import ProviderMcp, as_data
+from mcpagent.models.resolve import parse_spec
+from mcpagent.trust.descriptions import Description, Fact, real_place
+from mcpagent.utilities.files.user_folders import is_users_own
+from mcpagent.utilities.text.secrets import names_a_credential
+
+
+def describe_cards(
+    team: Team, environ: Mapping[str, str], *, is_model_chosen: bool = False
+) -> list[Description]:
+    """The cards from outside the user's own folders that send something somewhere; their servers are described apart.
+
+    `is_model_chosen`: another model takes the place of the first card's.
+    """
+    found = [
+        _described(
+            card,
+            team.servers[name],
+            environ,
+            has_model=bool(number) or not is_model_chosen,
+        )
+        for number, (name, card) in enumerate(team.cards.items())
+        if card.path and not is_users_own(card.path, environ)
+    ]
+    return [item for item in found if item.facts]
+
+
+def _described(
+    card: AgentCard,
+    servers: ServersConfig,
+    environ: Mapping[str, str],
+    *,
+    has_model: bool,
+) -> Description:
+    facts = []
+    if has_model:
+        facts = list(_of_the_model(card, environ))
+    facts += _of_the_provider(card)
+    facts += [
+        Fact("uses", f"your server {server.name}")
+        for server in servers.servers
+        if server.scope == "user"
+    ]
+    return Description(
+        card.name, real_place(card.path), card.path, tuple(facts), "card"
+    )
+
+
+def _of_the_provider(card: AgentCard) -> Iterator[Fact]:
+    """What the model's provider is to run, for the user's money, and where it sends what is said."""
+    for tool in card.provider_tools:
+        if not isinstance(tool, ProviderMcp):
+            written = as_data(tool)
+            yield Fact(
+                "has its provider run",
+                written if isinstance(written, str) else json.dumps(written),
+            )
+            continue
+        yield Fact("has its provider call", f"{tool.name} at {tool.url}")
+        if tool.allowed_tools:
+            yield Fact("allows there", ", ".join(tool.allowed_tools))
+        if tool.description:
+            yield Fact("says of it", tool.description)
+        if tool.authorization:
+            yield Fact("sends the token", tool.authorization)
+
+
+def _of_the_model(card: AgentCard, environ: Mapping[str, str]) -> Iterator[Fact]:
+    """Variables stand as their values, but for secrets, which stand as they are written."""
+    told = CARD_VARIABLE.sub(
+        lambda match: (
+            match[0]
+            if names_a_credential(match[1])
+            else environ.get(match[1]) or match[2] or match[0]
+        ),
+        card.model,
+    )
+    if told.strip() in ("", "offline"):
+        return
+    yield Fact("asks", told)
+    for name in filter(None, names_in(told)):
+        if name == "offline":
+            continue
+        options = parse_spec(name).options
+        if "base_url" in options:
+            yield Fact("sends to", options["base_url"])
+        if "api_key_env" in options:
+            yield Fact("sends the key", options["api_key_env"])
+        for option, value in options.items():
+            if option.startswith(INSIDE):
+                yield Fact("sends besides", f"{option}={value}")
+    if card.api_key:
+        yield Fact("sends the key", card.api_key)

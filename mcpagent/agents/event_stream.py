@@ -1,0 +1,213 @@
+"""`EventStream`: the events of one answer as they happen."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import ExitStack
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Generic, Protocol, Self, TypeVar, cast
+
+from mcpagent.agents.run_input import Given
+from mcpagent.errors import AgentStateError
+from mcpagent.run.agent_run import Output, RunResult
+from mcpagent.run.output.last_answer import typed_answer
+from mcpagent.run.output.output_spec import OutputSpec
+from mcpagent.utilities.python.event_loops import in_own_loop, running_loop
+from mcpagent.values.events import (
+    AnswerRestarted,
+    Emit,
+    Event,
+    RequestSent,
+    RunFinished,
+    TextDelta,
+)
+
+_T = TypeVar("_T")
+
+
+class Answering(Protocol):
+    """What answers: a session, as the ways to ask need it."""
+
+    def answer_to(self, given: Callable[[], Given]) -> Coroutine[Any, Any, Any]:
+        """What `ask` and `resume` give."""
+
+    def result_of(
+        self, given: Callable[[], Given]
+    ) -> Coroutine[Any, Any, RunResult[Any]]:
+        """What `run` gives."""
+
+    async def begin_task(
+        self, given: Callable[[], Given], listener: Emit
+    ) -> tuple[asyncio.Task[RunFinished], ExitStack]:
+        """A run whose events also go to `listener`, and what ends with it: closed, if its task never began."""
+
+    def leave(self, task: asyncio.Task[RunFinished]) -> None:
+        """The run of `begin_task` is nobody's any more."""
+
+    def _here(self, work: Coroutine[Any, Any, _T]) -> Coroutine[Any, Any, _T]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    """The last item in a stream's queue."""
+
+
+class EventStream(Generic[Output]):
+    """The events of one run: an async context manager and an async iterator; see `Session.stream`."""
+
+    def __init__(
+        self,
+        asked: Answering,
+        given: Callable[[], Given],
+        spec: OutputSpec | None = None,
+    ) -> None:
+        self._asked = asked
+        self._given = given
+        self._spec = spec
+        self._text: list[str] = []
+        self._finished: RunFinished | None = None
+        self._events: asyncio.Queue[Event | _End] = asyncio.Queue()
+        self._task: asyncio.Task[RunFinished] | None = None
+        self._running = ExitStack()
+        self._is_entered = False
+        self._is_over = False
+
+    async def __aenter__(self) -> Self:
+        if self._is_entered or self._task is not None or self._is_over:
+            raise AgentStateError(
+                "this stream was begun already; make another one with session.stream(...)"
+            )
+        self._is_entered = True
+        await self._start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+    def __aiter__(self) -> AsyncIterator[Event]:
+        """Within `async with`, the stream lives as long as the block; else as long as the `async for` over it."""
+        if self._is_entered:
+            return self
+        return _PlainLoop(self)
+
+    @in_own_loop
+    async def __anext__(self) -> Event:
+        if self._is_over:
+            raise StopAsyncIteration
+        if self._task is None:
+            await self._start()
+        assert self._task is not None
+        event = await self._events.get()
+        if not isinstance(event, _End):
+            self._follow(event)
+            return event
+        self._is_over = True
+        self._events.put_nowait(event)  # for whoever else reads
+        self._task.result()  # raises what the run raised
+        raise StopAsyncIteration
+
+    def _follow(self, event: Event) -> None:
+        match event:
+            case TextDelta(text=text) if self._spec is not None:
+                self._text.append(text)
+            case RequestSent() | AnswerRestarted():
+                self._text.clear()
+            case RunFinished():
+                self._finished = event
+            case _:
+                pass
+
+    def partial_output(self) -> Any:
+        """What has come so far of the value of the `output_type`, as JSON data: lists and texts as far as they go.
+
+        None before there is anything of it, and without an `output_type`. It is not checked: the end is what counts.
+        """
+        if self._spec is not None:
+            return self._spec.partial("".join(self._text))
+        return None
+
+    @property
+    def output(self) -> Output:
+        """What the run came to, once `RunFinished` was read: the value of the `output_type`, or the text without one.
+
+        Raises `OutputError` if the answer is not of the type, `LimitError` if a limit left nothing of that type, and
+        `AgentStateError` before the end.
+        """
+        if self._finished is None:
+            raise AgentStateError(
+                "the stream is not at its end; read its events to RunFinished first"
+            )
+        if self._spec is None:
+            given = self._finished.answer
+        else:
+            given = typed_answer(self._finished, self._spec)
+        return cast("Output", given)
+
+    @in_own_loop
+    async def aclose(self) -> None:
+        """Ends the run if it is still under way, and waits for that; a second call does nothing."""
+        self._leave()
+        if self._task is not None and not self._task.done():
+            await asyncio.wait({self._task})
+
+    def __del__(self) -> None:
+        self._leave()
+
+    def _here(self, work: Coroutine[Any, Any, _T]) -> Coroutine[Any, Any, _T]:
+        return self._asked._here(work)
+
+    def _leave(self) -> None:
+        """Cancels the run, once, wherever this is called. The session is idle; its next run waits for the end of it."""
+        task = self._task
+        if not self._is_over and task is not None and not task.done():
+            self._asked.leave(task)
+            loop = task.get_loop()
+            if loop.is_closed():
+                self._running.close()
+            elif running_loop() is loop:
+                task.cancel()
+            else:
+                loop.call_soon_threadsafe(task.cancel)
+        self._is_over = True
+
+    @in_own_loop
+    async def _start(self) -> None:
+        task, self._running = await self._asked.begin_task(
+            self._given, self._events.put_nowait
+        )
+        self._task, running, events = task, self._running, self._events
+        task.add_done_callback(lambda task: _ended(task, running, events))
+
+
+class _PlainLoop:
+    """A plain `async for` over a stream: nobody else has it, so it is gone, and the stream left, with the loop."""
+
+    def __init__(self, stream: EventStream[Any]) -> None:
+        self._stream = stream
+
+    def __aiter__(self) -> AsyncIterator[Event]:
+        return self
+
+    def __anext__(self) -> Awaitable[Event]:
+        return self._stream.__anext__()
+
+    def __del__(self) -> None:
+        self._stream._leave()
+
+
+def _ended(
+    task: asyncio.Task[RunFinished],
+    running: ExitStack,
+    events: asyncio.Queue[Event | _End],
+) -> None:
+    running.close()  # a task that is cancelled before its first step never comes to do it
+    events.put_nowait(_End())
+    if not task.cancelled():
+        task.exception()  # raised to whoever still reads; nobody's after that

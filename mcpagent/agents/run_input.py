@@ -1,0 +1,42 @@
+"""`Given`: what a run is given, read and checked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from mcpagent.history.conversation import Words, usable_prompt
+from mcpagent.run.output.output_spec import OutputSpec, output_spec
+from mcpagent.toolsets.definition import PromptOrAnswers
+from mcpagent.values.approval import CallAnswer, usable_answers
+from mcpagent.values.limits.run_limits import Limits
+from mcpagent.values.tool_context import ToolContext
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """Words, or answers to calls by their id; what the answer is to be; what tool functions find in this run, and
+    what it may take."""
+
+    said: Words | Mapping[str, CallAnswer]
+    spec: OutputSpec | None = None
+    deps: Any = None
+    tool_context: ToolContext | None = None
+    limits: Limits | None = None
+
+
+def wanted_output(output_type: Any) -> OutputSpec | None:
+    """What an answer is to be; None for words. Raises `InputError` for what is no type."""
+    if output_type is None or output_type is str:
+        return None
+    return output_spec(output_type)
+
+
+def said_in(prompt: PromptOrAnswers) -> Words | Mapping[str, CallAnswer]:
+    """The words of it, or the answers. Raises `InputError`."""
+    if isinstance(prompt, list | tuple) and any(
+        isinstance(item, CallAnswer) for item in prompt
+    ):
+        return usable_answers(prompt)
+    return usable_prompt(prompt)

@@ -1,0 +1,313 @@
+"""`WaysToAsk`: `ask`, `run`, `resume`, `stream` and `ask_sync`, of an agent and of each of its sessions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+
+from mcpagent.agents.event_stream import Answering, EventStream
+from mcpagent.agents.run_input import Given, said_in, wanted_output
+from mcpagent.history.conversation import usable_prompt
+from mcpagent.run.agent_run import Deps, RunResult
+from mcpagent.toolsets.definition import PromptOrAnswers
+from mcpagent.values.approval import CallAnswer, usable_answers
+from mcpagent.values.limits.run_limits import Limits
+from mcpagent.values.messages import Prompt
+from mcpagent.values.tool_context import ToolContext
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeForm
+
+_O = TypeVar("_O")
+
+
+class WaysToAsk(Generic[Deps]):
+    """What an `Agent` and each `Session` have alike. An agent asks in a session of its own."""
+
+    __slots__ = ()
+
+    @property
+    def _asked(self) -> Answering:
+        """The session that answers. Raises `AgentStateError` for an agent that is not started."""
+        raise NotImplementedError
+
+    def _wait_for_answer(self, given: Callable[[], Given]) -> Any:
+        """`ask_sync`, for code that cannot await."""
+        raise NotImplementedError
+
+    @overload
+    def ask(
+        self,
+        prompt: Prompt,
+        *,
+        output_type: None = None,
+        deps: Deps | None = None,
+        tool_context: ToolContext | None = None,
+        limits: Limits | None = None,
+    ) -> Coroutine[Any, Any, str]: ...
+    @overload
+    def ask(
+        self,
+        prompt: Prompt,
+        *,
+        output_type: Mapping[str, Any],
+        deps: Deps | None = None,
+        tool_context: ToolContext | None = None,
+        limits: Limits | None = None,
+    ) -> Coroutine[Any, Any, Any]: ...
+    @overload
+    def ask(
+        self,
+        prompt: Prompt,
+        *,
+        output_type: TypeForm[_O],
+        deps: Deps | None = None,
+        tool_context: ToolContext | None = None,
+        limits: Limits | None = None,
+    ) -> Coroutine[Any, Any, _O]: ...
+    def ask(
+        self,
+        prompt: Prompt,
+        *,
+        output_type: Any = None,
+        deps: Deps | None = None,
+        tool_context: ToolContext | None = None,
+        limits: Limits | None = None,
+    ) -> Coroutine[Any, Any, Any]:
+        """The answer to the prompt, continuing the conversation; `[Text("What is this?"), Image(...)]` is one too.
+
+        With an `output_type` the answer is a value of it: of a pydantic model, dataclass, TypedDict, enum, list, union
+        and so on, or data that fits a JSON Schema. `deps` and `tool_context` take the place of the session's own for
+        this run, and `limits` that of `RunOptions(limits=)`. Raises `ModelError` when the model fails, `InputError` for
+        an unusable prompt or type, `OutputError` for an answer that is not of the type, also when it was asked for once
+        more, `LimitError` when a limit ends the run before there is anything of an answer, or one of the type,
+        `AgentStateError` while the session is answering, `CallsPendingError` when calls wait for an answer. After an
+        error or a cancellation the conversation goes on with the next `ask`.
+        """
+        return self._asked.answer_to(
+            lambda: Given(
+                usable_prompt(prompt),
+                wanted_output(output_type),
+                deps,
+                tool_context,
+                limits,
+            )
+        )
+
+    @overload
+    def ask_sync(
+        self,
+        prompt: Prompt,
+        *,
+        output_type: None = None,
+        deps: Deps | None = None,
+        tool_context: ToolContext | None = None,
+        limits: Limits | None = None,
+    ) -> str: ...
+    @overload
+    def ask_sync(
+        self,
+        prompt: Prompt,
+        *,
+        output_type: Mapping[str, Any],
+        deps: Deps | None = None,
+        tool_context: ToolContext | None = None,
+        limits: Limits | None = None,
+    ) -> Any: ...
+    @overload
+    def ask_sync(
+        self,
+        prompt: Prompt,
+        *,
+        output_type: TypeForm[_O],
+        deps: Deps | None = None,
+        tool_context: ToolContext | None = None,
+        limits: Limits | None = None,
+    ) -> _O: ...
+    def ask_sync(
+        self,
+        prompt: Prompt,
+        *,
+        output_type: Any = None,
+        deps: Deps | None = None,
+        tool_context: ToolContext | None = None,
+        limits: Limits | None = None,
+    ) -> Any:
+        """`ask` for code without an event loop.
+
+        An agent starts itself if need be; close it with `close()` or `with`. Its sessions need it started.
+        """
+        return self._wait_for_answer(
+            lambda: Given(
+                usable_prompt(prompt),
+                wanted_output(output_type),
+                deps,
+                tool_context,
+                limits,
+            )
+        )
+
+    @overload
+    def run(
+        self,
+        prompt: PromptOrAnswers,
+        *,
+        output_type: None = None,
+        deps: Deps | None = None,
+        tool_context: ToolContext | None = None,
+        limits: Limits | None = None,
+    ) -> Coroutine[Any, Any, RunResult[str]]: ...
+    @overload
+    def run(
+        self,
+        prompt: PromptOrAnswers,
+        *,
+        output_type: Mapping[str, Any],
+        deps: Deps | None = None,
+        tool_context: ToolContext | None = None,
+        limits: Limits | None = None,
+    ) -> Coroutine[Any, Any, RunResult[Any]]: ...
+    @overload
+    def run(
+        self,
+        prompt: PromptOrAnswers,
+        *,
+        output_type: TypeForm[_O],
+        deps: Deps | None = None,
+        tool_context: ToolContext | None = None,
+        limits: Limits | None = None,
+    ) -> Coroutine[Any, Any, RunResult[_O]]: ...
+    def run(
+        self,
+        prompt: PromptOrAnswers,
+        *,
+        output_type: Any = None,
+        deps: Deps | None = None,
+        tool_context: ToolContext | None = None,
+        limits: Limits | None = None,
+    ) -> Coroutine[Any, Any, RunResult[Any]]:
+        """As `ask`, or with answers as `resume`, with all that the run came to.
+
+        Calls that wait for an answer raise nothing: they are in it; nor does an answer that is not of the
+        `output_type`, until its `output` is asked for.
+        """
+        return self._asked.result_of(
+            lambda: Given(
+                said_in(prompt), wanted_output(output_type), deps, tool_context, limits
+            )
+        )
+
+    @overload
+    def resume(
+        self,
+        answers: Sequence[CallAnswer] = (),
+        *,
+        output_type: None = None,
+        deps: Deps | None = None,
+        tool_context: ToolContext | None = None,
+        limits: Limits | None = None,
+    ) -> Coroutine[Any, Any, str]: ...
+    @overload
+    def resume(
+        self,
+        answers: Sequence[CallAnswer] = (),
+        *,
+        output_type: Mapping[str, Any],
+        deps: Deps | None = None,
+        tool_context: ToolContext | None = None,
+        limits: Limits | None = None,
+    ) -> Coroutine[Any, Any, Any]: ...
+    @overload
+    def resume(
+        self,
+        answers: Sequence[CallAnswer] = (),
+        *,
+        output_type: TypeForm[_O],
+        deps: Deps | None = None,
+        tool_context: ToolContext | None = None,
+        limits: Limits | None = None,
+    ) -> Coroutine[Any, Any, _O]: ...
+    def resume(
+        self,
+        answers: Sequence[CallAnswer] = (),
+        *,
+        output_type: Any = None,
+        deps: Deps | None = None,
+        tool_context: ToolContext | None = None,
+        limits: Limits | None = None,
+    ) -> Coroutine[Any, Any, Any]:
+        """Goes on after `CallsPendingError`, with an answer to each call that waits.
+
+        Raises `InputError` when an answer is missing, given twice or answers nothing. Calls are run once: they have a
+        result then. An answer counts for the very call and tool that it was given for: if these changed, or are gone,
+        the model is told. Also after `agent.session(messages=...)`, in another process: calls without a result stay
+        open until the next prompt. Without answers, `resume()`, a run goes on that was not finished (`is_unfinished`):
+        calls that were not begun are made, none that may have run is made again, and the model answers.
+
+        A run that was begun with an `output_type` still ends with such an answer. Give the type again to have its
+        value; without it, this gives the JSON as text, which was checked all the same.
+        """
+        return self._asked.answer_to(
+            lambda: Given(
+                usable_answers(answers),
+                wanted_output(output_type),
+                deps,
+                tool_context,
+                limits,
+            )
+        )
+
+    @overload
+    def stream(
+        self,
+        prompt: PromptOrAnswers,
+        *,
+        output_type: None = None,
+        deps: Deps | None = None,
+        tool_context: ToolContext | None = None,
+        limits: Limits | None = None,
+    ) -> EventStream[str]: ...
+    @overload
+    def stream(
+        self,
+        prompt: PromptOrAnswers,
+        *,
+        output_type: Mapping[str, Any],
+        deps: Deps | None = None,
+        tool_context: ToolContext | None = None,
+        limits: Limits | None = None,
+    ) -> EventStream[Any]: ...
+    @overload
+    def stream(
+        self,
+        prompt: PromptOrAnswers,
+        *,
+        output_type: TypeForm[_O],
+        deps: Deps | None = None,
+        tool_context: ToolContext | None = None,
+        limits: Limits | None = None,
+    ) -> EventStream[_O]: ...
+    def stream(
+        self,
+        prompt: PromptOrAnswers,
+        *,
+        output_type: Any = None,
+        deps: Deps | None = None,
+        tool_context: ToolContext | None = None,
+        limits: Limits | None = None,
+    ) -> EventStream[Any]:
+        """The events of one `ask` as they happen, those of servers too, ending with `RunFinished`.
+
+            async with session.stream("...") as events:
+                async for event in events: ...
+
+        Leaving it, in whatever way, cancels what still runs; so does leaving a plain `async for` over it. With answers
+        in place of a prompt, those of one `resume`. Calls that wait for an answer raise nothing here: they are in
+        `RunFinished.pending`. With an `output_type`, `partial_output()` is what has come of it.
+        """
+        spec = wanted_output(output_type)
+        return EventStream(
+            self._asked,
+            lambda: Given(said_in(prompt), spec, deps, tool_context, limits),
+            spec,
+        )

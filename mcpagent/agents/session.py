@@ -1,0 +1,158 @@
+"""`Session`: one conversation of an agent, as users call it."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from mcpagent.agents.run_input import Given
+from mcpagent.agents.runnable import WaysToAsk
+from mcpagent.agents.session_runtime import SessionRuntime
+from mcpagent.history.sent_messages import LeftOut
+from mcpagent.run.agent_run import Deps
+from mcpagent.sessions.kept import KeptSession
+from mcpagent.values.approval import PendingCall
+from mcpagent.values.events import ConversationCompacted
+from mcpagent.values.messages import Message, Spent, ToolDefinition
+from mcpagent.values.tool_context import ToolContext
+
+_MAKING = threading.Lock()
+
+
+class Session(WaysToAsk[Deps]):
+    """One conversation over an agent's servers, tools and model: `agent.session()`. Any number at once.
+
+    A session does one run at a time; sessions do not wait for each other. A session that is not stored ends when your
+    code no longer holds it.
+    """
+
+    __slots__ = ("__weakref__", "_asked", "_runtime")
+
+    _asked: SessionRuntime[Deps]
+
+    def __init__(self, runtime: SessionRuntime[Deps]) -> None:
+        self._runtime = self._asked = runtime
+
+    def __repr__(self) -> str:
+        return repr(self._runtime)
+
+    # -- its conversation ---------------------------------------------------------------------------------------------
+
+    @property
+    def id(self) -> str:
+        """The name of the session for the store, toolsets and listeners (`RunContext.thread_id`)."""
+        return self._runtime.id
+
+    @property
+    def tool_context(self) -> ToolContext:
+        """The state that the tools of this session share."""
+        return self._runtime.tool_context
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """The conversation so far; a valid history but for calls at its end that wait for an answer or are running."""
+        return self._runtime.messages
+
+    @property
+    def sent_messages(self) -> tuple[Message, ...]:
+        """The messages of the next request before its prompt; after a compaction, a summary and the later messages."""
+        return self._runtime.sent_messages
+
+    @property
+    def left_out(self) -> LeftOut:
+        """The part of `messages` that the next request does not contain."""
+        return self._runtime.left_out
+
+    @property
+    def system(self) -> str:
+        """The system prompt of this conversation."""
+        return self._runtime.system
+
+    @property
+    def discovered_tools(self) -> dict[str, ToolDefinition]:
+        """The tools that are offered beyond the virtual tools: pinned ones by name, then in order of discovery."""
+        return self._runtime.discovered_tools
+
+    @property
+    def pending(self) -> tuple[PendingCall, ...]:
+        """The calls that wait for an answer: those without a result in the history, unless they are running."""
+        return self._runtime.pending
+
+    @property
+    def spent(self) -> Spent:
+        """The tokens, cost, turns and calls of the runs of this session."""
+        return self._runtime.spent
+
+    @property
+    def output_schema(self) -> dict[str, Any] | None:
+        """The JSON Schema of the answer to the run that is under way, waits or was not finished; None for text."""
+        return self._runtime.output_schema
+
+    @property
+    def is_answering(self) -> bool:
+        """Whether a run is under way, or still ending after its stream was left."""
+        return self._runtime.is_answering
+
+    @property
+    def is_unfinished(self) -> bool:
+        """Whether a question has no answer yet, after an error or the end of a process: `resume()` continues it.
+
+        False while calls wait for an answer (`pending`), and while a run is under way.
+        """
+        return self._runtime.is_unfinished
+
+    # -- changing it --------------------------------------------------------------------------------------------------
+
+    async def compact(self, keep: str = "") -> ConversationCompacted | None:
+        """Let the model summarise the messages before the last question; later requests contain the summary instead.
+
+        `messages` stays complete. `keep` says what the summary must contain above all. Returns None if there is nothing
+        to summarise. Raises `InputError` while calls wait for an answer, `LimitError` when a limit does not allow it or
+        ends it, and the errors of `ask`.
+        """
+        return await self._runtime.compact(keep)
+
+    def pin(self, place: int = -1) -> None:
+        """Keep a message, with the results of its calls, word by word when others are summarised; -1: the last prompt.
+
+        `place` is its position in `messages`. Raises `InputError` if there is none, `AgentStateError` while the session
+        is answering.
+        """
+        self._runtime.pin(place)
+
+    def rewind(self, length: int) -> None:
+        """Remove all but the first `length` messages, and with them the tools that were discovered since.
+
+        Variables of programs are restored. Calls go with their results: a length between the two removes both. Effects
+        of tools outside stay, and the spending stays counted. Raises `InputError` for a length that the conversation
+        does not have, and `AgentStateError` while the session is answering.
+        """
+        self._runtime.rewind(length)
+
+    def snapshot(self) -> KeptSession:
+        """Return the session as a value, as a store keeps it, for `mcpagent.sessions.exported`; it needs no store."""
+        return self._runtime.snapshot()
+
+    def stop_keeping(self) -> None:
+        """Continue in memory alone; the stored part stays in the store, and other processes can open it."""
+        self._runtime.stop_keeping()
+
+    # -- inside -------------------------------------------------------------------------------------------------------
+
+    def _wait_for_answer(self, given: Callable[[], Given]) -> Any:
+        return self._runtime._wait_for_answer(given)
+
+
+def session_of(runtime: SessionRuntime[Any]) -> Session[Any]:
+    """Return the `Session` of this runtime: the same object as long as the user's code holds it."""
+    with _MAKING:
+        if runtime.shown is not None:
+            shown = runtime.shown()
+        else:
+            shown = None
+        if shown is None:
+            shown = Session(runtime)
+            runtime.shown = weakref.ref(shown)
+        return shown

@@ -1,0 +1,1238 @@
+"""`SessionRuntime`: the engine's side of a `Session`: history, tools, pending calls, the store, the run under way."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import time
+import weakref
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from functools import partial
+from types import NoneType
+from typing import TYPE_CHECKING, Any, TypeVar
+from uuid import uuid4
+
+from mcpagent.agents.run_input import Given
+from mcpagent.agents.runnable import WaysToAsk
+from mcpagent.code_mode.memory import Memory
+from mcpagent.code_mode.program_calls import waiting_inner
+from mcpagent.code_mode.program_tools import program_tools
+from mcpagent.errors import AgentStateError, InputError, LimitError
+from mcpagent.history.conversation import INNER, Conversation
+from mcpagent.history.sent_messages import LeftOut, not_sent
+from mcpagent.models.base import is_small as known_as_small
+from mcpagent.models.base import (
+    runs_provider_tools,
+    search_cost,
+    search_problem,
+    tool_limits,
+)
+from mcpagent.models.provider_run.provider_tools import ProviderTool
+from mcpagent.prompt.builder import (
+    category_lines,
+    connecting_line,
+    connecting_section,
+    programs_section,
+    system_prompt,
+    tool_search_section,
+)
+from mcpagent.run.agent_run import (
+    AgentRun,
+    Deps,
+    Pipeline,
+    RunContext,
+    RunResult,
+    SessionBudget,
+    Tally,
+    current_run,
+    nothing_to_keep,
+)
+from mcpagent.run.compaction.compacting import compact_now, sent_now
+from mcpagent.run.large_results.setting_aside import LargeResults
+from mcpagent.run.loop import converse
+from mcpagent.run.middleware.permission_gate import waiting_calls
+from mcpagent.run.output.last_answer import typed_answer
+from mcpagent.run.output.output_spec import OutputSpec, spec_from_json, spec_to_json
+from mcpagent.run.run_parts import Stop
+from mcpagent.sessions.export.transcript import is_news
+from mcpagent.sessions.keeping import Keeper, kept_as, restored
+from mcpagent.sessions.kept import KeptSession, SessionInfo
+from mcpagent.sessions.kept_outputs import KeptOutputs
+from mcpagent.sessions.run_ended import DurableResult, RunEnded
+from mcpagent.sessions.standing import (
+    Announced,
+    Beginning,
+    KnownTools,
+    Standing,
+    Told,
+    UnfinishedRun,
+)
+from mcpagent.sessions.store import Sessions
+from mcpagent.tool_search.announcements import announce
+from mcpagent.tool_search.catalog import Catalog, Listing, Naming
+from mcpagent.tool_search.catalog_snapshot import listing_as_begun, told_last
+from mcpagent.tool_search.search_options import ToolSearch
+from mcpagent.tool_search.search_tools import tool_search_tools
+from mcpagent.tool_search.session_tools import SessionTools
+from mcpagent.toolsets.definition import Owner
+from mcpagent.utilities.python.argument_checks import expect
+from mcpagent.utilities.python.event_loops import in_own_loop
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.values.approval import CallsPendingError, PendingCall
+from mcpagent.values.events import (
+    LIMIT_STOPS,
+    ConversationCompacted,
+    Emit,
+    Event,
+    RunFinished,
+    guarded,
+)
+from mcpagent.values.limits.model_hints import NO_HINTS, SMALL_MODEL_HINTS
+from mcpagent.values.limits.run_limits import Limits
+from mcpagent.values.messages import (
+    Message,
+    Spent,
+    Step,
+    Text,
+    ToolCall,
+    ToolDefinition,
+)
+from mcpagent.values.tool_context import StateChannel, ToolContext
+
+if TYPE_CHECKING:
+    from mcpagent.search import SearchResult
+
+_T = TypeVar("_T")
+_O = TypeVar("_O")
+
+NOT_ANSWERED = "This call waited for an approval or an answer that was not given, so it was not run."
+
+BUSY = "this session is answering already; await that answer first, or use another one: agent.session()"
+
+
+class SessionRuntime(WaysToAsk[Deps]):
+    """The state of one conversation; `Session` is the part of it that users call.
+
+    `deps` and `tool_context` are passed to tool functions, unless a run has others. `limits` are for all runs of the
+    session together. `shown` refers to the `Session`, as long as the user's code holds it.
+    """
+
+    # A dict of so many would take two kilobytes more for each session.
+    __slots__ = (
+        "__weakref__",
+        "_begun",
+        "_conversation",
+        "_durable_end",
+        "_ended",
+        "_given_system",
+        "_has_begun",
+        "_held",
+        "_info",
+        "_is_closed",
+        "_is_given_back",
+        "_is_small",
+        "_keeper",
+        "_large",
+        "_leaving",
+        "_listed",
+        "_looked_at",
+        "_made_at",
+        "_memory",
+        "_model",
+        "_offered_first",
+        "_only_asked_wait",
+        "_output",
+        "_owner",
+        "_pending",
+        "_prompt_text",
+        "_run",
+        "_section",
+        "_shelf",
+        "_spent",
+        "_store",
+        "_task",
+        "_tools",
+        "_trace",
+        "_unfinished",
+        "_wants_instructions",
+        "deps",
+        "durable_run",
+        "id",
+        "limits",
+        "shown",
+        "tool_context",
+    )
+
+    def __init__(
+        self,
+        owner: Owner,
+        *,
+        id: str | None = None,  # noqa: A002 - what everybody calls it
+        messages: Sequence[Message] = (),
+        deps: Deps | None = None,
+        tool_context: ToolContext | None = None,
+        system: str = "",
+        store: Sessions | None = None,
+        kept: KeptSession | None = None,
+    ) -> None:
+        expect("id", id, (str, NoneType), "a text", error=InputError)
+        _expect_usable(tool_context)
+        if kept is not None:
+            conversation, standing = restored(kept)
+        else:
+            conversation, standing = Conversation(messages=messages), Standing()
+        self._given_system = standing.beginning.given_system or system
+        self.id = id or uuid4().hex
+        self.deps = deps
+        self.tool_context = tool_context or ToolContext()
+        self.limits = owner.definition.options.session_limits
+        self.shown: weakref.ref[Any] | None = None
+        self._owner = owner
+        self._store = store
+        self._keeper: Keeper | None = None
+        self._large = self._with_nothing_aside()
+        self._is_given_back = False
+        self.durable_run = standing.durable
+        self._durable_end: RunEnded | None = None
+        self._info = kept.info if kept is not None else None
+        self._made_at = time.time()
+        self._spent = standing.spent
+        self._pending = standing.pending
+        self._unfinished = standing.run
+        self._trace = standing.trace
+        self._output = (
+            spec_from_json(standing.output) if standing.output is not None else None
+        )
+        self._only_asked_wait = kept is not None
+        """Whether open calls that nobody was asked about are ones that were not begun."""
+        self._begun: Standing | None = standing if kept is not None else None
+        self._run: AgentRun | None = None
+        self._task: asyncio.Task[Any] | None = None
+        self._ended = asyncio.Event()
+        self._is_closed = False
+        self._leaving: asyncio.Task[RunFinished] | None = None
+        self._memory = self._remembered(standing.programs)
+        self._listed = owner.from_toolsets
+        self._held: Catalog | None = None
+        self._looked_at: Listing | None = None
+        self._conversation: Conversation
+        self._tools: SessionTools
+        self._has_begun: bool
+        self._begin(conversation, begun=standing if kept is not None else None)
+        if kept is not None:
+            for problem in self.tool_context.restore_namespaces(standing.state):
+                owner.warn(f'session "{safe_line(self.id, 60)}": {problem}')
+        if store is not None:
+            self._keep_in(Keeper(store, self.id, kept=kept, standing=standing))
+
+    def __repr__(self) -> str:
+        pending = len(self.pending)
+        if self.is_answering:
+            state = "answering"
+        elif pending:
+            state = f"{pending} pending"
+        else:
+            state = "idle"
+        held = f"{len(self._conversation)} messages, {len(self._tools.known)} tools"
+        return f"<Session {safe_line(self.id, 60)}: {held}, {state}>"
+
+    # -- asking -------------------------------------------------------------------------------------------------------
+
+    @property
+    def _asked(self) -> SessionRuntime[Deps]:
+        return self
+
+    @in_own_loop
+    async def answer_to(self, given: Callable[[], Given]) -> Any:
+        """What `ask` and `resume` give."""
+        asked = given()
+        await self._left()
+        with self._running(asked) as run:
+            return self._answer(
+                await converse(run, self._wanted(run, asked)), asked.spec
+            )
+
+    @in_own_loop
+    async def result_of(self, given: Callable[[], Given]) -> RunResult[Any]:
+        """What `run` gives."""
+        asked = given()
+        await self._left()
+        earlier = len(self._conversation)
+        with self._running(asked) as run:
+            return self._result(
+                await converse(run, self._wanted(run, asked)), earlier, asked.spec
+            )
+
+    async def begin_task(
+        self, given: Callable[[], Given], listener: Emit
+    ) -> tuple[asyncio.Task[RunFinished], ExitStack]:
+        """A run whose events also go to `listener`, and what ends with it: closed, if its task never began."""
+        asked = given()
+        await self._left()
+        owner, running = self._owner, ExitStack()
+
+        def listen(event: Event) -> None:
+            listener(event)
+            owner.emit(event)
+
+        # Entered here, so that a prompt that cannot be used is told to whoever asked.
+        run = running.enter_context(self._running(asked, listener=listen))
+        running.callback(owner.subscribe(listener))
+        self._task = asyncio.create_task(
+            self._streamed(run, asked, running), name="mcpagent-stream"
+        )
+        return self._task, running
+
+    def leave(self, task: asyncio.Task[RunFinished]) -> None:
+        """The run of `begin_task` is nobody's any more: the session is idle, and its next run waits for that end."""
+        self._run, self._leaving = None, task
+
+    def _wait_for_answer(self, given: Callable[[], Given]) -> Any:
+        return self._owner.wait_for(lambda: self.answer_to(given))
+
+    def _here(self, work: Coroutine[Any, Any, _T]) -> Coroutine[Any, Any, _T]:
+        return self._owner._here(work)
+
+    async def _streamed(
+        self, run: AgentRun, asked: Given, running: ExitStack
+    ) -> RunFinished:
+        with running:  # before the task is over, so that whoever hears of the end finds the session free
+            finished = await converse(run, self._wanted(run, asked))
+            self._pending = finished.pending
+            return finished
+
+    @in_own_loop
+    async def compact(self, keep: str = "") -> ConversationCompacted | None:
+        """Has the model summarise what was said before the last question; from the next prompt on it is sent that.
+
+        The conversation itself stays whole. `keep` says what the summary is above all to have. None if there is nothing
+        to summarise. Raises `InputError` while calls wait for an answer, `LimitError` when a limit does not allow it
+        or ends it, and otherwise as `ask`.
+        """
+        expect("compact", keep, str, "what to keep, as text", error=InputError)
+        await self._left()
+        unfinished, pending, before = self._unfinished, self._pending, self._spent
+        if self._conversation.open_calls:
+            raise InputError(
+                "compact: calls wait for an answer; answer them first: session.resume(...)"
+            )
+        try:
+            with self._running(Given({})) as run:
+                run.tally.is_over, run.tally.pending = True, pending
+                made = None
+                with run.entered(), contextlib.suppress(Stop):
+                    async with (
+                        run.pipeline.around_run(run),
+                        run.pipeline.around_turns(run),
+                    ):
+                        await run.refresh()
+                        made = await compact_now(run, keep)
+                reached = run.tally.reached
+                if made is None and reached is not None:
+                    raise LimitError(reached.text, stop=LIMIT_STOPS[reached.limit])
+                return made
+        finally:
+            if self._unfinished is None and unfinished is not None:
+                self._unfinished, self._spent = unfinished, before + run.tally.taken
+                self._keep_soon()
+
+    def pin(self, place: int = -1) -> None:
+        """Keeps a message, with the results of its calls, word by word when others are summarised; -1: the last prompt.
+
+        `place` is its position in `messages`. Raises `InputError` if there is none, `AgentStateError` while the session
+        is answering.
+        """
+        self._require_idle()
+        expect("pin", place, int, "the position of a message", error=InputError)
+        if not self._conversation.pin(self._last_prompt if place == -1 else place):
+            raise InputError(
+                f"pin: the conversation has {len(self._conversation)} messages, got {place}"
+            )
+        self._keep_soon()
+
+    @property
+    def _last_prompt(self) -> int:
+        messages = self._conversation.messages
+        places = range(len(messages) - 1, -1, -1)
+        return next(
+            (
+                at
+                for at in places
+                if messages[at].text == self._prompt_text
+                and messages[at].role == "user"
+            ),
+            -1,
+        )
+
+    @contextmanager
+    def _running(
+        self,
+        asked: Given,
+        *,
+        parent: AgentRun | None = None,
+        label: str = "",
+        listener: Emit | None = None,
+    ) -> Iterator[AgentRun]:
+        """The run of what was asked; what it used is counted however it ends."""
+        said, options = asked.said, self._owner.definition.options
+        _expect_usable(asked.tool_context, asked.limits)
+        self._owner.require_usable()
+        self._require_idle()
+        if self._is_given_back:
+            raise AgentStateError(
+                "this session ended with its agent; open it again: agent.session(id)"
+            )
+        self.refresh()
+        conversation, unfinished = (
+            self._conversation,
+            self._unfinished or UnfinishedRun(len(self._conversation)),
+        )
+        given = said if isinstance(said, Mapping) else None
+        if not isinstance(said, Mapping):
+            asked_about = {call.call_id for call in self._pending}
+            if any(call.call_id in asked_about for call in self._waiting()):
+                conversation.close_open_calls(NOT_ANSWERED)
+            conversation.say(said)
+            self._prompt_text = conversation.messages[-1].text
+            self._spent += unfinished.spent
+            unfinished = UnfinishedRun(len(conversation) - 1)
+            self._output = None
+        self._unfinished = None
+        context = (
+            asked.tool_context if asked.tool_context is not None else self.tool_context
+        )
+        emit = guarded(listener or self._owner.emit)
+        seen: RunContext[Any] = RunContext(
+            asked.deps if asked.deps is not None else self.deps,
+            context,
+            run_id=self.durable_run or uuid4().hex,
+            thread_id=self.id,
+            prompt=self._prompt_text,
+            emit=emit,
+            _conversation=conversation,
+        )
+        policy = self._owner.permissions
+        run = AgentRun(
+            seen,
+            conversation,
+            model=self._owner.model,
+            tools=self._tools,
+            settings=options.settings,
+            tool_timeout_seconds=options.tool_timeout_seconds,
+            compaction=options.compaction,
+            limits=(asked.limits or options.limits).of_run(),
+            emit=emit,
+            refresh=lambda: self._list_again(run),
+            keep=partial(self._keep, conversation)
+            if self._keeper is not None
+            else nothing_to_keep,
+            begins_at=unfinished.begins_at,
+            tally=Tally(turns=unfinished.turns, earlier=unfinished.spent),
+            budget=SessionBudget(self.limits, self._spent),
+            permissions=policy.below(parent.permissions)
+            if parent is not None
+            else policy,
+            answers=given,
+            parent=parent,
+            label=label,
+            state=StateChannel(context),
+            hints=SMALL_MODEL_HINTS if self._is_small else NO_HINTS,
+            pipeline=self._owner.pipeline,
+            provider_tools=self._provider_tools(),
+            large=self._large,
+            asking=parent.asking if parent is not None else asyncio.Lock(),
+        )
+        if self._keeper is not None:
+            self._keeper.run = seen.run_id
+        run = self._observed(run, is_continued=given is not None)
+        self._run, self._task, self._ended, self._is_closed = (
+            run,
+            asyncio.current_task(),
+            asyncio.Event(),
+            False,
+        )
+        ended, earlier = self._ended, len(conversation)
+        failure: Exception | None = None
+        try:
+            yield run
+        except Exception as error:
+            failure = error
+            raise
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if not self._is_closed or task is None or task.uncancel():
+                raise
+            raise AgentStateError("the agent was closed while it answered") from None
+        finally:
+            ended.set()
+            self._trace = run.tally.trace or self._trace
+            if self._run is run:
+                self._run = None
+            self._owner.count(run.tally.taken)
+            if failure is not None:
+                self._fail_durable(failure)
+            self._account(run, earlier)
+
+    def _account(self, run: AgentRun, earlier: int) -> None:
+        """Counts what a run took that began behind so many messages, and notes what is left to do of it."""
+        tally, conversation = run.tally, run.conversation
+        if conversation is not self._conversation:
+            if (
+                run.context.thread_id == self.id
+            ):  # else a new conversation was begun, whose cost starts at zero
+                self._spent += tally.so_far
+            return
+        if tally.is_over:
+            self._spent += tally.so_far
+            self._pending = tally.pending
+        else:  # what it took counts for the limits of whoever goes on with it
+            self._unfinished = UnfinishedRun(run.begins_at, tally.turns, tally.so_far)
+            if conversation.open_calls and conversation.place > earlier:
+                self._only_asked_wait = (
+                    True  # its last calls were written down, and not begun
+                )
+        self._output = self._output if self._is_wanted(run) else None
+        if tally.is_over:
+            self.durable_run = ""
+        self._keep_soon()
+        self._durable_end = None
+
+    def _fail_durable(self, failure: Exception) -> None:
+        """Ends the durable run that is under way, if there is one, with this error."""
+        if self.durable_run:
+            self._durable_end = RunEnded.failed(self.durable_run, failure)
+            self.durable_run = ""
+
+    def fail(self, failure: Exception) -> None:
+        """Stores the error that ended a durable run before its first step; a second call does nothing."""
+        self._fail_durable(failure)
+        self._keep_soon()
+        self._durable_end = None
+
+    def _with_nothing_aside(self) -> LargeResults:
+        definition = self._owner.definition
+        self._shelf = (
+            KeptOutputs(self._store, self.id) if self._store is not None else None
+        )
+        return LargeResults(
+            self._shelf, definition.options.large_result_tokens, definition.bind
+        )
+
+    def _observed(self, run: AgentRun, *, is_continued: bool) -> AgentRun:
+        """Return the run with the middleware that observes it: the agent's own, or that of the agent that calls it."""
+        observe, earlier = (
+            self._owner.definition.observe,
+            self._trace if is_continued else "",
+        )
+        if observe is None and run.parent is not None:
+            observe, earlier = run.parent.observe, ""
+        observer = None
+        if observe is not None:
+            observer = observe(run, earlier)
+        if observer is None:
+            return run
+        run = run.heard_by(observer.hear)
+        return replace(
+            run, observe=observe, pipeline=Pipeline((*run.pipeline.items, observer))
+        )
+
+    def _provider_tools(self) -> tuple[ProviderTool, ...]:
+        """Those of the agent, if its model has a provider that could run any."""
+        if runs_provider_tools(self._owner.model):
+            return self._owner.definition.provider_tools
+        return ()
+
+    @staticmethod
+    def _is_wanted(run: AgentRun) -> bool:
+        """Whether the run's answer is still to come, also after a limit ended it."""
+        return (
+            not run.tally.is_over
+            or bool(run.tally.pending)
+            or _is_unfinished(run.conversation)
+        )
+
+    def _result(
+        self, finished: RunFinished, earlier: int, spec: OutputSpec | None
+    ) -> RunResult[Any]:
+        self._pending = finished.pending
+        new = self._conversation.messages[earlier:]
+        about = (finished.answer, finished.stop, finished.usage, finished.spent)
+        output = None
+        if spec is not None:
+            output = partial(typed_answer, finished, spec)
+        return RunResult(
+            *about,
+            new,
+            finished.pending,
+            finished.citations,
+            finished.problems,
+            limit=finished.limit,
+            _output=output,
+        )
+
+    def _answer(self, finished: RunFinished, spec: OutputSpec | None) -> Any:
+        self._pending = finished.pending
+        if finished.pending:
+            raise CallsPendingError(finished.pending)
+        return typed_answer(finished, spec)
+
+    def _wanted(self, run: AgentRun, asked: Given) -> OutputSpec | None:
+        """What the answer is to be, once it is known that the answers to calls can be used. Raises `InputError`."""
+        self._check_answers(run)
+        self._output = asked.spec or self._output
+        return self._output
+
+    def _check_answers(self, run: AgentRun) -> None:
+        """Raises `InputError` unless each call that waits, and no other, has one answer."""
+        if run.answers is None:
+            return
+        waiting = {call.call_id: call.tool for call in self._waiting()}
+        if self._only_asked_wait:  # others were not begun yet, or can be made again
+            asked = {call.call_id for call in self._pending} | run.answers.keys()
+            waiting = {
+                call_id: tool for call_id, tool in waiting.items() if call_id in asked
+            }
+        if foreign := [call_id for call_id in run.answers if call_id not in waiting]:
+            raise InputError(
+                f'resume: no call "{safe_line(foreign[0], 60)}" waits for an answer; see session.pending'
+            )
+        is_open = run.begins_at < len(run.conversation)
+        if not waiting and not _is_unfinished(run.conversation) and not is_open:
+            raise InputError("resume: no call waits for an answer; ask instead")
+        if missing := [
+            (tool, call_id)
+            for call_id, tool in waiting.items()
+            if call_id not in run.answers
+        ]:
+            named = ", ".join(
+                f'"{safe_line(tool, 60)}" ({safe_line(call_id, 60)})'
+                for tool, call_id in missing
+            )
+            raise InputError(f"resume: answer every call that waits; missing: {named}")
+        if any(answer.session not in ("", self.id) for answer in run.answers.values()):
+            raise InputError(
+                "resume: an answer is of another session; answer what this session.pending has"
+            )
+
+    def close(self) -> asyncio.Event | None:
+        """Ends the run that is under way, as closing the agent does; gives what is set when it has ended, if any is.
+
+        Whoever waits for its answer gets `AgentStateError`. A run that this very code is called in goes on.
+        """
+        asking = current_run()
+        is_own = asking is not None and any(
+            run.context.thread_id == self.id for run in asking.lineage
+        )
+        if is_own or self._task is None or self._task.done() or self._ended.is_set():
+            return None
+        self._is_closed = True
+        self._task.cancel()
+        return self._ended
+
+    async def _left(self) -> None:
+        """Waits for the end of a run that was left, but not in that run itself."""
+        while self._is_ending:
+            assert self._leaving is not None
+            asking = current_run()
+            if asking is not None and any(
+                run.context.thread_id == self.id for run in asking.lineage
+            ):
+                raise AgentStateError(BUSY)
+            await asyncio.wait({self._leaving})
+
+    @property
+    def _is_ending(self) -> bool:
+        """Whether a run that was left has not come to its end; without its loop it never will."""
+        task = self._leaving
+        return task is not None and not task.done() and not task.get_loop().is_closed()
+
+    def _require_idle(self) -> None:
+        if self._run is not None:
+            raise AgentStateError(BUSY)
+
+    # -- what there is ------------------------------------------------------------------------------------------------
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """The conversation so far; a valid history but for calls at its end that wait for an answer or are running."""
+        return tuple(self._conversation.messages)
+
+    @property
+    def sent_messages(self) -> tuple[Message, ...]:
+        """What of it the next request holds, before its prompt: all, or since it was compacted what is left, behind one
+        message that has the summary."""
+        return tuple(sent_now(self._conversation).sent)
+
+    @property
+    def left_out(self) -> LeftOut:
+        """What of `messages` the next request does not hold."""
+        return not_sent(sent_now(self._conversation).messages)
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """What the answers in it took, in order; of those only that were made here, or kept."""
+        return tuple(self._conversation.steps)
+
+    @property
+    def system(self) -> str:
+        """The system prompt of this conversation."""
+        self.refresh()
+        return self._conversation.system
+
+    @property
+    def spent(self) -> Spent:
+        """What the runs of this session took."""
+        if self._unfinished is not None:
+            return self._spent + self._unfinished.spent
+        return self._spent
+
+    @property
+    def pending(self) -> tuple[PendingCall, ...]:
+        """The calls that wait for an answer: those that the history has without a result, unless they are running."""
+        waiting = self._waiting()
+        if self.is_answering or self._only_asked_wait:
+            asked = {call.call_id for call in self._pending}
+            waiting = [call for call in waiting if call.call_id in asked]
+        return tuple(waiting)
+
+    def _waiting(self) -> list[PendingCall]:
+        """Return the open calls; those of programs that a person was asked about are made from the programs' state."""
+        inner: dict[str, PendingCall] = {}
+        for asked in self._pending:
+            if INNER not in asked.call_id:
+                continue
+            made = waiting_inner(self._tools, self._memory, asked.call_id, self.id)
+            if made is not None:
+                inner[asked.call_id] = made
+            elif asked.fingerprint:  # of a replay, which runs no program
+                inner[asked.call_id] = asked
+        return waiting_calls(self._conversation, self._tools, self.id, inner)
+
+    @property
+    def output_schema(self) -> dict[str, Any] | None:
+        """The JSON Schema that the answer is to fit of the run that is under way, waits or was not finished; None for
+        words."""
+        return self._output.schema if self._output is not None else None
+
+    @property
+    def is_unfinished(self) -> bool:
+        """Whether a question has no answer yet, for an error or since a process ended: `resume()` goes on with it.
+
+        Not while calls wait for an answer (`pending`), nor while a run is under way.
+        """
+        return (
+            not self.is_answering
+            and not self.pending
+            and _is_unfinished(self._conversation)
+        )
+
+    @property
+    def open_calls(self) -> tuple[ToolCall, ...]:
+        """The calls of the last answer that have no result yet."""
+        return self._conversation.open_calls
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether what is said here is written into the agent's store."""
+        return self._keeper is not None and not self._keeper.is_released
+
+    @property
+    def is_answering(self) -> bool:
+        """Whether a run is under way, or still ending after its stream was left."""
+        return self._run is not None or self._is_ending
+
+    @property
+    def tools(self) -> SessionTools:
+        """The tools of this conversation as they are now: known, deferred, offered."""
+        self.refresh()
+        return self._tools
+
+    @property
+    def discovered_tools(self) -> dict[str, ToolDefinition]:
+        """What the model is offered beyond the virtual tools: pinned ones by name, then in order of discovery."""
+        tools = self.tools
+        return {
+            tool.name: tool.definition
+            for tool in tools.offer()
+            if not tools.is_own(tool)
+        }
+
+    # -- beginning, and what changes ----------------------------------------------------------------------------------
+
+    def begin_anew(self, messages: Sequence[Message] = (), *, system: str = "") -> None:
+        """Forgets the conversation and what was discovered in it; with `messages` it goes on after these.
+
+        `system` is what their own system prompt said, beside the agent's instructions. Raises `AgentStateError` while
+        the session is answering; what a run whose stream was left still does is no part of it.
+        """
+        self._require_idle()
+        self.stop_keeping()
+        self._given_system = system
+        self.id = uuid4().hex
+        self._info, self._made_at = None, time.time()
+        self._large = self._with_nothing_aside()
+        self._memory = Memory(store_key=self._memory.store_key)
+        self._begin(Conversation(messages=messages))
+        self._pending, self._unfinished = (), None
+        self._output = None
+        self._only_asked_wait, self._begun, self._spent = False, None, Spent()
+        if self._store is not None:
+            self._keep_in(Keeper(self._store, self.id))
+
+    def rewind(self, length: int) -> None:
+        """Takes back all but the first `length` messages, and with them the tools that were discovered since.
+
+        Variables of programs are as they were then. Calls go with their results: a length between the two takes both
+        back. What tools did outside stays done, and what was spent stays counted. Raises `InputError` for a length that
+        the conversation does not have, and `AgentStateError` while the session is answering.
+        """
+        self._require_idle()
+        messages = self._conversation.messages
+        expect("rewind", length, int, "a number of messages", error=InputError)
+        if not 0 <= length <= len(messages):
+            raise InputError(
+                f"rewind: the conversation has {len(messages)} messages, got {length}"
+            )
+        while 0 < length < len(messages) and messages[length].role == "tool":
+            length -= 1
+        self._go_on(length)
+        self._memory.rewind(
+            length, self._conversation.open_calls, self._conversation.place
+        )
+        self._unfinished = self._output = None
+        self._keep_soon()
+
+    def _go_on(self, length: int | None = None) -> None:
+        """Begins again after so many messages (None: all), as the same conversation.
+
+        Its beginning stays, unless the tools are now found in another way: thoughts and caches stand on it.
+        """
+        before, system = self._tools, self._conversation.system
+        kept = self._conversation.first(length)
+        if not len(kept):
+            self._begun = None
+        self._begin(kept, after=before if len(kept) else None)
+        if len(kept) and _how_found(self._tools) == _how_found(before):
+            self._conversation.system, self._wants_instructions = system, False
+        if self._is_ending:  # what that run still comes to is not heard here any more
+            self._conversation.close_open_calls()
+
+    def _begin(
+        self,
+        conversation: Conversation,
+        after: SessionTools | None = None,
+        begun: Standing | None = None,
+    ) -> None:
+        """`after` is what the same conversation had so far, `begun` what it stood on in another process.
+
+        If this raises, nothing is different.
+        """
+        owner, has_begun = self._owner, len(conversation) > 0
+        model = owner.model
+        is_small = known_as_small(model, owner.definition.options.settings)
+        tools = SessionTools(
+            self._catalog(has_begun),
+            conversation,
+            search=owner.catalogs.search.for_model(is_small=is_small),
+            pinned=owner.definition.pinned,
+            after=after,
+            search_cost=lambda: search_cost(owner.model),
+            limits=lambda: tool_limits(owner.model),
+            settle=self._settle,
+        )
+        if after is None:
+            self._large.begin(tools)
+        else:
+            tools.later = after.later
+        if begun is not None:
+            self._looked_at = tools.catalog.listing
+            self._know_as_then(tools, begun)
+        self._model, self._tools, self._conversation, self._has_begun = (
+            model,
+            tools,
+            conversation,
+            has_begun,
+        )
+        self._is_small = is_small
+        self._prompt_text = _last_asked(conversation.messages)
+        self._open()
+        self._warn_of_misfits()
+        if begun is not None:
+            self._conversation.system, self._offered_first = (
+                begun.beginning.system,
+                begun.beginning.offered,
+            )
+            self._wants_instructions = begun.beginning.wants_instructions
+
+    def _know_anew(self, begun: Standing) -> None:
+        """As at the beginning of this session, where there is more by now: servers connect, `dynamic` asks each run."""
+        tools, listing = self._tools, self._owner.catalogs.listing_of(self._listed)
+        if (
+            listing is self._looked_at
+            and _how_found(tools) == begun.beginning.how_found
+        ):
+            return
+        self._looked_at, self._held = listing, None
+        tools.begin(self._catalog(has_begun=True))
+        self._know_as_then(tools, begun)
+        system = self._conversation.system
+        self._open()
+        if _how_found(tools) == begun.beginning.how_found:
+            self._conversation.system, self._wants_instructions = (
+                system,
+                begun.beginning.wants_instructions,
+            )
+            self._offered_first = begun.beginning.offered
+        else:  # tools are found in another way now, so the conversation begins with what there is now
+            self._held = None
+            tools.begin(self._catalog(has_begun=True))
+            self._open()
+
+    def _know_as_then(self, tools: SessionTools, begun: Standing) -> None:
+        """Takes the tools as this conversation knew them; what is different now is told before its next request."""
+        now, offered, discovery = (
+            tools.catalog,
+            begun.beginning.offered,
+            tools.conversation.discovery,
+        )
+        told = told_last(offered, tools.conversation.parts)
+        found = {
+            key for name, key in discovery.keys.items() if name not in discovery.lost
+        }
+        pinned = {tools.known[name].definition.key for name in tools.pinned}
+        then = listing_as_begun(
+            now.listing,
+            told,
+            found,
+            lost={
+                discovery.keys[name]
+                for name in discovery.lost
+                if name in discovery.keys
+            },
+            descriptions=begun.told.descriptions,
+            connecting=begun.told.connecting,
+            searching=begun.beginning.how_found[0],
+            newly_offered=pinned - told.keys() - found,
+            known=begun.told.known.keys if begun.told.known is not None else None,
+        )
+        names = {tool.definition.key: name for name, tool in tools.known.items()}
+        if then.tools is now.listing.tools and all(
+            names.get(key) == tool.name for key, tool in told.items()
+        ):
+            tools.listing = then
+        else:
+            shared = self._owner.catalogs.shared
+            known = Naming.of(
+                {}, {key: definition.name for key, definition in told.items()}, {}
+            )
+            self._held = Catalog(
+                then, now.search, listed=self._listed, after=known, shared=shared
+            )
+            tools.begin(self._held)
+        tools.pinned = tuple(tool.name for tool in offered)
+
+    def _open(self) -> None:
+        """The session's own tools, and the system prompt, by what there is now."""
+        tools, owner, section = self._tools, self._owner, ""
+        tools.virtual = ()
+        if (code := owner.definition.code_mode) is not None:
+            tools.virtual = tuple(
+                owner.definition.bind(program_tools(tools, self._memory, code))
+            )
+            section = programs_section(_category_lines(tools))
+        elif tools.searching:
+            tools.options = _possible_execution(tools, owner)
+            tools.virtual = tuple(owner.definition.bind(tool_search_tools(tools)))
+            lines = _category_lines(tools)
+            loads = tools.options.load == "search"
+            section = tool_search_section(
+                lines,
+                loads=loads,
+                provider_searches=tools.provider_searches,
+                is_short=self._is_small,
+            )
+        elif tools.listing.connecting:
+            section = connecting_section(tools.listing.connecting)
+        self._section, self._wants_instructions = (
+            section,
+            callable(owner.definition.instructions),
+        )
+        if isinstance(owner.definition.instructions, str):
+            instructions = owner.definition.instructions
+        else:
+            instructions = ""
+        self._conversation.system = self._prompt(instructions)
+        self._offered_first = tools.definitions(
+            name for name in tools.pinned if name in tools.known
+        )
+        if (words := tools.left_out()) and Text(words) not in self._conversation.parts:
+            self._conversation.announce(words)
+
+    def _warn_of_misfits(self) -> None:
+        for line in self._tools.misfits:
+            self._owner.warn(line)
+        model = self._owner.model
+        for tool in (
+            self._owner.definition.provider_tools
+            if not runs_provider_tools(model)
+            else ()
+        ):
+            self._owner.warn(
+                f"{model.name}: {tool.name} is left out: it has no provider that runs tools"
+            )
+
+    def _prompt(self, instructions: str) -> str:
+        """The system prompt: the agent's instructions, what the history began with, how to find tools."""
+        own = "\n\n".join(text for text in (instructions, self._given_system) if text)
+        return system_prompt(own, self._section)
+
+    def _catalog(self, has_begun: bool) -> Catalog:
+        """That of what the toolsets give this session; one that has begun goes on with the names that it has."""
+        self._held = self._owner.catalogs.of(
+            self._listed, self._held, goes_on=has_begun
+        )
+        return self._held
+
+    async def _list_again(self, run: AgentRun) -> None:
+        """Brings the tools up to date before a request; the first one waits for instructions that are computed."""
+        if (
+            run.conversation is not self._conversation
+        ):  # it was left, and another one has taken its place
+            return
+        with run.entered():
+            self._listed = await self._owner.definition.sources.from_toolsets()
+            if self._begun is not None:
+                begun, self._begun = self._begun, None
+                self._know_anew(begun)
+            self.refresh()
+            instructions = self._owner.definition.instructions
+            if callable(instructions) and self._wants_instructions:
+                words = instructions(run.context)
+                if inspect.isawaitable(words):
+                    words = await words
+                expect(
+                    "instructions", words, (str, NoneType), "a function that gives text"
+                )
+                self._conversation.system = self._prompt(words)
+                self._wants_instructions = False
+        if not self._has_begun:  # a session that nobody uses has nothing to say of what joined since it was made
+            self._warn_of_misfits()
+        self._has_begun = True
+
+    async def _settle(self) -> None:
+        """Waits for servers that are connecting, one limit for each question, and brings the tools up to date."""
+        run, sources = self._run, self._owner.definition.sources
+        if run is None:
+            await sources.settle(self._owner.emit, 0.0)
+        else:
+            await run.wait(partial(sources.settle, run.emit))
+        if self._begun is not None and run is None:
+            self._know_anew(self._begun)
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Brings the tools up to date with the sources; tells the model in the conversation if that changes anything.
+
+        Another model begins with what fits it. What changes before the first request is part of the beginning: the
+        system prompt names what there is.
+        """
+        if not self._owner.is_started:
+            return
+        if self._owner.model is not self._model:
+            self._go_on()
+        if self._begun is not None:
+            return  # what is not there before the first run is not gone
+        catalog, tools = self._catalog(self._has_begun), self._tools
+        if catalog is tools.catalog and catalog.listing is tools.listing:
+            return
+        if not self._has_begun:
+            tools.begin(catalog)
+            self._open()
+            return
+        before, definitions = tools.listing, [tool.definition for tool in tools.offer()]
+        tools.catalog = catalog
+        update = tools.refresh()
+        if update is not None:
+            announce(update, before, definitions, tools)
+        self._warn_of_misfits()
+
+    def _remembered(self, programs: Mapping[str, Any]) -> Memory:
+        """Return what a store has of this session's programs."""
+        if self._store is None or self._owner.definition.code_mode is None:
+            return Memory.from_json(programs, self.id)
+        self._store.read_signing_key()
+        return Memory.from_json(programs, self.id, self._store.signing_key)
+
+    # -- keeping it ---------------------------------------------------------------------------------------------------
+
+    def _keep_in(self, keeper: Keeper) -> None:
+        self._keeper = keeper
+        weakref.finalize(self, keeper.release).atexit = False  # all is given back then
+
+    async def _keep(self, conversation: Conversation) -> None:
+        """Writes down what is new, before the next step of the run. Raises `SessionStoreError`."""
+        if self._keeper is not None and conversation is self._conversation:
+            await self._keeper.write(
+                conversation, self._standing(self._run), model=self._owner.model.name
+            )
+
+    def _keep_soon(self) -> None:
+        """Write the differences in the background. The next run reports a write that failed."""
+        if self._keeper is not None:
+            self._keeper.write_soon(
+                self._conversation, self._standing(None), model=self._owner.model.name
+            )
+
+    def _standing(self, run: AgentRun | None) -> Standing:
+        """Return the values that the session continues with, in this run if one is under way."""
+        listing, spent, pending, unfinished = (
+            self._tools.listing,
+            self._spent,
+            self._pending,
+            self._unfinished,
+        )
+        durable, ended = self.durable_run, self._durable_end
+        if run is not None:
+            so_far = run.tally.so_far
+            if run.tally.is_over:
+                spent, pending = spent + so_far, run.tally.pending
+                if durable and run.tally.finished is not None:
+                    ended = RunEnded(
+                        durable, DurableResult.of(run.tally.finished, so_far)
+                    )
+                durable = ""
+            else:
+                unfinished = UnfinishedRun(run.begins_at, run.tally.turns, so_far)
+        conversation = self._conversation
+        wanted = None
+        if run is None or self._is_wanted(run):
+            wanted = self._output
+        return Standing(
+            beginning=Beginning(
+                system=conversation.system,
+                given_system=self._given_system,
+                wants_instructions=self._wants_instructions,
+                how_found=_how_found(self._tools),
+                offered=self._offered_first,
+            ),
+            told=Told(
+                self._tools.told_of_servers(),
+                listing.connecting,
+                KnownTools(listing.tools) if self._tools.searching else None,
+            ),
+            pending=pending,
+            announced=Announced(
+                conversation.announced, conversation.has_unanswered_prompt
+            ),
+            spent=spent,
+            run=unfinished,
+            state=self.tool_context.dump_namespaces(),
+            durable=durable,
+            ended=ended,
+            trace=(run.tally.trace if run is not None else "") or self._trace,
+            output=spec_to_json(wanted) if wanted is not None else None,
+            programs=self._memory.to_json(self.id)
+            if self._owner.definition.code_mode is not None
+            else {},
+            windows={**conversation.windows},
+        )
+
+    def snapshot(self) -> KeptSession:
+        """All of it as a value, as a store keeps it, also without one: for `mcpagent.sessions.exported`."""
+        self.refresh()
+        info = self._info or SessionInfo(self.id, "", self._made_at, 0.0)
+        return kept_as(
+            info,
+            self._conversation,
+            self._standing(self._run),
+            model=self._owner.model.name,
+        )
+
+    def stop_keeping(self) -> None:
+        """Goes on in memory alone; what was said so far stays, and other processes can have it."""
+        if self._run is None:
+            self._keep_soon()  # what a program put into a namespace since the last run
+        if self._shelf is not None:
+            self._shelf.is_written = False
+        keeper, self._keeper = self._keeper, None
+        if keeper is not None:
+            keeper.release()
+
+    def release(self) -> None:
+        """Lets other processes have the session until `take_again`."""
+        self._keep_soon()
+        if self._keeper is not None:
+            self._keeper.release()
+
+    def take_again(self, updated: float) -> bool:
+        """Takes the session back, if its last write is the last one of this process; returns whether it is."""
+        if self._keeper is None or self._keeper.version != updated:
+            return False
+        self._keeper.keep_again()
+        return True
+
+    def give_back(self) -> None:
+        """As closing the agent does: other processes can have the session, and this value of it has ended."""
+        self._is_given_back = self._is_given_back or self._keeper is not None
+        self.stop_keeping()
+
+    @in_own_loop
+    async def search(self, query: str, limit: int | None = None) -> SearchResult:
+        """What `search_tools` finds for the query: the model's own ranking, without a model; `limit` as there is in
+        `Agent.search`."""
+        expect("search", query, str, "a query as text", error=InputError)
+        if limit is not None:
+            expect("limit", limit, int, "a number of tools", error=InputError)
+        return await self.tools.search(query, limit)
+
+
+def _expect_usable(context: object, limits: object = None) -> None:
+    """Raise `InputError` for a context or limits of another type; both may be None."""
+    if context is not None:
+        expect(
+            "tool_context", context, ToolContext, "ToolContext(...)", error=InputError
+        )
+    if limits is not None:
+        expect("limits", limits, Limits, "Limits(...)", error=InputError)
+
+
+def _possible_execution(tools: SessionTools, owner: Owner) -> ToolSearch:
+    """The tool search asked for; with our own search, and a warning, when the model's provider cannot."""
+    if not tools.provider_searches:
+        return tools.options
+    deferred = [tool.definition for tool in tools.deferred.values()]
+    problem = search_problem(owner.model, tools.provider_strategy, deferred)
+    if not problem:
+        return tools.options
+    owner.warn(f'tool search: {problem}; mcpagent searches instead (execution "local")')
+    return replace(tools.options, execution="local")
+
+
+def _last_asked(messages: Sequence[Message]) -> str:
+    """The text of the last prompt; "" if there is none."""
+    places = range(len(messages) - 1, -1, -1)
+    asked = (
+        messages[at].text
+        for at in places
+        if messages[at].role == "user" and not is_news(messages, at)
+    )
+    return next(asked, "")
+
+
+def _is_unfinished(conversation: Conversation) -> bool:
+    """Whether the model has the last word to say."""
+    last = conversation.messages[-1:]
+    return bool(last) and (last[0].role != "assistant" or bool(conversation.open_calls))
+
+
+def _category_lines(tools: SessionTools) -> list[str]:
+    return category_lines(tools.categories()) + [
+        connecting_line(server) for server in tools.listing.connecting
+    ]
+
+
+def _how_found(tools: SessionTools) -> tuple[bool, bool, str | None]:
+    return tools.searching, tools.provider_searches, tools.options.load

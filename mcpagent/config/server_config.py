@@ -1,0 +1,258 @@
+"""The values of configured servers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import NoneType
+from typing import Any, Literal, TypeAlias
+
+from mcpagent.utilities.python.argument_checks import expect, expect_fields
+from mcpagent.utilities.text.secrets import (
+    Secret,
+    hide,
+    named_words,
+    revealed,
+    secrets_under,
+)
+from mcpagent.values.approval import Approval
+
+TransportName: TypeAlias = Literal["auto", "stdio", "http", "sse"]
+"""How a server is reached; "auto" is stdio for a command, and streamable HTTP or else SSE for a URL."""
+
+
+LogLevel: TypeAlias = Literal[
+    "debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"
+]
+"""What a server is asked to report of its own work, from the most to the least (MCP, after RFC 5424)."""
+
+Era: TypeAlias = Literal["auto", "legacy"]
+"""How to greet a server: by a `server/discover` probe first, or at once with `initialize`."""
+
+
+APPROVALS: Mapping[str, Approval] = {
+    "allow": "allow",
+    "always": "allow",
+    "ask": "ask",
+    "deny": "deny",
+    "never": "deny",
+}
+"""What may be written -> what it means: run without asking, ask about each call, never run."""
+
+
+Scope: TypeAlias = Literal["", "user", "project", "card"]
+"""Whose file a server is in: the user's own, one that was found in a project, a card outside the user's own folders;
+"" for a server of a file that the person named, or that whoever runs the program wrote."""
+
+
+Grant: TypeAlias = Literal["authorization_code", "client_credentials", "jwt-bearer"]
+"""How tokens are got: a person signs in; the client itself does (RFC 6749 4.4); somebody vouches for it (RFC 7523)."""
+
+
+@dataclass(frozen=True, slots=True)
+class SignInConfig:
+    """Settings for the sign-in to one remote server. Empty: a user signs in, and the client registers itself.
+
+    `client_id` is a client that was registered beforehand. It authenticates with `client_secret`, or with `private_key`
+    (PEM) and the `algorithm` that it signs with ("": by the kind of key). `token` is a JWT that another issuer signed
+    for this client, and `token_file` a file with one, read again each time. With "jwt-bearer" it is exchanged for the
+    server's token (a workload's identity); with "client_credentials" it replaces the secret. With `idp_token_endpoint`
+    it is the identity token of a user there. That identity provider, addressed as `idp_client_id`, exchanges it for an
+    assertion to the server's authorization server (enterprise-managed authorization). `issuer` is the only
+    authorization server that receives any of this, whatever the server names. `client_metadata_url` is the https
+    address of a client metadata document; servers that support such documents use it as the client ID. `callback_port`
+    is the port of 127.0.0.1 that a user's sign-in returns to (0: any). `proof_of_possession`: tokens are bound to a key
+    of this client (DPoP, RFC 9449); None: if the authorization server issues such tokens.
+    """
+
+    grant: Grant = "authorization_code"
+    client_id: str = ""
+    client_secret: str | Secret = field(default="", repr=False)
+    private_key: str | Secret = field(default="", repr=False)
+    private_key_file: str = ""
+    algorithm: str = ""
+    token: str | Secret = field(default="", repr=False)
+    token_file: str = ""
+    idp_token_endpoint: str = ""
+    idp_client_id: str = ""
+    idp_client_secret: str | Secret = field(default="", repr=False)
+    issuer: str = ""
+    scopes: tuple[str, ...] = ()
+    client_metadata_url: str = ""
+    callback_port: int = 0
+    proof_of_possession: bool | None = None
+
+    def __post_init__(self) -> None:
+        expect_fields(self, "sign_in")
+        for name in ("client_secret", "private_key", "token", "idp_client_secret"):
+            if isinstance(text := getattr(self, name), str) and text:
+                hide(text)
+                object.__setattr__(self, name, Secret(text))
+
+    @property
+    def is_unattended(self) -> bool:
+        """True if the sign-in needs no user."""
+        return self.grant != "authorization_code"
+
+
+_SECRET_HEADERS = frozenset(
+    {"authorization", "proxy-authorization", "cookie", "x-api-key"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ServerConfig:
+    """An MCP server, variables already expanded.
+
+    Seconds: `connect_timeout_seconds` bounds start, handshake and listing; `timeout_seconds` is how long a call may
+    stay silent (progress starts it again); `total_timeout_seconds` bounds a call whatever it reports. `enabled_tools`,
+    `disabled_tools` and `always_load` are globs over the server's own tool names. `defer_loading`: whether its tools
+    are hidden until they are found (True), never (False), only those named and no other, or as the agent's tool
+    search says (None). `source` is "file:line", and `scope` says whose file that is. `written` is the entry as it
+    stands there, variables not expanded. A text is a `Secret` if it has a value of the person's environment or keyring
+    in it, or is the value of an Authorization, Cookie or X-API-Key header. Literal credentials are hidden in all that
+    is shown or stored (`mcpagent.utilities.text.secrets`).
+
+    `eager`: a server with cached lists is started in the background, not by its first call. `safe_to_repeat` are globs
+    of tools that may run twice. With `trust_hints`, mcpagent also believes the server's hints about tools that may be
+    repeated or only read. `approval` is a list of (glob of tools, approval of their calls), see
+    `mcpagent.permissions.rules`. `max_message_bytes` bounds one message. `large_result_tokens` is the threshold
+    (estimated) above which a result is offloaded: for all tools, or by globs; 0 is never, None is the agent's own
+    threshold. `log_level` None: the server's choice. `elicitation`: the server may ask the user questions. `sampling`:
+    the server may request answers of the agent's model. `roots`: the absolute folders that the server is told.
+    `sign_in`: the sign-in to a remote server.
+    """
+
+    name: str
+    command: str | Secret = ""
+    args: Sequence[str | Secret] = field(default=(), repr=False)
+    env: Mapping[str, str | Secret] = field(
+        default_factory=dict[str, str | Secret], repr=False
+    )
+    cwd: str = ""
+    url: str | Secret = field(default="", repr=False)
+    headers: Mapping[str, str | Secret] = field(
+        default_factory=dict[str, str | Secret], repr=False
+    )
+    transport: TransportName = "auto"
+    disabled: bool = False
+    connect_timeout_seconds: float = 30.0
+    timeout_seconds: float = 60.0
+    total_timeout_seconds: float = 300.0
+    shutdown_seconds: float = 5.0
+    description: str = ""
+    required: bool = False
+    enabled_tools: tuple[str, ...] = ()
+    disabled_tools: tuple[str, ...] = ()
+    always_load: tuple[str, ...] = ()
+    defer_loading: bool | Sequence[str] | None = None
+    eager: bool = False
+    safe_to_repeat: tuple[str, ...] = ()
+    trust_hints: bool = False
+    approval: tuple[tuple[str, Approval], ...] = ()
+    max_message_bytes: int = 64 * 1024 * 1024
+    large_result_tokens: int | Mapping[str, int] | None = None
+    log_level: LogLevel | None = None
+    era: Era = "auto"
+    elicitation: bool = False
+    sampling: bool = False
+    roots: tuple[str, ...] = ()
+    sign_in: SignInConfig = field(default_factory=SignInConfig)
+    source: str = ""
+    scope: Scope = ""
+    written: Mapping[str, Any] = field(
+        default_factory=dict[str, Any], repr=False, compare=False
+    )
+
+    def __post_init__(self) -> None:
+        label = f"server {str(self.name)!r:.80}".replace("'", '"')
+        said = "True or a list of names"
+        expect(
+            f"{label}: defer_loading",
+            self.defer_loading,
+            (bool, list, tuple, NoneType),
+            said,
+        )
+        expect_fields(self, label)
+        limits = self.large_result_tokens
+        for tokens in limits.values() if isinstance(limits, Mapping) else (limits,):
+            told = "a whole number of tokens, or 0"
+            expect(
+                f"{label}: large_result_tokens",
+                tokens,
+                (int, NoneType),
+                told,
+                holds=lambda it: it is None or it >= 0,
+            )
+        for name in (
+            "connect_timeout_seconds",
+            "timeout_seconds",
+            "total_timeout_seconds",
+            "shutdown_seconds",
+        ):
+            expect(
+                f"{label}: {name}",
+                getattr(self, name),
+                (int, float),
+                "seconds above 0",
+                holds=lambda it: it > 0,
+            )
+        named = [
+            *self.env.items(),
+            *self.headers.items(),
+            *((name, value) for _, name, value in named_words(self.args)),
+        ]
+        for name, text in (*named, ("", self.url)):
+            if isinstance(text, str):
+                hide(*secrets_under(name, text))
+        if any(
+            isinstance(text, str) and name.lower() in _SECRET_HEADERS
+            for name, text in self.headers.items()
+        ):
+            object.__setattr__(
+                self,
+                "headers",
+                {name: _kept_secret(name, text) for name, text in self.headers.items()},
+            )
+
+    @property
+    def address(self) -> str:
+        """The URL as requests need it."""
+        return revealed(self.url)
+
+
+def _kept_secret(name: str, text: str | Secret) -> str | Secret:
+    if isinstance(text, str) and name.lower() in _SECRET_HEADERS:
+        return Secret(text)
+    return text
+
+
+McpServer: TypeAlias = ServerConfig
+"""The same value under the name that fits `Agent(tools=[McpServer("files", command="npx", args=[...])])`."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerProblem:
+    """A configured server that cannot be used; `reason` is one line with the position and the fix."""
+
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ServersConfig:
+    """The servers to start, the unusable servers, and the files they came from (in reading order)."""
+
+    servers: tuple[ServerConfig, ...] = ()
+    problems: tuple[ServerProblem, ...] = ()
+    files: tuple[str, ...] = ()
+
+
+ServersSource: TypeAlias = str | Path | Mapping[str, Any] | Sequence[ServerConfig]
+
+
+def tool_prefix(server_name: str) -> str:
+    """Return the server's name with each character that a tool name cannot have as "_"."""
+    return re.sub(r"[^A-Za-z0-9_-]", "_", server_name)

@@ -1,0 +1,807 @@
+"""The history of one conversation, and what it says about which tools the model has.
+
+Discovery is a fold over the history: nothing else remembers it, so a saved, resumed or handed-over conversation
+offers the same tools in the same order.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from operator import itemgetter
+from typing import Any, TypeAlias, overload
+
+from mcpagent.errors import InputError
+from mcpagent.history.sent_messages import compacted_in, front, is_pinned
+from mcpagent.history.token_estimates import message_tokens
+from mcpagent.utilities.python.argument_checks import expect, expect_fields
+from mcpagent.utilities.text.secrets import REDACTED
+from mcpagent.values.messages import (
+    BinaryBlock,
+    Compacted,
+    Image,
+    Message,
+    Part,
+    Pinned,
+    Step,
+    Text,
+    ToolCall,
+    ToolKey,
+    ToolResult,
+    ToolsChanged,
+    ToolsShown,
+    texts_for_model,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Discovery:
+    """What a history says about tools, by the names that they were offered under in it.
+
+    `keys` tells which tool each name means: another server's tool of that name is not meant. `discovered` is in order
+    of discovery; `shown` were described to the model with their call signature; `removed` were withdrawn and not added
+    again, of which `lost` went by themselves.
+    """
+
+    discovered: tuple[str, ...] = ()
+    shown: frozenset[str] = frozenset()
+    removed: frozenset[str] = frozenset()
+    lost: frozenset[str] = frozenset()
+    keys: Mapping[str, ToolKey] = field(default_factory=dict[str, ToolKey])
+
+
+def fold_discovery(
+    messages: Iterable[Message], start: Discovery | None = None
+) -> Discovery:
+    """What the whole history says about tools."""
+    return _folded(
+        (part for message in messages for part in message.parts), start or Discovery()
+    )
+
+
+def _folded(parts: Iterable[Part], before: Discovery) -> Discovery:
+    """Apply the tool changes in `parts` to `before` and return the new `Discovery`, or `before` if there are none."""
+    telling = [
+        part
+        for part in parts
+        if isinstance(part, ToolsShown | ToolsChanged | Compacted)
+    ]
+    if not telling:
+        return before
+    discovered, keys = dict.fromkeys(before.discovered), dict(before.keys)
+    shown, removed, lost = set(before.shown), set(before.removed), set(before.lost)
+    for part in telling:
+        if isinstance(
+            part, Compacted
+        ):  # of more than the model takes, those that were used stay
+            discovered.update(
+                (name, discovered.pop(name)) for name in part.used if name in discovered
+            )
+            continue
+        if isinstance(part, ToolsShown):
+            shown.update(part.tools)
+            keys = part.tools | keys
+            continue
+        added = part.tools
+        for name in part.removed:
+            discovered.pop(name, None)
+        discovered.update(dict.fromkeys(added))
+        shown.update(added)
+        removed.update(part.removed)
+        lost.difference_update(part.removed)
+        lost.update(part.lost)
+        for gone in (removed, lost):
+            gone.difference_update(added)
+        keys = {tool.name: tool.key for _, tool in part.was} | keys | added
+    return Discovery(
+        tuple(discovered), frozenset(shown), frozenset(removed), frozenset(lost), keys
+    )
+
+
+INNER = "#"
+"""Stands between the id of a call that runs a program and the number of a call that the program makes."""
+
+MAX_PROMPT_CHARACTERS = 10_000_000
+
+CANCELLED = "This call was cancelled before it ended; it may have run."
+
+UNKNOWN = "The process that made this call ended before it had an answer. Its outcome is unknown: it may have run."
+
+NOT_KEPT = "This call was not run: its arguments hold a secret, which was not written down. Make it again if need be."
+
+
+@dataclass(frozen=True, slots=True)
+class CallProgress:
+    """What is known of a call under way: it was sent, or has come to these parts (its result and what that brought).
+
+    `is_repeatable`: it does no harm to send it again. `blocks` are those of the result of a program's call. A call that
+    was sent `times_sent` times and has no result lost its process as often. `cause` is the digest of its tool and
+    arguments, by which the outcome belongs to it; `shown` names a call of a program for the model.
+    """
+
+    is_repeatable: bool = False
+    parts: tuple[Part, ...] = ()
+    blocks: tuple[BinaryBlock, ...] = ()
+    times_sent: int = 0
+    cause: str = ""
+    shown: str = ""
+
+    @property
+    def is_unknown(self) -> bool:
+        """Whether nobody can tell if it has run, and it must not run twice."""
+        return not self.parts and not self.is_repeatable
+
+
+def call_digest(key: ToolKey | None, arguments: Any) -> str:
+    """Return a digest of a call's tool and arguments: an outcome belongs to a call with the same one."""
+    text = json.dumps([key, arguments], sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def closed(messages: Sequence[Message], why: str = CANCELLED) -> list[Message]:
+    """The history with every open tool call answered, so that any provider accepts it. Idempotent.
+
+    A call left open by a cancelled run gets an error result that says `why`. Results are in call order, in one message
+    directly after the one that made the calls; those that answer no call are dropped.
+    """
+    fixed = in_order(messages)
+    _add_results(fixed, _missing(_open_calls(fixed), why))
+    return fixed
+
+
+def in_order(messages: Sequence[Message]) -> list[Message]:
+    """As `closed`, but for the calls of the last answer: these stay open until they are answered or closed."""
+    fixed: list[Message] = []
+    for message in messages:
+        calls = _open_calls(fixed)
+        if message.role == "tool":
+            _add_results(
+                fixed, replace(message, parts=_answering(calls, message.parts))
+            )
+        else:
+            if calls:
+                _add_results(fixed, _missing(calls, CANCELLED))
+            fixed.append(message)
+    return fixed
+
+
+def _answering(calls: Sequence[ToolCall], parts: Sequence[Part]) -> tuple[Part, ...]:
+    """Without the results that answer none of the calls, or one that is answered already."""
+    waiting = {call.id for call in calls}
+    kept: list[Part] = []
+    for part in parts:
+        if isinstance(part, ToolResult):
+            if part.call_id not in waiting:
+                continue
+            waiting.remove(part.call_id)
+        kept.append(part)
+    return tuple(kept)
+
+
+def _open_calls(messages: Sequence[Message]) -> tuple[ToolCall, ...]:
+    """The calls of the last answer that have no result yet."""
+    answered: set[str] = set()
+    for message in reversed(messages):
+        if message.role != "tool":
+            return tuple(call for call in message.tool_calls if call.id not in answered)
+        answered.update(result.call_id for result in message.tool_results)
+    return ()
+
+
+def _missing(calls: Sequence[ToolCall], why: str) -> Message:
+    return Message("tool", tuple(not_run(call, why) for call in calls))
+
+
+def _add_results(messages: list[Message], results: Message) -> None:
+    """Appends the results; if some of their calls have theirs already, to these, so that all are in call order."""
+    if not results.parts:
+        return
+    if messages and messages[-1].role == "tool":
+        earlier = messages.pop()
+    else:
+        earlier = replace(results, parts=())
+    calls = messages[-1].tool_calls if messages else ()
+    messages.append(
+        replace(earlier, parts=_by_call(calls, (*earlier.parts, *results.parts)))
+    )
+
+
+def _by_call(calls: Sequence[ToolCall], parts: Sequence[Part]) -> tuple[Part, ...]:
+    """The results in the order of their calls, each with the changes of tools that follow it."""
+    places = {call.id: place for place, call in enumerate(calls)}
+    groups: list[tuple[int, list[Part]]] = [(-1, [])]
+    for part in parts:
+        if isinstance(part, ToolResult):
+            groups.append((places.get(part.call_id, len(places)), []))
+        groups[-1][1].append(part)
+    return tuple(
+        part for _, group in sorted(groups, key=itemgetter(0)) for part in group
+    )
+
+
+def not_run(call: ToolCall, why: str) -> ToolResult:
+    """The result of a call that has none of its own."""
+    return ToolResult(call.id, call.name, (Text(why),), error="cancelled")
+
+
+def change_words(gone: Sequence[str], changed: Sequence[str]) -> str:
+    """What to tell a model whose tools changed."""
+    parts = [
+        f"{what}: {', '.join(names)}"
+        for what, names in (("gone", gone), ("changed", changed))
+        if names
+    ]
+    if parts:
+        return f"Your tools have changed; {'; '.join(parts)}."
+    return "Your tools have changed."
+
+
+class Messages(Sequence[Message]):
+    """The first messages of a list that only ever grows: what a conversation was when somebody looked, not copied."""
+
+    __slots__ = ("_all", "_length")
+    __hash__ = None  # type: ignore[assignment]  # as that of a list
+
+    def __init__(self, messages: list[Message]) -> None:
+        self._all, self._length = messages, len(messages)
+
+    def __len__(self) -> int:
+        return self._length
+
+    @overload
+    def __getitem__(self, place: int) -> Message: ...
+    @overload
+    def __getitem__(self, place: slice) -> tuple[Message, ...]: ...
+    def __getitem__(self, place: int | slice) -> Message | tuple[Message, ...]:
+        found = range(self._length)[place]
+        if isinstance(found, int):
+            return self._all[found]
+        return tuple(self._all[at] for at in found)
+
+    def __iter__(self) -> Iterator[Message]:
+        return islice(self._all, self._length)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Messages | tuple | list) and tuple(self) == tuple(
+            other
+        )
+
+    def __repr__(self) -> str:
+        return repr(tuple(self))
+
+
+class Conversation:
+    """One history. `system` is its system prompt, fixed when it starts since changing it would lose the cache.
+
+    `note` makes a change visible to the calls of a batch that is still running; appending the batch's message makes
+    it history. Calls of the last message that have no result stay open for `Session.resume`, until the next prompt.
+    """
+
+    def __init__(self, system: str = "", messages: Sequence[Message] = ()) -> None:
+        self.system = system
+        # Whoever looked has this very list and its length: it is only appended to, or another list takes its place.
+        self._messages = in_order(messages)
+        self._telling = [
+            place for place, message in enumerate(self._messages) if _tells(message)
+        ]
+        self._folded = self._fold()
+        self._compactions = [
+            place for place in self._telling if compacted_in(self._messages[place])
+        ]
+        self._tokens: list[int] = []
+        """Estimated, of all messages up to each."""
+        self._fronts: dict[int, tuple[tuple[Message, ...], int]] = {}
+        self._noted: list[Part] = []
+        self._announced: list[Part] = []
+        self._unanswered_prompt = False
+        self._progress: dict[str, CallProgress] = {}
+        self._progress_log: list[str] = []
+        """The IDs of calls whose progress changed, in order, for whoever writes it down."""
+        self._steps: list[Step] = []
+        self._written = 0
+        self.windows: dict[str, int] = {}
+        """Tokens that fit into the window of a model, by its name, if a refused request has shown that."""
+
+    def first(self, length: int | None = None) -> Conversation:
+        """The first messages as a conversation of its own; None: all, with what waits to be announced.
+
+        A length between calls and their results is not allowed. It costs nothing to speak of, however many there are.
+        """
+        other = Conversation(self.system)
+        other._messages = self._messages[:length]
+        other._telling = self._telling[
+            : bisect_left(self._telling, len(other._messages))
+        ]
+        if len(other._telling) == len(self._telling):
+            other._folded = self._folded
+        else:
+            other._folded = other._fold()
+        other._written = min(self._written, len(other._messages))
+        other._tokens = self._tokens[: len(other._messages)]
+        other._compactions = self._compactions[
+            : bisect_left(self._compactions, len(other._messages))
+        ]
+        other._steps = [
+            step for step in self._steps if step.place < len(other._messages)
+        ]
+        other.windows = {**self.windows}
+        if length is None:
+            other._announced, other._unanswered_prompt = (
+                [*self._announced],
+                self._unanswered_prompt,
+            )
+            other._progress = {**self._progress}
+        return other
+
+    @property
+    def messages(self) -> Messages:
+        """The history so far; it stays as it is while the conversation goes on."""
+        return Messages(self._messages)
+
+    def __len__(self) -> int:
+        return len(self._messages)
+
+    @property
+    def last(self) -> Message | None:
+        """The last message, None if there is none."""
+        if self._messages:
+            return self._messages[-1]
+        return None
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """All there is in order, with what the running batch noted and what waits to be announced."""
+        said = (part for message in self._messages for part in message.parts)
+        return (*said, *self._noted, *self._announced)
+
+    # -- what of it is sent -------------------------------------------------------------------------------------------
+
+    @property
+    def sent(self) -> Sequence[Message]:
+        """What a model is sent of it: all, or what the last `Compacted` says."""
+        place = self._compacted_before(len(self._messages))
+        if place is None:
+            return self.messages
+        return *self._front(place)[0], *self._messages[place + 1 :]
+
+    def sent_tokens(self, length: int | None = None) -> int:
+        """Estimated tokens of what was sent when there were so many messages (None: of what is sent now)."""
+        if length is None:
+            length = len(self._messages)
+        if not length:
+            return 0
+        for message in islice(self._messages, len(self._tokens), length):
+            self._tokens.append(
+                message_tokens(message) + (self._tokens[-1] if self._tokens else 0)
+            )
+        whole, place = self._tokens[length - 1], self._compacted_before(length)
+        if place is None:
+            return whole
+        return self._front(place)[1] + whole - self._tokens[place]
+
+    @property
+    def compacted(self) -> Compacted | None:
+        """What was said last of what is not sent any more, also what waits for its place; None if all is sent."""
+        waiting = next(
+            (part for part in reversed(self._announced) if isinstance(part, Compacted)),
+            None,
+        )
+        place = self._compacted_before(len(self._messages))
+        return waiting or (
+            compacted_in(self._messages[place]) if place is not None else None
+        )
+
+    @property
+    def compacted_at(self) -> int | None:
+        """The place of the message that has the last `Compacted`; None if there is none."""
+        if self._compactions:
+            return self._compactions[-1]
+        return None
+
+    @property
+    def is_just_compacted(self) -> bool:
+        """Whether nothing was said since, but for a prompt that nobody has answered."""
+        last = len(self._messages) - 1 - self._unanswered_prompt
+        return (
+            any(isinstance(part, Compacted) for part in self._announced)
+            or self.compacted_at == last
+        )
+
+    def _compacted_before(self, length: int) -> int | None:
+        found = bisect_left(self._compactions, length)
+        if found:
+            return self._compactions[found - 1]
+        return None
+
+    def _front(self, place: int) -> tuple[tuple[Message, ...], int]:
+        """What is sent of the messages up to this one, and its estimated tokens."""
+        if (known := self._fronts.get(place)) is None:
+            part = compacted_in(self._messages[place])
+            assert part is not None
+            messages = front(self._messages, place, part)
+            known = self._fronts[place] = (messages, sum(map(message_tokens, messages)))
+        return known
+
+    def compact(self, part: Compacted) -> None:
+        """Keeps it until there is a place for it in the history, as what is announced; it counts from there on.
+
+        `part.kept` counts from the end of what there is now, without a prompt that nobody has answered.
+        """
+        self._announced = [
+            *(one for one in self._announced if not isinstance(one, Compacted)),
+            part,
+        ]
+
+    @property
+    def steps(self) -> Sequence[Step]:
+        """What the answers in it took, in order; of those only that were made here, or kept."""
+        return self._steps
+
+    def note_step(self, step: Step) -> None:
+        """Keeps what the last answer took; the names offered are one value as long as they are the same."""
+        before = self._steps[-1].offered if self._steps else ()
+        self._steps.append(
+            replace(step, offered=before) if step.offered == before else step
+        )
+
+    # -- for whoever writes it down -----------------------------------------------------------------------------------
+
+    @property
+    def written(self) -> int:
+        """So many of the first messages are as they were when `is_written` was called."""
+        return self._written
+
+    def is_written(self) -> None:
+        """All messages that there are now were taken to be written."""
+        self._written = len(self._messages)
+
+    @property
+    def announced(self) -> tuple[Part, ...]:
+        """The message parts that are not yet in the history; `deliver` appends them."""
+        return tuple(self._announced)
+
+    @property
+    def has_unanswered_prompt(self) -> bool:
+        """Whether the last message is a prompt that nobody has answered."""
+        return self._unanswered_prompt
+
+    @property
+    def progress(self) -> Mapping[str, CallProgress]:
+        """What is known of the open calls that were sent, by id."""
+        return self._progress
+
+    def note_progress(self, call_id: str, progress: CallProgress) -> None:
+        """Keeps what became known of an open call."""
+        self._progress[call_id] = progress
+        self._progress_log.append(call_id)
+
+    @property
+    def progress_log(self) -> Sequence[str]:
+        """The IDs of calls whose progress changed, in order, also by being forgotten. It only grows."""
+        return self._progress_log
+
+    def restore(
+        self,
+        progress: Mapping[str, CallProgress],
+        announced: Sequence[Part],
+        steps: Sequence[Step] = (),
+        *,
+        unanswered_prompt: bool,
+        offered: Mapping[str, ToolKey],
+    ) -> None:
+        """Goes on where another process ended: calls that have results get them, others that were sent are unknown.
+
+        A result belongs to a call of the same tool with the same arguments. `offered` has the keys of the tools that
+        were offered from the start, by name. A call that was not sent is made later, unless its arguments are lost.
+        """
+        self._announced, self._steps = [*announced], [*steps]
+        self._unanswered_prompt = unanswered_prompt and not self.open_calls
+        calls = {call.id: call for call in self.open_calls}
+        for call_id, known in progress.items():
+            if call_id in calls or call_id.rpartition(INNER)[0] in calls:
+                self.note_progress(call_id, known)
+        results: list[Part] = []
+        keys = {**offered, **self.discovery.keys}
+        for call_id, known in progress.items():
+            if (call := calls.get(call_id)) is None:
+                continue
+            is_same = _is_same(call, known, keys)
+            if known.parts and is_same:
+                results += known.parts
+            elif known.is_unknown or not is_same:
+                results.append(not_run(call, UNKNOWN))
+        known_results = {
+            part.call_id for part in results if isinstance(part, ToolResult)
+        }
+        results += [
+            not_run(call, NOT_KEPT)
+            for call_id, call in calls.items()
+            if call_id not in known_results and is_cut(call)
+        ]
+        if results:
+            self.append(Message("tool", tuple(results)))
+
+    @property
+    def place(self) -> int:
+        """How many messages there are up to the last that is no results: where the open calls stand."""
+        behind = 0
+        while (
+            behind < len(self._messages) and self._messages[-1 - behind].role == "tool"
+        ):
+            behind += 1
+        return len(self._messages) - behind
+
+    def times_sent(self, call_id: str) -> int:
+        """Return how often an open call was sent without a result: its process died each time."""
+        known = self._progress.get(call_id)
+        if known is not None:
+            return known.times_sent
+        return 0
+
+    @property
+    def open_calls(self) -> tuple[ToolCall, ...]:
+        """The calls of the last answer that have no result yet."""
+        return _open_calls(self._messages)
+
+    @property
+    def discovery(self) -> Discovery:
+        """What the history says about tools, with the running batch and what waits to be announced."""
+        if not self._noted and not self._announced:
+            return self._folded
+        return _folded((*self._noted, *self._announced), self._folded)
+
+    @property
+    def answered_prompt(self) -> str:
+        """The text of the last prompt that has an answer; "" if there is none. What came after results is no prompt."""
+        roles = ("tool", *(message.role for message in self._messages))
+        for place in range(len(self._messages) - 1, 0, -1):
+            if roles[place : place + 2] == ("user", "assistant") and (
+                place == 1 or roles[place - 1] != "tool"
+            ):
+                return self._messages[place - 1].text
+        return ""
+
+    def say(self, prompt: str | Sequence[Text | Image]) -> None:
+        """Appends the user's message, after closing what a cancelled run left open."""
+        self.close_open_calls()
+        self.deliver()
+        self._append(
+            Message(
+                "user", (Text(prompt),) if isinstance(prompt, str) else tuple(prompt)
+            )
+        )
+        self._unanswered_prompt = True
+
+    def take_back_prompt(self) -> bool:
+        """Takes back the user's last message if nobody answered it yet."""
+        was_there, self._unanswered_prompt = self._unanswered_prompt, False
+        if was_there:
+            self._messages = self._messages[:-1]
+            self._changed_from(len(self._messages))
+        return was_there
+
+    def pin(self, place: int) -> bool:
+        """Marks the message at this place as one that stays; False if there is none."""
+        if not 0 <= place < len(self._messages):
+            return False
+        message = self._messages[place]
+        if not is_pinned(message):
+            pinned = replace(message, parts=(*message.parts, Pinned()))
+            self._messages = [
+                *self._messages[:place],
+                pinned,
+                *self._messages[place + 1 :],
+            ]
+            compactions = [*self._compactions]  # they say the same of it as before
+            self._changed_from(place)
+            self._compactions = compactions
+        return True
+
+    def announce(
+        self, text: str, change: ToolsChanged | ToolsShown | None = None
+    ) -> None:
+        """Keeps something the model should know about its tools until there is a place for it in the history."""
+        self._announced.extend(
+            (Text(text), change) if change is not None else (Text(text),)
+        )
+
+    def deliver(self) -> None:
+        """Appends what was announced, before a prompt that was just said: so the next request holds it already.
+
+        Only between a batch of results, or an answer, and the next message.
+        """
+        if self._announced:
+            prompt = []
+            if self._unanswered_prompt:
+                prompt = self._messages[-1:]
+            if prompt:
+                self._messages = self._messages[:-1]
+                self._changed_from(len(self._messages))
+            self._append(Message("user", tuple(self._announced)))
+            self._messages += prompt
+            self._unanswered_prompt = bool(prompt)
+            self._announced.clear()
+
+    def append(self, message: Message) -> None:
+        """Appends an assistant's message or results of its calls; these join the ones that are there, in call order."""
+        if message.role != "tool":
+            self._append(message)
+        elif self._messages and self._messages[-1].role == "tool":
+            self._messages = list(self._messages)
+            self._changed_from(len(self._messages) - 1)
+            _add_results(self._messages, message)
+            self._fold_last()
+        else:
+            self._append(
+                replace(message, parts=_by_call(self.open_calls, message.parts))
+            )
+        if message.role == "tool":
+            self._noted.clear()
+            if self._progress:
+                answered = {result.call_id for result in message.tool_results}
+                for call_id in [*self._progress]:
+                    if call_id in answered or call_id.rpartition(INNER)[0] in answered:
+                        del self._progress[call_id]
+                        self._progress_log.append(call_id)
+
+    def note(self, parts: Iterable[Part]) -> None:
+        """Makes changes of tools visible to the calls of the batch that is running."""
+        self._noted.extend(parts)
+
+    def close_open_calls(self, why: str = CANCELLED) -> None:
+        """Answers every open call with an error, so that the history is valid as it stands."""
+        self._noted.clear()
+        if calls := self.open_calls:
+            self.append(_missing(calls, why))
+
+    def _changed_from(self, place: int) -> None:
+        """Messages from here on are not what they were."""
+        self._written = min(self._written, place)
+        del self._tokens[place:]
+        del self._compactions[bisect_left(self._compactions, place) :]
+        self._fronts = {at: known for at, known in self._fronts.items() if at < place}
+
+    def _append(self, message: Message) -> None:
+        self._unanswered_prompt = False
+        self._messages.append(message)
+        self._fold_last()
+
+    def _fold(self) -> Discovery:
+        return fold_discovery(self._messages[place] for place in self._telling)
+
+    def _fold_last(self) -> None:
+        """Takes in what the last message says about tools; it may have taken the place of another one."""
+        place = len(self._messages) - 1
+        if self._telling[-1:] == [place]:
+            self._telling.pop()
+            self._folded = self._fold()
+        if _tells(self._messages[place]):
+            self._telling.append(place)
+            if compacted_in(self._messages[place]):
+                self._compactions.append(place)
+            self._folded = fold_discovery((self._messages[place],), self._folded)
+
+
+def _is_same(call: ToolCall, known: CallProgress, keys: Mapping[str, ToolKey]) -> bool:
+    """Return whether the progress is that of this call, as far as the history says which tool its name means."""
+    return call.name not in keys or known.cause in (
+        "",
+        call_digest(keys[call.name], call.arguments),
+    )
+
+
+def is_cut(call: ToolCall) -> bool:
+    """Whether its arguments were written down without a secret that they had."""
+    return REDACTED in json.dumps(call.arguments)
+
+
+def _tells(message: Message) -> bool:
+    """Whether it says something about tools."""
+    for part in message.parts:
+        if isinstance(part, ToolsShown | ToolsChanged | Compacted):
+            return True
+    return False
+
+
+# -- what can be said --------------------------------------------------------------------------------------------------
+
+Words: TypeAlias = tuple[Text | Image, ...]
+"""A prompt as it can be sent."""
+
+
+def usable_prompt(prompt: object) -> Words:
+    """The prompt as it can be sent; raises `InputError` when it is empty, too long, or no prompt."""
+    parts: tuple[Any, ...] = (
+        (Text(prompt),) if isinstance(prompt, str) else _parts(prompt)
+    )
+    words = [part.text for part in parts if isinstance(part, Text)]
+    if len(words) == len(parts) and not "".join(words).strip():
+        raise InputError("prompt is empty; say what you want to know")
+    if (length := sum(map(len, words))) > MAX_PROMPT_CHARACTERS:
+        raise InputError(
+            f"prompt is {length:,} characters; the limit is {MAX_PROMPT_CHARACTERS:,}"
+        )
+    sendable: Words = ()
+    for part in parts:
+        sendable += (part if isinstance(part, Image) else Text(_sendable(part.text)),)
+    return sendable
+
+
+def usable_history(messages: Sequence[Message]) -> list[Message]:
+    """The messages with their texts as a prompt's are made; what cannot be sent would end every later request.
+
+    Raises `InputError` for a message that has something of the wrong type in it.
+    """
+    for place, message in enumerate(messages):
+        expect_fields(message, f"messages[{place}]", InputError)
+        for number, part in enumerate(message.parts):
+            expect_fields(part, f"messages[{place}].parts[{number}]", InputError)
+    return [
+        message
+        if (parts := _sendable_parts(message.parts)) == message.parts
+        else replace(message, parts=parts)
+        for message in messages
+    ]
+
+
+def _sendable_parts(parts: Sequence[Any]) -> tuple[Any, ...]:
+    def sendable(part: Any) -> Any:
+        match part:
+            case Text(text=text):
+                if text == (clean := _sendable(text)):
+                    return part
+                return replace(part, text=clean)
+            case ToolResult(content=content):
+                usable = texts_for_model(_sendable_parts(content))
+                if usable == content:
+                    return part
+                return replace(part, content=usable)
+            case _:
+                return part
+
+    return tuple(map(sendable, parts))
+
+
+def _parts(prompt: object) -> tuple[Any, ...]:
+    if not isinstance(prompt, Sequence) or isinstance(prompt, bytes):
+        raise InputError(
+            f"prompt: expected text, or a list of Text and Image, got {type(prompt).__name__}"
+        )
+    for part in prompt:
+        if not isinstance(part, Text | Image):
+            raise InputError(
+                f"prompt: expected a list of Text and Image, got {type(part).__name__} in it"
+            )
+        if isinstance(part, Text):
+            expect("prompt: Text", part.text, str, "text", error=InputError)
+        else:
+            expect(
+                "prompt: Image",
+                part.media_type,
+                str,
+                'a media type such as "image/png"',
+                error=InputError,
+            )
+            expect(
+                "prompt: Image",
+                part.data,
+                str,
+                "its bytes as text in Base64",
+                error=InputError,
+            )
+    return tuple(prompt)
+
+
+def _sendable(text: str) -> str:
+    # NUL and lone surrogates cannot be sent to any provider.
+    if text.isascii() and "\0" not in text:
+        return text
+    return (
+        text.replace("\0", "\N{REPLACEMENT CHARACTER}")
+        .encode("utf-8", "replace")
+        .decode("utf-8")
+    )

@@ -1,0 +1,236 @@
+"""Describe a failed connection as one error: server, phase, cause, exit code, last output, and the fix."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from mcp import MCPError
+from mcp_types import CONNECTION_CLOSED, UNSUPPORTED_PROTOCOL_VERSION
+
+from mcpagent.errors import ServerError
+from mcpagent.mcp.outcomes import Outcome
+from mcpagent.mcp.request_failures import (
+    EraError,
+    InvalidAnswerError,
+    LostError,
+    RefusedError,
+    RequestLimits,
+    failure_of,
+)
+from mcpagent.mcp.transports.bytes_to_messages import INVALID_ANSWER
+from mcpagent.mcp.transports.stdio import ProcessEnd, StdioTransport
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.utilities.text.secrets import without_random_secrets, without_secrets
+
+_CLOSED_TEXTS = ("Connection closed", "SSE stream")
+"""How the SDK words the closing error it makes; servers use the same code for errors of their own."""
+
+_UNREADABLE_TEXTS = ("Failed to parse", "Unexpected content type")
+"""How the SDK words that it cannot read an answer, followed by a validator's report."""
+
+_LONGEST_MESSAGE = 20_000
+_KEPT_WORDS = 10
+
+# Most programs say last why they ended. npm and Node.js add to it: where a log is, what is newer, the stack.
+_CHATTER = re.compile(
+    r"npm (?:notice|warn|WARN)\b|npm (?:error|ERR!) (?:A complete log of this run|$)|npm (?:error|ERR!)$"
+)
+_NPM = re.compile(
+    r"npm (?:error|ERR!) (?:\d{3} )?(?P<words>(?!code |errno |syscall |path |command |\d{3}$).+)"
+)
+_NODE_ERROR = re.compile(r"(?:Uncaught )?[A-Za-z]{0,40}(?:Error|Exception)\b")
+
+
+class Explainer:
+    """Converts exceptions of the SDK to mcpagent's errors; `stdio` is the connection's process, if it has one."""
+
+    def __init__(self, server: str) -> None:
+        self._server = server
+        self.stdio: StdioTransport | None = None
+        self.last_junk = ""
+
+    @property
+    def end(self) -> ProcessEnd | None:
+        """The end of the process; None if it is alive or there is none."""
+        if self.stdio is None:
+            return None
+        return self.stdio.died
+
+    @property
+    def last_words(self) -> tuple[str, ...]:
+        """The last informative lines of its standard error."""
+        if self.stdio is None:
+            return ()
+        return telling_lines(self.stdio.stderr_lines(40))[-_KEPT_WORDS:]
+
+    @property
+    def heard(self) -> str:
+        """The text that the server wrote instead of an answer."""
+        if not self.last_junk:
+            return ""
+        return f"; it wrote: {safe_line(without_secrets(self.last_junk), 80)}"
+
+    @property
+    def end_reason(self) -> str:
+        """The reason why the connection ended."""
+        return str(self.end or self._flood or "closed the connection") + after_colon(
+            self.last_words
+        )
+
+    @property
+    def _flood(self) -> str:
+        if self.stdio is None:
+            return ""
+        return without_secrets(self.stdio.flood)
+
+    def explained(
+        self,
+        error: BaseException,
+        phase: str,
+        outcome: Outcome,
+        *,
+        is_open: bool,
+        is_usable: bool,
+    ) -> Exception:
+        """Return the exception as one of mcpagent's errors.
+
+        `outcome`: of the request, if the connection ended. `is_open`: the handshake was done. `is_usable`: and the
+        connection has not ended since.
+        """
+        error = root_cause(error)
+        if isinstance(error, ServerError | RefusedError):
+            return error
+        if not isinstance(error, MCPError):
+            if self.end is not None or isinstance(error, asyncio.CancelledError):
+                return self.lost(phase, outcome)
+            return self.error(
+                f"failed during {phase}: {safe_line(str(error) or type(error).__name__)}",
+                phase,
+            )
+        if error.code == CONNECTION_CLOSED and (
+            not is_usable or error.message.startswith(_CLOSED_TEXTS)
+        ):
+            return self.lost(phase, outcome)
+        if (failure := failure_of(error.error)) is not None:
+            return self._failed_request(error.message, failure, phase)
+        message = safe_line(without_secrets(error.message[:_LONGEST_MESSAGE]), 500)
+        if error.message.startswith(_UNREADABLE_TEXTS):
+            message = error.message.partition(":")[0]
+        if error.code == INVALID_ANSWER or error.message.startswith(_UNREADABLE_TEXTS):
+            what = (
+                f'server "{self._server}" sent an invalid answer to {phase}: {message}'
+            )
+            return InvalidAnswerError(what, server=self._server, phase=phase)
+        if not is_open:
+            kind = (
+                EraError if error.code == UNSUPPORTED_PROTOCOL_VERSION else ServerError
+            )
+            what = f'server "{self._server}" refused {phase}: {message or f"error {error.code}"}'
+            return kind(what, server=self._server, phase=phase)
+        return RefusedError(
+            error.code,
+            without_random_secrets(error.message[:_LONGEST_MESSAGE]),
+            error.error.data,
+        )
+
+    def lost(self, phase: str, outcome: Outcome) -> LostError:
+        """Return the connection's end as an error: the process's exit and last output, if it has a process."""
+        end, tail = self.end, self.last_words
+        what = str(end or self._flood or "closed the connection")
+        error = LostError(
+            f'server "{self._server}" {what} during {phase}{after_colon(tail)}',
+            server=self._server,
+            phase=phase,
+            exit_code=None if end is None else end.code,
+            stderr_tail=tail,
+        )
+        error.outcome = outcome
+        return error
+
+    def error(self, what: str, phase: str, tail: tuple[str, ...] = ()) -> ServerError:
+        """An error of this server, redacted; `what` is the end of a sentence, `tail` what it last said."""
+        text = without_secrets(f'server "{self._server}" {what}')
+        return ServerError(text, server=self._server, phase=phase, stderr_tail=tail)
+
+    def timeout_text(
+        self, phase: str, limits: RequestLimits, *, was_total: bool, was_silent: bool
+    ) -> str:
+        """Return the text for a timeout: the total limit, silence, or messages other than the answer."""
+        if was_total:
+            what, key = (
+                f"did not finish {phase} within {limits.total:g} s",
+                "total_timeout_seconds",
+            )
+        elif was_silent:
+            what, key = (
+                f"was silent for {limits.idle:g} s during {phase}",
+                "timeout_seconds",
+            )
+        else:
+            what = f"sent other things and nothing of an answer for {limits.idle:g} s during {phase}"
+            key = "timeout_seconds"
+        return f'server "{self._server}" {what}{self.heard}; the call may have run; raise "{key}" if it needs longer'
+
+    def _failed_request(
+        self, text: str, failure: Mapping[str, Any], phase: str
+    ) -> LostError:
+        if self.end is not None:
+            lost = self.lost(phase, failure["outcome"])
+        else:
+            what = f'server "{self._server}" {safe_line(without_secrets(text), 400)} during {phase}'
+            lost = LostError(what, server=self._server, phase=phase)
+            lost.outcome = failure["outcome"]
+        lost.remedy = failure.get("remedy", "")
+        lost.http_status = failure.get("status")
+        return lost
+
+
+def is_end_of_session(error: BaseException) -> bool:
+    """Return whether the SDK reports the end, which it does before the wire; its text is longer for a broken stream."""
+    return (
+        isinstance(error, MCPError)
+        and error.code == CONNECTION_CLOSED
+        and error.message == _CLOSED_TEXTS[0]
+    )
+
+
+def after_colon(tail: tuple[str, ...]) -> str:
+    """Return the most telling of some last words, to be put behind an error."""
+    if tail:
+        return f": {telling_line(tail)}"
+    return ""
+
+
+def root_cause(error: BaseException) -> BaseException:
+    """Return the most informative exception of a group: mcpagent's own, then the SDK's, then the first."""
+    if not isinstance(error, BaseExceptionGroup):
+        return error
+    causes = [root_cause(part) for part in error.exceptions]
+    for kind in (ServerError, MCPError, Exception):
+        for cause in causes:
+            if isinstance(cause, kind):
+                return cause
+    return causes[0]
+
+
+def telling_lines(lines: Sequence[str]) -> tuple[str, ...]:
+    """Return the lines that are informative about the failure; all if none is."""
+    return tuple(line for line in lines if not _CHATTER.match(line)) or tuple(lines)
+
+
+def telling_line(lines: Sequence[str]) -> str:
+    """Return the most informative line; "" if there is none."""
+    if not lines:
+        return ""
+    if (
+        found := next((match for line in lines if (match := _NPM.match(line))), None)
+    ) is not None:
+        return found["words"]
+    if lines[-1].startswith("Node.js v"):
+        return next(
+            (line for line in reversed(lines) if _NODE_ERROR.match(line)), lines[-1]
+        )
+    return lines[-1]

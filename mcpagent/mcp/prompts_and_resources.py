@@ -1,0 +1,100 @@
+"""Request a server's prompts, resources, and completions of arguments, over its link."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from mcpagent.mcp.link import ServerLink
+from mcpagent.mcp.lists.server_lists import PromptInfo, ResourceInfo
+from mcpagent.mcp.request_failures import REQUEST_FAILURES
+from mcpagent.utilities.python.worker_threads import imported
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.values.tools import ToolOutput
+
+MAX_VALUES = 100
+"""Proposed values that are used, as many as the protocol allows."""
+
+
+async def get_prompt(
+    link: ServerLink, name: str, arguments: Mapping[str, str]
+) -> ToolOutput:
+    """Return one prompt, filled with `arguments`; an output with the error if that fails."""
+    await imported("mcp_types")
+    import mcp_types as types
+
+    from mcpagent.mcp.result_content import output_of_prompt
+
+    params = types.GetPromptRequestParams(name=name, arguments=dict(arguments))
+    return await link.ask(types.GetPromptRequest(params=params), name, output_of_prompt)
+
+
+async def get_resource(link: ServerLink, uri: str) -> ToolOutput:
+    """Return the content of a URI, also of an unlisted one; an output with the error if that fails."""
+    await imported("mcp_types")
+    import mcp_types as types
+
+    from mcpagent.mcp.result_content import output_of_resource
+
+    params = types.ReadResourceRequestParams(uri=uri)
+    return await link.ask(
+        types.ReadResourceRequest(params=params), uri, output_of_resource
+    )
+
+
+async def complete(
+    link: ServerLink,
+    of: PromptInfo | ResourceInfo,
+    argument: str,
+    value: str,
+    known: Mapping[str, str] | None = None,
+) -> tuple[str, ...]:
+    """Return the values that the server proposes for an argument of a prompt or of a template which begins so.
+
+    `known` are the arguments given already. Nothing if the server has no proposals, or fails.
+    """
+    await imported("mcp_types")
+    import mcp_types as types
+
+    ref: types.PromptReference | types.ResourceTemplateReference
+    if isinstance(of, PromptInfo):
+        ref = types.PromptReference(type="ref/prompt", name=of.name)
+    else:
+        ref = types.ResourceTemplateReference(type="ref/resource", uri=of.uri)
+    context = None
+    if known:
+        context = types.CompletionContext(arguments=dict(known))
+    params = types.CompleteRequestParams(
+        ref=ref,
+        argument=types.CompletionArgument(name=argument, value=value),
+        context=context,
+    )
+    try:
+        connection = await link.connected()
+        if (
+            can := connection.session.server_capabilities
+        ) is None or can.completions is None:
+            return ()
+        return _values(
+            await connection.request(
+                types.CompleteRequest(params=params), limits=link.limits
+            )
+        )
+    except REQUEST_FAILURES:
+        return ()
+
+
+def _values(result: dict[str, Any]) -> tuple[str, ...]:
+    """Return the proposed values that can be shown unchanged."""
+    completion = result.get("completion")
+    values = None
+    if isinstance(completion, dict):
+        values = completion.get("values")
+    shown = []
+    if isinstance(values, list):
+        shown = [value for value in values if isinstance(value, str)]
+    return tuple(
+        value
+        for value in shown[:MAX_VALUES]
+        if value and safe_line(value, len(value)) == value
+    )

@@ -1,0 +1,117 @@
+"""Start a session, which differs between protocol versions before and since 2026-07-28."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from typing import Any
+
+import mcp_types as types
+from mcp import MCPError
+from mcp.client.session import ClientSession
+from mcp.client.subscriptions import SubscriptionLost, listen
+from mcp_types import UNSUPPORTED_PROTOCOL_VERSION
+from mcp_types.version import (
+    HANDSHAKE_PROTOCOL_VERSIONS,
+    LATEST_MODERN_VERSION,
+    MODERN_PROTOCOL_VERSIONS,
+)
+from pydantic import ValidationError
+
+from mcpagent.config import Era
+
+
+async def agree_on_era(session: ClientSession, era: Era) -> None:
+    """Agree with the server on a version of the protocol.
+
+    It sends `server/discover` unless the server is known to use the earlier protocol. Any answer that is no sign of the
+    later protocol, including errors, leads to `initialize`. Raises `MCPError` as that does, and if there is no common
+    version.
+    """
+    version, asked = LATEST_MODERN_VERSION, 0
+    while era == "auto" and asked < 2:
+        asked += 1
+        try:
+            found = _discovered(await session.send_discover(version))
+            if found is not None:
+                session.adopt(found)
+                return
+        except MCPError as error:
+            named = _named(error)
+            if (common := _common(named)) and asked == 1:
+                version = common
+                continue
+            if named and not set(named) & set(HANDSHAKE_PROTOCOL_VERSIONS):
+                raise
+        try:
+            await session.initialize()
+            return
+        except MCPError as error:
+            # Our question may have reached, in the end, a server that was slow to start: now it speaks the later era.
+            if not (common := _common(_named(error))) or asked == 2:
+                raise
+            version = common
+    await session.initialize()
+
+
+async def ask_for_news(session: ClientSession, uris: Sequence[str]) -> None:
+    """Subscribe to changes of the server's lists and of these resources, until cancelled.
+
+    Only the later protocol needs this; in the earlier one, the server sends changes of lists unrequested. The
+    dispatcher observes the notifications.
+    """
+    can = session.server_capabilities or types.ServerCapabilities()
+    tools, prompts, resources = (
+        bool(kind and kind.list_changed)
+        for kind in (can.tools, can.prompts, can.resources)
+    )
+    if not (tools or prompts or resources or uris):
+        return
+    listening = listen(
+        session,
+        tools_list_changed=tools,
+        prompts_list_changed=prompts,
+        resources_list_changed=resources,
+        resource_subscriptions=uris,
+    )
+    with contextlib.suppress(MCPError, SubscriptionLost, TimeoutError, RuntimeError):
+        async with listening as subscription:
+            async for _ in subscription:
+                pass
+
+
+def _discovered(raw: dict[str, Any]) -> types.DiscoverResult | None:
+    """Return the server's discovery result if it names a supported version of the later protocol, else None."""
+    try:
+        found = types.DiscoverResult.model_validate(raw)
+    except ValidationError:
+        return None
+    if _common(found.supported_versions):
+        return found
+    return None
+
+
+def _named(error: MCPError) -> list[str]:
+    """Return the versions that the server supports, from its error about an unsupported version."""
+    if error.code != UNSUPPORTED_PROTOCOL_VERSION:
+        return []
+    try:
+        return list(
+            types.UnsupportedProtocolVersionErrorData.model_validate(
+                error.error.data
+            ).supported
+        )
+    except ValidationError:
+        return []
+
+
+def _common(versions: list[str]) -> str:
+    """Return the newest common version of the later protocol; "" if there is none."""
+    return next(
+        (
+            version
+            for version in reversed(MODERN_PROTOCOL_VERSIONS)
+            if version in versions
+        ),
+        "",
+    )

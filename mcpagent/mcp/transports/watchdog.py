@@ -1,0 +1,336 @@
+"""A watchdog process that ends every process of a server when mcpagent ends, even if mcpagent is killed.
+
+It is a shell (a millisecond and a megabyte, where a Python would cost twenty of each), one for all servers of this
+process, in a separate session. It reads from a pipe whose other end only this process holds, so it notices the end of
+this process however that happens. Then it kills every process with this process's mark, which children inherit, and the
+registered process groups. On Windows the system does it: a job object whose handle closes with this process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import os
+import secrets
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from mcpagent.trust.launches import Launch
+
+MARK = "MCP_CLIENT_MARK"
+"""The variable that each server gets: its value begins as those of all servers of this process do, and is its own."""
+
+KEEPER_LIMIT = 10**18 - 1
+"""What the watching process has: those of an agent that is a server itself are not ended with it, but by its end."""
+
+_LEAST_LIMIT = KEEPER_LIMIT + 1
+_SERVERS = 10**6
+_PRLIMIT = "/usr/bin/prlimit"
+_LONGEST_LINE = 255
+"""Of a script's first line, as Linux reads it (BINPRM_BUF_SIZE)."""
+
+_END_SECONDS = 2.0
+
+# Lines are "=MARK", "#LIMIT" (how both begin), "+GROUP", "-GROUP", and "." for an end that left nothing. They are words
+# of ours alone. The mark is no argument of any program here: it would look like a process that has it.
+SCRIPT = r"""
+exec 2> /dev/null
+trap '' HUP INT TERM QUIT PIPE
+facts() { set --; read -r line < /proc/$pid/stat && set -- ${line##*) }; state=$1 group=$3 session=$4; }
+pid=$PPID; facts; home=$session
+read -r me _ < /proc/self/stat
+groups=' '
+while read -r line; do
+  group=${line#?}
+  case $line in
+    .) exit 0 ;;
+    =*) mark=$group ;;
+    '#'*) limit=$group ;;
+    +*) groups="$groups$group " ;;
+    -*) case $groups in *" $group "*) groups="${groups%% $group *} ${groups#* $group }" ;; esac ;;
+  esac
+done
+case $mark in *=?*) ;; *) exit 0 ;; esac  # we have ended before we told it, and it would find all that there is
+lines=--line-buffered
+grep $lines -q x /dev/null || [ $? -eq 1 ] || lines=
+found() {
+  if [ "$me" = $$ ]; then  # or they are those of another namespace
+    cd /proc || return
+    grep $lines -l -s -F -e "$mark" ${limit:+-e " $limit"} [0-9]*/environ [0-9]*/limits
+  elif [ ! -d /proc/self ]; then
+    ps -axww -E -o pid=,command= | while read -r pid rest; do
+      case $rest in *"$mark"*) echo "$pid/" ;; esac
+    done
+  fi
+}
+# One that forks and ends all the time is missed now and then: it is gone when nothing was found fifteen times.
+turns=100 empty=0
+while [ $empty -lt 15 ] && [ $turns -gt 0 ]; do
+  turns=$((turns - 1)) empty=$((empty + 1))
+  for group in $groups; do kill -s KILL -- "-$group"; done
+  left=$(found | while IFS=/ read -r pid _; do
+    facts  # its group first: by now it may be another process
+    [ "$state" = Z ] && continue
+    [ "$session" = "$home" ] || kill -s KILL -- "-${group:-none}"
+    kill -s KILL $pid
+    echo $pid
+  done)
+  [ -z "$left" ] || empty=0
+done
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """The mark of one server's processes: a variable of their environment, and on Linux a limit as well.
+
+    A daemon may leave its parents, its group, its session and its environment, but not its limits. This limit is in
+    microseconds of real-time scheduling, for processes that request it: thirty thousand years and some.
+    """
+
+    variable: str
+    limit: int
+    """0: none, where it may not be set."""
+
+    def command(self, launch: Launch) -> tuple[str, ...]:
+        """Return the command that sets the limit from the first moment on; the plain one without `prlimit`.
+
+        mcpagent leaves its own limit unchanged: processes that other threads start meanwhile would inherit it.
+        """
+        command = (launch.program, *launch.arguments)
+        is_plain = not any(name.startswith("LD_") for name in launch.environment)
+        if (
+            self.limit
+            and is_plain
+            and os.access(_PRLIMIT, os.X_OK)
+            and _is_surely_run(launch.program)
+        ):
+            return (_PRLIMIT, f"--rttime={self.limit}:", *command)
+        return command
+
+    def put_on(self, pids: Iterable[int]) -> None:
+        """Set the limit on processes that run already, and so on those that they start from now on."""
+        for pid in pids if self.limit else ():
+            _limit(pid, self.limit)
+
+
+def _is_surely_run(program: str) -> bool:
+    """Return whether the system runs it as a program: `prlimit` uses `execvp`, which has a shell read other files.
+
+    Such are scripts whose first line names a machine program, and machine programs: for this machine and complete, as
+    in elf(5).
+    """
+    with contextlib.suppress(OSError):
+        if Path(program).is_file():
+            with open(program, "rb") as file:
+                line, end, _ = file.read(_LONGEST_LINE).partition(b"\n")
+            if line.startswith(b"#!"):
+                words = line[2:].split()
+                return bool(end and words) and _is_machine_program(
+                    os.fsdecode(words[0])
+                )
+            return _is_machine_program(program)
+    return False
+
+
+def _is_machine_program(program: str) -> bool:
+    with contextlib.suppress(OSError):
+        if Path(program).is_file():
+            with open(program, "rb") as file, open(_PRLIMIT, "rb") as ours:
+                head, like, size = (
+                    file.read(64),
+                    ours.read(64),
+                    os.fstat(file.fileno()).st_size,
+                )
+            if (
+                len(head) == 64
+                and head[:6] == like[:6] == b"\x7fELF\2\1"
+                and head[18:20] == like[18:20]
+            ):
+                kind, start, (length, count) = (
+                    head[16],
+                    int.from_bytes(head[32:40], "little"),
+                    head[54:58:2],
+                )
+                return kind in (2, 3) and count > 0 and start + length * count <= size
+    return False
+
+
+def _limit(pid: int, microseconds: int) -> bool:
+    """Set the limit; return whether that succeeded."""
+    if sys.platform == "linux":
+        import resource
+
+        # It has gone, is another user's, has a lower limit, is in a sandbox, or this Python is one for an old system.
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            _, most = resource.prlimit(pid, resource.RLIMIT_RTTIME)
+            resource.prlimit(pid, resource.RLIMIT_RTTIME, (microseconds, most))
+            return True
+    return False
+
+
+class ProcessGuard:
+    """The watchdog of this process: it runs while servers run. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._users = 0
+        self._mark = ""
+        self._limit = 0
+        self._numbers = itertools.count(1)
+
+    def hold(self) -> Mark:
+        """Watch one more server until `release`; return that server's mark.
+
+        Without a suitable shell (Windows), there is no watchdog.
+        """
+        with self._lock:
+            if (
+                self._process is not None and self._process.poll() is not None
+            ):  # somebody killed it
+                _close_input(self._process)
+                self._process = None
+            if self._process is None:
+                self._start()
+            self._users += 1
+            number = next(self._numbers)
+            return Mark(
+                f"{self._mark}-{number}.",
+                self._limit and self._limit + number % _SERVERS,
+            )
+
+    def _start(self) -> None:
+        self._mark = self._mark or secrets.token_hex(16)
+        least = self._limit or _LEAST_LIMIT + secrets.randbelow(10**12) * _SERVERS
+        with contextlib.suppress(OSError):
+            self._process = subprocess.Popen(  # noqa: S603  its script is ours
+                ("/bin/sh", "-c", SCRIPT),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                env={
+                    "PATH": "/usr/bin:/bin:/usr/sbin:/sbin:/run/current-system/sw/bin",
+                    "LC_ALL": "C",
+                },
+                cwd="/",
+                start_new_session=True,
+                bufsize=0,
+            )
+            self._write(f"={MARK}={self._mark}")
+            if _limit(self._process.pid, KEEPER_LIMIT):
+                self._limit = least
+            else:
+                self._limit = 0
+            if self._limit:
+                self._write(f"#{least // _SERVERS}")
+
+    def tell(self, line: str) -> None:
+        """Send `+GROUP` for a process group to end with this process, `-GROUP` for one that is gone."""
+        with self._lock:
+            self._write(line)
+
+    def _write(self, line: str) -> None:
+        if self._process is not None and self._process.stdin is not None:
+            with contextlib.suppress(OSError, ValueError):
+                self._process.stdin.write(f"{line}\n".encode())
+
+    def has_forked(self) -> None:
+        """Reset in a fork, which has its own servers, and must not hold the pipe that signals its parent's end."""
+        if self._process is not None:
+            _close_input(self._process)
+            self._process.returncode = 0  # it is the parent's, and goes on
+        self._lock, self._process, self._users = threading.Lock(), None, 0
+        self._mark, self._limit = "", 0
+
+    async def release(self) -> None:
+        """Stop watching one server; the watchdog ends with the last one."""
+        with self._lock:
+            self._users -= 1
+            process = self._process
+            if self._users > 0 or process is None:
+                return
+            self._write(".")
+            self._process = None
+            _close_input(process)
+        await _ended(process)
+
+
+def _close_input(process: subprocess.Popen[bytes]) -> None:
+    if process.stdin is not None:
+        with contextlib.suppress(OSError):
+            process.stdin.close()
+
+
+async def _ended(process: subprocess.Popen[bytes]) -> None:
+    """Poll for an imminent end: a thread for it would cost more than the process."""
+    try:
+        for step in range(100):
+            if process.poll() is not None:
+                return
+            await asyncio.sleep(min(_END_SECONDS / 50, 0.001 * 2**step))
+    finally:  # also where somebody is in a hurry: it has nothing to do any more, and else nobody would wait for it
+        process.kill()
+        process.wait()
+
+
+KEEPER = ProcessGuard()
+
+if sys.platform != "win32":
+    os.register_at_fork(after_in_child=KEEPER.has_forked)
+
+
+if sys.platform == "win32":
+    import ctypes
+    from ctypes import wintypes
+
+    class _JobLimits(ctypes.Structure):
+        """JOBOBJECT_EXTENDED_LIMIT_INFORMATION; of its fields only the flags are set."""
+
+        _fields_ = (
+            ("times", wintypes.LARGE_INTEGER * 2),
+            ("flags", wintypes.DWORD),
+            ("sizes", ctypes.c_size_t * 2),
+            ("processes", wintypes.DWORD),
+            ("affinity", ctypes.c_size_t),
+            ("priority", wintypes.DWORD),
+            ("scheduling", wintypes.DWORD),
+            ("counters", ctypes.c_ulonglong * 6),
+            ("memory", ctypes.c_size_t * 4),
+        )
+
+    def job_of(pid: int) -> Callable[[], None]:
+        """End a process and its children when this process ends, or when the returned function is called."""
+        kernel = ctypes.WinDLL("kernel32", use_last_error=True)
+        kernel.CreateJobObjectW.restype = kernel.OpenProcess.restype = wintypes.HANDLE
+        kernel.SetInformationJobObject.argtypes = (
+            wintypes.HANDLE,
+            ctypes.c_int,
+            ctypes.c_void_p,
+            wintypes.DWORD,
+        )
+        kernel.AssignProcessToJobObject.argtypes = (wintypes.HANDLE, wintypes.HANDLE)
+        kernel.TerminateJobObject.argtypes = (wintypes.HANDLE, wintypes.UINT)
+        kernel.CloseHandle.argtypes = (wintypes.HANDLE,)
+        job = kernel.CreateJobObjectW(None, None)
+        limits = _JobLimits(flags=0x2000)  # JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE
+        kernel.SetInformationJobObject(
+            job, 9, ctypes.byref(limits), ctypes.sizeof(limits)
+        )
+        process = kernel.OpenProcess(
+            0x0101, False, pid
+        )  # PROCESS_SET_QUOTA | PROCESS_TERMINATE
+        if process:
+            kernel.AssignProcessToJobObject(job, process)
+            kernel.CloseHandle(process)
+
+        def end() -> None:
+            kernel.TerminateJobObject(job, 1)
+            kernel.CloseHandle(job)
+
+        return end

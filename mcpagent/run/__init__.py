@@ -1,0 +1,1 @@
+"""Answer one prompt: requests, calls, and the middleware around them."""

@@ -1,0 +1,544 @@
+"""A prompt that is being answered: `AgentRun` with its limits for the engine, `RunContext` for tool functions."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from contextlib import (
+    AbstractAsyncContextManager,
+    AsyncExitStack,
+    ExitStack,
+    asynccontextmanager,
+    contextmanager,
+)
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, cast
+
+from mcpagent.errors import AgentStateError, OutputProblem
+from mcpagent.history.compaction_options import Compaction
+from mcpagent.history.conversation import Conversation
+from mcpagent.models.base import (
+    Model,
+    ModelRequest,
+    ModelResponse,
+    ModelSettings,
+    RequestUnderWay,
+)
+from mcpagent.models.provider_run.provider_tools import ProviderTool
+from mcpagent.permissions.policy import ApprovalPolicy
+from mcpagent.run.large_results.setting_aside import LargeResults
+from mcpagent.run.run_parts import CallBatch, CallState, CallTally, StepState
+from mcpagent.tool_search.catalog import Catalog, Listing
+from mcpagent.tool_search.search_options import ToolSearch
+from mcpagent.tool_search.session_tools import SessionTools
+from mcpagent.utilities.python.orphaned_tasks import LEFT_AFTER_SECONDS, end_or_leave
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.values.approval import CallAnswer, PendingCall
+from mcpagent.values.events import (
+    Emit,
+    Event,
+    LimitReached,
+    Notice,
+    RunFinished,
+    StopReason,
+    guarded,
+    ignore,
+)
+from mcpagent.values.limits.model_hints import NO_HINTS, ModelHints
+from mcpagent.values.limits.repeats import Repeats
+from mcpagent.values.limits.run_clock import RunClock
+from mcpagent.values.limits.run_limits import NO_LIMITS, Limits
+from mcpagent.values.messages import Citation, Message, Spent, Usage
+from mcpagent.values.tool_context import StateChannel, ToolContext
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    Deps = TypeVar("Deps", default=Any)
+    Output = TypeVar("Output", default=Any)
+else:
+    from typing import TypeVar
+
+    Deps = TypeVar("Deps")
+    Output = TypeVar("Output")
+
+
+@dataclass(frozen=True)
+class RunResult(Generic[Output]):
+    """What one run came to. `messages` are those it added to the conversation, in order.
+
+    Before the prompt's own may stand results of earlier calls that it closed, and what there was to say of new tools.
+
+    `stop` says why it ended; with "calls_pending", `pending` are the calls that wait for an answer. `spent` holds
+    `usage`, what it cost, and what tool definitions took of it. `citations` are the sources that the answer names.
+    `problems` say where the answer is not what `output_type` says. `limit` is the one that ended it, if one did: the
+    answer is what there was by then, "" if there was nothing; with "calls_pending" the one that was reached beside.
+    """
+
+    answer: str
+    stop: StopReason
+    usage: Usage
+    spent: Spent
+    messages: tuple[Message, ...]
+    pending: tuple[PendingCall, ...] = ()
+    citations: tuple[Citation, ...] = ()
+    problems: tuple[OutputProblem, ...] = ()
+    limit: LimitReached | None = None
+    _output: Callable[[], Output] | None = field(
+        default=None, repr=False, compare=False
+    )
+
+    @property
+    def has_type(self) -> bool:
+        """Whether an `output_type` was given."""
+        return self._output is not None
+
+    @property
+    def output(self) -> Output:
+        """The answer in the form of the `output_type` that was given, its text without one. Raises `OutputError` if it
+        is not of that form, or if the run ended without an answer (`stop`): `LimitError` if a limit ended it."""
+        if self._output is None:
+            return cast("Output", self.answer)
+        return self._output()
+
+
+@dataclass(slots=True)
+class Tally:
+    """What a run has used so far, with agents that it called; right also when it is cut short. `turns` are its own.
+
+    `waited_seconds`: for servers that were connecting, with what agents waited that it called. `is_over`: it has come
+    to an end of its own, with an answer or with calls that wait (`pending`); `finished` is that end. `earlier` is what
+    was taken for the same question by a process that ended, which counts for the limits. `clock` has the seconds.
+    `reached` is the limit that ends it. `repeats` follows its calls; `missing` are the parts
+    of the question that the model was last told are missing. `trace` names its trace for a later run.
+    """
+
+    spent: Spent = field(default_factory=Spent)
+    turns: int = 0
+    waited_seconds: float = 0.0
+    is_over: bool = False
+    pending: tuple[PendingCall, ...] = ()
+    finished: RunFinished | None = None
+    earlier: Spent = field(default_factory=Spent)
+    clock: RunClock = field(default_factory=RunClock)
+    reached: LimitReached | None = None
+    repeats: Repeats = field(default_factory=Repeats)
+    missing: tuple[str, ...] = ()
+    trace: str = ""
+
+    @property
+    def taken(self) -> Spent:
+        """By this process, its seconds too."""
+        return self.spent + Spent(seconds=self.clock.seconds)
+
+    @property
+    def so_far(self) -> Spent:
+        """For this question."""
+        return self.earlier + self.taken
+
+    @property
+    def amounts(self) -> tuple[Spent, ...]:
+        """The parts of `so_far`, not added up: most limits are not set, so most sums are never needed."""
+        return self.earlier, self.spent, Spent(seconds=self.clock.seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class SessionBudget:
+    """The limits of a session, and the amounts that its runs used before this one."""
+
+    limits: Limits = NO_LIMITS
+    before: Spent = field(default_factory=Spent)
+
+
+class NoModel:
+    """The model of a context that no agent runs in."""
+
+    name = "none"
+
+    async def respond(self, request: ModelRequest, emit: Emit) -> ModelResponse:  # noqa: ARG002
+        """Raises `AgentStateError`."""
+        raise AgentStateError("no agent is running here")
+
+    async def aclose(self) -> None:
+        """Nothing to give back."""
+
+
+class Middleware:
+    """One item of the pipeline: context managers around the parts of a run. This one adds nothing.
+
+    Each is entered before the part and left after it, in the order of the list. A middleware that calls `settle` of a
+    step or call keeps the ones behind it, and the part itself, from being entered. Those before it are left as usual.
+
+    `Stop` ends the run. It may be raised in every part but `around_run`, and its `final_note` counts in every part but
+    `around_turns`. Calls that have begun keep their results; all others get one that says that they were not run. Any
+    other exception fails the call that `around_execution` surrounds, and from every other part it fails the run.
+    """
+
+    def around_run(self, run: AgentRun) -> AbstractAsyncContextManager[None]:
+        """Surround the run, the writing of its end included."""
+        raise NotImplementedError
+
+    def around_turns(self, run: AgentRun) -> AbstractAsyncContextManager[None]:
+        """Surround all turns; what ended them is not known yet."""
+        raise NotImplementedError
+
+    def around_step(
+        self, run: AgentRun, step: StepState
+    ) -> AbstractAsyncContextManager[None]:
+        """Surround one request to the model, with all its retries."""
+        raise NotImplementedError
+
+    def around_calls(
+        self, run: AgentRun, batch: CallBatch
+    ) -> AbstractAsyncContextManager[None]:
+        """Surround the calls of one model message, until their results are in the conversation."""
+        raise NotImplementedError
+
+    def around_call(
+        self, run: AgentRun, call: CallState
+    ) -> AbstractAsyncContextManager[None]:
+        """Surround one call with the decision whether it runs; calls of programs too."""
+        raise NotImplementedError
+
+    def around_question(
+        self, run: AgentRun, call: CallState
+    ) -> AbstractAsyncContextManager[None]:
+        """Surround the wait for a person who decides on a call."""
+        raise NotImplementedError
+
+    def around_execution(
+        self, run: AgentRun, call: CallState
+    ) -> AbstractAsyncContextManager[None]:
+        """Surround the work of a call that runs."""
+        raise NotImplementedError
+
+
+class RunObserver(Middleware):
+    """Middleware of one run that also gets the run's events, before any other listener."""
+
+    def hear(self, event: Event) -> None:
+        """Take an event of the run, not those of agents that it calls."""
+
+
+_Around: TypeAlias = AbstractAsyncContextManager[None]
+
+
+class Pipeline:
+    """An ordered list of middleware.
+
+    Each attribute enters the context managers of that name of all items that have one. Once one of them settles the
+    step or call, the following ones are not entered.
+    """
+
+    def __init__(self, items: Sequence[Middleware] = ()) -> None:
+        self.items = tuple(items)
+        self.around_run: Callable[[AgentRun], _Around] = partial(
+            _entered, self._hooks("around_run")
+        )
+        self.around_turns: Callable[[AgentRun], _Around] = partial(
+            _entered, self._hooks("around_turns")
+        )
+        self.around_calls: Callable[[AgentRun, CallBatch], _Around] = partial(
+            _entered, self._hooks("around_calls")
+        )
+        self.around_step: Callable[[AgentRun, StepState], _Around] = partial(
+            _settling, self._hooks("around_step")
+        )
+        self.around_call: Callable[[AgentRun, CallState], _Around] = partial(
+            _settling, self._hooks("around_call")
+        )
+        self.around_question: Callable[[AgentRun, CallState], _Around] = partial(
+            _settling, self._hooks("around_question")
+        )
+        self.around_execution: Callable[[AgentRun, CallState], _Around] = partial(
+            _settling, self._hooks("around_execution")
+        )
+
+    def _hooks(self, name: str) -> tuple[Callable[..., _Around], ...]:
+        plain = getattr(Middleware, name)
+        return tuple(
+            getattr(item, name)
+            for item in self.items
+            if getattr(type(item), name) is not plain
+        )
+
+
+@asynccontextmanager
+async def _entered(
+    hooks: Sequence[Callable[..., _Around]], *about: Any
+) -> AsyncIterator[None]:
+    async with AsyncExitStack() as entered:
+        for hook in hooks:
+            await entered.enter_async_context(hook(*about))
+        yield
+
+
+@asynccontextmanager
+async def _settling(
+    hooks: Sequence[Callable[..., _Around]], run: AgentRun, state: StepState | CallState
+) -> AsyncIterator[None]:
+    async with AsyncExitStack() as entered:
+        for hook in hooks:
+            if state.is_settled:
+                break
+            await entered.enter_async_context(hook(run, state))
+        yield
+
+
+class _NoPipeline(Pipeline):
+    """The pipeline of a context that no agent runs in. Raises `AgentStateError`: without one, nothing is permitted."""
+
+    def _hooks(self, name: str) -> tuple[Callable[..., _Around], ...]:  # noqa: ARG002
+        return (_raise_no_agent,)
+
+
+def _raise_no_agent(*_about: Any) -> _Around:
+    raise AgentStateError("no agent is running here")
+
+
+NO_PIPELINE = _NoPipeline()
+
+Observe: TypeAlias = "Callable[[AgentRun, str], RunObserver | None]"
+"""Makes the middleware that observes one run. The text is the `Tally.trace` of the run that it continues, or ""."""
+
+TOOL_TIMEOUT_SECONDS = 300.0
+"""The limit of a call whose tool and options name none."""
+
+
+def _no_tools() -> SessionTools:
+    return SessionTools(Catalog(Listing(), ToolSearch(enabled=False)), Conversation())
+
+
+async def _nothing() -> None:
+    """Refresh nothing: the tools of the run never change."""
+
+
+async def nothing_to_keep() -> None:
+    """Write nothing: the session is not stored."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunContext(Generic[Deps]):
+    """The run that a tool function is called in, or that a toolset is listed for.
+
+    A tool function receives it as its first parameter, annotated `RunContext` or `RunContext[YourDeps]`. The model
+    never sees that parameter. `deps` are the values passed to `Agent.session(deps=...)` or `ask(deps=...)`;
+    `tool_context` is the state that the tools share. `thread_id` names the session, `run_id` the answer to one prompt;
+    `run_id` is "" while an agent starts. `call_id` and `tool_name` name this call; `approved` is True if a person
+    approved it. `prompt` is the text of the question. `emit` reports an event to the listeners of the run. `exits`
+    closes what you enter into it when the run ends, also if the run is cancelled.
+    """
+
+    deps: Deps
+    tool_context: ToolContext = field(default_factory=ToolContext)
+    run_id: str = ""
+    thread_id: str = ""
+    call_id: str = ""
+    tool_name: str = ""
+    approved: bool = False
+    prompt: str = ""
+    emit: Emit = field(default=ignore, repr=False, compare=False)
+    exits: AsyncExitStack = field(
+        default_factory=AsyncExitStack, repr=False, compare=False
+    )
+    _conversation: Conversation = field(default_factory=Conversation, repr=False)
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """The conversation so far, with the message that makes this call."""
+        return tuple(self._conversation.messages)
+
+
+@dataclass(frozen=True)
+class AgentRun:
+    """The engine's side of one prompt being answered; tool functions receive only its `context`.
+
+    `refresh` updates the tools before each request. `answers` holds the answers to open calls by call ID. `parent` is
+    the run whose call this run answers, as the tool `label`: its limits hold for both, and so does `budget`, the budget
+    of its session. `asking` is locked while a person is asked: one question at a time. `hints` are the policy for its
+    model. `keep` stores new entries before the next step if sessions are stored, and raises `SessionStoreError` if it
+    fails. `begins_at` is the position of the run's first message: the prompt, or an announcement before the prompt.
+    `provider_tools` are run by the model's provider. `of_call` counts the spending of agents within one call; it is
+    None outside of a call. `limits` are those of this run. `large` stores large results. `pipeline` surrounds the parts
+    of the run; `observe` also makes the middleware of agents that are called in it and have none of their own.
+    """
+
+    context: RunContext[Any]
+    conversation: Conversation = field(default_factory=Conversation, repr=False)
+    model: Model = field(default_factory=NoModel, repr=False, compare=False)
+    tools: SessionTools = field(default_factory=_no_tools, repr=False, compare=False)
+    settings: ModelSettings = field(default_factory=ModelSettings, repr=False)
+    tool_timeout_seconds: float = TOOL_TIMEOUT_SECONDS
+    compaction: Compaction | None = field(default_factory=Compaction, repr=False)
+    emit: Emit = field(default=ignore, repr=False, compare=False)
+    refresh: Callable[[], Awaitable[None]] = field(
+        default=_nothing, repr=False, compare=False
+    )
+    keep: Callable[[], Awaitable[None]] = field(
+        default=nothing_to_keep, repr=False, compare=False
+    )
+    begins_at: int = 0
+    permissions: ApprovalPolicy = field(
+        default_factory=ApprovalPolicy, repr=False, compare=False
+    )
+    answers: Mapping[str, CallAnswer] | None = field(default=None, repr=False)
+    parent: AgentRun | None = field(default=None, repr=False)
+    label: str = ""
+    tally: Tally = field(default_factory=Tally, repr=False, compare=False)
+    budget: SessionBudget = field(default_factory=SessionBudget, repr=False)
+    state: StateChannel = field(
+        default_factory=lambda: StateChannel(ToolContext()), repr=False, compare=False
+    )
+    hints: ModelHints = field(default=NO_HINTS, repr=False)
+    provider_tools: tuple[ProviderTool, ...] = field(default=(), repr=False)
+    large: LargeResults = field(default_factory=LargeResults, repr=False, compare=False)
+    asking: asyncio.Lock = field(
+        default_factory=asyncio.Lock, repr=False, compare=False
+    )
+    of_call: CallTally | None = field(default=None, repr=False, compare=False)
+    limits: Limits = field(default_factory=Limits, repr=False)
+    pipeline: Pipeline = field(default=NO_PIPELINE, repr=False, compare=False)
+    observe: Observe | None = field(default=None, repr=False, compare=False)
+
+    def for_call(self, call: CallState) -> AgentRun:
+        """Return the run as one call sees it."""
+        if call.tool is not None:
+            name = call.tool.name
+        else:
+            name = call.call.name
+        context = replace(
+            self.context, call_id=call.call.id, tool_name=name, approved=call.by_person
+        )
+        return replace(self, context=context, of_call=call.tally)
+
+    def heard_by(self, listener: Emit) -> AgentRun:
+        """Return the run with a listener that gets each event first."""
+        hear, emit = guarded(listener), self.emit
+
+        def report(event: Event) -> None:
+            hear(event)
+            emit(event)
+
+        return replace(self, context=replace(self.context, emit=report), emit=report)
+
+    @contextmanager
+    def entered(self) -> Iterator[None]:
+        """Make this the current run in this task and the tasks that it starts."""
+        token = _CURRENT.set(self)
+        try:
+            yield
+        finally:
+            _CURRENT.reset(token)
+
+    @property
+    def lineage(self) -> Iterator[AgentRun]:
+        """This run, its parent, and so on to the outermost."""
+        run: AgentRun | None = self
+        while run is not None:
+            yield run
+            run = run.parent
+
+    @property
+    def left_after(self) -> float:
+        """The seconds that a call or request of this run may take to end when it is cancelled; fewer in a run that is a
+        call itself, which ends before its caller would leave it."""
+        return LEFT_AFTER_SECONDS / len(list(self.lineage))
+
+    async def wait(self, settle: Callable[[float], Awaitable[float]]) -> None:
+        """Waits for servers. `settle` gets the seconds that the whole question has waited so far, with the agents that
+        it calls, and says how many more it did."""
+        *_, question = self.lineage
+        question.tally.waited_seconds += await settle(question.tally.waited_seconds)
+
+    def count(self, spent: Spent) -> None:
+        """Adds what a request or a call took, here and in all runs that this one is part of."""
+        run: AgentRun | None = self
+        while run is not None:
+            run.tally.spent += spent
+            if run.of_call is not None:
+                run.of_call.spent += spent
+            run = run.parent
+
+    @asynccontextmanager
+    async def sending(
+        self, step: StepState, emit: Emit, sent_tokens: Callable[[], int] | None = None
+    ) -> AsyncIterator[RequestUnderWay]:
+        """Await the `task` that the body begins, and give its response to the step. One that is cut off is counted too.
+
+        `emit` gets the events of the answer. `sent_tokens` estimates the tokens of the request.
+        """
+        request, offer = step.prepared()
+        step.begun, started = time.time(), time.monotonic()
+        step.under_way = RequestUnderWay(
+            self.model, request, emit, self.count, sent_tokens
+        )
+        with step.under_way as under_way:
+            yield under_way
+            task = under_way.task
+            assert task is not None
+            try:
+                await asyncio.wait({task})
+            except asyncio.CancelledError:
+                left = f"{safe_line(self.model.name, 80)} does not end when it is cancelled; its request is left"
+                await end_or_leave(
+                    task, self.left_after, lambda: self.emit(Notice(left, "warning"))
+                )
+                raise asyncio.CancelledError from None
+            saved = offer.known_tokens - offer.offered_tokens
+            step.settle(
+                under_way.answered(
+                    task.result(), offered=offer.offered_tokens, saved=saved
+                )
+            )
+        step.seconds = time.monotonic() - started
+
+    @contextmanager
+    def asking_a_person(self) -> Iterator[None]:
+        """What they take is in no limit of seconds, here and in the runs that this one is part of."""
+        with ExitStack() as clocks:
+            for run in self.lineage:
+                clocks.enter_context(run.tally.clock.standing())
+            yield
+
+
+_CURRENT: ContextVar[AgentRun | None] = ContextVar("mcpagent_run_context", default=None)
+
+
+def current_run() -> AgentRun | None:
+    """The run in which this code is called, None outside of one."""
+    return _CURRENT.get()
+
+
+def active_run() -> AgentRun:
+    """Return the run in which this code is called; raises `AgentStateError` if there is none."""
+    run = _CURRENT.get()
+    if run is None:
+        raise AgentStateError(
+            "no agent is running here; a RunContext exists only while a tool is called or listed"
+        )
+    return run
+
+
+def run_context() -> RunContext[Any]:
+    """Return the context of the run in which this code is called; raises `AgentStateError` if there is none."""
+    return active_run().context
+
+
+@contextmanager
+def outside_of_runs() -> Iterator[None]:
+    """What is called in here belongs to no run."""
+    token = _CURRENT.set(None)
+    try:
+        yield
+    finally:
+        _CURRENT.reset(token)

@@ -1,0 +1,380 @@
+"""Making a conversation shorter when it no longer fits its model, and when somebody asks for it.
+
+The history stays whole: what is done is said in it by one `Compacted`, and what a model is sent is a fold over that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from mcpagent.errors import ModelError
+from mcpagent.history.conversation import Conversation
+from mcpagent.history.sent_messages import compacted_in
+from mcpagent.history.token_estimates import (
+    DEFINITION_SHARE,
+    message_tokens,
+    text_tokens,
+)
+from mcpagent.models.base import ModelRequest, tool_limits
+from mcpagent.run.agent_run import AgentRun
+from mcpagent.run.compaction.cutting import (
+    HEAD_TOKENS,
+    SUMMARY_SHARE,
+    Live,
+    shortest,
+    tail_of,
+    with_short_answers_to_come,
+    with_short_results,
+)
+from mcpagent.run.compaction.measuring import Measure, measured
+from mcpagent.run.compaction.summarising import (
+    Summary,
+    SummaryWanted,
+    answer_tokens,
+    summarised,
+)
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.values.events import ConversationCompacted, Notice
+from mcpagent.values.messages import (
+    Compacted,
+    Image,
+    Message,
+    Pinned,
+    Text,
+    ToolResult,
+    ToolsChanged,
+    ToolsShown,
+)
+
+LEAST_GAIN = 0.1
+"""The share of a request that has to be gained: less would have to be done again soon, and each time cost the cache."""
+
+REFUSED_SHARE = 0.9
+"""What a model takes for sure, as a share of a request that was refused, where its window is not known or is wrong."""
+
+BRIEF_LENGTH = 1_000
+"""Characters: of a result that is shorter than that only a line or two is left, with its handle."""
+
+LEAST_SUMMARY, MOST_SUMMARY = 60, 6_000
+"""Tokens of a summary."""
+
+
+@dataclass(frozen=True, slots=True)
+class WindowFit:
+    """How much room there is, in estimated tokens. `now` is what the next request would take, `fixed` what of it is no
+    message that could be left out; `limit` and `aim` are None where the window is not known."""
+
+    measure: Measure
+    now: int
+    fixed: int
+    window: int | None
+    limit: int | None
+    aim: int | None
+
+    @property
+    def expected(self) -> int:
+        """What the provider will count for the next request."""
+        return self.measure.counted_for(self.now)
+
+    @property
+    def room(self) -> int | None:
+        """For messages, when it has been compacted: half of what there is, where most of it is taken already."""
+        if self.limit is None or self.aim is None:
+            return None
+        return max(self.aim - self.fixed, (self.limit - self.fixed) // 2, 0)
+
+
+def fit_of(run: AgentRun, *, refused: bool = False) -> WindowFit:
+    """By what the conversation is now; `refused`: as it is, it was too long."""
+    conversation = run.conversation
+    measure = measured(conversation, run.model.name, lambda names: _fixed(run, names))
+    always = _fixed(run, [tool.name for tool in run.tools.offer()])
+    now = always + conversation.sent_tokens()
+    options = run.compaction
+    if options is None:
+        return WindowFit(measure, now, always, None, None, None)
+    window = options.window_tokens or tool_limits(run.model).window_tokens
+    learned = conversation.windows.get(run.model.name)
+    if learned is not None:
+        window = min(window or learned, learned)
+    if refused:
+        taken = int(measure.counted_for(now) * REFUSED_SHARE)
+        window = min(window or taken, taken)
+    if conversation.has_unanswered_prompt:
+        always += message_tokens(conversation.messages[-1])
+    if window is None:
+        return WindowFit(measure, now, always, None, None, None)
+    limit, aim = (
+        measure.estimate_for(share * window) for share in (options.at, options.to)
+    )
+    return WindowFit(measure, now, always, window, limit, aim)
+
+
+def estimated_request(run: AgentRun) -> int:
+    """Tokens of the request that the conversation would be sent with now."""
+    return (
+        _fixed(run, [tool.name for tool in run.tools.offer()])
+        + run.conversation.sent_tokens()
+    )
+
+
+def _fixed(run: AgentRun, names: Sequence[str]) -> int:
+    """Estimated tokens of what is no message: the system prompt, and the definitions of tools of these names."""
+    return text_tokens(run.conversation.system) + int(
+        run.tools.tokens(names) * DEFINITION_SHARE
+    )
+
+
+async def make_room(run: AgentRun, *, refused: bool = False) -> bool:
+    """Whether the conversation was made shorter, which is told, because its next request would be too long.
+
+    Raises as `summarised`. `refused`: the request was sent, and was too long.
+    """
+    if run.compaction is None:
+        return False
+    fit = fit_of(run, refused=refused)
+    if refused and fit.window is not None:
+        run.conversation.windows[run.model.name] = fit.window
+    if fit.limit is None or (fit.now <= fit.limit and not refused):
+        return False
+    live = _live(run)
+    most = fit.now * (1 - LEAST_GAIN) - (fit.now - run.conversation.sent_tokens())
+    try:
+        made = await _compacted(run, live, fit, most)
+    except ModelError as error:
+        if refused or fit.window is None or fit.expected > fit.window:
+            raise
+        run.emit(Notice(f"not compacted: {safe_line(str(error), 200)}", "warning"))
+        return False
+    if made is None:
+        return False
+    part, summary = made
+    part = await _set_aside(run, live, part)
+    run.large.offer_readers(run.tools)
+    _say(run, live, fit, part, summary)
+    run.conversation.deliver()
+    return True
+
+
+async def _set_aside(run: AgentRun, live: Live, part: Compacted) -> Compacted:
+    """With handles in the results that it shortens, so that the model can read what is left out."""
+    known = {}
+    if live.before is not None:
+        known = {result.call_id: result for result in live.before.shortened}
+    whole = {
+        result.call_id: result
+        for message in live.messages
+        for result in message.tool_results
+    }
+    shortened: list[ToolResult] = []
+    for short in part.shortened:
+        result = whole.get(short.call_id, short)
+        if short == known.get(short.call_id):
+            shortened.append(short)
+            continue
+        is_brief = len(short.text) < BRIEF_LENGTH
+        aside = await run.large.set_aside(
+            result, tokens=None if is_brief else 1, force=is_brief
+        )
+        is_shorter = aside is not result and message_tokens(
+            Message("tool", (aside,))
+        ) <= message_tokens(Message("tool", (short,)))
+        shortened.append(
+            aside if is_shorter or (aside is not result and not is_brief) else short
+        )
+    return replace(part, shortened=tuple(shortened))
+
+
+async def compact_now(run: AgentRun, keep: str = "") -> ConversationCompacted | None:
+    """Summarises all but the last question and what followed, as far as that fits; None if there is nothing to.
+
+    It waits in the conversation for the next prompt. `keep` is what the summary is above all to have.
+    """
+    conversation, live = run.conversation, _live(run)
+    if conversation.is_just_compacted:
+        return None
+    fit = fit_of(run)
+    if live.asked is not None:
+        asked = live.asked
+    else:
+        asked = live.end
+    if fit.room is not None:
+        room = fit.room
+    else:
+        room = 2 * conversation.sent_tokens()
+    tail = tail_of(live, min(room // 2, room - _summary_tokens(room)))
+    if tail > asked:
+        cut = tail
+    else:
+        cut = max(asked, live.begin)
+    if cut <= live.begin:
+        return None
+    made = await _cut_at(run, live, fit, cut, room, keep)
+    return _say(run, live, fit, *made)
+
+
+def _live(run: AgentRun) -> Live:
+    conversation = run.conversation
+    messages = conversation.messages
+    end = len(messages) - conversation.has_unanswered_prompt
+    return Live.of(messages, end, conversation.compacted_at, _asked(run, end))
+
+
+def _asked(run: AgentRun, end: int) -> int | None:
+    """The place of the question that is being answered, or was last; None if it stands behind the end."""
+    if run.conversation.has_unanswered_prompt:
+        return None
+    messages = run.conversation.messages
+    # By its words first: a run that goes on begins behind its question, and what a model is told there is none.
+    backwards = _prompts(messages, range(end - 1, -1, -1))
+    said = next(
+        (at for at in backwards if messages[at].text == run.context.prompt), None
+    )
+    if said is not None:
+        return said
+    return next(_prompts(messages, range(run.begins_at, end)), None)
+
+
+def _prompts(messages: Sequence[Message], places: range) -> Iterator[int]:
+    for at in places:
+        message = messages[at]
+        kinds = {type(part) for part in message.parts}
+        if (
+            message.role == "user"
+            and kinds & {Text, Image}
+            and not kinds & {ToolsChanged, ToolsShown, Compacted}
+        ):
+            yield at
+
+
+async def _compacted(
+    run: AgentRun, live: Live, fit: WindowFit, most: float
+) -> tuple[Compacted, Summary] | None:
+    """What to say so that messages take no more than `most` tokens, which is less than now; None if it cannot be."""
+    room, whole = fit.room or 0, live
+    behind = 0
+    if run.conversation.has_unanswered_prompt:
+        behind = message_tokens(run.conversation.messages[-1])
+    most -= behind
+    enough = min((room + (fit.limit or 0) - fit.fixed) // 2, most)
+    new = with_short_answers_to_come(
+        live, room // 2, int(min((fit.limit or 0) - fit.fixed, most))
+    )
+    if new is not None:
+        return new, Summary("")
+    short = with_short_results(live, room // 2)
+    if short != live.before and live.tokens(short) <= enough:
+        return short, Summary("")
+    stays = sum(message_tokens(live.messages[at]) for at in live.staying(live.end))
+    cut = tail_of(live, room - _summary_tokens(room) - HEAD_TOKENS - stays)
+    if cut == live.begin:
+        live = live.released()
+    if cut > live.begin or live.before is not whole.before:
+        placed = "x" * 4 * _summary_tokens(room)
+        if live.tokens(shortest(live, cut, placed, room)) <= most:
+            return await _cut_at(run, live, fit, cut, room)
+    # Nothing stands before the steps that have to stay: what is too long is in them.
+    live = whole
+    shortened = shortest(live, live.begin, live.summary, room)
+    if shortened != live.before and live.tokens(shortened) <= most:
+        return shortened, Summary("")
+    return None
+
+
+async def _cut_at(
+    run: AgentRun, live: Live, fit: WindowFit, cut: int, room: int, keep: str = ""
+) -> tuple[Compacted, Summary]:
+    tokens = _summary_tokens(room)
+    conversation = run.conversation
+    sent = tuple(conversation.sent)
+    behind = (
+        sum(_is_sent(live.messages[at]) for at in range(cut, live.end))
+        + conversation.has_unanswered_prompt
+    )
+    before = sent[: len(sent) - behind]
+    as_sent = _request(run, before)
+    size = fit.now - conversation.sent_tokens() + sum(map(message_tokens, before)) + 300
+    takes = None
+    if fit.window is not None:
+        takes = fit.measure.estimate_for(fit.window)
+    is_fitting = takes is None or size + 2 * tokens <= takes
+    answer = answer_tokens(tokens, run.settings)
+    if takes is not None:  # thoughts have what is left
+        answer = max(min(answer, takes - size), 2 * tokens)
+    if before and compacted_in(before[0]) is not None:
+        told = before[1:]
+    else:
+        told = before
+    piece = (takes if takes is not None else size) // 3
+    asked = SummaryWanted(
+        as_sent if is_fitting else None,
+        live.summary,
+        told,
+        tokens=tokens,
+        answer=answer,
+        piece=piece,
+        keep=keep,
+    )
+    summary = await summarised(asked, run)
+    part = shortest(live, cut, summary.text, room, is_cut=not summary.text)
+    return part, summary
+
+
+def _is_sent(message: Message) -> bool:
+    return any(not isinstance(part, Compacted | Pinned) for part in message.parts)
+
+
+def _summary_tokens(room: int) -> int:
+    return min(max(int(room * SUMMARY_SHARE), LEAST_SUMMARY), MOST_SUMMARY)
+
+
+def _request(run: AgentRun, messages: tuple[Message, ...]) -> ModelRequest:
+    """As the conversation's own requests are."""
+    tools = run.tools
+    return ModelRequest(
+        system=run.conversation.system,
+        messages=messages,
+        tools=tuple(tool.definition for tool in tools.offer()),
+        deferred_tools=tools.left_to_provider(),
+        settings=run.settings,
+        search_strategy=tools.provider_strategy,
+        provider_tools=run.provider_tools,
+    )
+
+
+def _say(
+    run: AgentRun, live: Live, fit: WindowFit, part: Compacted, summary: Summary
+) -> ConversationCompacted:
+    """Keeps it in the conversation, and tells it."""
+    conversation = run.conversation
+    taken = live.tokens(part) + sum(
+        message_tokens(message) for message in conversation.messages[live.end :]
+    )
+    offered = [tool.name for tool in run.tools.offer()]
+    after = fit.measure.counted_for(_fixed(run, offered) + taken)
+    if (
+        part.leaves_out
+        and (words := run.tools.still_there())
+        and Text(words) not in conversation.announced
+    ):
+        conversation.announce(words)
+    conversation.compact(part)
+    event = ConversationCompacted(
+        tokens_before=fit.expected,
+        tokens_after=after,
+        summarised=live.end - part.kept - len(part.pinned) if part.leaves_out else 0,
+        shortened=len(part.shortened),
+        without_summary=summary.why if part.is_cut else "",
+        usage=summary.usage,
+        window_tokens=fit.window,
+    )
+    run.emit(event)
+    return event
+
+
+def sent_now(conversation: Conversation) -> Conversation:
+    """The conversation as its next prompt finds it, with what waits to be said."""
+    copy = conversation.first()
+    copy.deliver()
+    return copy

@@ -1,0 +1,321 @@
+"""Choose where to cut a history, and shorten its old results: pure functions of the messages and the tokens available.
+
+A cut is between whole steps, so calls stay with their results. Old results are shortened first. Only if that is not
+enough, the messages before the cut are left out and a summary replaces them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from mcpagent.history.sent_messages import (
+    compacted_in,
+    cut_at,
+    front,
+    is_pinned,
+    whole_step,
+)
+from mcpagent.history.token_estimates import message_tokens
+from mcpagent.values.messages import (
+    Compacted,
+    Image,
+    Message,
+    Text,
+    ToolResult,
+    ToolsChanged,
+)
+
+LENGTHS = (8_000, 2_000, 400, 100)
+"""Characters that are left of a result, one after the other, until there is enough room."""
+
+OLD_LENGTH = 400
+"""Of a result that was answered long ago."""
+
+SUMMARY_SHARE = 0.25
+"""Of the room that is aimed at, for the summary; the rest is for what stays as it is."""
+
+HEAD_TOKENS = 120
+"""Of the words around a summary."""
+
+
+def shorter(result: ToolResult, length: int) -> ToolResult:
+    """The result with its beginning alone; itself if it is not much longer."""
+    text = result.text
+    images = sum(isinstance(part, Image) for part in result.content)
+    if len(text) <= 1.1 * length + 80 and not images:
+        return result
+    rest = []
+    if len(text) > length:
+        rest = [f"{len(text):,} characters are too long; ask for less"]
+    if images:
+        rest += [f"{images} image(s)"]
+    else:
+        rest += []
+    return replace(
+        result,
+        content=(
+            Text(
+                f"{text[:length]}\n[left out to save room: {', '.join(rest)}]".lstrip()
+            ),
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """The part of a history that may be cut: from `begin`, where it was cut last, to `end`.
+
+    `before` is what was compacted last, whose message stands at `place`; `asked` is the place of the question that is
+    being answered, None if it stands behind the end.
+    """
+
+    messages: Sequence[Message]
+    begin: int
+    end: int
+    before: Compacted | None = None
+    place: int = 0
+    asked: int | None = None
+
+    @classmethod
+    def of(
+        cls, messages: Sequence[Message], end: int, place: int | None, asked: int | None
+    ) -> Live:
+        """Up to the end, in which the last `Compacted` stands at this place, if there is any."""
+        before = None
+        if place is not None:
+            before = compacted_in(messages[place])
+        if before is None or place is None:
+            return cls(messages, 0, end, asked=asked)
+        return cls(
+            messages, cut_at(messages, place, before)[0], end, before, place, asked
+        )
+
+    @property
+    def summary(self) -> str:
+        """What stands for all that was cut off so far."""
+        if self.before is not None:
+            return self.before.summary
+        return ""
+
+    def released(self) -> Live:
+        """The same, from which the question that stayed at the last cut may go now, if it is not asked any more."""
+        if self.before is None or not self.before.pinned:
+            return self
+        stays = (
+            back for back in self.before.pinned if self._has_to_stay(self.place - back)
+        )
+        pinned = tuple(stays)
+        if pinned == self.before.pinned:
+            return self
+        return replace(self, before=replace(self.before, pinned=pinned))
+
+    def _has_to_stay(self, at: int) -> bool:
+        step = whole_step(self.messages, at, self.end)
+        return self.asked in step or any(is_pinned(self.messages[one]) for one in step)
+
+    def steps(self) -> Iterator[tuple[int, int]]:
+        """From and to: a message, with the results of its calls."""
+        start = self.begin
+        while start < self.end:
+            after = start + 1
+            while after < self.end and self.messages[after].role == "tool":
+                after += 1
+            yield start, after
+            start = after
+
+    def part(
+        self,
+        cut: int,
+        shortened: Sequence[ToolResult],
+        summary: str,
+        *,
+        is_cut: bool = False,
+        anew: bool = True,
+    ) -> Compacted:
+        """What is said of it if all before the cut is left out, but for the question and pinned messages.
+
+        Not `anew`: what was sent already is sent as it was.
+        """
+        known = {
+            result.call_id: result
+            for result in (self.before.shortened if self.before else ())
+        }
+        known |= {result.call_id: result for result in shortened}
+        stays = self.staying(cut)
+        there = {
+            part.call_id
+            for at in (*stays, *range(cut, self.end))
+            for part in self.messages[at].tool_results
+        }
+        unmoved = 0
+        if not anew:
+            before_last = 0
+            if self.before is not None:
+                before_last = self.before.unmoved
+            unmoved = self.end - (self.place - before_last)
+        return Compacted(
+            kept=self.end - cut,
+            summary=summary,
+            pinned=tuple(self.end - at for at in stays),
+            shortened=tuple(
+                result for call_id, result in known.items() if call_id in there
+            ),
+            used=self._used(),
+            unmoved=unmoved,
+            is_cut=is_cut
+            or (not summary and self.before is not None and self.before.is_cut),
+        )
+
+    def staying(self, cut: int) -> tuple[int, ...]:
+        """The places before the cut that stay: pinned messages with the results of their calls, and the question.
+
+        Where it was cut before, what stayed then does too.
+        """
+        if self.asked is not None:
+            asked = {self.asked}
+        else:
+            asked = set[int]()
+        stays: set[int] = set()
+        if cut == self.begin and self.before is not None:
+            stays.update(self.place - back for back in self.before.pinned)
+        for at in range(min(cut, self.end)):
+            message = self.messages[at]
+            if at in asked or is_pinned(message):
+                stays |= whole_step(self.messages, at, self.end)
+        return tuple(sorted(at for at in stays if at < cut))
+
+    def _used(self) -> tuple[str, ...]:
+        """The tools that were found, of which a call was made, in the order of their last calls."""
+        found = set[str]()
+        called: dict[str, None] = {}
+        for message in self.messages[: self.end]:
+            for part in message.parts:
+                if isinstance(part, ToolsChanged):
+                    found.update(tool.name for tool in part.added)
+            for call in message.tool_calls:
+                called.pop(call.name, None)
+                called[call.name] = None
+        return tuple(name for name in called if name in found)
+
+    def tokens(self, part: Compacted) -> int:
+        """Estimated, of what is sent of the messages up to the end if this is said at it."""
+        placed = [*self.messages[: self.end], Message("user", (part,))]
+        return sum(map(message_tokens, front(placed, self.end, part)))
+
+    def results(self, start: int, end: int, length: int) -> list[ToolResult]:
+        """Those results, from one place to another, that are longer, with their beginnings; pinned ones stay."""
+        return self._shorter(
+            (at for at in range(start, end) if not is_pinned(self.messages[at])), length
+        )
+
+    def pinned_results(self, cut: int, length: int) -> list[ToolResult]:
+        """The same of all that stays for being pinned, before and behind the cut."""
+        behind = (at for at in range(cut, self.end) if is_pinned(self.messages[at]))
+        return self._shorter((*self.staying(cut), *behind), length)
+
+    def _shorter(self, places: Iterable[int], length: int) -> list[ToolResult]:
+        all_of_them = (
+            result for at in places for result in self.messages[at].tool_results
+        )
+        return [
+            short
+            for result in all_of_them
+            if (short := shorter(result, length)) is not result
+        ]
+
+
+def with_short_answers_to_come(live: Live, tokens: int, limit: int) -> Compacted | None:
+    """What was sent so far as it was, and of the results that nobody answered so much that they take no more tokens
+    than that, and all together no more than the limit; None if that is not what is wrong, or not enough."""
+    waiting = _unanswered(live, list(live.steps()))
+    messages = live.messages[waiting : live.end]
+    if sum(map(message_tokens, messages)) <= tokens:
+        return None
+    for length in LENGTHS:
+        results = live.results(waiting, live.end, length)
+        short = {result.call_id: result for result in results}
+        if sum(message_tokens(_with(message, short)) for message in messages) <= tokens:
+            part = live.part(live.begin, results, live.summary, anew=False)
+            if live.tokens(part) <= limit:
+                return part
+            return None
+    return None
+
+
+def with_short_results(live: Live, tokens: int) -> Compacted:
+    """All that is sent now, with those results shortened that stand before the last steps of so many tokens."""
+    return live.part(
+        live.begin,
+        live.results(live.begin, tail_of(live, tokens), OLD_LENGTH),
+        live.summary,
+    )
+
+
+def tail_of(live: Live, tokens: int) -> int:
+    """Where the last steps begin that fit into so many tokens; the calls whose results nobody answered are in it."""
+    known = {
+        result.call_id: result
+        for result in (live.before.shortened if live.before else ())
+    }
+    steps = list(live.steps())
+    needed = _unanswered(live, steps)
+    start, left = live.end, tokens
+    for begin, end in reversed(steps):
+        size = sum(
+            message_tokens(_with(message, known))
+            for message in live.messages[begin:end]
+        )
+        if size > left and begin < needed:
+            break
+        start, left = begin, max(left - size, 0)
+    return start
+
+
+def _with(message: Message, known: dict[str, ToolResult]) -> Message:
+    if not known or message.role != "tool":
+        return message
+    parts = (
+        known.get(part.call_id, part) if isinstance(part, ToolResult) else part
+        for part in message.parts
+    )
+    return replace(message, parts=tuple(parts))
+
+
+def _unanswered(live: Live, steps: Sequence[tuple[int, int]]) -> int:
+    """Where the last answer with calls begins, if the next one goes on from there."""
+    if live.asked is not None:
+        for begin, end in reversed(steps):
+            if live.messages[begin].role == "assistant":
+                if end - begin > 1 and begin > live.asked:
+                    return begin
+                return live.end
+    return live.end
+
+
+def shortest(
+    live: Live, cut: int, summary: str, aim: int, *, is_cut: bool = False
+) -> Compacted:
+    """All before the cut left out, and of what stays so many results shortened, so far, that it fits; or as far as can
+    be. Results that were answered are shortened first, those that are pinned last: they are kept whole elsewhere."""
+    waiting = max(_unanswered(live, list(live.steps())), cut)
+    part = live.part(cut, (), summary, is_cut=is_cut)
+    long = 10**9
+    usual = (
+        (OLD_LENGTH, long, long),
+        *((min(OLD_LENGTH, length), length, long) for length in LENGTHS),
+    )
+    for old, new, pinned in (
+        *usual,
+        *((LENGTHS[-1], LENGTHS[-1], length) for length in LENGTHS),
+    ):
+        if live.tokens(part) <= aim:
+            break
+        results = (
+            *live.results(cut, waiting, old),
+            *live.results(waiting, live.end, new),
+        )
+        part = live.part(
+            cut, (*results, *live.pinned_results(cut, pinned)), summary, is_cut=is_cut
+        )
+    return part

@@ -1,0 +1,95 @@
+"""Estimate the tokens of a request, corrected by the last count of the provider."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from mcpagent.history.conversation import Conversation
+from mcpagent.models.provenance import SERVER_TOOLS
+from mcpagent.values.messages import Message, ProviderBlock, Step
+
+PRIOR_TOKENS = 2_000
+"""So many tokens would have to be counted for a ratio to be trusted as much as that estimates are right: what providers
+add by themselves, some hundred tokens, is not taken for a ratio of short requests."""
+
+LOOKED_AT = 8
+"""Answers, from the last one back, among which one is looked for that tells the size of a request."""
+
+MOST_OFF = 2.0
+"""The most that what is counted differs from the estimate, in either direction; more is a server's mistake. Above, what
+providers add by themselves comes to that."""
+
+_SERVER_TOOLS = frozenset[str]().union(*SERVER_TOOLS.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """What a request was estimated to take, and what its provider counted; nothing is known of the first one."""
+
+    estimated: int = 0
+    counted: int = 0
+
+    @property
+    def _ratio(self) -> float:
+        return (self.counted + PRIOR_TOKENS) / (self.estimated + PRIOR_TOKENS)
+
+    def counted_for(self, estimate: float) -> int:
+        """Return what the provider will count for a request of so many estimated tokens.
+
+        A server that reports too little, or nothing of what it read from a cache, cannot make a long request short.
+        """
+        expected = self.counted + (estimate - self.estimated) * self._ratio
+        return max(
+            round(
+                min(
+                    max(expected, estimate / MOST_OFF),
+                    estimate * MOST_OFF + PRIOR_TOKENS,
+                )
+            ),
+            0,
+        )
+
+    def estimate_for(self, counted: float) -> int:
+        """Return the estimated tokens that the provider will count as so many."""
+        expected = self.estimated + (counted - self.counted) / self._ratio
+        return max(
+            round(
+                min(
+                    max(expected, (counted - PRIOR_TOKENS) / MOST_OFF),
+                    counted * MOST_OFF,
+                )
+            ),
+            0,
+        )
+
+
+def measured(
+    conversation: Conversation, model: str, fixed: Callable[[Sequence[str]], int]
+) -> Measure:
+    """By the last answer of this model that tells it. `fixed` estimates the system prompt with tools of these names.
+
+    Where a provider ran tools of its own it counted the conversation more than once.
+    """
+    for step in islice(reversed(conversation.steps), LOOKED_AT):
+        if _tells(step, conversation.messages, model):
+            return Measure(
+                fixed(step.offered) + conversation.sent_tokens(step.place),
+                step.usage.input_tokens,
+            )
+    return Measure()
+
+
+def _tells(step: Step, messages: Sequence[Message], model: str) -> bool:
+    if (
+        step.model != model
+        or step.usage.input_tokens <= 0
+        or step.usage.requests > 1
+        or step.place >= len(messages)
+    ):
+        return False
+    for part in messages[step.place].parts:
+        if isinstance(part, ProviderBlock) and part.data.get("type") in _SERVER_TOOLS:
+            return False
+    return True

@@ -1,0 +1,252 @@
+"""The summary of a part of a conversation: asked of its model, with the same beginning as any request of it.
+
+So the provider has most of it in its cache. What is too long for one request is told as text, piece by piece, each with
+the summary of what came before it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from mcpagent.errors import ContextOverflowError, ModelError
+from mcpagent.history.token_estimates import json_sent, text_tokens
+from mcpagent.models.base import ModelRequest, ModelResponse
+from mcpagent.models.model_settings import ModelSettings
+from mcpagent.prompt.builder import piece_words, summary_note
+from mcpagent.run.agent_run import AgentRun
+from mcpagent.run.run_parts import StepState, ToolOffer
+from mcpagent.utilities.text.for_model import for_model
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.values.events import (
+    AnswerRestarted,
+    Emit,
+    Event,
+    ProviderCallFinished,
+    ProviderCallStarted,
+    TextDelta,
+    ThinkingDelta,
+    ToolsSearched,
+)
+from mcpagent.values.messages import (
+    Image,
+    Message,
+    Text,
+    ToolCall,
+    ToolResult,
+    Usage,
+    user_message,
+)
+
+MOST_PIECES = 12
+"""Of a conversation that is told as text; of a longer one its parts are told shorter."""
+
+LEAST_PIECE = 400
+"""Tokens: a piece that is refused is not cut into smaller ones."""
+
+LEAST_ANSWER, LEVEL_TOKENS = 1_000, 4_000
+"""Tokens of an answer with a short summary, since many models think unasked before they write; and of thoughts of some
+level."""
+
+_PER_TOKEN = 3
+"""Characters of a conversation that is told as text: fewer than most have, so that a piece surely fits."""
+
+_OF_THE_ANSWER = (
+    TextDelta,
+    ThinkingDelta,
+    AnswerRestarted,
+    ToolsSearched,
+    ProviderCallStarted,
+    ProviderCallFinished,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """The words, "" if there are none; `why` says why not, in one printable line. `usage` is what asking took."""
+
+    text: str
+    why: str = ""
+    usage: Usage = field(default_factory=Usage)
+
+
+@dataclass(frozen=True, slots=True)
+class SummaryWanted:
+    """What a summary is to be like: of at most `tokens`, in an answer of at most `answer`.
+
+    `as_sent` is the request that the conversation's beginning was sent with; None if it would be too long. `before` is
+    the summary of what came before `messages`, and `piece` how many tokens of them are told at once.
+    """
+
+    as_sent: ModelRequest | None
+    before: str
+    messages: Sequence[Message]
+    tokens: int
+    answer: int
+    piece: int
+    keep: str = ""
+
+
+async def summarised(asked: SummaryWanted, run: AgentRun) -> Summary:
+    """The summary, by the first way that works. Raises what has nothing to do with how it is asked: `LimitError`,
+    `CredentialsError`, and a `ModelError` that may pass."""
+    usage = Usage()
+    note = summary_note(asked.keep, words=max(asked.tokens * 2 // 3, 60))
+    why = "the model gave none"
+
+    def count(response: ModelResponse) -> str:
+        nonlocal usage
+        usage += response.usage
+        return cleaned(response.message.text, asked.tokens)
+
+    if asked.as_sent is not None:
+        request = replace(
+            asked.as_sent,
+            messages=(*asked.as_sent.messages, user_message(note)),
+            tool_choice="none",
+        )
+        try:
+            if text := count(await _ask(_bounded(request, asked.answer), run)):
+                return Summary(text, usage=usage)
+        except ModelError as error:
+            why = _why(error)
+    try:
+        return Summary(await _in_pieces(asked, note, run, count), why, usage)
+    except ModelError as error:
+        return Summary("", _why(error), usage)
+
+
+def _why(error: ModelError) -> str:
+    """Raises the error if it may pass: it is no reason to do without a summary."""
+    if error.retryable:
+        raise error
+    return safe_line(str(error), 200)
+
+
+def cleaned(text: str, tokens: int) -> str:
+    """A model's summary as it may stand in a request, of about so many tokens at most, in whatever script."""
+    text = text.strip()[: tokens * 5]
+    size, most = text_tokens(text), tokens * 1.25
+    return for_model(
+        text if size <= most else text[: int(len(text) * most / size)]
+    ).strip()
+
+
+def answer_tokens(tokens: int, settings: ModelSettings) -> int:
+    """The room that an answer needs for a summary of so many tokens, and for thoughts before it."""
+    level = settings.thinking
+    if isinstance(level, int):
+        thoughts = level
+    elif level in (None, "off"):
+        thoughts = 0
+    else:
+        thoughts = LEVEL_TOKENS
+    return max(2 * tokens, LEAST_ANSWER) + thoughts
+
+
+def _bounded(request: ModelRequest, most: int) -> ModelRequest:
+    """With an answer of so many tokens at most."""
+    settings = request.settings
+    if settings.max_output_tokens is None or settings.max_output_tokens > most:
+        settings = replace(settings, max_output_tokens=most)
+    return replace(request, settings=settings.without("tool_choice"))
+
+
+async def _ask(request: ModelRequest, run: AgentRun) -> ModelResponse:
+    """Send a request of the run, which its limits count. The answer is not reported as one of the run."""
+    request = replace(request, purpose="summary")
+    tokens = sum(run.tools.tokens([tool.name]) for tool in request.tools)
+    offer = ToolOffer(offered_tokens=tokens, known_tokens=tokens)
+    step = StepState(lambda: (request, offer), is_summary=True)
+    async with run.pipeline.around_step(run, step):
+        if not step.is_settled:
+            async with run.sending(step, _beside_the_answer(run.emit)) as under_way:
+                under_way.task = asyncio.ensure_future(
+                    run.model.respond(request, under_way)
+                )
+    assert step.response is not None
+    return step.response
+
+
+def _beside_the_answer(emit: Emit) -> Emit:
+    def listen(event: Event) -> None:
+        if not isinstance(event, _OF_THE_ANSWER):
+            emit(event)
+
+    return listen
+
+
+async def _in_pieces(
+    asked: SummaryWanted,
+    note: str,
+    run: AgentRun,
+    count: Callable[[ModelResponse], str],
+) -> str:
+    """The summary of the conversation as text, one piece after the other. Raises `ModelError` if none can be had."""
+    settings = replace(run.settings, tool_choice=None)
+    piece, summary = max(asked.piece, LEAST_PIECE), asked.before
+    left = transcript(asked.messages, MOST_PIECES * piece * _PER_TOKEN)
+    while left:
+        size = piece * _PER_TOKEN
+        request = ModelRequest(
+            "",
+            (user_message(piece_words(summary, left[:size], note)),),
+            settings=settings,
+        )
+        try:
+            said = count(await _ask(_bounded(request, asked.answer), run))
+        except ContextOverflowError:
+            if piece // 2 < LEAST_PIECE:
+                raise
+            piece //= 2
+            left = left[: MOST_PIECES * piece * _PER_TOKEN]
+            continue
+        if not said:
+            return ""
+        summary, left = said, left[size:]
+    return summary
+
+
+def transcript(messages: Sequence[Message], most: int) -> str:
+    """The messages as text, of at most so many characters: each part is cut until all of them fit."""
+    text = ""
+    for length in (4_000, 1_000, 250, 60):
+        text = "\n".join(
+            line for message in messages for line in _lines(message, length)
+        )
+        if len(text) <= most:
+            return text
+    if most > 0:
+        return f"{text[: most // 2]}\n[...]\n{text[-(most // 2) :]}"
+    return ""
+
+
+def _lines(message: Message, length: int) -> list[str]:
+    who = "assistant"
+    if message.role == "user":
+        who = "user"
+    lines: list[str] = []
+    for part in message.parts:
+        match part:
+            case Text(text=text):
+                lines.append(f"{who}: {_cut(text, length)}")
+            case Image():
+                lines.append(f"{who}: [an image]")
+            case ToolCall(name=name, arguments=arguments):
+                written = json_sent(arguments)
+                lines.append(f"call of {safe_line(name, 64)}: {_cut(written, length)}")
+            case ToolResult(name=name, text=text, error=error):
+                what = f"result of {safe_line(name, 64)}" + (
+                    f" ({error})" if error else ""
+                )
+                lines.append(f"{what}: {_cut(text, length)}")
+            case _:
+                pass
+    return lines
+
+
+def _cut(text: str, length: int) -> str:
+    if len(text) <= length:
+        return text
+    return f"{text[:length]} [...]"

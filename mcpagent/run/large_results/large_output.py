@@ -1,0 +1,129 @@
+"""A whole large result, with an index that finds a line in it quickly."""
+
+from __future__ import annotations
+
+import hashlib
+from bisect import bisect_right
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import accumulate
+
+from mcpagent.history.token_estimates import IMAGE_TOKENS
+from mcpagent.run.large_results.kinds import Data, read_data
+from mcpagent.tool_search.search_options import CHARACTERS_PER_TOKEN
+from mcpagent.values.messages import BinaryBlock, Image, Text
+
+_BLOCK = 65_536
+_HANDLE_DIGITS = 12
+_BYTES_PER_VALUE = 90
+
+
+def estimated_tokens(content: Iterable[Text | Image]) -> int:
+    """Estimate the tokens of a result's content, without a tokenizer."""
+    return sum(
+        IMAGE_TOKENS
+        if isinstance(part, Image)
+        else -(-len(part.text) // CHARACTERS_PER_TOKEN)
+        for part in content
+    )
+
+
+@dataclass(frozen=True)
+class LargeOutput:
+    """The content of a result: its texts joined with line ends, its images, and its other binary blocks in order."""
+
+    text: str = field(repr=False)
+    images: tuple[Image, ...] = field(default=(), repr=False)
+    blocks: tuple[BinaryBlock, ...] = field(default=(), repr=False)
+
+    @classmethod
+    def of(
+        cls, content: Iterable[Text | Image], blocks: tuple[BinaryBlock, ...] = ()
+    ) -> LargeOutput:
+        """Create the output from a result's content."""
+        parts = tuple(content)
+        text = "\n".join(part.text for part in parts if isinstance(part, Text))
+        return cls(
+            text, tuple(part for part in parts if isinstance(part, Image)), blocks
+        )
+
+    @property
+    def binaries(self) -> tuple[Image | BinaryBlock, ...]:
+        """Images, then blocks."""
+        return (*self.images, *self.blocks)
+
+    @property
+    def size(self) -> int:
+        """Number of characters, including images and blocks in Base64."""
+        return len(self.text) + sum(len(binary.data) for binary in self.binaries)
+
+    @property
+    def weight(self) -> int:
+        """Estimated bytes in memory, including the parsed data."""
+        data: Data | None = self.__dict__.get("data")
+        return self.size + (data.parts * _BYTES_PER_VALUE if data is not None else 0)
+
+    @property
+    def tokens(self) -> int:
+        """Estimated tokens of the whole output."""
+        return estimated_tokens((Text(self.text), *self.images))
+
+    @cached_property
+    def handle(self) -> str:
+        """The output's ID: a hash of its content only, so a repeated run gives the same bytes.
+
+        A repeated result has the same ID, so mcpagent still detects a model that repeats itself.
+        """
+        digest = hashlib.sha256(self.text.encode(errors="surrogatepass"))
+        for binary in self.binaries:
+            digest.update(
+                f"\0{binary.media_type}\0{binary.data}".encode(errors="surrogatepass")
+            )
+        return f"out_{digest.hexdigest()[:_HANDLE_DIGITS]}"
+
+    @cached_property
+    def data(self) -> Data:
+        """The text, parsed once."""
+        if self.text:
+            return read_data(self.text)
+        return Data("images" if self.images else "binary")
+
+    # -- lines, counted from 1 ----------------------------------------------------------------------------------------
+
+    @cached_property
+    def _ends_before(self) -> list[int]:
+        """The number of line ends before each block; few enough that 40 million lines cost little memory."""
+        text = self.text
+        return [
+            0,
+            *accumulate(
+                text.count("\n", start, start + _BLOCK)
+                for start in range(0, len(text), _BLOCK)
+            ),
+        ]
+
+    @property
+    def lines(self) -> int:
+        """Number of lines; a line end at the end of the text begins no further line."""
+        return self._ends_before[-1] + (not self.text.endswith("\n"))
+
+    def line_start(self, line: int) -> int:
+        """Return the offset at which the line starts; the end of the text for a line after the last."""
+        if line <= 1:
+            return 0
+        wanted = line - 1
+        if wanted > self._ends_before[-1]:
+            return len(self.text)
+        block = bisect_right(self._ends_before, wanted - 1) - 1
+        place = block * _BLOCK - 1
+        for _ in range(wanted - self._ends_before[block]):
+            place = self.text.index("\n", place + 1)
+        return place + 1
+
+    def line_at(self, place: int) -> int:
+        """Return the number of the line that contains the character at this offset."""
+        block = min(place // _BLOCK, len(self._ends_before) - 1)
+        return (
+            self._ends_before[block] + self.text.count("\n", block * _BLOCK, place) + 1
+        )

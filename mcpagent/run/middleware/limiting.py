@@ -1,0 +1,161 @@
+"""Limits on turns, calls, tokens, dollars and seconds: what they allow, and the `Stop` of a run that reached one."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+from mcpagent.run.agent_run import AgentRun, Middleware
+from mcpagent.run.run_parts import CallState, StepState, Stop
+from mcpagent.values.events import LIMIT_STOPS, LimitReached
+from mcpagent.values.limits.run_limits import (
+    FIRM,
+    NO_LIMITS,
+    LimitKind,
+    LimitScope,
+    UsedUp,
+    used_up,
+)
+from mcpagent.values.messages import Message, Spent, Text
+
+_OVER_LIMIT = "This call was not run: the limit of {} is used up."
+_ALL_USED = "You have used all {}."
+
+
+class Limiting(Middleware):
+    """Stop a run that reached a limit, and refuse the calls that a limit does not allow."""
+
+    @asynccontextmanager
+    async def around_turns(self, run: AgentRun) -> AsyncIterator[None]:
+        """Cancel the turns once the seconds of the run or of its session are over."""
+        clock, earlier, session = run.tally.clock, run.tally.earlier.seconds, run.budget
+        limits: tuple[tuple[LimitScope, float | None, float], ...] = (
+            ("run", run.limits.seconds, earlier),
+            ("session", session.limits.seconds, earlier + session.before.seconds),
+        )
+        ends = sorted(
+            (most - before, scope, most)
+            for scope, most, before in limits
+            if most is not None
+        )
+        try:
+            async with clock.limited(ends[0][0] if ends else None):
+                yield
+        except TimeoutError:
+            if not clock.is_up:
+                raise
+            left, scope, most = ends[0]
+            raise _stop(
+                _reached(
+                    run, UsedUp("seconds", most, most - left + clock.seconds), scope
+                )
+            ) from None
+        finally:
+            clock.stop()
+
+    @asynccontextmanager
+    async def around_step(self, run: AgentRun, step: StepState) -> AsyncIterator[None]:
+        """Stop a run whose limits allow no other turn. If time ends the request, its text so far is the answer."""
+        _require_within_limits(run)
+        if not step.is_summary and not step.is_final:
+            reached = _last_answer_due(run)
+            if reached is not None:
+                raise _stop(reached, final_note=_ALL_USED.format(reached.allowed))
+        try:
+            yield
+        finally:
+            if (
+                run.tally.clock.is_up
+                and step.response is None
+                and not step.is_summary
+                and step.heard.strip()
+            ):
+                run.conversation.append(Message("assistant", (Text(step.heard),)))
+
+    @asynccontextmanager
+    async def around_call(self, run: AgentRun, call: CallState) -> AsyncIterator[None]:
+        """Refuse a call over the limit at once, so that no person is asked about it."""
+        if call.tool is not None and call.answer is None:
+            _refuse_over_limit(run, call)
+        yield
+
+    @asynccontextmanager
+    async def around_question(
+        self, run: AgentRun, call: CallState
+    ) -> AsyncIterator[None]:
+        """Stop the clock while a person decides; ask nobody about a call that other calls left no room for."""
+        _refuse_over_limit(run, call)
+        with run.asking_a_person():
+            yield
+
+    @asynccontextmanager
+    async def around_execution(
+        self, run: AgentRun, call: CallState
+    ) -> AsyncIterator[None]:
+        """Count a call that runs, in the order in which calls begin; one that the journal refuses is not counted."""
+        _refuse_over_limit(run, call)
+        counted = int(not call.is_settled and _is_counted(run, call))
+        run.count(Spent(tool_calls=counted))
+        yield
+        if not call.has_begun:
+            run.count(Spent(tool_calls=-counted))
+
+
+def _require_within_limits(run: AgentRun) -> None:
+    """Raise `Stop` if tokens, dollars or seconds are used up, in this run or in one that called it."""
+    if (reached := _first_reached(run, FIRM)) is not None:
+        raise _stop(reached)
+
+
+def _last_answer_due(run: AgentRun) -> LimitReached | None:
+    """Return the limit after which only one more answer is allowed, None if there is none.
+
+    Raises `Stop` if there was no turn yet, so that not even that answer is allowed.
+    """
+    reached = run.tally.reached or _first_reached(run, ("turns",))
+    has_turns = run.tally.earlier.turns + run.tally.spent.turns
+    if reached is not None and reached.limit == "turns" and not has_turns:
+        raise _stop(reached)
+    return reached
+
+
+def _stop(reached: LimitReached, *, final_note: str = "") -> Stop:
+    return Stop(LIMIT_STOPS[reached.limit], final_note=final_note)
+
+
+def _refuse_over_limit(run: AgentRun, call: CallState) -> None:
+    kinds: tuple[LimitKind, ...] = (
+        ("tool_calls", *FIRM) if _is_counted(run, call) else FIRM
+    )
+    if (reached := _first_reached(run, kinds)) is not None:
+        call.refuse(_OVER_LIMIT.format(reached.allowed), "cancelled")
+
+
+def _is_counted(run: AgentRun, call: CallState) -> bool:
+    """Return whether the limit of calls counts this one. A call that a dead process sent was counted then."""
+    assert call.tool is not None
+    return not run.tools.is_own(call.tool) and not call.times_sent
+
+
+def _first_reached(run: AgentRun, kinds: Sequence[LimitKind]) -> LimitReached | None:
+    """Return the limit of these kinds that is used up in this run or in one that called it; report the first one."""
+    one: AgentRun | None = run
+    while one is not None:
+        so_far = one.tally.amounts
+        if used := used_up(one.limits, so_far, kinds):
+            return _reached(run, used, "run" if one is run else "caller")
+        budget = one.budget
+        if budget.limits is not NO_LIMITS and (
+            used := used_up(budget.limits, (*so_far, budget.before), kinds)
+        ):
+            return _reached(run, used, "session" if one is run else "caller")
+        one = one.parent
+    return None
+
+
+def _reached(run: AgentRun, used: UsedUp, scope: LimitScope) -> LimitReached:
+    reached = LimitReached(used.kind, used.most, used.used, scope)
+    if run.tally.reached is None:
+        run.tally.reached = reached
+        run.emit(reached)
+    return reached

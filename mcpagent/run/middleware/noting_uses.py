@@ -1,0 +1,22 @@
+"""The search learns which tools a prompt needed, if the agent has a history of searches."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from mcpagent.run.agent_run import AgentRun, Middleware
+from mcpagent.tool_search.noted_uses import note_uses
+
+
+class Learning(Middleware):
+    """Note which tools were added and called in a run, also if it fails."""
+
+    @asynccontextmanager
+    async def around_run(self, run: AgentRun) -> AsyncIterator[None]:
+        """Note the calls behind the messages that the run begins with."""
+        earlier = len(run.conversation)
+        try:
+            yield
+        finally:
+            note_uses(run.conversation, earlier, run.tools.options, run.emit)

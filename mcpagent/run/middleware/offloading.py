@@ -1,0 +1,29 @@
+"""Large results are stored outside of the conversation; the model gets a preview and tools that read the rest."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from mcpagent.run.agent_run import AgentRun, Middleware
+from mcpagent.run.run_parts import CallState
+
+
+class Offloading(Middleware):
+    """Replace a large result by a preview. The result of a call in a program is a value of the program and stays."""
+
+    @asynccontextmanager
+    async def around_call(self, run: AgentRun, call: CallState) -> AsyncIterator[None]:
+        """Offload the result once there is one."""
+        yield
+        if call.result is not None and call.output is not None and not call.parent:
+            tokens = None
+            if call.tool is not None:
+                tokens = call.tool.large_result_tokens
+            whole, call.result = (
+                call.result,
+                None,
+            )  # if this is cancelled, the conversation does not get the whole one
+            call.result = await run.large.set_aside(
+                whole, tokens=tokens, blocks=call.output.blocks
+            )

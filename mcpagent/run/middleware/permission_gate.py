@@ -1,0 +1,291 @@
+"""The gate that every tool call passes: it applies the decision of the rules, and asks the person that they ask."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from contextvars import ContextVar
+from dataclasses import replace
+from typing import Any
+
+from mcpagent.history.conversation import INNER, Conversation
+from mcpagent.permissions.rules import CallFacts, decide
+from mcpagent.run.agent_run import AgentRun, Middleware
+from mcpagent.run.middleware.admission import misfit_of, misfit_text
+from mcpagent.run.run_parts import CallState
+from mcpagent.tool_search.session_tools import SessionTools
+from mcpagent.utilities.python.orphaned_tasks import times_cancelled
+from mcpagent.utilities.python.worker_threads import beside_loop, is_large
+from mcpagent.utilities.text.safe_text import error_text, safe_line
+from mcpagent.values.approval import (
+    CallAnswer,
+    OnApproval,
+    PendingCall,
+    PendingKind,
+    call_fingerprint,
+    outdated_words,
+    refused_words,
+)
+from mcpagent.values.messages import ToolCall, ToolDefinition, json_copy
+from mcpagent.values.tools import Tool, ToolOutput
+
+MOST_SENT = 3
+_DENIED = 'The rules do not allow "{}", so it was not run. Do not call it again.'
+_LOST = '"{}" was not run again: the process that ran it died {} times. Go on without its result.'
+_DECIDING: ContextVar[bool] = ContextVar("mcpagent_deciding", default=False)
+
+
+class Permissions(Middleware):
+    """Let a call run only if the rules, and the person that they ask, permit it."""
+
+    @asynccontextmanager
+    async def around_call(self, run: AgentRun, call: CallState) -> AsyncIterator[None]:
+        """Decide on the call."""
+        await decide_on_call(run, call)
+        yield
+
+
+async def decide_on_call(run: AgentRun, call: CallState) -> None:  # noqa: C901 - one row of the table after the other
+    """Decide whether a call runs, and with which arguments. Otherwise set its `output`, or the request it waits with.
+
+    The first row that fits holds. An approval may edit the arguments: if they ask for something else now, such as
+    another resource, the call is decided again with them.
+
+    | the call | |
+    |---|---|
+    | was denied | is refused, also if its tool is gone |
+    | has no tool that the model may call | is refused with the reason |
+    | ended its process three times | is not run again |
+    | is denied by a rule (`permissions.rules.decide`) | is refused |
+    | has no answer and is allowed by a rule | runs |
+    | has no answer and needs one from outside of this run | waits |
+    | has no answer, and a person can be asked | gets the person's answer, and is decided by it |
+    | differs from the call that was answered | is refused |
+    | was answered with a result | has this result |
+    | was edited into a request for something else | has no answer, and is decided again |
+    | was edited into arguments that do not fit | is refused |
+    | was approved | runs |
+    """
+    asked, answer, policy = call.call, call.answer, run.permissions
+    while True:
+        if answer is not None and not answer.approved:
+            call.refuse(refused_words(asked.name, answer.message), "denied")
+            return
+        tool = call.tool
+        if tool is None:
+            call.settle(call.refusal or ToolOutput(()))
+            return
+        if call.times_sent >= MOST_SENT:
+            call.refuse(_LOST.format(safe_line(asked.name, 80), MOST_SENT), "failed")
+            return
+        if answer is None:
+            request = await _request_for(asked, tool, run, call)
+            if call.is_settled:
+                return
+            if request is None:
+                call.arguments = asked.arguments
+                return
+            if request.kind == "external" or policy.decide is None:
+                call.wait_with((request,))
+                return
+            answer = await _answer_of_person(request, policy.decide, run, call)
+            if answer is None:
+                return
+            continue
+        if answer.kind != _kind_of(tool) or answer.fingerprint != await _fingerprint(
+            asked, tool, run
+        ):
+            call.refuse(outdated_words(tool.name), "denied")
+            return
+        if tool.external:
+            if isinstance(answer.value, str):
+                text = answer.value
+            else:
+                text = json.dumps(answer.value, default=str)
+            call.settle(
+                ToolOutput.of_text(text, error="failed" if answer.failed else None)
+            )
+            return
+        if answer.arguments is None:
+            arguments = asked.arguments
+        else:
+            arguments = answer.arguments
+        if policy.decide is not None and tool.asked(arguments) != tool.asked(
+            asked.arguments
+        ):
+            asked, answer = replace(asked, arguments=arguments), None
+            continue
+        if decide(facts_of(tool, arguments), policy.rules_now()).verdict == "deny":
+            call.refuse(_DENIED.format(safe_line(tool.name, 80)), "denied")
+            return
+        problem = await misfit_of(tool, arguments, run)
+        if problem:
+            call.refuse(misfit_text(tool, problem), "invalid_arguments")
+            return
+        call.arguments, call.by_person = arguments, True
+        return
+
+
+def facts_of(tool: Tool, arguments: dict[str, Any]) -> CallFacts:
+    """Return the facts that rules judge a call of this tool by."""
+    return CallFacts(tool.asked(arguments), arguments, tool.rules)
+
+
+def _kind_of(tool: Tool | None) -> PendingKind:
+    if tool is not None and tool.external:
+        return "external"
+    return "approval"
+
+
+async def _fingerprint(call: ToolCall, tool: Tool, run: AgentRun) -> str:
+    place, session = run.conversation.place, run.context.thread_id
+    is_much = is_large(call.arguments)
+    return await beside_loop(
+        lambda: call_fingerprint(call, tool.asked(call.arguments), place, session),
+        is_much=is_much,
+    )
+
+
+async def _request_for(
+    asked: ToolCall, tool: Tool, run: AgentRun, call: CallState
+) -> PendingCall | None:
+    """Return the request that the call has to wait with, None if it may run. A denial refuses the call.
+
+    Rules judge other people's tools and the user's, not the runtime's own, such as `search_tools`.
+    """
+    policy = run.permissions
+    can_be_judged = (
+        tool.rules or tool.approval is not None or tool.external or policy.rules
+    )
+    if not can_be_judged or (tool.approval is None and run.tools.is_own(tool)):
+        return None
+    facts = facts_of(tool, asked.arguments)
+    rules, is_much = policy.rules_now(), is_large(asked.arguments)
+    decision = decide(facts, rules)
+    if (
+        decision.verdict == "allow"
+        and tool.approval is not None
+        and await _needs_approval(asked, tool, run, call)
+    ):
+        decision = decide(replace(facts, is_required=True), rules)
+    if call.is_settled or (decision.verdict == "allow" and not tool.external):
+        return None
+    place, session = run.conversation.place, run.context.thread_id
+    request = await beside_loop(
+        lambda: waiting_call(asked, tool, place=place, session=session), is_much=is_much
+    )
+    if policy.on_decision is not None and decision.verdict != "allow":
+        policy.on_decision(request, facts, decision)
+    if decision.verdict == "deny":
+        call.refuse(_DENIED.format(safe_line(tool.name, 80)), "denied")
+    return request
+
+
+async def _needs_approval(
+    asked: ToolCall, tool: Tool, run: AgentRun, call: CallState
+) -> bool:
+    """Return whether the tool or its agent requires approval for the call. A check that fails refuses the call."""
+    assert tool.approval is not None
+    try:
+        with run.for_call(call).entered():
+            arguments = await beside_loop(
+                lambda: json_copy(asked.arguments), is_much=is_large(asked.arguments)
+            )
+            needed = tool.approval(arguments)
+            needed = await needed if inspect.isawaitable(needed) else needed
+        if needed is None:
+            raise TypeError("it returned None; return True or False")
+    except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - a check that fails lets no call through
+        _raise_own_cancellation(error)
+        text = f'The permission check for "{tool.name}" failed, so it was not run: {error_text(error)}'
+        call.refuse(text, "denied")
+        return False
+    return bool(needed)
+
+
+async def _answer_of_person(
+    request: PendingCall, on_approval: OnApproval, run: AgentRun, call: CallState
+) -> CallAnswer | None:
+    """Ask the person. Return None if the call waits, or is not to be run after all."""
+    # The person may ask an agent, whose calls are decided meanwhile.
+    async with (
+        contextlib.nullcontext() if _DECIDING.get() else run.asking,
+        run.pipeline.around_question(run, call),
+    ):
+        if call.is_settled:
+            return None
+        token = _DECIDING.set(True)
+        try:
+            answer = on_approval(request)
+            if inspect.isawaitable(answer):
+                answer = await answer
+        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - without an answer it is denied
+            _raise_own_cancellation(error)
+            return request.deny(f"nobody could be asked ({error_text(error)})")
+        finally:
+            _DECIDING.reset(token)
+    if answer is request:
+        call.wait_with((request,))
+        return None
+    if isinstance(answer, CallAnswer):
+        return answer
+    if answer is True:
+        return request.approve()
+    return request.deny()
+
+
+def _raise_own_cancellation(error: BaseException) -> None:
+    """Raise a cancellation of this run. One that the user's code raises by itself is an error of that code."""
+    if isinstance(error, asyncio.CancelledError) and times_cancelled():
+        raise error
+
+
+# -- calls that wait --------------------------------------------------------------------------------------------------
+
+
+def waiting_calls(
+    conversation: Conversation,
+    tools: SessionTools,
+    session: str,
+    inner: Mapping[str, PendingCall],
+) -> list[PendingCall]:
+    """Return a session's open calls, each made from the history and its tool as they are now.
+
+    `inner` are the calls of programs by ID: each takes the place of the call that runs its program.
+    """
+    waiting: list[PendingCall] = []
+    for call in conversation.open_calls:
+        own = [
+            one
+            for call_id, one in inner.items()
+            if call_id.startswith(f"{call.id}{INNER}")
+        ]
+        if own:
+            waiting += own
+        else:
+            waiting.append(
+                waiting_call(
+                    call,
+                    tools.find(call.name),
+                    place=conversation.place,
+                    session=session,
+                )
+            )
+    return waiting
+
+
+def waiting_call(
+    call: ToolCall, tool: Tool | None, *, place: int, session: str
+) -> PendingCall:
+    """Return the request for a call at this place of the history, also if its tool is missing."""
+    if tool is not None:
+        definition = tool.asked(call.arguments)
+    else:
+        definition = ToolDefinition(call.name, "", {})
+    return PendingCall.of(
+        _kind_of(tool), call, definition, place=place, session=session
+    )

@@ -1,0 +1,43 @@
+"""JSON in the text of an answer: whole, in a code block, or as far as it has come."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+_FENCED = re.compile(r"```[a-zA-Z]*[ \t]*\n(.*?)```", re.DOTALL)
+
+
+def document_in(text: str) -> Any:
+    """The JSON of the whole text, or of its only code block. Raises `ValueError` if that is none, also for numbers
+    that JSON does not have."""
+    try:
+        return _loaded(text)
+    except ValueError:
+        blocks = _FENCED.findall(text)
+        if len(blocks) != 1:
+            raise
+        return _loaded(blocks[0])
+
+
+def _loaded(text: str) -> Any:
+    document = json.loads(text)
+    json.dumps(document, allow_nan=False)
+    return document
+
+
+def partial_document(text: str) -> Any:
+    """What a text that breaks off says so far, its last string as far as it goes; None if that is nothing."""
+    from pydantic_core import from_json
+
+    begun = text.lstrip()
+    if begun.startswith("```"):
+        if begun.count("```") > 1:
+            begun = begun.partition("\n")[2].rpartition("```")[0]
+        else:
+            begun = begun.partition("\n")[2]
+    try:
+        return from_json(begun, allow_partial="trailing-strings", allow_inf_nan=False)
+    except ValueError:
+        return None

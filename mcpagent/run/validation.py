@@ -1,0 +1,240 @@
+"""Arguments and answers against JSON Schemas: the one place where a value is checked, in bounded time."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from mcpagent.utilities.json_schema.parts import properties_of, referred, required_of
+from mcpagent.utilities.json_schema.schema_form import UncheckedError
+from mcpagent.utilities.text.for_model import line_for_model
+from mcpagent.values.messages import Text, nests_deeper
+
+if TYPE_CHECKING:
+    from mcpagent.utilities.json_schema.schema_check import CheckLimits
+    from mcpagent.values.tools import Tool, ToolOutput
+
+MAX_ARGUMENT_CHARACTERS = 1_048_576
+MAX_DEPTH = 64
+
+_FEW_NODES, _FEW_CHARACTERS = 2_000, 100_000
+"""What may be in a value that is looked at on an event loop at all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What is wrong with a value, empty if nothing is; or why it could not be checked, which holds nothing up."""
+
+    problem: str = ""
+    unchecked: str = ""
+
+
+def argument_problem(schema: dict[str, Any], arguments: dict[str, Any]) -> str:
+    """What is wrong with the arguments, in words that name each path; empty if nothing is.
+
+    A schema that cannot be used checks nothing: the tool's own code checks its input, too.
+    """
+    return verdict(schema, arguments).problem
+
+
+def verdict(schema: dict[str, Any], arguments: dict[str, Any]) -> Verdict:
+    """Whether the arguments fit a tool's schema."""
+    from mcpagent.utilities.json_schema.schema_check import IN_ALL
+
+    return _verdict(schema, arguments, IN_ALL)
+
+
+async def verdict_beside(schema: dict[str, Any], arguments: dict[str, Any]) -> Verdict:
+    """`verdict` for an event loop, which goes on meanwhile if it takes long."""
+    from mcpagent.utilities.json_schema.schema_check import AT_ONCE, TooLongError
+
+    if _is_small(arguments):
+        try:
+            return _verdict(schema, arguments, AT_ONCE)
+        except TooLongError:
+            pass
+    return await asyncio.to_thread(verdict, schema, arguments)
+
+
+async def fitted(
+    schema: dict[str, Any], arguments: dict[str, Any]
+) -> tuple[dict[str, Any], Verdict]:
+    """The arguments to run a tool with, and whether they fit its schema.
+
+    Models write null for what they leave out. Where that does not fit, and without it they do, it is left out.
+    """
+    found = await verdict_beside(schema, arguments)
+    if not found.problem:
+        return arguments, found
+    is_much = not _is_small(arguments)
+    if is_much:
+        fewer = await asyncio.to_thread(without_nulls, schema, arguments)
+    else:
+        fewer = without_nulls(schema, arguments)
+    if fewer != arguments:
+        again = await verdict_beside(schema, fewer)
+        if not again.problem:
+            return fewer, again
+    return arguments, found
+
+
+def without_nulls(schema: Any, value: Any) -> Any:
+    """A value without the nulls under names that its schema does not require."""
+    return _without_nulls(schema, [schema], value, 0)
+
+
+def _without_nulls(root: Any, schemas: list[Any], value: Any, depth: int) -> Any:
+    if not isinstance(value, dict | list) or depth > MAX_DEPTH:
+        return value
+    branches = _branches(root, schemas)
+    if isinstance(value, list):
+        items = [branch["items"] for branch in branches if "items" in branch]
+        return [_without_nulls(root, items, item, depth + 1) for item in value]
+    required = [
+        set(required_of(branch))
+        for branch in branches
+        if isinstance(branch.get("properties"), dict)
+    ]
+    known: dict[str, list[Any]] = {}
+    for branch in branches:
+        for name, rule in properties_of(branch).items():
+            known.setdefault(name, []).append(rule)
+    return {
+        name: _without_nulls(root, known.get(name, []), item, depth + 1)
+        for name, item in value.items()
+        if item is not None
+        or name not in known
+        or all(name in names for names in required)
+    }
+
+
+def _branches(root: Any, schemas: list[Any]) -> list[dict[str, Any]]:
+    """The schemas that these stand for, references followed; each once, since unions of what refers to itself double
+    with each level."""
+    found: dict[int, dict[str, Any]] = {}
+    waiting = [*reversed(schemas)]
+    while waiting:
+        schema = waiting.pop()
+        if not isinstance(schema, dict) or id(schema) in found:
+            continue
+        found[id(schema)] = schema
+        for keyword in ("allOf", "oneOf", "anyOf"):
+            listed = schema.get(keyword)
+            if isinstance(listed, list):
+                waiting += reversed(listed)
+            else:
+                waiting += ()
+        waiting.append(referred(root, schema.get("$ref")))
+    return [*found.values()]
+
+
+async def output_problem(schema: dict[str, Any], structured: Any) -> str:
+    """How a result breaks what its server promised of it; empty if it keeps that, or nobody can tell."""
+    from mcpagent.utilities.json_schema.schema_check import (
+        AT_ONCE,
+        IN_ALL,
+        TooLongError,
+    )
+
+    if structured is None:
+        return "it has no structured content"
+    try:
+        try:
+            found = None
+            if _is_small(structured):
+                found = problems(schema, structured, AT_ONCE)
+        except TooLongError:
+            found = None
+        if found is None:
+            found = await asyncio.to_thread(problems, schema, structured, IN_ALL)
+    except UncheckedError:
+        return ""
+    return "; ".join(f"{place}: {text}" if place else text for place, text in found)
+
+
+async def held_to_promise(tool: Tool, output: ToolOutput) -> ToolOutput:
+    """The output, with a word of ours behind it if it breaks its tool's output schema."""
+    if tool.output_schema is None or output.error is not None:
+        return output
+    if not (problem := await output_problem(tool.output_schema, output.structured)):
+        return output
+    shown = line_for_model(problem, 500)
+    words = f"This result breaks the output schema that its own server gives for the tool: {shown}"
+    return replace(output, content=(*output.content, Text(f"[{words}]")))
+
+
+def _verdict(
+    schema: dict[str, Any], arguments: dict[str, Any], limits: CheckLimits
+) -> Verdict:
+    """Raises `TooLongError` if there are higher limits that the check may end within."""
+    from mcpagent.utilities.json_schema.schema_check import IN_ALL, TooLongError
+
+    # Depth first: the size check recurses.
+    if nests_deeper(arguments, MAX_DEPTH):
+        return Verdict(f"arguments nest deeper than {MAX_DEPTH} levels")
+    if len(json.dumps(arguments, default=str)) > MAX_ARGUMENT_CHARACTERS:
+        return Verdict(
+            f"arguments are larger than {MAX_ARGUMENT_CHARACTERS:,} characters"
+        )
+    try:
+        found = problems(schema, arguments, limits)
+    except UncheckedError as error:
+        if limits is not IN_ALL and isinstance(error, TooLongError):
+            raise
+        return Verdict(unchecked=str(error))
+    return Verdict(
+        "; ".join(f"{place}: {text}" if place else text for place, text in found)
+    )
+
+
+def problems(
+    schema: Any, value: Any, limits: CheckLimits | None = None
+) -> list[tuple[str, str]]:
+    """What does not fit the schema: the place in the value, such as `tags.1`, and the words for it; the first five.
+
+    Patterns are run within bounds, and say nothing where these do not do. Nothing is looked up outside of the schema.
+    Raises `UncheckedError` for a schema that cannot be used, for this value or at all.
+    """
+    from mcpagent.utilities.json_schema.misfits import telling
+    from mcpagent.utilities.json_schema.schema_check import IN_ALL, Check
+    from mcpagent.utilities.json_schema.schema_form import usable
+    from mcpagent.utilities.json_schema.schema_keywords import KEYWORDS
+
+    form = usable(schema)
+    try:
+        found = [
+            telling(misfit)
+            for misfit in Check(form, KEYWORDS, limits or IN_ALL).misfits(
+                form.root, value
+            )
+        ]
+        return list(
+            dict.fromkeys(
+                (".".join(map(str, misfit.path)), misfit.text()) for misfit in found
+            )
+        )
+    except RecursionError:
+        raise UncheckedError("it nests too deep") from None
+
+
+def _is_small(value: Any) -> bool:
+    waiting, nodes, characters = [value], 0, 0
+    while waiting:
+        node = waiting.pop()
+        nodes += 1
+        if isinstance(node, dict | list):
+            nodes += len(node)
+            if nodes <= _FEW_NODES:
+                if isinstance(node, dict):
+                    waiting += node.values()
+                else:
+                    waiting += node
+        elif isinstance(node, str):
+            characters += len(node)
+        elif isinstance(node, int):
+            characters += node.bit_length() // 3
+        if nodes > _FEW_NODES or characters > _FEW_CHARACTERS:
+            return False
+    return True

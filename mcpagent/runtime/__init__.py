@@ -1,1 +1,0 @@
-"""The private side of an agent: what all its sessions share while it runs."""

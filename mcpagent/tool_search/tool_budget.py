@@ -1,0 +1,72 @@
+"""Compute the tool budget of a model: the definitions and tokens that it accepts in one request."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from mcpagent.models.base import ToolLimits
+
+MOST_OF_WINDOW = 0.5
+"""The share of a model's window that definitions may take: the conversation needs the rest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """A tool budget: the number of further tools and their estimated tokens that a model accepts. None: unlimited."""
+
+    tools: int | None = None
+    tokens: int | None = None
+
+    @classmethod
+    def of(cls, limits: ToolLimits, known_tokens: int) -> Room:
+        """Return the whole budget; it limits tokens only if the tokens of all known tools could exceed it."""
+        window = limits.window_tokens
+        tokens = None
+        if window is not None:
+            tokens = int(window * MOST_OF_WINDOW)
+        return cls(
+            limits.max_tools,
+            None if tokens is not None and known_tokens <= tokens else tokens,
+        )
+
+    @property
+    def is_endless(self) -> bool:
+        """True if neither tools nor tokens are limited."""
+        return self.tools is None and self.tokens is None
+
+    def beside(self, tokens: Iterable[int]) -> Room:
+        """Return the remaining budget after tools of these sizes."""
+        if self.is_endless:
+            return self
+        taken = list(tokens)
+        return replace(
+            self,
+            tools=None if self.tools is None else max(self.tools - len(taken), 0),
+            tokens=None if self.tokens is None else max(self.tokens - sum(taken), 0),
+        )
+
+    def fitting(self, tokens: Iterable[int]) -> int:
+        """Return how many of these tools fit, counted from the first one."""
+        fitting, left = 0, self.tokens
+        for size in tokens:
+            if fitting == self.tools or (left is not None and size > left):
+                break
+            fitting += 1
+            if left is None:
+                left = None
+            else:
+                left = left - size
+        return fitting
+
+    def words(self) -> str:
+        """Return the budget as part of a sentence; "" if it is unlimited."""
+        if self.tools is None:
+            parts = []
+        else:
+            parts = [f"{self.tools} tools"]
+        if self.tokens is None:
+            parts += []
+        else:
+            parts += [f"{self.tokens:,} tokens of tool definitions"]
+        return " and ".join(parts)

@@ -1,0 +1,1 @@
+"""Helpers without knowledge of agents: text, JSON Schema, Python."""

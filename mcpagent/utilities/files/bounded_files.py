@@ -1,0 +1,148 @@
+"""Read files that other users may have created: without blocking, regular files only, up to a size limit."""
+
+from __future__ import annotations
+
+import errno
+import mmap
+import os
+import stat
+import sys
+from pathlib import Path
+from typing import BinaryIO
+
+MAX_FILE_BYTES = 1_000_000
+"""Of a configuration, a card, a file of variables: what is read before anybody said that it may be used."""
+
+
+MAX_OWN_BYTES = 200_000_000
+"""Of a file that we keep ourselves, such as the tools of a server with very many."""
+
+
+class LargerError(OSError):
+    """Raised if a file exceeds the size limit."""
+
+
+def open_regular(path: Path | str) -> BinaryIO:
+    """Open the file for reading.
+
+    Raises `OSError`, also for a folder, a device or a pipe, which may never end, or block.
+    """
+    # Looked at before it is opened too: opening a device or a pipe may already do something.
+    _check(os.stat(path).st_mode, path)
+    handle = os.open(
+        path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    )
+    try:
+        _check(os.fstat(handle).st_mode, path)
+        return os.fdopen(handle, "rb")
+    except BaseException:
+        os.close(handle)
+        raise
+
+
+def _check(mode: int, path: Path | str) -> None:
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, "is a directory", str(path))
+    if not stat.S_ISREG(mode):
+        raise OSError(errno.EINVAL, "is no regular file", str(path))
+
+
+def read_bounded(path: Path | str, limit: int = MAX_FILE_BYTES) -> bytes:
+    """Return the content of a regular file. Raises `LargerError` for more than `limit` bytes, else `OSError`."""
+    with open_regular(path) as file:
+        return _all_of(file, path, limit)
+
+
+def open_given(path: Path | str) -> BinaryIO:
+    """Open a file that the user names for one command: a regular one, or one that a shell has opened (`<(command)`).
+
+    Raises `OSError` for files that would block, such as a pipe without a writer.
+    """
+    if str(path).startswith(_OPENED):
+        return open(path, "rb")
+    return open_regular(path)
+
+
+_PIECE = 1 << 20
+
+_OPENED = ("/dev/fd/", "/dev/stdin", "/proc/self/fd/")
+
+
+def read_own(path: Path | str) -> bytes:
+    """Return the content of a file that we keep for this user: of state, data or cache.
+
+    Raises `OSError` for one that is not the user's (`is_nobody_elses`), that is no regular file, or too large.
+    """
+    with open_regular(path) as file:
+        _check_owner(os.fstat(file.fileno()), path)
+        return _all_of(file, path, MAX_OWN_BYTES)
+
+
+def map_own(path: Path | str) -> memoryview:
+    """Map the content of a file of this user into shared memory; unused pages are not read.
+
+    Only for files that are replaced as a whole.
+    """
+    with open_regular(path) as file:
+        found = os.fstat(file.fileno())
+        _check_owner(found, path)
+        if not 0 < found.st_size <= MAX_OWN_BYTES:
+            raise LargerError(
+                errno.EFBIG,
+                f"empty, or larger than {MAX_OWN_BYTES // 1_000_000} MB",
+                str(path),
+            )
+        return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+
+
+def check_own(path: Path | str) -> None:
+    """Check a file that another library will open. Raises `OSError` if `read_own` would not read it."""
+    if os.path.lexists(path):
+        found = os.stat(path)
+        _check(found.st_mode, path)
+        _check_owner(found, path)
+
+
+def is_nobody_elses(path: Path | str) -> bool:
+    """Return whether only this user or the system's administrator can have written the file; True if it is missing.
+
+    A folder that others could write to, if only for a while, may hold files that they left there.
+    """
+    try:
+        return _is_users(os.stat(path), path)
+    except OSError:
+        return True
+
+
+def _check_owner(found: os.stat_result, path: Path | str) -> None:
+    if not _is_users(found, path):
+        raise PermissionError(
+            errno.EPERM,
+            "belongs to another user, or everybody may write into it",
+            str(path),
+        )
+
+
+def _is_users(found: os.stat_result, path: Path | str) -> bool:
+    if sys.platform == "win32":
+        return True
+    user = os.geteuid()
+    # In a container root often has the folder of a user from outside: there that user's files are meant.
+    if user:
+        owners = {0, user}
+    else:
+        owners = {0, os.stat(Path(path).parent).st_uid}
+    return found.st_uid in owners and not found.st_mode & stat.S_IWOTH
+
+
+def _all_of(file: BinaryIO, path: Path | str, limit: int) -> bytes:
+    data = bytearray()
+    while piece := file.read(
+        _PIECE
+    ):  # a read of the whole limit would take that much memory at once
+        data += piece
+        if len(data) > limit:
+            raise LargerError(
+                errno.EFBIG, f"larger than {limit // 1_000_000} MB", str(path)
+            )
+    return bytes(data)

@@ -1,0 +1,46 @@
+"""Work that does not end when it is cancelled: waited for a moment, and then left to itself."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+LEFT_AFTER_SECONDS = 2.0
+"""So long work may take to end that was cancelled."""
+
+_LEFT: set[asyncio.Future[Any]] = set()
+"""An event loop does not keep its tasks by itself."""
+
+
+async def end_or_leave(
+    working: asyncio.Future[Any], seconds: float | None, tell: Callable[[], None]
+) -> None:
+    """Ends work whose waiter was cancelled. Raises `CancelledError`, unless it gave or raised something all the same:
+    then the waiter is no longer told that it was cancelled.
+
+    What takes more than so many seconds to end goes on by itself, which is to be told; None: it is waited for.
+    """
+    _LEFT.add(working)
+    working.add_done_callback(_forget)
+    if not working.done():
+        working.cancel()
+        await asyncio.wait({working}, timeout=seconds)
+    if not working.done():
+        tell()
+        raise asyncio.CancelledError
+    if working.cancelled():
+        raise asyncio.CancelledError
+
+
+def times_cancelled() -> int:
+    """How often this task was asked to end so far."""
+    task = asyncio.current_task()
+    if task is not None:
+        return task.cancelling()
+    return 0
+
+
+def _forget(working: asyncio.Future[Any]) -> None:
+    _LEFT.discard(working)
+    _ = working.cancelled() or working.exception()

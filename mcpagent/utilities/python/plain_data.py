@@ -1,0 +1,43 @@
+"""Values of dataclasses as plain JSON data, and back, by their annotations."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
+_T = TypeVar("_T")
+
+
+@cache
+def adapter(kind: Any) -> TypeAdapter[Any]:
+    """Return pydantic's reader and writer of this type."""
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(kind)
+
+
+def dump_value(value: Any) -> dict[str, Any]:
+    """Return a dataclass as plain JSON data; what JSON lacks is written as its text."""
+    kind: Any = type(value)
+    data: dict[str, Any] = adapter(kind).dump_python(
+        value, mode="json", fallback=str, warnings=False
+    )
+    return data
+
+
+def load_value(kind: type[_T], data: object) -> _T:
+    """Read the result of `dump_value`. Raises `ValueError`, in one line, with the place of the first mistake."""
+    from pydantic import ValidationError
+
+    of_this_kind: Any = kind
+    try:
+        value: _T = adapter(of_this_kind).validate_python(data)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        raise ValueError(
+            f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+        ) from None
+    return value

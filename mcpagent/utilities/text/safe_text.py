@@ -1,0 +1,106 @@
+"""Make third-party text safe to print, to log or to embed in mcpagent's own messages.
+
+Tool names, descriptions, results, server stderr and model output may be hostile. Only this module removes characters
+that move a cursor, set a title, forge a line or hide text from a reader.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from collections.abc import Sequence
+
+MAX_LISTED_NAMES = 20
+
+_KEPT_CONTROLS = frozenset("\n\t")
+_HIDDEN = re.compile(
+    "[\u200b\u2060-\u2064\ufeff\u202a-\u202e\u2066-\u2069\U000e0000-\U000e007f]"
+)
+
+
+def _is_safe(char: str) -> bool:
+    if char in _KEPT_CONTROLS:
+        return True
+    # Cc: C0, C1, ESC, CR. Cf: bidi overrides, zero-width, tag characters. Cs: lone surrogates. Co/Cn: no meaning here.
+    return unicodedata.category(char) not in ("Cc", "Cf", "Cs", "Co", "Cn")
+
+
+def safe_text(text: str) -> str:
+    """Return the text without control, bidirectional, invisible and unassigned characters; line breaks and tabs stay.
+
+    Idempotent. ANSI sequences lose their escape character and so become visible, harmless text.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(char for char in text.replace("\r\n", "\n") if _is_safe(char))
+
+
+_IGNORABLE = re.compile(
+    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u2800\u3164\ufe00-\ufe0f"
+    "\ufeff\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+)
+"""Characters that are drawn as nothing: Default_Ignorable_Code_Point of Unicode, and the blank Braille pattern."""
+
+
+def visible(text: str, kept: str = "\n\t") -> str:
+    """Return the whole text, with each character that could hide, move or reorder text written as its JSON escape.
+
+    Use it for texts that the user must approve. `kept`: control characters that stay unchanged.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(
+        char if char in kept or _is_plain(char) else json.dumps(char)[1:-1]
+        for char in text
+    )
+
+
+def _is_plain(char: str) -> bool:
+    return (
+        (char.isprintable() or char == "\u3000")
+        and _is_safe(char)
+        and not _IGNORABLE.match(char)
+    )
+
+
+def hides_something(text: str) -> bool:
+    """Return whether the text has characters that hide words from a reader.
+
+    Such are tags (U+E0000), zero-width characters and reversed directions. Joiners and variation selectors do not
+    count: emoji and some scripts need them.
+    """
+    return not text.isascii() and _HIDDEN.search(text) is not None
+
+
+def safe_line(text: str, limit: int = 200) -> str:
+    """Return one printable line of at most `limit` characters; runs of white space become one space."""
+    line = " ".join(safe_text(text[: limit * 8]).split())
+    if len(line) <= limit:
+        return line
+    return line[: max(limit - 1, 0)] + "…"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names for an error line: the first ones and how many more."""
+    shown = ", ".join(safe_line(name, 64) for name in names[:MAX_LISTED_NAMES])
+    more = ""
+    if len(names) > MAX_LISTED_NAMES:
+        more = f" and {len(names) - MAX_LISTED_NAMES} more"
+    return f"{shown}{more}" or "none"
+
+
+def without_halves(text: str) -> str:
+    """Return the text with lone surrogates replaced by question marks, for files, databases and encoders."""
+    if text.isascii():
+        return text
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def error_text(error: BaseException) -> str:
+    """Return the kind and the message of an error, also if its own code cannot give the message."""
+    kind = type(error).__name__
+    try:
+        return f"{kind}: {error}"
+    except Exception:  # noqa: BLE001 - any code may be in its `__str__`
+        return kind

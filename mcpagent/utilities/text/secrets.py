@@ -1,0 +1,415 @@
+"""Secrets: a type that shows nothing of itself, and the replacement of known secrets in text for people and files.
+
+Requests to servers and models are never altered. Terminal, logs, errors, exports, recordings and traces pass through
+`without_secrets`. Results for a model pass through `without_random_secrets`, which leaves every word and number.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Any, TypeAlias
+from urllib.parse import parse_qsl, quote, quote_plus, unquote, urlsplit
+
+REDACTED = "[redacted]"
+SHORTEST = 8
+"""Shorter values are not replaced: that would spoil the text and hide nothing."""
+
+_SHORTEST_RANDOM = 16
+_STEP = 200_000
+
+Redact: TypeAlias = Callable[[str], str]
+
+
+class Secret:
+    """A text that is passed to a process or in a request, and never shown.
+
+    `origin` is the text in the file, for example `Bearer ${GITHUB_TOKEN}`; "" if the file has the secret itself.
+    `repr`, `str` and pickle contain the origin alone, and JSON refuses the type. `revealed()` returns the text.
+    """
+
+    __slots__ = ("_text", "origin")
+
+    def __init__(self, text: str, origin: str = "") -> None:
+        self._text: str | None = text
+        self.origin = origin
+
+    def __str__(self) -> str:
+        return self.origin or REDACTED
+
+    def __repr__(self) -> str:
+        return f"Secret({str(self)!r})"
+
+    def __bool__(self) -> bool:
+        return bool(self._text)
+
+    def __eq__(self, other: object) -> bool:
+        return self._text == (other._text if isinstance(other, Secret) else other)
+
+    def __hash__(self) -> int:
+        return hash(self._text)
+
+    def __deepcopy__(self, _: Any) -> Secret:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _pickled, (self.origin,)
+
+    def revealed(self) -> str:
+        """Return the text. Raises `TypeError` for a secret that was pickled, which leaves the text out."""
+        if self._text is None:
+            raise TypeError(
+                f"{self}: pickling left the secret out; read the configuration again"
+            )
+        return self._text
+
+
+def _pickled(origin: str) -> Secret:
+    secret = Secret("", origin)
+    secret._text = None
+    return secret
+
+
+def revealed(text: str | Secret) -> str:
+    """Return the text itself, for the process or request that needs it."""
+    if isinstance(text, Secret):
+        return text.revealed()
+    return text
+
+
+def as_written(text: str | Secret) -> str:
+    """Return the text as its file has it: literals in full, references instead of values."""
+    if isinstance(text, str):
+        return text
+    return text.origin or text.revealed()
+
+
+# -- which values are secret -------------------------------------------------------------------------------------------
+
+_WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+_CREDENTIAL = re.compile(
+    r".*(?:token|secret|password|passwd|passphrase|passcode|pwd|apikey|accesskey)s?|keys?|pass|pat|jwt|auth|bearer"
+    r"|authorization|cookies?|creds?|credentials?"
+)
+_FOLDERS = frozenset({"PWD", "OLDPWD"})
+_PLACE = re.compile(r"(?:~|\.{1,2})?/|[A-Za-z]:[\\/]|https?://")
+_CHUNKS = re.compile(r"\d+|[A-Z]?[a-z]+|[A-Z]+|[^A-Za-z0-9]+")
+_OPTION = re.compile(r"--?[A-Za-z][\w-]+")
+_NAMED = re.compile(
+    r"(?:--(?:env|header)=)?(-{0,2}[A-Za-z][\w-]*)(?:=|:(?!//) *)([^=].*)", re.DOTALL
+)
+_SCHEME = re.compile(r"(?:Bearer|Basic|Token) +(?=\S)", re.IGNORECASE)
+
+
+def names_a_credential(name: str) -> bool:
+    """Return whether the last word of a variable's, header's or option's name is one for credentials."""
+    words = _WORDS.findall(name[:200])
+    return (
+        bool(words)
+        and name not in _FOLDERS
+        and _CREDENTIAL.fullmatch(words[-1].lower()) is not None
+    )
+
+
+def is_random(value: str) -> bool:
+    """Return whether letters and digits alternate as in generated keys, over at least 16 characters."""
+    chunks = _CHUNKS.findall(value)
+    changes = sum(
+        min(len(one), len(other)) <= 2
+        for one, other in pairwise(chunks)
+        if one[0].isalnum() and other[0].isalnum()
+    )
+    return (
+        len(value) >= _SHORTEST_RANDOM
+        and changes >= 4
+        and not any(map(str.isspace, value))
+    )
+
+
+def is_secret(value: str) -> bool:
+    """Return whether replacing this value in text is useful: at least eight characters, no word, no number.
+
+    Letters with underscores between them, such as `customer_id`, are words: columns and fields are named so.
+    """
+    is_word = value.replace("_", "").isalpha() and (
+        value.islower() or value.isupper() or value.istitle()
+    )
+    is_number = not value.strip("0123456789.,:+- ")
+    return len(value) >= SHORTEST and not is_word and not is_number
+
+
+def secrets_under(name: str, value: str) -> Iterator[str]:
+    """Yield the secrets in a literal value of this name, and the password of an address."""
+    if names_a_credential(name):
+        whole = _SCHEME.sub("", value)
+        if whole != value:
+            values = [whole, *_basic_password(whole)]
+        else:
+            values = [whole]
+        if name.lower().endswith("cookie"):
+            values = [pair.partition("=")[2].strip() for pair in value.split(";")]
+        yield from (
+            text
+            for text in values
+            if is_secret(text) and (is_random(text) or not _PLACE.match(text))
+        )
+    yield from secrets_in_address(value)
+
+
+def secrets_in_address(address: str) -> Iterator[str]:
+    """Yield the password in `scheme://user:password@host`, as written and decoded, and credentials of the query."""
+    try:
+        parts = None
+        if "://" in address:
+            parts = urlsplit(address)
+    except ValueError:
+        parts = None
+    if parts is None:
+        return
+    if parts.password:
+        yield from (parts.password, unquote(parts.password))
+    for name, value in parse_qsl(parts.query):
+        if names_a_credential(name) and is_secret(value):
+            yield value
+
+
+def named_words(words: Sequence[str | Secret]) -> Iterator[tuple[int, str, str]]:
+    """Yield the place, name and literal value of arguments: `--token=x`, `--token x`, `TOKEN=x`, `X-Api-Key: x`."""
+    option = ""
+    for place, word in enumerate(words):
+        if isinstance(word, Secret):
+            option = ""
+            continue
+        if named := _NAMED.fullmatch(word):
+            yield place, named[1], named[2]
+        elif option and (not word.startswith("-") or word.startswith("-----BEGIN")):
+            yield place, option, word
+        option = ""
+        if _OPTION.fullmatch(word):
+            option = word
+
+
+def _basic_password(basic: str) -> Iterator[str]:
+    try:
+        yield (
+            base64.b64decode(basic, validate=True)
+            .decode("utf-8", "replace")
+            .partition(":")[2]
+        )
+    except ValueError:
+        return
+
+
+# -- known values ------------------------------------------------------------------------------------------------------
+
+_lock = threading.Lock()
+_values: frozenset[str] = frozenset()
+_spelled: tuple[frozenset[str], tuple[str, ...]] = (frozenset(), ())
+_random: tuple[frozenset[str], tuple[str, ...]] = (frozenset(), ())
+
+
+def hide(*values: str | None) -> None:
+    """Replace these values in text for people and files from now on, unless they are short, a word or a number."""
+    global _values
+    with _lock:
+        fresh = {value for value in values if value and is_secret(value)} - _values
+        if fresh:
+            _values |= fresh
+
+
+def hide_environment(environ: Mapping[str, str]) -> None:
+    """Hide the values of an environment that have a credential's name."""
+    hide(
+        *(
+            secret
+            for name, value in environ.items()
+            for secret in secrets_under(name, value)
+        )
+    )
+
+
+def known_values() -> frozenset[str]:
+    """Return all hidden values; the same object until there are more."""
+    return _values
+
+
+def _spellings() -> tuple[str, ...]:
+    """Return each known value as text, JSON, address and base64 contain it, the longest first."""
+    global _spelled
+    if _spelled[0] is not (known := _values):
+        found = {spelling for value in known for spelling in _spellings_of(value)} - {
+            ""
+        }
+        _spelled = (
+            known,
+            tuple(sorted(found, key=lambda spelling: (-len(spelling), spelling))),
+        )
+    return _spelled[1]
+
+
+def _random_values() -> tuple[str, ...]:
+    """Return the known values that are taken out of results for a model, the longest first."""
+    global _random
+    if _random[0] is not (known := _values):
+        _random = known, tuple(sorted(filter(is_random, known), key=len, reverse=True))
+    return _random[1]
+
+
+def _spellings_of(value: str) -> Iterator[str]:
+    data = value.encode("utf-8", "surrogatepass")
+    yield from (
+        value,
+        json.dumps(value)[1:-1],
+        json.dumps(value, ensure_ascii=False)[1:-1],
+    )
+    yield from (
+        quote(data, safe=""),
+        quote_plus(data),
+        base64.b64encode(data).decode().rstrip("="),
+    )
+    yield from (
+        line for line in value.splitlines() if len(line) >= _SHORTEST_RANDOM
+    )  # of a key of several lines
+
+
+# -- replacement -------------------------------------------------------------------------------------------------------
+
+_SHAPES: tuple[tuple[tuple[str, ...], re.Pattern[str]], ...] = tuple(
+    (marks, re.compile(shape))
+    for marks, shape in (
+        (
+            ("sk-",),
+            r"\bsk-(?:[A-Za-z0-9]{32,}|(?:ant|proj|svcacct|admin|or)-[A-Za-z0-9_-]{20,})",
+        ),
+        (("ghp_", "gho_", "ghu_", "ghs_", "ghr_"), r"\bgh[pousr]_[A-Za-z0-9]{20,}"),
+        (("github_pat_",), r"\bgithub_pat_[A-Za-z0-9_]{20,}"),
+        (("glpat-",), r"\bglpat-[A-Za-z0-9_-]{20,}"),
+        (("xox",), r"\bxox[abeprs]-[0-9A-Za-z-]{10,}"),
+        (("xapp-",), r"\bxapp-\d-[A-Za-z0-9-]{20,}"),
+        (("AKIA", "ASIA"), r"\bA[KS]IA[A-Z0-9]{16}\b"),
+        (("AIza",), r"\bAIza[A-Za-z0-9_-]{35}"),
+        (("ya29.",), r"\bya29\.[A-Za-z0-9_-]{20,}"),
+        (
+            ("hf_", "npm_", "gsk_", "r8_", "ntn_"),
+            r"\b(?:hf|npm|gsk|r8|ntn)_[A-Za-z0-9]{24,}",
+        ),
+        (("dop_v1_", "lin_api_"), r"\b(?:dop_v1|lin_api)_[A-Za-z0-9]{32,}"),
+        (
+            ("pypi-", "nvapi-", "tvly-"),
+            r"\b(?:pypi-AgE|nvapi-|tvly-)[A-Za-z0-9_-]{28,}",
+        ),
+        (("k_live_", "k_test_"), r"\b[srp]k_(?:live|test)_[A-Za-z0-9]{16,}"),
+        (("SG.",), r"\bSG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}"),
+        (("eyJ",), r"\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*"),
+        ((":AA",), r"\b\d{8,10}:AA[A-Za-z0-9_-]{33}\b"),
+        (
+            ("://",),
+            r"""(?<=://)[^\s/:@"']{1,100}:[^\s/@"']{1,200}(?=@)""",
+        ),  # RFC 3986: user:password
+        (("AccountKey=",), r"(?<=AccountKey=)[A-Za-z0-9+/]{86}=="),
+        (("hooks.slack.com/",), r"(?<=hooks\.slack\.com/services/)T\w+/B\w+/\w{20,}"),
+        (
+            ("-----BEGIN ",),
+            r"-----BEGIN [A-Z ]{0,20}PRIVATE KEY-----[A-Za-z0-9+/=\s\\:,.-]{0,20000}?"
+            r"-----END [A-Z ]{0,20}PRIVATE KEY-----",
+        ),
+    )
+)
+"""Substrings of each shape that an issuer gives its keys, and the shape: the substrings are found much faster."""
+
+_MARKS = tuple(dict.fromkeys(mark for marks, _ in _SHAPES for mark in marks))
+
+
+def without_secrets(text: str) -> str:
+    """Return text for people and files: known secrets and the shapes of issuers' keys are replaced."""
+    for spelling in _spellings():
+        if spelling in text:
+            text = text.replace(spelling, REDACTED)
+    return without_shapes("…".join(map(_without_beginning, text.split("…"))))
+
+
+def _without_beginning(text: str) -> str:
+    """Return text that may have been cut, without the first eight or more characters of a known value at its end."""
+    for value in _values:
+        start = text.rfind(value[:SHORTEST])
+        if (
+            start >= 0
+            and len(value) >= _SHORTEST_RANDOM
+            and value.startswith(text[start:])
+        ):
+            text = text[:start] + REDACTED
+    return text
+
+
+def without_shapes(text: str) -> str:
+    """Return the text without the shapes that issuers give their keys.
+
+    A long text is searched in pieces, so that other threads run in between. It is cut where no key continues: before a
+    quotation mark, or at the end of a line if it holds no private key.
+    """
+    if not any(mark in text for mark in _MARKS):
+        return text
+    pieces, start, has_blocks = list[str](), 0, "-----BEGIN " in text
+    while len(text) - start > 2 * _STEP:
+        end = text.rfind('"', start + _STEP, start + 2 * _STEP)
+        if not (end > 0 or has_blocks):
+            end = text.rfind("\n", start + _STEP, start + 2 * _STEP)
+        if end <= 0:
+            break
+        pieces.append(_shapes_replaced(text[start:end]))
+        start = end
+    return "".join([*pieces, _shapes_replaced(text[start:])])
+
+
+def _shapes_replaced(text: str) -> str:
+    for marks, shape in _SHAPES:
+        if any(mark in text for mark in marks):
+            text = shape.sub(REDACTED, text)
+    return text
+
+
+def may_hold_secrets(text: str) -> bool:
+    """Return whether text, or data as JSON, may hold a secret; fast, also for long texts."""
+    return any(mark in text for mark in _MARKS) or any(
+        spelling in text for spelling in _spellings()
+    )
+
+
+def without_random_secrets(text: str) -> str:
+    """Return text for a model: known random values of at least 16 characters are replaced, as whole tokens."""
+    for value in _random_values():
+        if value in text:
+            text = re.sub(rf"(?<![\w-]){re.escape(value)}(?![\w-])", REDACTED, text)
+    return text
+
+
+def data_without_random_secrets(data: Any) -> Any:
+    """Return JSON data likewise, in keys too; two keys never become one."""
+    if not _random_values():
+        return data
+    if isinstance(data, str):
+        return without_random_secrets(data)
+    if isinstance(data, list):
+        return [data_without_random_secrets(item) for item in data]
+    if not isinstance(data, Mapping):
+        return data
+    shown: dict[str, Any] = {}
+    for key, item in data.items():
+        text = name = without_random_secrets(key)
+        while name != key and (name in shown or name in data):
+            name = f"{text} {len(shown) + 1}"
+        shown[name] = data_without_random_secrets(item)
+    return shown
+
+
+def without_credentials(url: str) -> str:
+    """Return the address without the user and password that it may contain."""
+    scheme, separator, rest = url.partition("://")
+    host, slash, path = rest.partition("/")
+    if separator:
+        return f"{scheme}{separator}{host.rpartition('@')[2]}{slash}{path}"
+    return url

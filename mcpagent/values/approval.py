@@ -1,0 +1,289 @@
+"""Tool calls that wait for somebody's answer: a person's approval, or the result of a tool that runs elsewhere.
+
+Here is also what the model is told of an approval that was refused.
+
+All values are plain JSON data, so that one process can ask and another go on. An answer is bound to the tool's
+definition, the call's arguments, its place in the conversation and the session by a fingerprint: if one is another,
+nothing is run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from types import NoneType
+from typing import Any, Literal, TypeAlias, get_args
+
+from mcpagent.errors import InputError, McpAgentError
+from mcpagent.utilities.python.argument_checks import expect
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.values.messages import ToolCall, ToolDefinition, json_copy
+
+Approval: TypeAlias = Literal["allow", "ask", "deny"]
+"""The rule for a tool's calls: run them without a question, ask before each, or never run them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A written rule: the calls that its pattern names run, are asked about or are denied.
+
+    A rule with a `server` is from the entry of that server, and its pattern has no server's name (`git_*`). With
+    `only_reads` it is limited to tools and resources that only read, by the word of the server. `place` is the file or
+    variable that has the rule, and `key` the key in the file.
+    """
+
+    pattern: str
+    approval: Approval
+    place: str = ""
+    key: str = ""
+    server: str = ""
+    only_reads: bool = False
+
+
+PendingKind: TypeAlias = Literal["approval", "external"]
+_KINDS = frozenset(get_args(PendingKind))
+
+
+@dataclass(frozen=True, slots=True)
+class CallAnswer:
+    """The answer to one `PendingCall`; `PendingCall.approve`, `.deny` and `.result` make it.
+
+    `arguments` replace the call's own as a whole. `value` is what an external tool gave (text, or anything that is
+    JSON); `failed` says that it is that tool's error. `message` is told to the model with a denial. `kind` and
+    `session` are those of the call which it answers.
+    """
+
+    call_id: str
+    fingerprint: str
+    approved: bool
+    arguments: dict[str, Any] | None = None
+    message: str = ""
+    value: Any = None
+    failed: bool = False
+    kind: PendingKind = "approval"
+    session: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """As `from_json` takes it; `value` must be JSON data."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> CallAnswer:
+        """Raises `InputError` if the data is not an answer."""
+        optional: dict[str, Any] = {
+            "arguments": (dict, NoneType),
+            "message": str,
+            "value": object,
+            "failed": bool,
+            "kind": _KINDS,
+            "session": str,
+        }
+        return cls(
+            **_checked(
+                "answer",
+                data,
+                {"call_id": str, "fingerprint": str, "approved": bool},
+                optional,
+            )
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PendingCall:
+    """A call that was not run, because it waits for an answer.
+
+    "approval": may it run? "external": the caller runs it and gives the result. `tool` is the offered name, `session`
+    the id of the session that has the call.
+    """
+
+    kind: PendingKind
+    call_id: str
+    tool: str
+    arguments: dict[str, Any]
+    server: str | None
+    description: str
+    fingerprint: str
+    session: str = ""
+
+    @classmethod
+    def of(
+        cls,
+        kind: PendingKind,
+        call: ToolCall,
+        definition: ToolDefinition,
+        *,
+        place: int = 0,
+        session: str = "",
+    ) -> PendingCall:
+        """What waits: a call of the tool that has this definition, and the fingerprint of both.
+
+        `place` is the number of messages up to the one with the call.
+        """
+        return cls(
+            kind,
+            call.id,
+            definition.name,
+            json_copy(call.arguments),
+            server=definition.server,
+            description=definition.description,
+            fingerprint=call_fingerprint(call, definition, place, session),
+            session=session,
+        )
+
+    def approve(self, arguments: dict[str, Any] | None = None) -> CallAnswer:
+        """It may run, once; with `arguments` in place of its own if given. Raises `InputError` for an external one."""
+        if self.kind == "external":
+            raise InputError(
+                f'"{self.tool}" is run by you; give what it gave: call.result(...), or call.deny()'
+            )
+        expect(
+            "approve",
+            arguments,
+            (dict, NoneType),
+            "arguments as a dict, or none",
+            error=InputError,
+        )
+        return CallAnswer(
+            self.call_id, self.fingerprint, True, arguments, session=self.session
+        )
+
+    def deny(self, message: str = "") -> CallAnswer:
+        """It may not run; the model is told so, and `message`."""
+        expect("deny", message, str, "a message as text", error=InputError)
+        return CallAnswer(
+            self.call_id,
+            self.fingerprint,
+            False,
+            message=message,
+            kind=self.kind,
+            session=self.session,
+        )
+
+    def result(self, value: Any, *, failed: bool = False) -> CallAnswer:
+        """What an external tool gave. Raises `InputError` for a call that waits for approval: it would be run."""
+        if self.kind == "approval":
+            raise InputError(
+                f'"{self.tool}" waits for approval, not for a result; use call.approve() or call.deny()'
+            )
+        return CallAnswer(
+            self.call_id,
+            self.fingerprint,
+            True,
+            value=value,
+            failed=failed,
+            kind=self.kind,
+            session=self.session,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data to show, or to keep until it is answered, as `from_json` takes it."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> PendingCall:
+        """Raises `InputError` if the data is no pending call."""
+        texts = dict.fromkeys(("call_id", "tool", "description", "fingerprint"), str)
+        needed = {"kind": _KINDS, "arguments": dict, "server": (str, NoneType), **texts}
+        return cls(**_checked("pending call", data, needed, {"session": str}))
+
+
+def _checked(
+    what: str, data: object, needed: Mapping[str, Any], optional: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The data, if it has what is needed, each value of its kind, and nothing that is not known."""
+    expect(what, data, Mapping, "what to_json() gave", error=InputError)
+    assert isinstance(data, Mapping)
+    kinds = {**needed, **optional}
+    wrong = [
+        str(name)
+        for name in data
+        if name not in kinds or not _fits(data[name], kinds[name])
+    ]
+    wrong += [name for name in needed if name not in data]
+    if wrong:
+        raise InputError(
+            f"{what}: wrong or missing {safe_line(', '.join(sorted(wrong)))}; pass what to_json() gave"
+        )
+    return dict(data)
+
+
+def _fits(value: object, kind: Any) -> bool:
+    if kind is _KINDS:
+        return isinstance(value, str) and value in kind
+    return isinstance(value, kind)
+
+
+Decision: TypeAlias = "bool | CallAnswer | PendingCall"
+"""Yes or no, an answer, or the request itself, which then waits as if there were nobody to decide."""
+
+OnApproval: TypeAlias = Callable[[PendingCall], "Decision | Awaitable[Decision]"]
+"""Decides on one call in the same process; whatever it raises is a denial."""
+
+
+class CallsPendingError(McpAgentError):
+    """The run ended because calls wait for answers: `requests`. Go on with `Session.resume(answers)`."""
+
+    def __init__(self, requests: Sequence[PendingCall]) -> None:
+        named = ", ".join(f'"{request.tool}" ({request.kind})' for request in requests)
+        super().__init__(
+            f"{len(requests)} tool call(s) wait for an answer: {named}; pass answers to "
+            "session.resume() (after agent.ask: agent.resume()), or set Agent(approval=ApprovalPolicy(decide=...))"
+        )
+        self.requests = tuple(requests)
+
+
+def refused_words(tool: str, message: str) -> str:
+    """What the model is told of a call that was not approved; `message` is what the person said with it."""
+    return (
+        f'The user declined this call of "{tool}"{f": {message}" if message else "."}'
+    )
+
+
+def outdated_words(tool: str) -> str:
+    """What the model is told of a call that is not what its answer was given for."""
+    return f'"{tool}" or the call changed after the answer was asked for, so it was not run. Call again.'
+
+
+def call_fingerprint(
+    call: ToolCall, definition: ToolDefinition, place: int = 0, session: str = ""
+) -> str:
+    """Return the SHA-256 of the call, its place, its session and what says what it would do, as canonical JSON."""
+    bound = [
+        session,
+        place,
+        call.id,
+        call.arguments,
+        definition.name,
+        definition.kind,
+        *definition.key[:2],
+        definition.title,
+        definition.description,
+        definition.parameters,
+        definition.read_only,
+        *filter(None, [definition.listed]),
+    ]
+    text = json.dumps(bound, sort_keys=True, separators=(",", ":"), default=str)
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
+
+
+def usable_answers(answers: object) -> Mapping[str, CallAnswer]:
+    """The answers by call id; raises `InputError` for what is none, and for two answers to one call."""
+    if isinstance(answers, Sequence) and not isinstance(answers, str | bytes):
+        given = list(answers)
+    else:
+        given = [answers]
+    by_call: dict[str, CallAnswer] = {}
+    for answer in given:
+        if not isinstance(answer, CallAnswer):
+            expected = "a list of CallAnswer, such as [call.approve() for call in session.pending]"
+            raise InputError(
+                f"resume: expected {expected}, got {type(answer).__name__}"
+            )
+        if answer.call_id in by_call:
+            raise InputError(
+                f'resume: two answers for call "{safe_line(answer.call_id, 60)}"; give one'
+            )
+        by_call[answer.call_id] = answer
+    return by_call

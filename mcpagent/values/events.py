@@ -1,0 +1,453 @@
+"""Define every event of a working agent as one union of values, for a terminal, a web page, a tracer and tests.
+
+`Emit` is the only way in which events travel. It must not block, and its exceptions are the listener's own fault.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+from mcpagent.errors import OutputProblem
+from mcpagent.values.approval import PendingCall
+from mcpagent.values.limits.run_limits import (
+    LimitKind,
+    LimitScope,
+    UsedUp,
+    shown_amount,
+    stopped_words,
+)
+from mcpagent.values.messages import Citation, Spent, ToolCall, ToolResult, Usage
+
+logger = logging.getLogger("mcpagent")
+
+StopReason: TypeAlias = Literal[
+    "answered",
+    "max_turns",
+    "max_tool_calls",
+    "max_tokens",
+    "max_dollars",
+    "max_seconds",
+    "repeated_calls",
+    "truncated",
+    "refused",
+    "calls_pending",
+    "misfit",
+]
+"""Why a run ended. "max_turns", "max_tool_calls" and "repeated_calls" end with one forced answer; "max_tokens",
+"max_dollars" and "max_seconds" at once, with what there is; "truncated": the answer was cut; "calls_pending": calls
+wait for an approval or a result from outside; "misfit": the answer is not what `output_type` says, also when it was
+asked for once more."""
+
+LIMIT_STOPS: Mapping[LimitKind, StopReason] = {
+    "turns": "max_turns",
+    "tool_calls": "max_tool_calls",
+    "tokens": "max_tokens",
+    "dollars": "max_dollars",
+    "seconds": "max_seconds",
+}
+"""The reason for each limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerConnecting:
+    """The server is being started or reached."""
+
+    server: str
+
+
+@dataclass(frozen=True, slots=True)
+class ServersAwaited:
+    """A question, or a search, waits for these servers, which are connecting; once more when some are settled."""
+
+    servers: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ServerConnected:
+    """The server can be used; `seconds` from the start of the attempt to its list of tools."""
+
+    server: str
+    tools: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class ServerFailed:
+    """`reason` is one printable line with phase and cause; `stderr_tail` the last printable lines of its process."""
+
+    server: str
+    reason: str
+    stderr_tail: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ServerLogged:
+    """What a server told of its own work (`notifications/message`): a printable line, and the server's word for how
+    much it matters, "debug" to "emergency"."""
+
+    server: str
+    level: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceUpdated:
+    """A resource that was subscribed to is no longer what it was when it was read."""
+
+    server: str
+    uri: str
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """A warning or a hint for the person who runs the agent; one printable line."""
+
+    text: str
+    level: Literal["info", "warning"] = "info"
+
+
+@dataclass(frozen=True, slots=True)
+class RequestSent:
+    """A request goes to the model. Token figures are estimates (characters / 4) of tool definitions as JSON.
+
+    Of the `known_tools`, `deferred_tools` are hidden until they are found; if there are any, `searches` says that
+    the search tools are among those offered.
+    """
+
+    turn: int
+    offered: tuple[str, ...]
+    known_tools: int
+    offered_tokens: int
+    known_tokens: int
+    deferred_tools: int = 0
+    searches: bool = False
+
+    @property
+    def eager_tools(self) -> int:
+        """Known tools that every request offers."""
+        return self.known_tools - self.deferred_tools
+
+    @property
+    def saved_tokens(self) -> int:
+        """What offering all known tools would have taken beyond what is offered; below 0 if that is less."""
+        return self.known_tokens - self.offered_tokens
+
+
+@dataclass(frozen=True, slots=True)
+class ResponseReceived:
+    """`dollars` is what the request cost (US), None if its price is not known. `citations` are the sources that the
+    words of the answer name, each once."""
+
+    turn: int
+    usage: Usage
+    seconds: float
+    dollars: float | None = None
+    citations: tuple[Citation, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TextDelta:
+    """The next piece of what the model writes, as it came."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ThinkingDelta:
+    """The next piece of what the model thinks, if its provider shows that."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerRestarted:
+    """The answer that was arriving broke off and starts again, by the same model or by the next one of a chain.
+
+    Everything that was shown since the last `RequestSent` is dropped, text and thoughts: forget it, or mark it. What
+    comes from here on is the answer. `text` is the text that is dropped, as it came; `reason` is one printable line.
+    """
+
+    reason: str
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCallStarted:
+    """`server` is where the call goes, None for local functions and virtual tools. `parent` is the id of the call whose
+    program makes this one, "" for a call of the model's own."""
+
+    call: ToolCall
+    server: str | None
+    parent: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolProgress:
+    """How far a call on an MCP server is, by the tool's own name there; `message` is one printable line or empty."""
+
+    server: str
+    tool: str
+    progress: float
+    total: float | None
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCallFinished:
+    """A call has its result; `server` and `parent` as in `ToolCallStarted`."""
+
+    call: ToolCall
+    result: ToolResult
+    server: str | None
+    parent: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderCall:
+    """A call that the model's provider runs by itself. `server` is the MCP server that it goes to there, else None."""
+
+    id: str
+    name: str
+    input: dict[str, Any]
+    server: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderCallStarted:
+    """The provider runs a call; its `input` may become known only with its end."""
+
+    call: ProviderCall
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderCallFinished:
+    """The provider's call is over: `outcome` is one printable line. A `failed` one is the model's to react to."""
+
+    call: ProviderCall
+    outcome: str
+    failed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ToolsSearched:
+    """`found` counts all matches; `matches` holds those shown, by offered name, best first. The tools of the servers
+    that were still `connecting` could not be found."""
+
+    query: str
+    found: int
+    matches: tuple[str, ...]
+    known: int
+    seconds: float
+    connecting: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ToolsLoaded:
+    """Tools that the next request offers for the first time; `tokens` estimates their definitions."""
+
+    names: tuple[str, ...]
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class ToolsRemoved:
+    """Tools that are not offered any more, by offered name."""
+
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationCompacted:
+    """From now on the model is sent less of the conversation, which itself stays whole.
+
+    `summarised` messages are left out, for which a summary stands, or none if `without_summary` says why in one
+    printable line; of `shortened` results the beginning is left. Both count all that there is by now. Tokens are
+    expected ones, of the next request as it would have been and as it is. `usage` is what the summary took.
+    """
+
+    tokens_before: int
+    tokens_after: int
+    summarised: int = 0
+    shortened: int = 0
+    without_summary: str = ""
+    usage: Usage = field(default_factory=Usage)
+    window_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LimitReached:
+    """A limit is used up, so the run ends. Of `most`, `used` was taken; None if a price is not known.
+
+    `scope` says whose it is: the "run"'s, the "session"'s, or that of the "caller" of this agent.
+    """
+
+    limit: LimitKind
+    most: float
+    used: float | None
+    scope: LimitScope = "run"
+
+    @property
+    def text(self) -> str:
+        """In one line, such as `stopped after 300 tokens (Limits(tokens=250) of a run)`."""
+        return self.said()
+
+    @property
+    def allowed(self) -> str:
+        """How much there was, as `5 tool calls`."""
+        return shown_amount(self.limit, self.most)
+
+    def said(self, what: str = "", *, limit: str = "") -> str:
+        """The same, with `what` behind the amount, and `limit` in place of how it is written in Python."""
+        return stopped_words(
+            UsedUp(self.limit, self.most, self.used), self.scope, what=what, limit=limit
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class StateSnapshot:
+    """The whole state that tools share with a client, as JSON data."""
+
+    state: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class StateDelta:
+    """What changed in that state since the last snapshot or delta: an RFC 6902 patch."""
+
+    patch: tuple[dict[str, Any], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CustomEvent:
+    """An event of a tool's own, from `ToolReturn(events=...)`; `value` is JSON data."""
+
+    name: str
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class SubagentEvent:
+    """An event of an agent that was called as a tool; `path` names the tools from the outermost agent down to it."""
+
+    path: tuple[str, ...]
+    event: Event
+
+
+@dataclass(frozen=True, slots=True)
+class RunFinished:
+    """The end of one run: its answer, why it ended, what it used. `pending` are the calls that wait for an answer,
+    `citations` the sources that the answer names.
+
+    `spent` holds `usage`, what it cost, and what tool definitions took of it. `seconds` are those from the prompt to
+    the end, the waits for approvals among them.
+
+    Where an `output_type` was given, `output` is the value, if there is one (`has_output`), and `answer` its JSON;
+    `problems` say what does not fit.
+
+    `limit` is the one that ended it, if one did: `answer` is what there was by then, "" if there was nothing. Of a run
+    whose calls wait it is the one that was reached beside them, and the reason stays that calls wait.
+    """
+
+    answer: str
+    stop: StopReason
+    turns: int
+    usage: Usage
+    seconds: float
+    pending: tuple[PendingCall, ...] = ()
+    spent: Spent = field(default_factory=Spent)
+    citations: tuple[Citation, ...] = ()
+    output: Any = None
+    has_output: bool = False
+    problems: tuple[OutputProblem, ...] = ()
+    limit: LimitReached | None = None
+
+
+Event: TypeAlias = (
+    ServerConnecting
+    | ServersAwaited
+    | ServerConnected
+    | ServerFailed
+    | ServerLogged
+    | ResourceUpdated
+    | Notice
+    | RequestSent
+    | ResponseReceived
+    | TextDelta
+    | ThinkingDelta
+    | AnswerRestarted
+    | ToolCallStarted
+    | ToolProgress
+    | ToolCallFinished
+    | ProviderCallStarted
+    | ProviderCallFinished
+    | ToolsSearched
+    | ToolsLoaded
+    | ToolsRemoved
+    | ConversationCompacted
+    | LimitReached
+    | StateSnapshot
+    | StateDelta
+    | CustomEvent
+    | SubagentEvent
+    | RunFinished
+)
+
+Emit: TypeAlias = Callable[[Event], None]
+
+
+def log_warnings(event: Event) -> None:
+    """For whoever gave no listener: what went wrong is logged."""
+    if isinstance(event, ServerFailed):
+        logger.warning("%s", event.reason)
+    elif isinstance(event, LimitReached) or (
+        isinstance(event, Notice) and event.level == "warning"
+    ):
+        logger.warning("%s", event.text)
+
+
+_SLOW_SECONDS = 1.0
+
+
+def guarded(
+    listener: Callable[[Event], object], clock: Callable[[], float] = time.monotonic
+) -> Emit:
+    """The listener with its errors logged, and once that it takes a second or more or is `async`: nobody who listens
+    breaks a run, but the run waits for whoever listens."""
+    told: set[str] = set()
+
+    def name() -> str:
+        return str(getattr(listener, "__qualname__", listener))
+
+    def tell_once(what: str, advice: str) -> None:
+        if advice not in told:
+            told.add(advice)
+            logger.warning("event listener %s %s: %s", name(), what, advice)
+
+    def emit(event: Event) -> None:
+        started, kind = clock(), type(event).__name__
+        try:
+            outcome = listener(event)
+            if isinstance(outcome, Coroutine):
+                outcome.close()
+                tell_once(
+                    f"gave a coroutine on {kind}",
+                    "nothing awaits it; write def, and start a task in it",
+                )
+        except Exception:
+            logger.exception("event listener %s raised on %s", name(), kind)
+        seconds = clock() - started
+        if seconds >= _SLOW_SECONDS:
+            tell_once(
+                f"took {seconds:.1f} s on {kind}",
+                "the run waits for it; give its work to a thread or a task",
+            )
+
+    return emit
+
+
+def ignore(event: Event) -> None:
+    """The listener for whoever does not listen."""

@@ -1,0 +1,58 @@
+"""The help that a model gets in the loop: small models need more."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mcpagent.values.limits.repeats import REPEATS_TOLD, REPEATS_TOLD_SMALL
+
+_NAMES = re.compile(r"([A-Za-z0-9_.-]{1,128})(\(|`)?")
+_A_TOOL = re.compile(
+    r"`[A-Za-z0-9_.-]{1,128}` (function|tool)\b|\b(use|call|using|calling) (a|the|this) (function|tool)\b"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelHints:
+    """The policy for one model.
+
+    `repeats_allowed` is how often the model may repeat a call before it is told. With `loads_weak_matches`, a prompt
+    also loads tools that match it weakly. With `reminds_to_call`, a model that only writes about a tool is asked once
+    to call it. With `restates_progress`, notes restate the question, list the results so far and name what is missing,
+    and an apology after a successful call is answered once with such a note.
+    """
+
+    repeats_allowed: int = REPEATS_TOLD
+    loads_weak_matches: bool = False
+    reminds_to_call: bool = False
+    restates_progress: bool = False
+
+
+NO_HINTS = ModelHints()
+SMALL_MODEL_HINTS = ModelHints(
+    REPEATS_TOLD_SMALL,
+    loads_weak_matches=True,
+    reminds_to_call=True,
+    restates_progress=True,
+)
+
+
+def tool_written_about(text: str, offered: Sequence[str]) -> str:
+    """Return which of the offered tools an answer without a call is about, such as `get_time` or "calculate()".
+
+    "a tool" if the answer names none of them, "" if it is not about tools.
+    """
+    if not offered:
+        return ""
+    names = {
+        word.rstrip(".-") for word, call in _NAMES.findall(text) if "_" in word or call
+    }
+    for name in offered:
+        if name in names:
+            return f'"{name}"'
+    # An answer with code in it writes about the functions in that code.
+    if "```" not in text and _A_TOOL.search(text):
+        return "a tool"
+    return ""

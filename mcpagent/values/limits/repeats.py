@@ -1,0 +1,257 @@
+"""Calls that lead nowhere: the same row again and again, and a tool that keeps failing in the same way."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import islice, pairwise
+from typing import Any
+
+from mcpagent.values.messages import Image, Message, ToolCall, ToolResult
+
+REPEATS_TOLD = 5
+"""A row of calls that came this many times with the same arguments and outcomes is spoken of; then it is not run."""
+
+REPEATS_TOLD_SMALL = 2
+"""With a small model, which does not come out of a row by itself."""
+
+LONGEST_ROW = 8
+"""So many calls in turns are still noticed as one row."""
+
+PATIENCE = 2
+"""So many times as often before outcomes that are only alike count, and before a tool that fails is not called."""
+
+_UNREAD = frozenset({"binary", "images"})
+"""What is set aside of which no word stands in the short form."""
+
+_ENDS = 5_000
+"""Characters at the beginning and at the end of a result that are looked at."""
+
+_UUID = re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", re.IGNORECASE)
+_WORD = re.compile(r"[0-9A-Za-z]+")
+_OF_TIME = frozenset(
+    "mon tue tues wed thu thurs fri sat sun monday tuesday wednesday thursday friday saturday sunday "  # noqa: SIM905
+    "jan feb mar apr may jun jul aug sep sept oct nov dec january february march april june july august september "
+    "october november december am pm".split()
+)
+_PARTS_OF_ONE = re.compile(r"#(?:[\s.,:/+_-]*#)+")
+_NAMED = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`|\S*[/\\]\S*")
+
+
+def skeleton(text: str) -> str:
+    """What is the same of a text at any time: without dates, times, numbers and ids."""
+    if len(text) <= 2 * _ENDS:
+        ends = text
+    else:
+        ends = f"{text[:_ENDS]} … {text[-_ENDS:]}"
+    return _PARTS_OF_ONE.sub("#", _WORD.sub(_if_it_stays, _UUID.sub("#", ends)))
+
+
+def _if_it_stays(word: re.Match[str]) -> str:
+    """The word; "#" for one of time, and for what has a digit, as numbers, digests and ids do."""
+    text = word[0]
+    if text.isalpha() and text.lower() not in _OF_TIME:
+        return text
+    return "#"
+
+
+def kind_of_failure(
+    result: ToolResult, call: ToolCall | None = None
+) -> tuple[str, str]:
+    """In which way a call failed, whatever it was called with: its arguments, what its words quote, and paths, say
+    nothing of that."""
+    text = _NAMED.sub("#", result.text[:500])
+    for given in sorted(
+        set(_words_of(call.arguments)) if call is not None else (),
+        key=len,
+        reverse=True,
+    ):
+        text = text.replace(given, "#")
+    return result.error or "", skeleton(text)
+
+
+def _words_of(value: Any, most: int = 50) -> list[str]:
+    """The texts among the first arguments that could be repeated in the words of a failure."""
+    found: list[str] = []
+    waiting = [value]
+    while waiting and len(found) < most:
+        item = waiting.pop()
+        if isinstance(item, str):
+            if 2 < len(item) <= 500:
+                found += [item]
+            else:
+                found += []
+        elif isinstance(item, dict | list):
+            waiting += islice(item.values() if isinstance(item, dict) else item, most)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A call and what came of it, as far as one is the same as another; `alike` is the outcome at any time."""
+
+    call: ToolCall
+    outcome: tuple[str | None, str, bytes]
+    alike: bytes
+
+    @classmethod
+    def of(cls, call: ToolCall, result: ToolResult) -> Made:
+        """The call with its result."""
+        digest = hashlib.blake2b(
+            skeleton(result.text).encode("utf-8", "replace"), digest_size=16
+        )
+        seen = hashlib.blake2b(digest_size=16)
+        for image in (part for part in result.content if isinstance(part, Image)):
+            seen.update(
+                f"\0{image.media_type}\0{image.data}".encode("utf-8", "replace")
+            )
+        aside = result.set_aside
+        if (
+            aside is not None and aside.kind in _UNREAD
+        ):  # the handle is made of the bytes
+            seen.update(aside.handle.encode())
+        digest.update(seen.digest())
+        return cls(call, (result.error, result.text, seen.digest()), digest.digest())
+
+    def same_as(self, other: Made) -> bool:
+        """Whether nothing is different."""
+        return same(self.call, other.call) and self.outcome == other.outcome
+
+    def like(self, other: Made) -> bool:
+        """Whether nothing is different but what changes with time."""
+        return same(self.call, other.call) and (self.outcome[0], self.alike) == (
+            other.outcome[0],
+            other.alike,
+        )
+
+
+def same(one: ToolCall, other: ToolCall) -> bool:
+    """Whether two calls ask for the same."""
+    return (one.name, one.arguments) == (other.name, other.arguments)
+
+
+@dataclass(slots=True)
+class Failing:
+    """In which way the last calls of a tool failed, and how many did so in a row.
+
+    Of many calls in one message all may fail before the model hears of it, so it `is_told` of them first, and has
+    `tried_again` once more failed in a later message.
+    """
+
+    kind: tuple[str, str]
+    times: int = 0
+    is_told: bool = False
+    tried_again: bool = False
+
+
+@dataclass(slots=True)
+class Repeats:
+    """Follows the calls of one run. `reason` is what the model is told when it must answer because of them.
+
+    `failing` has the tools whose last calls failed.
+    """
+
+    told_after: int = REPEATS_TOLD
+    row: tuple[ToolCall, ...] = ()
+    reason: str = "You made the same call again and again."
+    failing: dict[str, Failing] = field(default_factory=dict[str, Failing])
+    _made: list[Made] = field(default_factory=list[Made])
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether any call was made."""
+        return bool(self._made)
+
+    def count(self, calls: Sequence[ToolCall], results: Sequence[ToolResult]) -> str:
+        """Takes one message's calls; gives what to tell the model when it has just repeated itself too often."""
+        row_words, knew = (
+            "",
+            {name for name, failing in self.failing.items() if failing.is_told},
+        )
+        for call, result in zip(calls, results, strict=True):
+            self._made.append(Made.of(call, result))
+            del self._made[: -self.told_after * PATIENCE * LONGEST_ROW]
+            before, self.row = self.row, self._repeated_row()
+            if self.row and not before:
+                row_words = _words(self.row, self.told_after)
+            self._note(call, result, is_told=call.name in knew)
+        words = []
+        if row_words:
+            words = [row_words]
+        for name, failing in self.failing.items() if not self.row else ():
+            if failing.times >= self.told_after and not failing.is_told:
+                failing.is_told = True
+                words.append(_failing_words(name, failing.times))
+        return " ".join(words)
+
+    def count_all(self, messages: Sequence[Message]) -> None:
+        """Takes the calls that an earlier process made for the same question."""
+        for message, following in pairwise(messages):
+            calls = message.tool_calls
+            if calls and len(results := following.tool_results) == len(calls):
+                self.count(calls, results)
+
+    def goes_on_with(self, calls: Sequence[ToolCall]) -> bool:
+        """Whether the model was told and goes on with the very same row, or with nothing but tools that fail."""
+        if calls and all(map(self._keeps_failing, calls)):
+            self.reason = (
+                f'Your calls to "{calls[0].name}" keep failing in the same way.'
+            )
+            return True
+        if not self.row:
+            return False
+        expected = (self.row * (len(calls) // len(self.row) + 1))[: len(calls)]
+        return all(same(one, other) for one, other in zip(calls, expected, strict=True))
+
+    def _keeps_failing(self, call: ToolCall) -> bool:
+        failing = self.failing.get(call.name)
+        return (
+            failing is not None
+            and failing.tried_again
+            and failing.times >= self.told_after * PATIENCE
+        )
+
+    def _note(self, call: ToolCall, result: ToolResult, *, is_told: bool) -> None:
+        """`is_told`: that the tool fails was known when the call was made."""
+        if result.error is None:
+            self.failing.pop(call.name, None)
+            return
+        kind = kind_of_failure(result, call)
+        failing = self.failing.get(call.name)
+        if failing is None or failing.kind != kind:
+            failing = self.failing[call.name] = Failing(kind)
+        failing.times += 1
+        failing.tried_again = failing.tried_again or (is_told and failing.is_told)
+
+    def _repeated_row(self) -> tuple[ToolCall, ...]:
+        """The shortest row that the last calls consist of, in the order in which it would go on."""
+        for length in range(1, LONGEST_ROW + 1):
+            if self._consists_of(
+                length, self.told_after, Made.same_as
+            ) or self._consists_of(length, self.told_after * PATIENCE, Made.like):
+                return tuple(made.call for made in self._made[-length:])
+        return ()
+
+    def _consists_of(
+        self, length: int, times: int, alike: Callable[[Made, Made], bool]
+    ) -> bool:
+        last = self._made[-times * length :]
+        return len(last) == times * length and all(
+            alike(one, last[place % length]) for place, one in enumerate(last)
+        )
+
+
+def _words(row: Sequence[ToolCall], times: int) -> str:
+    if len(row) == 1:
+        what = f'The call to "{row[0].name}" was made {times} times in a row with the same arguments and'
+        return f"{what} the same outcome. Do something else: change the arguments, use another tool, or answer."
+    names = ", ".join(f'"{call.name}"' for call in row)
+    what = f"The calls to {names} were made {times} times in turns with the same arguments and"
+    return f"{what} the same outcomes. Do something else: change the arguments, use other tools, or answer."
+
+
+def _failing_words(name: str, times: int) -> str:
+    what = f'The calls to "{name}" failed {times} times in a row in the same way, with different arguments.'
+    return f"{what} Do something else: find out what it needs, use another tool, or answer."

@@ -1,0 +1,85 @@
+"""Measure the duration of a run without the time in which a person decides, and end a run that takes too long."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+
+
+class RunClock:
+    """Runs from when it is made, and stands while somebody is asked."""
+
+    __slots__ = ("_before", "_left", "_limit", "_since", "_waits")
+
+    def __init__(self) -> None:
+        self._since, self._before, self._waits = time.monotonic(), 0.0, 0
+        self._limit: asyncio.Timeout | None = None
+        self._left = 0.0
+
+    @property
+    def seconds(self) -> float:
+        """So long it ran."""
+        return self._before + (0.0 if self._waits else time.monotonic() - self._since)
+
+    @property
+    def is_limited(self) -> bool:
+        """True while something is `limited` by it."""
+        return self._limit is not None
+
+    @property
+    def is_up(self) -> bool:
+        """Whether what is `limited` by it is being ended, or was."""
+        return self._limit is not None and self._limit.expired()
+
+    def stop(self) -> None:
+        """It stands from now on."""
+        self._before = self.seconds
+        self._waits += 1
+
+    @contextmanager
+    def standing(self) -> Iterator[None]:
+        """While somebody is asked, several at a time too: it stands, and nothing is ended."""
+        if not self._waits:
+            self._before = self.seconds
+        self._waits += 1
+        self._set()
+        try:
+            yield
+        finally:
+            self._waits -= 1
+            if not self._waits:
+                self._since = time.monotonic()
+            self._set()
+
+    @asynccontextmanager
+    async def limited(self, seconds: float | None) -> AsyncIterator[None]:
+        """Cancels what stands in it once the clock shows more than `seconds`, and raises `TimeoutError` then."""
+        if seconds is None:
+            yield
+            return
+        self._left = seconds
+        limit = asyncio.timeout(None)
+        try:
+            async with limit:
+                self._limit = limit
+                self._set()
+                yield
+        finally:
+            if not limit.expired():
+                self._limit = None
+
+    def end(self) -> None:
+        """End now what is `limited` by it."""
+        self._left = 0.0
+        self._set()
+
+    def _set(self) -> None:
+        """The end, as far ahead as there are seconds left; none while it stands."""
+        if self._limit is None or self._limit.expired():
+            return
+        now = asyncio.get_running_loop().time()
+        self._limit.reschedule(
+            None if self._waits else now + max(self._left - self.seconds, 0.0)
+        )

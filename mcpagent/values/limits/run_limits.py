@@ -1,0 +1,183 @@
+"""`Limits`: what a run, or a whole session, may take; which of them is used up, and how that is told."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass, replace
+from typing import Literal, NamedTuple, TypeAlias, get_args
+
+from mcpagent.utilities.python.argument_checks import expect
+from mcpagent.values.messages import Spent
+
+LimitKind: TypeAlias = Literal["turns", "tool_calls", "tokens", "dollars", "seconds"]
+"""Fields of `Limits`."""
+
+LimitScope: TypeAlias = Literal["run", "session", "caller"]
+"""Whose limit it is; "caller": that of the agent which called this one as a tool, or of its session."""
+
+KINDS: tuple[LimitKind, ...] = get_args(LimitKind)
+
+FIRM: tuple[LimitKind, ...] = ("tokens", "dollars", "seconds")
+"""Once one of these is used up the model is asked nothing more; after the others it is asked for an answer."""
+
+MOST_TURNS = 100
+MOST_CALLS = 10_000
+"""Turns of a run whose limits name no number of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a run, or all runs of a session together, may take; None: as much as it needs.
+
+    Agents that are called as tools count towards their caller's. `turns`: requests that are answered, 100 in a run
+    without a number of its own. `tool_calls`: calls that are run, those of programs too, but for the runtime's own
+    tools such as `search_tools`; 10,000 in a run without a number of its own. `tokens`: input and output, as the
+    provider counts them, and estimated where it does not. `dollars`: US. `seconds`: from the prompt on, without those
+    in which a person is asked about a call. Raises `ConfigError` for what allows nothing or is no number.
+    """
+
+    turns: int | None = None
+    tool_calls: int | None = None
+    tokens: int | None = None
+    dollars: float | None = None
+    seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        for kind in KINDS:
+            limit = getattr(self, kind)
+            if limit is not None:
+                _expect_limit(kind, limit)
+
+    def of_run(self) -> Limits:
+        """Return the limits of a run, with default numbers of turns and calls."""
+        if self.turns is not None and self.tool_calls is not None:
+            return self
+        if self.turns is None:
+            turns = MOST_TURNS
+        else:
+            turns = self.turns
+        return replace(
+            self,
+            turns=turns,
+            tool_calls=MOST_CALLS if self.tool_calls is None else self.tool_calls,
+        )
+
+    def filled_by(self, others: Limits) -> Limits:
+        """With those of the others where these say nothing."""
+        return Limits(
+            *(
+                mine if mine is not None else theirs
+                for mine, theirs in zip(astuple(self), astuple(others), strict=True)
+            )
+        )
+
+    def within(self, others: Limits) -> Limits:
+        """The lower of both, field by field."""
+        pairs = zip(astuple(self), astuple(others), strict=True)
+        return Limits(
+            *(
+                min(said, default=None)
+                for said in ([it for it in pair if it is not None] for pair in pairs)
+            )
+        )
+
+    def given(self) -> dict[str, float]:
+        """What they say, by field."""
+        return {kind: most for kind in KINDS if (most := self.most(kind)) is not None}
+
+    def most(self, kind: LimitKind) -> float | None:
+        """What the field of this name says."""
+        value: float | None = getattr(self, kind)
+        return value
+
+
+NO_LIMITS = Limits()
+
+
+def _expect_limit(kind: LimitKind, limit: object) -> None:
+    """Raise `ConfigError` unless this is a limit of this kind."""
+    place = f"Limits.{kind}"
+    if kind in ("dollars", "seconds"):
+        expect(
+            place,
+            limit,
+            (int, float),
+            "a number above 0 or None",
+            holds=lambda it: it > 0 and math.isfinite(it),
+        )
+    else:
+        expect(
+            place,
+            limit,
+            int,
+            "a whole number, 1 or more, or None",
+            holds=lambda it: 0 < it <= sys.maxsize,
+        )
+
+
+class UsedUp(NamedTuple):
+    """The limit that is reached, how much it is and what was used; None: that is not known, so it cannot be kept."""
+
+    kind: LimitKind
+    most: float
+    used: float | None
+
+
+def used_up(
+    limits: Limits, amounts: Sequence[Spent], kinds: Sequence[LimitKind]
+) -> UsedUp | None:
+    """Return the first limit of these kinds that the amounts together have reached, None if there is none.
+
+    Dollars are used up as soon as the price of one request is unknown: the sum is then unknown, too.
+    """
+    for kind in kinds:
+        most: float | None = getattr(limits, kind)
+        if most is None:
+            continue
+        used: float = 0
+        for spent in amounts:
+            if kind == "dollars" and not spent.cost_known:
+                return UsedUp(kind, most, None)
+            used += getattr(spent, kind)
+        if used >= most:
+            return UsedUp(kind, most, used)
+    return None
+
+
+_OF: dict[LimitScope, str] = {
+    "run": "of a run",
+    "session": "of the session",
+    "caller": "of the agent that called this one",
+}
+
+
+def stopped_words(
+    used: UsedUp, scope: LimitScope = "run", *, what: str = "", limit: str = ""
+) -> str:
+    """Why a run ended, in one line; `what` stands behind the amount, `limit` in place of how Python has it."""
+    kind, most, amount = used
+    limit = limit or f"Limits({kind}={most!r}) {_OF[scope]}"
+    if what:
+        what = f" {what}"
+    else:
+        what = ""
+    if amount is None:
+        unknown = (
+            "the price of this model, or of a tool that its provider ran, is not known"
+        )
+        return f"stopped{what}: {unknown}, so a limit of dollars cannot be kept ({limit}); set one of tokens"
+    return f"stopped after {shown_amount(kind, amount)}{what} ({limit})"
+
+
+def shown_amount(kind: LimitKind, amount: float) -> str:
+    """So much of this kind, as `5 tool calls`."""
+    match kind:
+        case "dollars":
+            return f"${amount:.4f}"
+        case "seconds":
+            return f"{amount:.1f} seconds"
+        case _:
+            name = kind.replace("_", " ")
+            return f"{amount:,.0f} {name if amount != 1 else name[:-1]}"

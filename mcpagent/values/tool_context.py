@@ -1,0 +1,543 @@
+"""State that toolsets share: pydantic models under namespaces, saved, sent to a client and taken back as a whole.
+
+Every change of several fields is all or nothing: it is checked completely before the first field is set.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar, overload
+
+from mcpagent.errors import ConfigError, InputError
+from mcpagent.utilities.python.argument_checks import (
+    checked,
+    expect,
+    expect_arguments,
+    expect_options,
+)
+from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.values.events import StateDelta, StateSnapshot
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+State = TypeVar("State", bound="BaseModel")
+
+
+@dataclass(frozen=True, slots=True)
+class _Namespace:
+    state: BaseModel
+    expose: bool = True
+    client_writable: frozenset[str] = frozenset()
+
+    def fields(self) -> dict[str, str]:
+        """Exposed field names on the wire, by field name; fields excluded from dumps are never on the wire."""
+        if not self.expose:
+            return {}
+        return {
+            name: info.serialization_alias or info.alias or name
+            for name, info in type(self.state).model_fields.items()
+            if info.exclude is not True
+        }
+
+
+class ToolContext:
+    """Namespaced, typed state; any toolset that is given the same context reads and writes the same values.
+
+    `state_key` is the key under which a client gets the state; None: the state itself is the top level.
+    """
+
+    @checked()
+    def __init__(self, state_key: str | None = None) -> None:
+        self.state_key = state_key
+        self._namespaces: dict[str, _Namespace] = {}
+        self._waiting: dict[str, dict[str, Any]] = {}
+
+    # -- namespaces -----------------------------------------------------------------------------------------------
+
+    def register(
+        self,
+        namespace: str,
+        state: BaseModel,
+        *,
+        expose: bool = True,
+        client_writable: Collection[str] = (),
+    ) -> None:
+        """Puts a model under a namespace; an earlier one there is replaced.
+
+        `expose` False keeps it on the server: out of snapshots, still in dumps. `client_writable` fields are all that
+        an untrusted restore may set. Raises `ConfigError` if another namespace exposes a field of the same name.
+        """
+        from pydantic import BaseModel
+
+        if not isinstance(state, BaseModel):
+            raise ConfigError(
+                f'namespace "{namespace}": expected a pydantic model, got {type(state).__name__}'
+            )
+        expect_arguments("ToolContext.register", ToolContext.register, locals())
+        new = _Namespace(state, expose, frozenset(client_writable))
+        unknown = sorted(new.client_writable - set(type(state).model_fields))
+        if unknown:
+            known = ", ".join(type(state).model_fields)
+            raise ConfigError(
+                f'namespace "{namespace}": client_writable names {", ".join(unknown)}; fields: {known}'
+            )
+        for other, held in self._namespaces.items():
+            shared = sorted(set(new.fields().values()) & set(held.fields().values()))
+            if other != namespace and shared:
+                raise ConfigError(
+                    f'namespaces "{other}" and "{namespace}" both expose "{shared[0]}"; rename the field, '
+                    "or register one of them with expose=False"
+                )
+        self._namespaces[namespace] = new
+        self._waiting.pop(namespace, None)
+
+    @overload
+    def get(self, namespace: str) -> BaseModel | None: ...
+    @overload
+    def get(self, namespace: str, state_type: type[State]) -> State | None: ...
+
+    def get(
+        self, namespace: str, state_type: type[BaseModel] | None = None
+    ) -> BaseModel | None:
+        """The model there; None if there is none, or one of another type."""
+        held = self._namespaces.get(namespace)
+        if held is None or (
+            state_type is not None and not isinstance(held.state, state_type)
+        ):
+            return None
+        return held.state
+
+    @checked()
+    def get_or_create(
+        self, namespace: str, state_type: type[State], **options: Any
+    ) -> State:
+        """The model there, a new one if there is none; `options` are those of `register`.
+
+        Raises `ConfigError` if the namespace holds another type.
+        """
+        expect_options("get_or_create", ToolContext.register, options)
+        held = self._namespaces.get(namespace)
+        if held is None:
+            state = self._restored(namespace, state_type())
+            self.register(namespace, state, **options)
+            return state
+        if not isinstance(held.state, state_type):
+            raise ConfigError(
+                f'namespace "{namespace}" holds {type(held.state).__name__}, not {state_type.__name__}; '
+                "use another namespace"
+            )
+        return held.state
+
+    @property
+    def namespaces(self) -> list[str]:
+        """The names of the registered namespaces, in the order of their registration."""
+        return list(self._namespaces)
+
+    def clear_namespace(self, namespace: str) -> None:
+        """Takes it out with its fields, if it is there."""
+        self._namespaces.pop(namespace, None)
+        self._waiting.pop(namespace, None)
+
+    def clear_all(self) -> None:
+        """Takes all namespaces out."""
+        self._namespaces.clear()
+        self._waiting.clear()
+
+    # -- saving ---------------------------------------------------------------------------------------------------
+
+    def dump_namespaces(self) -> dict[str, dict[str, Any]]:
+        """Every namespace as plain JSON data, server-only ones too, and what waits to be asked for."""
+        return {
+            **self._waiting,
+            **{
+                name: _dumped(name, held.state)
+                for name, held in self._namespaces.items()
+            },
+        }
+
+    def restore_namespaces(self, data: Mapping[str, Mapping[str, Any]]) -> list[str]:
+        """Takes what `dump_namespaces` gave, in another process: into the models that are registered.
+
+        What belongs to none of them waits until somebody asks for its namespace. Gives a line for each whose data does
+        not fit its model any more; that one stays as it is.
+        """
+        problems: list[str] = []
+        for name, fields in data.items():
+            held = self._namespaces.get(name)
+            if held is None:
+                self._waiting[name] = dict(fields)
+                continue
+            try:
+                fresh = _checked(
+                    f'namespace "{safe_line(name, 60)}"', type(held.state), dict(fields)
+                )
+            except InputError as error:
+                problems.append(str(error))
+                continue
+            for key in type(held.state).model_fields:
+                held.state.__dict__[key] = getattr(fresh, key)
+        return problems
+
+    def _restored(self, namespace: str, fresh: State) -> State:
+        """The model as it was left, if something of this namespace waits that fits it; else the fresh one."""
+        waiting = self._waiting.pop(namespace, None)
+        if waiting is None:
+            return fresh
+        try:
+            return _checked(namespace, type(fresh), waiting)
+        except InputError:
+            return fresh
+
+    @checked(InputError)
+    def load_namespace(
+        self,
+        namespace: str,
+        state_type: type[State],
+        data: Mapping[str, Any],
+        **options: Any,
+    ) -> State:
+        """Registers what `dump_namespaces` gave for it; raises `InputError` if the data does not fit.
+
+        `options` are those of `register`; without them an earlier registration's are kept.
+        """
+        expect_options("load_namespace", ToolContext.register, options)
+        if not hasattr(state_type, "model_validate"):
+            raise InputError(
+                f"load_namespace: state_type: expected a pydantic model, got the class {state_type.__name__}"
+            )
+        state = _checked(namespace, state_type, dict(data))
+        held = self._namespaces.get(namespace)
+        if held is not None and not options:
+            options = {"expose": held.expose, "client_writable": held.client_writable}
+        self.register(namespace, state, **options)
+        return state
+
+    # -- a client's view ------------------------------------------------------------------------------------------
+
+    def build_state_snapshot(self) -> dict[str, Any]:
+        """All exposed fields in one flat object, as plain JSON data."""
+        snapshot: dict[str, Any] = {}
+        for name, held in self._namespaces.items():
+            dumped = _dumped(name, held.state, by_alias=True)
+            snapshot |= {
+                wire: dumped[wire] for wire in held.fields().values() if wire in dumped
+            }
+        return snapshot
+
+    def restore_state_snapshot(
+        self, data: Mapping[str, Any], *, untrusted: bool = False
+    ) -> list[str]:
+        """Sets the fields that the data has, in the models that are registered; gives the names of those set.
+
+        Fields it does not have stay, unknown ones are ignored. `untrusted`: only `client_writable` fields are set.
+        Raises `InputError` with the field's path if a value does not fit; then nothing was changed.
+        """
+        if not isinstance(data, Mapping):
+            raise InputError(f"state: expected an object, got {type(data).__name__}")
+        expect("untrusted", untrusted, bool, "True or False", error=InputError)
+        wanted: dict[str, dict[str, Any]] = {}
+        for name, held in self._namespaces.items():
+            may = None
+            if untrusted:
+                may = held.client_writable
+            fields = {
+                field_name: data[wire]
+                for field_name, wire in held.fields().items()
+                if wire in data and (may is None or field_name in may)
+            }
+            if fields:
+                wanted[name] = fields
+        return self._set(wanted, label="state")
+
+    @checked(InputError)
+    def update(self, changes: Mapping[str, Mapping[str, Any]]) -> list[str]:
+        """Sets fields by namespace and field name, all or nothing; gives the names of those set.
+
+        Raises `InputError` for an unknown namespace or field, or a value that does not fit.
+        """
+        for name, fields in changes.items():
+            held = self._namespaces.get(name)
+            if held is None:
+                known = ", ".join(self._namespaces) or "none"
+                raise InputError(
+                    f'state: no namespace "{safe_line(name, 60)}"; there are: {known}'
+                )
+            unknown = sorted(set(fields) - set(type(held.state).model_fields))
+            if unknown:
+                raise InputError(
+                    f'state: namespace "{name}" has no field "{safe_line(unknown[0], 60)}"'
+                )
+        return self._set(changes, label="state")
+
+    def _set(self, changes: Mapping[str, Mapping[str, Any]], label: str) -> list[str]:
+        checked: list[tuple[BaseModel, str, Any]] = []
+        for name, fields in changes.items():
+            state = self._namespaces[name].state
+            # The whole model is checked: validators may look at several fields.
+            current = {key: getattr(state, key) for key in type(state).model_fields}
+            fresh = _checked(label, type(state), {**current, **fields})
+            checked += [(state, key, getattr(fresh, key)) for key in fields]
+        for state, key, value in checked:
+            # Past the model's own validate_assignment: it would judge one field at a time, and could refuse midway.
+            state.__dict__[key] = value
+            state.__pydantic_fields_set__.add(key)
+        return [key for _, key, _ in checked]
+
+    # -- the state as one value, as AG-UI has it --------------------------------------------------------------------
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """The snapshot, under `state_key` if there is one."""
+        snapshot = self.build_state_snapshot()
+        if self.state_key is not None:
+            return {self.state_key: snapshot}
+        return snapshot
+
+    def receive(self, state: Any) -> list[str]:
+        """Takes what a client sent, wrapped in `state_key` or flat: only `client_writable` fields, all or nothing."""
+        if state is None:
+            return []
+        if (
+            isinstance(state, Mapping)
+            and self.state_key is not None
+            and self.state_key in state
+        ):
+            state = state[self.state_key]
+        return self.restore_state_snapshot(
+            state if state is not None else {}, untrusted=True
+        )
+
+
+def _dumped(
+    namespace: str, state: BaseModel, *, by_alias: bool = False
+) -> dict[str, Any]:
+    dumped = state.model_dump(mode="json", by_alias=by_alias)
+    try:
+        json.dumps(dumped, allow_nan=False)
+    except ValueError:
+        raise InputError(
+            f'namespace "{namespace}": NaN and infinity are not JSON; use None'
+        ) from None
+    return dumped
+
+
+def _checked(label: str, state_type: type[State], data: dict[str, Any]) -> State:
+    from pydantic import ValidationError
+
+    try:
+        return state_type.model_validate(data, by_name=True, by_alias=True)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        path = ".".join((label, *(str(step) for step in first["loc"])))
+        raise InputError(f"{path}: {first['msg']}; nothing was changed") from None
+
+
+class StateChannel:
+    """What one client has been sent of a context's state, so that it can be sent what changed since."""
+
+    def __init__(self, context: ToolContext) -> None:
+        self._context = context
+        self._sent: dict[str, Any] | None = None
+
+    def snapshot(self) -> StateSnapshot:
+        """The whole state, as every run should begin."""
+        self._sent = self._context.state
+        return StateSnapshot(self._sent)
+
+    def changes(self) -> StateSnapshot | StateDelta | None:
+        """What changed since the last thing sent, as an RFC 6902 patch; None if nothing did.
+
+        A snapshot if none was sent yet, since a patch would have nothing to apply to.
+        """
+        state = self._context.state
+        if self._sent is None:
+            if self._context.build_state_snapshot():
+                return self.snapshot()
+            return None
+        if _same(state, self._sent):
+            return None
+        import jsonpatch
+
+        patch = jsonpatch.make_patch(self._sent, state).patch
+        self._sent = state
+        if patch:
+            return StateDelta(tuple(patch))
+        return None
+
+
+def _same(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    # As JSON text, since 1 == True == 1.0 in Python and not on the wire.
+    return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
+
+
+# -- features -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureNamespace:
+    """One namespace that a feature needs; `make` builds its first state."""
+
+    namespace: str
+    make: Callable[[], BaseModel]
+    expose: bool = True
+    client_writable: frozenset[str] = frozenset()
+
+
+class FeatureRegistry:
+    """Which namespaces each feature of an application needs."""
+
+    def __init__(self) -> None:
+        self._features: dict[str, tuple[FeatureNamespace, ...]] = {}
+
+    def add(self, feature: str, *needs: FeatureNamespace) -> None:
+        """Declares a feature; declaring it again replaces it. One that needs no state has no `needs`."""
+        self._features[feature] = needs
+
+    def needs(self, feature: str) -> tuple[FeatureNamespace, ...]:
+        """Raises `ValueError` for an unknown feature, with the known ones."""
+        if feature not in self._features:
+            known = ", ".join(sorted(self._features)) or "none"
+            raise ValueError(
+                f'unknown feature "{safe_line(feature, 60)}"; known: {known}'
+            )
+        return self._features[feature]
+
+
+features = FeatureRegistry()
+"""The process's own registry: toolsets declare what they need here."""
+
+
+def prepare_context(
+    context: ToolContext,
+    features: Sequence[str] = (),
+    state_key: str | None = None,
+    *,
+    registry: FeatureRegistry = features,
+) -> ToolContext:
+    """Registers what the features need and is not there yet; sets `state_key` if given. Idempotent.
+
+    Raises `ValueError` for an unknown feature; then nothing was registered.
+    """
+    if isinstance(features, str):
+        raise ValueError(
+            f'features: expected a list of names, got a string; write ["{safe_line(features, 60)}"]'
+        )
+    expect_arguments("prepare_context", prepare_context, locals())
+    needed = {
+        item.namespace: item for feature in features for item in registry.needs(feature)
+    }
+    for item in needed.values():
+        if context.get(item.namespace) is None:
+            state = context._restored(item.namespace, item.make())
+            context.register(
+                item.namespace,
+                state,
+                expose=item.expose,
+                client_writable=item.client_writable,
+            )
+    if state_key is not None:
+        context.state_key = state_key
+    return context
+
+
+# -- contexts of many conversations -----------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Cached:
+    context: ToolContext
+    used_at: float
+    users: int = 0
+
+
+class ToolContextCache:
+    """One `ToolContext` per thread of conversation, in memory.
+
+    A context unused for `ttl_seconds` is dropped, and the longest unused one when there are more than `max_size`; one
+    in use never is. `clock` must not go backwards; `time.monotonic` by default.
+    """
+
+    @checked()
+    def __init__(
+        self,
+        ttl_seconds: float = 3600.0,
+        max_size: int = 1000,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        if ttl_seconds <= 0 or max_size < 1:
+            raise ConfigError(
+                "ToolContextCache: ttl_seconds must be above 0 and max_size 1 or more"
+            )
+        self._ttl_seconds = ttl_seconds
+        self._max_size = max_size
+        self._clock = clock
+        self._cached: dict[str, _Cached] = {}
+
+    def __len__(self) -> int:
+        return len(self._cached)
+
+    @checked(InputError)
+    def get_or_create(self, thread_id: str) -> tuple[ToolContext, bool]:
+        """The thread's context, and whether it is new."""
+        entry, is_new = self._entry(thread_id)
+        return entry.context, is_new
+
+    @checked(InputError)
+    @contextmanager
+    def using(self, thread_id: str) -> Iterator[tuple[ToolContext, bool]]:
+        """`get_or_create`, for as long as a run lasts: until it ends the context is not dropped."""
+        entry, is_new = self._entry(thread_id)
+        entry.users += 1
+        try:
+            yield entry.context, is_new
+        finally:
+            entry.users -= 1
+            entry.used_at = self._clock()
+
+    def in_use(self, thread_id: str) -> bool:
+        """Whether a run uses the thread's context now; a second run on it would interleave."""
+        entry = self._cached.get(thread_id)
+        return entry is not None and entry.users > 0
+
+    def remove(self, thread_id: str) -> None:
+        """Drops the thread's context, if there is one; a run that uses it keeps it."""
+        self._cached.pop(thread_id, None)
+
+    def clear(self) -> None:
+        """Drops the contexts of all threads."""
+        self._cached.clear()
+
+    def _entry(self, thread_id: str) -> tuple[_Cached, bool]:
+        now = self._clock()
+        self._drop_expired(now)
+        entry = self._cached.pop(thread_id, None)
+        is_new = entry is None
+        if entry is None:
+            entry = _Cached(ToolContext(), now)
+        entry.used_at = now
+        self._cached[thread_id] = (
+            entry  # last: the order of the dict is the order of use
+        )
+        self._drop_surplus(thread_id)
+        return entry, is_new
+
+    def _drop_expired(self, now: float) -> None:
+        for key in [key for key, entry in self._cached.items() if entry.users == 0]:
+            if now - self._cached[key].used_at >= self._ttl_seconds:
+                del self._cached[key]
+
+    def _drop_surplus(self, kept: str) -> None:
+        surplus = len(self._cached) - self._max_size
+        idle = [
+            key
+            for key, entry in self._cached.items()
+            if entry.users == 0 and key != kept
+        ]
+        for key in idle[: max(surplus, 0)]:
+            del self._cached[key]

@@ -1,0 +1,196 @@
+"""A tool as the runtime has it: its definition bound to the code that runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field, replace
+from types import NoneType, TracebackType
+from typing import Any, Protocol, TypeAlias
+
+from mcpagent.utilities.python.argument_checks import expect, expect_fields, expect_kind
+from mcpagent.values.approval import PendingCall, Rule
+from mcpagent.values.events import Event
+from mcpagent.values.messages import (
+    BinaryBlock,
+    Image,
+    Text,
+    ToolDefinition,
+    ToolErrorKind,
+    ToolsChanged,
+    ToolsShown,
+    texts_for_model,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolOutput:
+    """What running a tool gave: content for the model, changes of the offered tools, events to tell.
+
+    `structured` is the same as data, where a server gives that too, for its tool's `output_schema` to be held against.
+    `blocks` are kept beside the conversation; the content names them. With `pending`, which counts of the runtime's own
+    tools alone, it gave nothing yet: what it runs waits for answers to these calls, and is gone on with when there are.
+    """
+
+    content: tuple[Text | Image, ...]
+    error: ToolErrorKind | None = None
+    changes: tuple[ToolsShown | ToolsChanged, ...] = ()
+    events: tuple[Event, ...] = ()
+    metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    structured: Any = None
+    blocks: tuple[BinaryBlock, ...] = ()
+    pending: tuple[PendingCall, ...] = ()
+
+    @classmethod
+    def of_text(cls, text: str, *, error: ToolErrorKind | None = None) -> ToolOutput:
+        """One text, as a success or as this kind of error."""
+        return cls((Text(text),), error)
+
+    def for_model(self) -> ToolOutput:
+        """The output with each text as a model may read it (`text.for_model`); the same one if nothing is taken out."""
+        shown = texts_for_model(self.content)
+        if shown is self.content:
+            return self
+        return replace(self, content=shown)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolReturn:
+    """What a tool function may return when a value alone is not enough.
+
+    `state` changes the run's `ToolContext`, by namespace and field, all or nothing, after the function has returned.
+    `events` are told after the call. `metadata` is kept for the caller, never shown to a model.
+    """
+
+    value: object = None
+    state: Mapping[str, Mapping[str, Any]] = field(
+        default_factory=dict[str, Mapping[str, Any]]
+    )
+    events: tuple[Event, ...] = ()
+    metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+Run: TypeAlias = Callable[[dict[str, Any]], Awaitable[ToolOutput]]
+"""Runs a tool with arguments that were validated against its schema. Raises to report a failure."""
+
+
+NeedsApproval: TypeAlias = Callable[[dict[str, Any]], "bool | Awaitable[bool]"]
+"""Whether a call with these (valid) arguments must be approved; what it raises counts as a denial."""
+
+
+Asks: TypeAlias = Callable[[ToolDefinition, dict[str, Any]], ToolDefinition]
+"""What a call of the tool with this definition and these arguments asks of a server; the definition itself if nothing.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A definition bound to its code.
+
+    `timeout_seconds` limits one call, None leaves the agent's own limit. `deferred` True hides the tool until it is
+    discovered, False offers it from the first request on, None leaves it to the agent's tool search. `ordered` tools
+    run alone, in the order of the calls of one message, before later calls are admitted: `add_tool` must have run
+    before a call to a tool that it added. With `checks_arguments` the tool's own code checks the arguments, so they are
+    not validated against the schema first. The caller runs `external` tools, so their `run` is never used. The agent
+    enters `lifetime` when it starts and leaves it when it closes. `asks` is for a tool that gives access to many things
+    of many servers: it returns the definition that rules, the approval and the fingerprint refer to for one call.
+    `output_schema` is the schema of its results by its server (`ToolOutput.structured`); a result that breaks it is
+    reported. Results of more than `large_result_tokens` (estimated) are offloaded; 0: never, None: the agent decides.
+    `rules` are those in the entries of the servers that a call may be for; they count for every agent.
+    """
+
+    definition: ToolDefinition
+    run: Run
+    timeout_seconds: float | None = None
+    deferred: bool | None = None
+    ordered: bool = False
+    checks_arguments: bool = False
+    approval: NeedsApproval | None = None
+    external: bool = False
+    lifetime: AbstractAsyncContextManager[Any] | None = None
+    asks: Asks | None = None
+    safe_to_repeat: bool = False
+    output_schema: dict[str, Any] | None = None
+    large_result_tokens: int | None = None
+    rules: tuple[Rule, ...] = ()
+
+    def asked(self, arguments: dict[str, Any]) -> ToolDefinition:
+        """What a call with these arguments, valid or not, is for: what rules judge and a person is shown."""
+        if self.asks is None:
+            return self.definition
+        return self.asks(self.definition, arguments)
+
+    def limit(self, usual_seconds: float) -> float:
+        """The seconds that one call may take."""
+        if self.timeout_seconds is not None:
+            return self.timeout_seconds
+        return usual_seconds
+
+    @property
+    def name(self) -> str:
+        """As the model sees it; its own server may know it by another (`definition.original_name`)."""
+        return self.definition.name
+
+
+def usable_tool(tool: Tool) -> Tool:
+    """A tool as somebody gave it; raises `ConfigError` if something in it is of the wrong type."""
+    expect_fields(tool.definition)
+    expect_fields(tool)
+    expect_timeout(f'tool "{tool.name}"', tool.timeout_seconds)
+    return tool
+
+
+def usable_output(tool: Tool, output: ToolOutput) -> ToolOutput:
+    """What a tool's code gave; raises `ConfigError` if that, or a `wrapped(...)` around it, gave anything else."""
+    expect(
+        f'the code of "{tool.name}"',
+        output,
+        ToolOutput,
+        "a ToolOutput",
+        hint='; give ToolOutput.of_text("...")',
+    )
+    return output
+
+
+def usable_tools(label: str, tools: Sequence[Tool]) -> list[Tool]:
+    """What a toolset listed, as a list of its own; raises `ConfigError` if it is anything else."""
+    if not isinstance(tools, list | tuple) or not all(
+        isinstance(tool, Tool) for tool in tools
+    ):
+        expect_kind(f"{label}: tools()", tools, list[Tool])
+    return list(tools)
+
+
+def expect_timeout(label: str, seconds: float | None) -> None:
+    """Raises `ConfigError` unless this is a number of seconds above 0, or None."""
+    expect(
+        f"{label}: timeout_seconds",
+        seconds,
+        (int, float, NoneType),
+        "a number above 0 or None",
+        holds=lambda limit: limit is None or limit > 0,
+    )
+
+
+class Toolset(Protocol):
+    """A source of bound tools with a life of its own: entered before it lists, left when the agent closes.
+
+    A class that has nothing to enter derives from this one and has `tools` alone. That is asked before every request
+    to the model; `run_context()` says for which run. If a toolset has an `id`, a text, its tools are identified by that
+    and their original names, whatever they are renamed to.
+    """
+
+    async def tools(self) -> list[Tool]:
+        """Those there are now, the same values as long as nothing has changed."""
+        ...
+
+    async def __aenter__(self) -> Toolset:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool | None:
+        return None

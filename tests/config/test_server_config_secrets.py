@@ -1,0 +1,95 @@
+"""A configured secret is in no `repr`, `str`, JSON or pickle of a server, and reaches its process and requests."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mcpagent import McpServer
+from mcpagent.config import load_servers
+from mcpagent.config.server_config import ServerConfig, SignInConfig
+from mcpagent.trust.launches import launch_of
+from mcpagent.utilities.text.secrets import Secret, known_values, revealed, without_secrets
+from tests.tables import each_row
+
+CANARY = "canary-of-mine-1"
+
+
+@each_row(
+    "settings",
+    [
+        {"command": "npx", "args": ["--token", CANARY]},
+        {"command": "npx", "args": [f"--anything={CANARY}"]},
+        {"command": "npx", "env": {"API_TOKEN": CANARY}},
+        {"url": f"https://h/{CANARY}/mcp?x={CANARY}"},
+        {"url": "https://h/", "headers": {"Authorization": f"Bearer {CANARY}"}},
+        {"url": "https://h/", "headers": {"X-Anything": CANARY}},
+        {"url": "https://h/", "sign_in": SignInConfig(client_id="me", client_secret=CANARY)},
+    ],
+)
+def test_t7_a_repr_shows_no_secret(settings: dict[str, Any]) -> None:
+    assert CANARY not in repr(McpServer("it", **settings))
+
+
+@each_row("name", ["Authorization", "cookie", "X-API-Key", "Proxy-Authorization"])
+def test_the_value_of_a_header_for_credentials_is_a_secret(name: str) -> None:
+    value = ServerConfig("it", url="https://h/", headers={name: f"a={CANARY}"}).headers[name]
+    assert isinstance(value, Secret)
+    assert CANARY not in f"{value}{value!r}{pickle.dumps(value)!r}"
+    assert revealed(value) == f"a={CANARY}"
+
+
+ENTRY: dict[str, Any] = {
+    "command": "sh",
+    "args": ["--key=${MY_TOKEN}", "${PLACE}", "${PLACE:-x} of ${userHome}"],
+    "env": {"API_KEY": "${PLACE}", "MODE": "${PLACE}", "PLAIN": "as it is"},
+}
+
+
+def test_a_reference_is_a_secret_with_its_origin_from_the_reader_to_the_process() -> None:
+    environ = {"MY_TOKEN": CANARY, "PLACE": "/private/place-1", "HOME": "/home/me", "PATH": "/usr/bin:/bin"}
+    (server,) = load_servers({"mcpServers": {"it": ENTRY}}, environ=environ).servers
+    assert [str(word) for word in server.args] == ["--key=${MY_TOKEN}", "${PLACE}", "${PLACE:-x} of /home/me"]
+    assert server.env["PLAIN"] == "as it is"
+    assert CANARY.encode() not in pickle.dumps((server.args, dict(server.env)))
+    with pytest.raises(TypeError, match="not JSON serializable"):
+        json.dumps(server.args)
+    launch = launch_of(server, environ)
+    assert launch.arguments == (f"--key={CANARY}", "/private/place-1", "/private/place-1 of /home/me")
+    assert launch.environment["API_KEY"] == launch.environment["MODE"] == "/private/place-1"
+    assert without_secrets(f"{CANARY} at /private/place-1") == "[redacted] at [redacted]"  # it is in API_KEY too
+
+
+def test_a_reference_without_a_name_for_credentials_is_private_and_no_known_secret() -> None:
+    entry = {"command": "sh", "args": ["${PLACE}"], "env": {"MODE": "${PLACE}"}}
+    (server,) = load_servers({"mcpServers": {"it": entry}}, environ={"PLACE": "/private/place-2"}).servers
+    assert repr(server.args) == "(Secret('${PLACE}'),)"
+    assert "/private/place-2" not in known_values()
+
+
+HARMLESS: list[dict[str, Any]] = [
+    {"env": {"POSTGRES_PASSWORD": "postgres", "POSTGRES_USER": "postgres", "POSTGRES_DB": "customers"}},
+    {"env": {"REDIS_PASSWORD": "redis", "PORT": "6379"}},
+    {"env": {"API_KEY": "dummy", "AUTH": "none", "TOKEN": "changeme"}},
+    {"env": {"AUTH_TYPE": "oauth2", "KEYSPACE": "orders", "PRIMARY_KEY": "customer_id"}},
+    {"env": {"MODEL": "text-embedding-3-large", "TOKEN_FILE": "/run/secrets/token", "MAX_TOKENS": "100000"}},
+    {"args": ["--password", "postgres", "--primary-key", "customer_id", "--token-type=bearer"]},
+    {"args": ["-e", "MYSQL_ROOT_PASSWORD=root-password", "mysql:8.4"]},
+    {"args": ["postgresql://postgres:postgres@localhost:5432/customers"]},
+    {"args": ["-y", "@modelcontextprotocol/server-filesystem@2026.1.14", "/home/me/project"]},
+    {"env": {"DB_PASSWORD": "correct-horse-battery-staple"}},
+]
+
+
+@each_row("entry", HARMLESS)
+def test_no_word_of_a_harmless_entry_is_lost_in_a_result_for_a_model(entry: dict[str, Any], tmp_path: Path) -> None:
+    from mcpagent.utilities.text.secrets import data_without_random_secrets, without_random_secrets
+
+    load_servers({"mcpServers": {"it": {"command": "x", **entry}}}, environ={})
+    words = json.dumps(entry).replace('"', " ")
+    assert without_random_secrets(words) == words
+    assert data_without_random_secrets(entry) == entry
