@@ -105,4 +105,6 @@ class ApprovalPolicy:
 
     def below(self, other: ApprovalPolicy) -> ApprovalPolicy:
         """Return this policy for an agent that another agent calls: without a `decide`, the caller's decides."""
-        return self if self.decide is not None else replace(self, decide=other.decide)
+        if self.decide is not None:
+            return self
+        return replace(self, decide=other.decide)

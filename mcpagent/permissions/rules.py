@@ -97,11 +97,9 @@ class Rules:
 
     def names(self, rule: Rule, tool: ToolDefinition) -> bool:
         """Return whether an option names this tool, prompt or resource."""
-        return (
-            forbids(rule.pattern, tool)
-            if rule.approval == "deny"
-            else permits(rule.pattern, tool, self.servers)
-        )
+        if rule.approval == "deny":
+            return forbids(rule.pattern, tool)
+        return permits(rule.pattern, tool, self.servers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,9 +113,9 @@ class Decision:
 
     def __str__(self) -> str:
         """Return `approval is deny in .mcp.json:3`."""
-        return (
-            f"{self.rule} in {safe_line(self.place, 120)}" if self.place else self.rule
-        )
+        if not self.place:
+            return self.rule
+        return f"{self.rule} in {safe_line(self.place, 120)}"
 
 
 def decide(call: CallFacts, rules: Rules) -> Decision:
@@ -127,60 +125,37 @@ def decide(call: CallFacts, rules: Rules) -> Decision:
 
 def decisions(call: CallFacts, rules: Rules) -> Iterator[Decision]:
     """Yield the decision of each rule that fits the call, the strongest first; the last one fits every call."""
-    tool, mode = call.tool, rules.mode
-    options = [rule for rule in rules.options if rules.names(rule, tool)]
-    entry = _of_entry(call, rules) if call.rules or rules.named else None
-    yield from (_of_option(rule) for rule in options if rule.approval == "deny")
+    entry = _of_entry(call, rules)
+    yield from _of_options(call, rules, "deny")
     if entry is not None and entry.verdict == "deny":
         yield entry
     if call.is_required:
         yield Decision("ask", "the tool or its agent requires approval")
-    yield from (_of_option(rule) for rule in options if rule.approval == "allow")
+    yield from _of_options(call, rules, "allow")
     if entry is not None and entry.verdict == "allow":
         yield entry
-    fingerprint = rules.fingerprints.get(tool.server or "")
-    of_server = [answer for answer in rules.answers if answer.server == fingerprint]
-    for answer in sorted(of_server, key=lambda answer: answer.label):
-        if answer.covers(tool, call.arguments, own_code=tool.server in rules.own_code):
-            yield Decision(
-                "allow",
-                f"you answered {answer.meaning}",
-                answer.place,
-                safe_line(answer.label, 140),
-            )
-    if mode not in ("all", "none"):
-        is_asked_about = entry is not None and entry.verdict == "ask"
-        if entry is not None and is_asked_about and mode != "safe":
-            yield entry
-        if mode == "ask" or (mode == "safe" and not is_asked_about):
-            yield from _of_trust(call, rules)
-    rule = "no rule is about it" if mode == "unasked" else f"--approve {mode}"
-    yield Decision(_BY_MODE[mode], rule, rules.mode_place, rules.mode_key)
+    yield from _of_answers(call, rules)
+    is_asked_about = entry is not None and entry.verdict == "ask"
+    if entry is not None and is_asked_about and rules.mode in ("ask", "unasked"):
+        yield entry
+    if rules.mode == "ask" or (rules.mode == "safe" and not is_asked_about):
+        yield from _of_trust(call, rules)
+    yield _of_mode(rules)
 
 
 def entry_rules(config: ServerConfig) -> tuple[Rule, ...]:
     """Return the rules that a server's entry has for its tools, prompts and resources."""
-    place = config.source or "its configuration"
+    name, place = config.name, config.source or "its configuration"
     is_one_word = len(config.approval) == 1 and config.approval[0][0] == "*"
     rules: list[Rule] = []
     for glob, approval in config.approval:
-        key = (
-            f"{config.name}.approval"
-            if is_one_word
-            else f"{config.name}.approval.{glob}"
-        )
-        rules.append(Rule(glob, approval, place, key, config.name))
+        key = f"{name}.approval"
+        if not is_one_word:
+            key += f".{glob}"
+        rules.append(Rule(glob, approval, place, key, name))
     if config.trust_hints:
-        rules.append(
-            Rule(
-                "*",
-                "allow",
-                place,
-                f"{config.name}.trust",
-                config.name,
-                only_reads=True,
-            )
-        )
+        key = f"{name}.trust"
+        rules.append(Rule("*", "allow", place, key, name, only_reads=True))
     return tuple(rules)
 
 
@@ -188,11 +163,9 @@ def is_about(rule: Rule, tool: ToolDefinition) -> bool:
     """Return whether a rule of a server's entry names this tool, prompt or resource of the server."""
     if rule.server != tool.server or (rule.only_reads and tool.read_only is not True):
         return False
-    return (
-        permits_of_server(rule.pattern, tool)
-        if rule.approval == "allow"
-        else forbids_of_server(rule.pattern, tool)
-    )
+    if rule.approval == "allow":
+        return permits_of_server(rule.pattern, tool)
+    return forbids_of_server(rule.pattern, tool)
 
 
 def most_specific(rules: Iterable[Rule], tool: ToolDefinition) -> Rule | None:
@@ -225,48 +198,55 @@ def _letters(glob: str) -> int:
     return sum(char not in "*?[]!" for char in _CHOICE.sub("", glob))
 
 
-def _of_option(rule: Rule) -> Decision:
-    return Decision(
-        rule.approval,
-        f"--{rule.approval} {safe_line(rule.pattern, 80)}",
-        rule.place,
-        rule.key,
-    )
+def _of_options(
+    call: CallFacts, rules: Rules, approval: Approval
+) -> Iterator[Decision]:
+    for rule in rules.options:
+        if rule.approval == approval and rules.names(rule, call.tool):
+            words = f"--{rule.approval} {safe_line(rule.pattern, 80)}"
+            yield Decision(rule.approval, words, rule.place, rule.key)
+
+
+def _of_answers(call: CallFacts, rules: Rules) -> Iterator[Decision]:
+    server = call.tool.server or ""
+    fingerprint, own_code = rules.fingerprints.get(server), server in rules.own_code
+    of_server = [answer for answer in rules.answers if answer.server == fingerprint]
+    for answer in sorted(of_server, key=lambda answer: answer.label):
+        if answer.covers(call.tool, call.arguments, own_code=own_code):
+            words, key = f"you answered {answer.meaning}", safe_line(answer.label, 140)
+            yield Decision("allow", words, answer.place, key)
+
+
+def _of_mode(rules: Rules) -> Decision:
+    words = f"--approve {rules.mode}"
+    if rules.mode == "unasked":
+        words = "no rule is about it"
+    return Decision(_BY_MODE[rules.mode], words, rules.mode_place, rules.mode_key)
 
 
 def _of_entry(call: CallFacts, rules: Rules) -> Decision | None:
     """Return the decision of the entry of the call's server, or of the rule that replaces it by name."""
-    named = rules.named.get(rule_of(call.tool))
-    if named is not None:
-        return Decision(
-            named,
-            f"the agent's rule is {named}",
-            "ApprovalPolicy.rules",
-            rule_of(call.tool),
-        )
+    key = rule_of(call.tool)
+    if (named := rules.named.get(key)) is not None:
+        words = f"the agent's rule is {named}"
+        return Decision(named, words, "ApprovalPolicy.rules", key)
     rule = most_specific(call.rules, call.tool)
-    return (
-        None
-        if rule is None
-        else Decision(
-            rule.approval, f"approval is {rule.approval}", rule.place, rule.key
-        )
-    )
+    if rule is None:
+        return None
+    words = f"approval is {rule.approval}"
+    return Decision(rule.approval, words, rule.place, rule.key)
 
 
 def _of_trust(call: CallFacts, rules: Rules) -> Iterator[Decision]:
     tool = call.tool
     if tool.server in rules.trusted:
-        yield Decision(
-            "allow", "the bundled server changes nothing outside its own memory"
-        )
+        words = "the bundled server changes nothing outside its own memory"
+        yield Decision("allow", words)
     if tool.server is None and tool.read_only is True:
         yield Decision("allow", "a function of yours only reads")
-    said = (
-        "its server lists it"
-        if tool.kind == "resource"
-        else "its server says that it only reads"
-    )
+    said = "its server says that it only reads"
+    if tool.kind == "resource":
+        said = "its server lists it"
     for rule in call.rules:
         if rule.only_reads and is_about(rule, tool):
             yield Decision("allow", f"{said}, and is trusted", rule.place, rule.key)

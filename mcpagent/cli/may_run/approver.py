@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeAlias
 from mcpagent.permissions.policy import ApprovalPolicy
 from mcpagent.permissions.rule_names import rule_of
 from mcpagent.permissions.rules import CallFacts, Decision, Rules, decide
-from mcpagent.permissions.stored_approvals import StoredApprovals
+from mcpagent.permissions.stored_approvals import StoredApprovals, What
 from mcpagent.utilities.text.safe_text import safe_line, visible
 from mcpagent.values.approval import CallAnswer, PendingCall
 from mcpagent.values.messages import ToolDefinition
@@ -27,6 +27,7 @@ MAX_FLAG = 2_000
 """Characters of a rule that is proposed; it is never cut, since it would name something else."""
 
 NOBODY = "no one can be asked here"
+_NOT_ALLOWED = "the rules of this run do not allow it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +79,14 @@ def label_of(tool: ToolDefinition | None, name: str = "", limit: int = 140) -> s
         and " " not in own
     )
     quoted = visible(own.replace("\\", "\\\\").replace('"', '\\"'), "")
-    whole = visible(rule.removesuffix(own), "") + (own if is_plain else f'"{quoted}"')
-    return whole if len(whole) <= limit else safe_line(whole, limit)
+    whole = visible(rule.removesuffix(own), "")
+    if is_plain:
+        whole += own
+    else:
+        whole += f'"{quoted}"'
+    if len(whole) <= limit:
+        return whole
+    return safe_line(whole, limit)
 
 
 def allow_flag(tool: ToolDefinition) -> str:
@@ -87,7 +94,9 @@ def allow_flag(tool: ToolDefinition) -> str:
     own = tool.key.own_name
     named = rule_of(tool).removesuffix(own) + escape(own)
     shown = "".join(char if visible(char, "") == char else "?" for char in named)
-    return f"--allow {shlex.quote(shown)}" if len(shown) <= MAX_FLAG else ""
+    if len(shown) > MAX_FLAG:
+        return ""
+    return f"--allow {shlex.quote(shown)}"
 
 
 class Approver:
@@ -105,12 +114,11 @@ class Approver:
 
     def policy(self, *, waits: bool = False) -> ApprovalPolicy:
         """Return the policy for `Agent(approval=...)`; with `waits`, a call that needs an answer ends the run."""
-        decide_on = None if waits else self.__call__
-        return ApprovalPolicy(
-            decide=decide_on,
-            rules=lambda: self.rules,
-            on_decision=partial(self.note, waits=waits),
-        )
+        hear = partial(self.note, waits=waits)
+        policy = ApprovalPolicy(rules=lambda: self.rules, on_decision=hear)
+        if waits:
+            return policy
+        return replace(policy, decide=self.__call__)
 
     def note(
         self,
@@ -129,10 +137,8 @@ class Approver:
     async def __call__(self, request: PendingCall) -> CallAnswer:
         """Return the answer to one call, as `ApprovalPolicy(decide=...)` wants it."""
         call = self._asked_about.pop(request.fingerprint, None)
-        if (
-            call is not None and decide(call, self.rules).verdict == "allow"
-        ):  # said "always" while this one waited
-            return request.approve()
+        if call is not None and decide(call, self.rules).verdict == "allow":
+            return request.approve()  # the user said "always" while this one waited
         return await self._answered(request, call)
 
     async def again(self, request: PendingCall, call: CallFacts | None) -> CallAnswer:
@@ -142,34 +148,27 @@ class Approver:
     async def _answered(
         self, request: PendingCall, call: CallFacts | None
     ) -> CallAnswer:
-        tool = call.tool if call is not None else None
-        decision = decide(call, self.rules) if call is not None else None
+        tool, decision, flag = None, None, ""
+        if call is not None:
+            tool, decision = call.tool, decide(call, self.rules)
+            flag = allow_flag(tool)
         if decision is not None and decision.verdict == "deny":
             self.denials.append(self._denial(request, tool, decision))
-            return request.deny(
-                "the rules of this run do not allow it; do not call it again"
-            )
+            return request.deny(f"{_NOT_ALLOWED}; do not call it again")
         label = label_of(tool, request.tool)
         if self._ask is None:
-            flag = allow_flag(tool) if tool is not None else ""
             self.denials.append(Denial(request, label, NOBODY, flag))
-            told = "the rules of this run do not allow it, and nobody can be asked; do not call it again"
+            told = f"{_NOT_ALLOWED}, and nobody can be asked; do not call it again"
             return request.deny(told)
         reply = await self._ask(request, label, tool, decision)
         if reply.scope == "no":
             self.denials.append(Denial(request, label, "you said no"))
             return request.deny(reply.words)
-        is_other = (
-            reply.arguments is not None and tool is not None and tool.kind != "tool"
-        )
-        if (
-            tool is not None and not is_other
-        ):  # what is for something else is judged and kept by its own name
-            await self._keep(
-                reply,
-                tool,
-                request.arguments if reply.arguments is None else reply.arguments,
-            )
+        if tool is not None and reply.arguments is None:
+            await self._keep(reply, tool, request.arguments)
+        elif tool is not None and reply.arguments is not None and tool.kind == "tool":
+            await self._keep(reply, tool, reply.arguments)
+        # Another resource or prompt is judged, and kept, by its own name.
         return request.approve(reply.arguments)
 
     async def _keep(
@@ -177,7 +176,9 @@ class Approver:
     ) -> None:
         if reply.scope in ("once", "no"):
             return
-        what = reply.scope if reply.scope in ("reads", "server", "call") else tool.kind
+        what: What = tool.kind
+        if reply.scope in ("reads", "server", "call"):
+            what = reply.scope
         always = reply.scope != "session"
         await asyncio.to_thread(self._stored.add, tool, what, arguments, always=always)
         self.rules = replace(self.rules, answers=self._stored.held)
@@ -190,6 +191,8 @@ class Approver:
         if tool is None or not decision.rule.startswith("--approve"):
             return Denial(request, label, reason)
         if decision.rule == "--approve safe" and tool.read_only is True:
-            said = "lists it" if tool.kind == "resource" else "says that it only reads"
+            said = "says that it only reads"
+            if tool.kind == "resource":
+                said = "lists it"
             reason += f"; its server {said}, but is not trusted"
         return Denial(request, label, reason, allow_flag(tool))

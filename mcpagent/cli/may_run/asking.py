@@ -291,17 +291,13 @@ def reason_lines(decision: Decision | None, label: str) -> list[str]:
     """Return the rule because of which somebody is asked, and where it is written."""
     if decision is None:
         return ["  the call is from an earlier run; no rule allows such a call"]
-    key = f", {safe_line(decision.key, 140)}" if decision.key else ""
-    rest = (
-        "  no rule allows or denies it"
-        if decision.rule.startswith("--approve")
-        else "  a rule asks"
-    )
-    shown = safe_line(label, 140)
-    return [
-        f"{rest}: {decision}{key}",
-        f"  mcpagent permissions explain {shown} shows all of its rules",
-    ]
+    words = f"  a rule asks: {decision}"
+    if decision.rule.startswith("--approve"):
+        words = f"  no rule allows or denies it: {decision}"
+    if decision.key:
+        words += f", {safe_line(decision.key, 140)}"
+    how = f"  mcpagent permissions explain {safe_line(label, 140)}"
+    return [words, f"{how} shows all of its rules"]
 
 
 def _makes_sense(

@@ -311,11 +311,16 @@ def option_rules(
     written += [Rule(glob, "deny", *place("deny", glob)) for glob in options.deny]
     names = frozenset(server.name for server in _servers_of(configuration))
     mode_place, mode_key = place("approve", options.approve)
+    mode, trusted = options.approve, frozenset[str]()
+    if configuration.replayed is not None:
+        mode = "all"
+    if configuration.is_demo:
+        trusted = names
     return Rules(
-        "all" if configuration.replayed is not None else options.approve,
+        mode,
         tuple(written),
         servers=names,
-        trusted=names if configuration.is_demo else frozenset(),
+        trusted=trusted,
         own_code=configuration.own_code,
         mode_place=mode_place,
         mode_key=mode_key,
@@ -324,10 +329,9 @@ def option_rules(
 
 def _servers_of(configuration: Configuration) -> tuple[ServerConfig, ...]:
     """Return the servers, also those of a card's members: the calls of members are decided on here, too."""
-    members = (
-        configuration.team.members_servers() if configuration.team is not None else ()
-    )
-    return (*members, *configuration.enabled)
+    if configuration.team is None:
+        return configuration.enabled
+    return (*configuration.team.members_servers(), *configuration.enabled)
 
 
 def rules_without_effect(

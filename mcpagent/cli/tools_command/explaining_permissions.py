@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
@@ -20,7 +20,7 @@ from mcpagent.cli.oneshot.agent_options import (
     near_rules,
     option_rules,
 )
-from mcpagent.cli.screen.lines import table
+from mcpagent.cli.screen.lines import Cell, table
 from mcpagent.cli.screen.terminal import open_terminal
 from mcpagent.cli.tools_command.tool_views import meant_tool
 from mcpagent.errors import InputError
@@ -61,47 +61,23 @@ async def _explain(
         fingerprints=approver.rules.fingerprints,
     )
     found = list(decisions(call, rules))
-    first, label = found[0], label_of(call.tool)
-    rows = [
-        (
-            "decides" if number == 0 else "else",
-            VERDICTS[one.verdict],
-            one.rule,
-            _where(one, options),
-        )
-        for number, one in enumerate(found)
-    ]
-    document = {
-        "tool": label,
-        "verdict": first.verdict,
-        "rule": first.rule,
-        "place": first.place,
-        "key": first.key,
-        "else": [
-            {
-                "verdict": one.verdict,
-                "rule": one.rule,
-                "place": one.place,
-                "key": one.key,
-            }
-            for one in found[1:]
-        ],
-    }
-    head = Text(f"{label} {VERDICTS[first.verdict]}")
-    terminal.report(
-        options,
-        document,
-        head,
-        *table([(f"  {word}", "dim"), *cells] for word, *cells in rows),
-    )
+    first, *others = map(asdict, found)
+    rows: list[list[Cell]] = []
+    for one in found:
+        word = ("  else", "dim") if rows else ("  decides", "dim")
+        rows.append([word, VERDICTS[one.verdict], one.rule, _where(one, options)])
+    label = label_of(call.tool)
+    head = Text(f"{label} {VERDICTS[found[0].verdict]}")
+    document = {"tool": label, **first, "else": others}
+    terminal.report(options, document, head, *table(rows))
     return ExitCode.OK
 
 
 def _where(decision: Decision, options: Options) -> str:
-    place = short_path(decision.place, options.folder) if decision.place else ""
-    return ", ".join(
-        filter(None, [safe_line(place, 200), safe_line(decision.key, 140)])
-    )
+    place = decision.place
+    if place:
+        place = safe_line(short_path(place, options.folder), 200)
+    return ", ".join(filter(None, [place, safe_line(decision.key, 140)]))
 
 
 def _meant(agent: Agent, name: str) -> CallFacts:
@@ -129,25 +105,17 @@ def written_at(options: Options, context: Any) -> Callable[[str, str], tuple[str
     variables = {param.name: param.envvar for param in context.command.params}
 
     def place(name: str, value: str) -> tuple[str, str]:
-        source = str(getattr(context.get_parameter_source(name), "name", ""))
         if name == "approve" and context.params.get("yes"):
-            name, source = (
-                "yes",
-                str(getattr(context.get_parameter_source("yes"), "name", "")),
-            )
+            name = "yes"
+        source = str(getattr(context.get_parameter_source(name), "name", ""))
         if source == "ENVIRONMENT":
             return f"env {variables[name]}", ""
-        if source == "DEFAULT_MAP":
-            lines = [
-                one
-                for one in settings.written
-                if one.name == name and value in (one.value, *_items(one.value))
-            ]
-            return (f"{lines[-1].file}:{lines[-1].line}", name) if lines else ("", "")
-        return ("the command line" if source == "COMMANDLINE" else "the default"), ""
+        if source == "COMMANDLINE":
+            return "the command line", ""
+        named = [one for one in settings.written if one.name == name]
+        for one in reversed(named):
+            if source == "DEFAULT_MAP" and value in (one.value, *one.value):
+                return f"{one.file}:{one.line}", name
+        return "the default", ""
 
     return place
-
-
-def _items(value: Any) -> tuple[Any, ...]:
-    return tuple(value) if isinstance(value, list | tuple) else ()

@@ -60,7 +60,9 @@ def _metadata_kind(request: httpx2.Request) -> str | None:
     path = request.url.path
     if "/.well-known/" not in path:
         return None
-    return RESOURCE if "/.well-known/oauth-protected-resource" in path else AUTHORITY
+    if "/.well-known/oauth-protected-resource" in path:
+        return RESOURCE
+    return AUTHORITY
 
 
 async def _problem_of(kind: str, response: httpx2.Response) -> str:
@@ -74,13 +76,16 @@ async def _problem_of(kind: str, response: httpx2.Response) -> str:
     is_page = response.headers.get("content-type", "").startswith("text/html")
     if response.status_code != 200 or (is_page and kind == RESOURCE):
         return ""
-    model = ProtectedResourceMetadata if kind == RESOURCE else OAuthMetadata
+    content = await response.aread()
     try:
-        model.model_validate_json(await response.aread())
+        if kind == RESOURCE:
+            ProtectedResourceMetadata.model_validate_json(content)
+        else:
+            OAuthMetadata.model_validate_json(content)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
-        return safe_line(f"{where}: {first['msg']}" if where else first["msg"], 160)
+        return safe_line(f"{where}: {first['msg']}".removeprefix(": "), 160)
     return ""
 
 
@@ -130,11 +135,9 @@ class ConfiguredSignIn(OAuthClientProvider):
                 if kind is None:
                     self._refuse_fallback(AUTHORITY)
                 response = yield outgoing
-                problem = await _problem_of(kind, response) if kind is not None else ""
-                if kind is not None and problem:
-                    self._unusable.setdefault(
-                        kind, f"{safe_line(str(outgoing.url), 160)}: {problem}"
-                    )
+                if kind is not None and (problem := await _problem_of(kind, response)):
+                    where = safe_line(str(outgoing.url), 160)
+                    self._unusable.setdefault(kind, f"{where}: {problem}")
                 outgoing = await flow.asend(response)
         except StopAsyncIteration:
             return
@@ -143,15 +146,12 @@ class ConfiguredSignIn(OAuthClientProvider):
 
     def _refuse_fallback(self, kind: str) -> None:
         """Raise `OAuthFlowError` if metadata was served that cannot be used, and none that can."""
-        context = self.context
-        known = (
-            context.protected_resource_metadata
-            if kind == RESOURCE
-            else context.oauth_metadata
-        )
-        if known is None and kind in self._unusable:
+        known: object = self.context.oauth_metadata
+        if kind == RESOURCE:
+            known = self.context.protected_resource_metadata
+        if known is None and (problem := self._unusable.get(kind)):
             raise OAuthFlowError(
-                f"the metadata of its {kind} cannot be used: {self._unusable[kind]}"
+                f"the metadata of its {kind} cannot be used: {problem}"
             )
 
     async def _initialize(self) -> None:

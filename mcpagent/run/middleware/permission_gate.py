@@ -196,7 +196,8 @@ async def _needs_approval(
                 lambda: json_copy(asked.arguments), is_much=is_large(asked.arguments)
             )
             needed = tool.approval(arguments)
-            needed = await needed if inspect.isawaitable(needed) else needed
+            if inspect.isawaitable(needed):
+                needed = await needed
         if needed is None:
             raise TypeError("it returned None; return True or False")
     except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - a check that fails lets no call through

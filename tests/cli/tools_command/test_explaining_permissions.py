@@ -51,10 +51,14 @@ def test_each_rule_is_named_with_where_it_is_written(explain: Command, monkeypat
     monkeypatch.setenv("MCPAGENT_DENY", "web.push")
     assert first("web.push", "--allow", "web.*") == ["deny", "--deny web.push", "env MCPAGENT_DENY", ""]
     monkeypatch.delenv("MCPAGENT_DENY")
-    (explain.user_file.parent / "config.toml").write_text('model = "offline"\ndeny = ["web.r*"]\n', "utf-8")
+    (explain.user_file.parent / "config.toml").write_text(
+        'max_turns = 5\ndeny = ["web.r*"]\napprove = "safe"\n', "utf-8"
+    )
     (explain.folder / ".mcpagent.toml").write_text('# of the project\n\ndeny = ["web.p*"]\n', "utf-8")
     assert first("web.read") == ["deny", "--deny web.r*", "HOME/config.toml:2", "deny"]
     assert first("web.push") == ["deny", "--deny web.p*", "HERE/.mcpagent.toml:3", "deny"]
+    (explain.folder / ".mcpagent.toml").unlink()
+    assert first("web.push") == ["deny", "--approve safe", "HOME/config.toml:3", "approve"]
 
 
 def test_an_answer_is_named_with_its_file_and_the_rules_behind_it_follow(explain: Command, tmp_path: Path) -> None:

@@ -72,7 +72,7 @@ def session_with(field: str, words: str) -> KeptSession:
     steps = (Step(1, at("step model"), (at("offered name"),), Usage(1, 1, 0, 0, 1), 0.1, 1.0),)
     pending = (PendingCall.of("approval", waiting, replace(definition, name=at("waiting tool"))),)
     standing = Standing(Beginning(system=at("system prompt")), Told({at("told category"): CALM}), pending)
-    info = {"title": at("session title"), "folder": at("folder"), "model": at("model")}
+    info: dict[str, Any] = {"title": at("session title"), "folder": at("folder"), "model": at("model")}
     return kept(messages, steps, standing=standing, **info)
 
 
