@@ -187,7 +187,7 @@ def permissions_explain(
         ),
     ],
 ) -> int:
-    """Which rule decides on calls of a tool, and where it is written; then the rules that would decide without it."""
+    """Names the rule that decides on a tool, its file and key, and the rules that would decide without it."""
     from mcpagent.cli.tools_command.explaining_permissions import explain
 
     return explain(options, name, context)

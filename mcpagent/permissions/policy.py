@@ -27,7 +27,7 @@ _NO_RULES = Rules()
 
 @dataclass(frozen=True, slots=True)
 class ApprovalPolicy:
-    """Which calls wait for approval, and who decides.
+    """The calls that wait for approval, and who decides.
 
     `required` True: those of every tool; a predicate `(context, definition, arguments)`: those for which it holds.
     `decide` answers at once, for one call at a time; without it, and where it gives its request back, such calls end

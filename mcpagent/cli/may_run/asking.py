@@ -87,7 +87,7 @@ async def ask_about_call(
     tool: ToolDefinition | None,
     decision: Decision | None = None,
 ) -> Reply:
-    """Draw the box and return the answer, possibly with other arguments; `decision` is why somebody is asked."""
+    """Draw the box and return the answer, possibly with other arguments; `decision` is the reason for the question."""
     arguments, console = request.arguments, asking.console
 
     def draw(limit: int | None = MAX_ROWS) -> None:
@@ -288,7 +288,7 @@ def _claim(tool: ToolDefinition | None) -> str:
 
 
 def reason_lines(decision: Decision | None, label: str) -> list[str]:
-    """Return the rule because of which somebody is asked, and where it is written."""
+    """Return the rule that causes the question, and its place, as lines."""
     if decision is None:
         return ["  the call is from an earlier run; no rule allows such a call"]
     words = f"  a rule asks: {decision}"

@@ -1,4 +1,4 @@
-"""`mcpagent permissions explain`: which rule decides on calls of a tool, and where it is written."""
+"""`mcpagent permissions explain`: name the rule that decides on calls of a tool, and its place."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def _where(decision: Decision, options: Options) -> str:
 
 
 def _meant(agent: Agent, name: str) -> CallFacts:
-    """Return the facts about a call of what has this name: a tool, or a prompt or resource as rules write it."""
+    """Return the facts about a call of the tool, prompt or resource of this name, as rules write it."""
     known = agent._runtime.tools.known
     content = [tool for tool in known.values() if tool.asks is not None]
     entries = tuple(rule for tool in content for rule in tool.rules)

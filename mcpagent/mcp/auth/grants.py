@@ -66,10 +66,9 @@ def _metadata_kind(request: httpx2.Request) -> str | None:
 
 
 async def _problem_of(kind: str, response: httpx2.Response) -> str:
-    """Return why this metadata cannot be used; "" if it can, or if there is none at this address.
+    """Return the reason why this metadata cannot be used; "" for usable metadata, and if the address serves no metadata.
 
-    A web page in the place of a resource's metadata counts as none: servers answer so to addresses that they do not
-    know.
+    A web page instead of a resource's metadata counts as no metadata: servers return one for unknown addresses.
     """
     if response.status_code >= 500 and kind == AUTHORITY:
         return f"HTTP {response.status_code}"
