@@ -66,7 +66,7 @@ def _metadata_kind(request: httpx2.Request) -> str | None:
 
 
 async def _problem_of(kind: str, response: httpx2.Response) -> str:
-    """Return the reason why this metadata cannot be used; "" for usable metadata, and if the address serves no metadata.
+    """Return the reason why this metadata cannot be used; "" for usable metadata, or if the address serves none.
 
     A web page instead of a resource's metadata counts as no metadata: servers return one for unknown addresses.
     """
