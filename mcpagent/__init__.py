@@ -39,11 +39,11 @@ if TYPE_CHECKING:
         WebSearch,
     )
     from mcpagent.models.scripted import ScriptedModel
+    from mcpagent.permissions.policy import ApprovalPolicy
     from mcpagent.recording import Recorder, RecordingError, Replay
     from mcpagent.run.agent_run import RunContext, RunResult
     from mcpagent.sessions import Sessions, SessionStore
     from mcpagent.tool_search.search_options import ToolSearch
-    from mcpagent.toolsets.approval_policy import ApprovalPolicy
     from mcpagent.toolsets.composition import (
         approval_required,
         combined,
@@ -261,7 +261,7 @@ __getattr__, __dir__ = late_names(
             "ToolReturn",
             "Toolset",
         ),
-        "toolsets.approval_policy": ("ApprovalPolicy",),
+        "permissions.policy": ("ApprovalPolicy",),
         "toolsets.composition": (
             "approval_required",
             "combined",

@@ -22,6 +22,7 @@ ORDER = (
     "values",
     "history",
     "config",
+    "permissions",
     "trust",
     "search",
     "offline",
@@ -201,7 +202,7 @@ LISTENS = {"start_server", "start_unix_server", "create_server", "create_unix_se
 SERVES = {"http.server", "socketserver", "uvicorn", "starlette", "fastapi", "aiohttp", "flask", "xmlrpc"}
 
 
-def test_nothing_of_ours_listens_but_the_page_of_a_sign_in() -> None:
+def test_t11_nothing_of_ours_listens_but_the_page_of_a_sign_in() -> None:
     """Threats of an HTTP server have to be looked at again by whoever adds one."""
     found = {
         f"{path.relative_to(PACKAGE).as_posix()}: {name}"

@@ -22,12 +22,12 @@ from mcpagent.models.provider_run.provider_tools import (
     ProviderTool,
     expect_distinct,
 )
+from mcpagent.permissions.policy import ApprovalPolicy, ApprovalPredicate
 from mcpagent.run.agent_run import Deps
 from mcpagent.sessions.protocol import SessionStore
 from mcpagent.sessions.store import Sessions
 from mcpagent.tool_search.search_options import ToolSearch
 from mcpagent.toolsets.agent_tools import agent_tool
-from mcpagent.toolsets.approval_policy import ApprovalPolicy
 from mcpagent.toolsets.definition import (
     Definition,
     Instructions,
@@ -37,7 +37,6 @@ from mcpagent.toolsets.definition import (
     wrapped_by,
 )
 from mcpagent.toolsets.functions import function_tool
-from mcpagent.toolsets.listed_tools import ApprovalPredicate
 from mcpagent.toolsets.sources import AnyTools, McpConfig, expect_config, sources_of
 from mcpagent.utilities.python.argument_checks import (
     checked,

@@ -30,6 +30,7 @@ from mcpagent.models.base import (
 from mcpagent.models.model_names import shown_spec
 from mcpagent.models.output_modes.asked_output import told_form
 from mcpagent.models.provider_run.provider_tools import names_taken
+from mcpagent.permissions.policy import ApprovalPolicy
 from mcpagent.run.agent_run import (
     AgentRun,
     Pipeline,
@@ -47,7 +48,6 @@ from mcpagent.tool_search.announcements import start_warnings
 from mcpagent.tool_search.catalog import Catalogs
 from mcpagent.tool_search.search_options import ToolSearch, possible_search
 from mcpagent.tool_search.session_tools import SessionTools
-from mcpagent.toolsets.approval_policy import ApprovalPolicy
 from mcpagent.toolsets.definition import Definition, ModelChoice
 from mcpagent.toolsets.sources import McpConfig
 from mcpagent.utilities.python.argument_checks import checked, expect
@@ -100,7 +100,7 @@ class AgentRuntime:
     ) -> None:
         self.definition = definition
         self.mcp_config = mcp_config
-        self.on_approval = rules.decide
+        self.permissions = rules
         self.store = store
         self.pipeline = Pipeline((*PIPELINE, *definition.middleware))
         self.model_choice = model

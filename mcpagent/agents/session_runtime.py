@@ -53,7 +53,7 @@ from mcpagent.run.agent_run import (
 from mcpagent.run.compaction.compacting import compact_now, sent_now
 from mcpagent.run.large_results.setting_aside import LargeResults
 from mcpagent.run.loop import converse
-from mcpagent.run.middleware.call_permissions import waiting_calls
+from mcpagent.run.middleware.permission_gate import waiting_calls
 from mcpagent.run.output.last_answer import typed_answer
 from mcpagent.run.output.output_spec import OutputSpec, spec_from_json, spec_to_json
 from mcpagent.run.run_parts import Stop
@@ -414,6 +414,7 @@ class SessionRuntime(WaysToAsk[Deps]):
             emit=emit,
             _conversation=conversation,
         )
+        policy = self._owner.permissions
         run = AgentRun(
             seen,
             conversation,
@@ -431,8 +432,9 @@ class SessionRuntime(WaysToAsk[Deps]):
             begins_at=unfinished.begins_at,
             tally=Tally(turns=unfinished.turns, earlier=unfinished.spent),
             budget=SessionBudget(self.limits, self._spent),
-            on_approval=self._owner.on_approval
-            or (parent.on_approval if parent is not None else None),
+            permissions=policy.below(parent.permissions)
+            if parent is not None
+            else policy,
             answers=given,
             parent=parent,
             label=label,

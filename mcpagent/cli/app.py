@@ -30,12 +30,12 @@ from mcpagent.cli.routing import Grammar, UnknownCommandError, route
 from mcpagent.cli.runs_app import Database, runs_app
 from mcpagent.cli.sessions_app import sessions_app
 from mcpagent.cli.setup_app import (
-    approvals_app,
     cards_app,
     completion,
     config_app,
     doctor,
     keys_app,
+    permissions_app,
     trust_app,
 )
 from mcpagent.cli.tools_app import tools_app
@@ -242,7 +242,7 @@ app.add_typer(runs_app, name="runs")
 app.command()(doctor)
 app.add_typer(config_app, name="config")
 app.add_typer(keys_app, name="keys")
-app.add_typer(approvals_app, name="approvals")
+app.add_typer(permissions_app, name="permissions")
 app.add_typer(trust_app, name="trust")
 app.add_typer(sessions_app, name="sessions")
 app.add_typer(trace_app, name="trace")

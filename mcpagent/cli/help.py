@@ -13,7 +13,7 @@ Commands
   doctor                   is everything there: model, keys, files, servers
   config show|path|edit    your settings and where each comes from
   keys list|set|move|remove     API keys and other secrets, in the system keyring
-  approvals list|forget    what runs without a question since you answered "always"
+  permissions list|forget|explain   your answers "always"; which rule decides on a tool
   trust list|show|revoke   what you agreed that a project may start, read and send
   sessions list|show|search|export|fork|rename|delete|prune|doctor   kept chats
   trace show SESSION|FILE  runs as trees: times, tokens, what was offered; FILE is from --record

@@ -112,6 +112,13 @@ def mcp_add(
     description: Annotated[
         str, typer.Option("--description", metavar="TEXT", help="What it is for.")
     ] = "",
+    trust: Annotated[
+        bool,
+        typer.Option(
+            "--trust",
+            help="Run what it says only reads without a question, and repeat what it says may be.",
+        ),
+    ] = False,
     scope: NewScope = "user",
     replace: Annotated[
         bool, typer.Option("--replace", help="Replace the server of that name.")
@@ -129,6 +136,7 @@ def mcp_add(
         transport,
         cwd=cwd,
         description=description,
+        trust=trust,
     )
     return add_server(options, new, scope, replace=replace)
 

@@ -1,4 +1,7 @@
-"""`mcpagent doctor|config|keys|approvals|trust|cards|completion`: their options; the work is loaded when one runs."""
+"""`mcpagent doctor|config|keys|permissions|trust|cards|completion`: their options.
+
+The work is loaded when one runs.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ keys_app = typer.Typer(
     help="API keys and other secrets, kept in the system keyring.", **opt.PLAIN
 )
 trust_app = typer.Typer(help="What you agreed that projects may use.", **opt.PLAIN)
-approvals_app = typer.Typer(help='What you answered "always" to.', **opt.PLAIN)
+permissions_app = typer.Typer(help="The rules for calls of tools.", **opt.PLAIN)
 cards_app = typer.Typer(help="Agent cards.", **opt.PLAIN)
 
 KeyName = Annotated[
@@ -149,16 +152,16 @@ def keys_remove(options: opt.Options, name: KeyName) -> int:
     return remove_key(name, options)
 
 
-@opt.command(approvals_app, "list", opt.REPORT)
-def approvals_list(options: opt.Options) -> int:
+@opt.command(permissions_app, "list", opt.REPORT)
+def permissions_list(options: opt.Options) -> int:
     """The tools and servers that run without a question since you answered "always"."""
-    from mcpagent.cli.may_run.kept_approvals import list_approvals
+    from mcpagent.cli.may_run.approval_commands import list_approvals
 
     return list_approvals(options)
 
 
-@opt.command(approvals_app, "forget", opt.QUIET)
-def approvals_forget(
+@opt.command(permissions_app, "forget", opt.QUIET)
+def permissions_forget(
     options: opt.Options,
     pattern: Annotated[
         str,
@@ -168,9 +171,26 @@ def approvals_forget(
     ],
 ) -> int:
     """Takes an "always" back: the next call is asked about again."""
-    from mcpagent.cli.may_run.kept_approvals import forget_approvals
+    from mcpagent.cli.may_run.approval_commands import forget_approvals
 
     return forget_approvals(pattern, options)
+
+
+@opt.command(permissions_app, "explain", [*opt.OF_SERVERS, *opt.RULES])
+def permissions_explain(
+    options: opt.Options,
+    context: typer.Context,
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="SERVER.TOOL", help="Also /SERVER:PROMPT or @SERVER:URI."
+        ),
+    ],
+) -> int:
+    """Names the rule that decides on a tool, its file and key, and the rules that would decide without it."""
+    from mcpagent.cli.tools_command.explaining_permissions import explain
+
+    return explain(options, name, context)
 
 
 @opt.command(trust_app, "list", opt.REPORT)

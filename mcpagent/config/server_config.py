@@ -32,6 +32,16 @@ Era: TypeAlias = Literal["auto", "legacy"]
 """How to greet a server: by a `server/discover` probe first, or at once with `initialize`."""
 
 
+APPROVALS: Mapping[str, Approval] = {
+    "allow": "allow",
+    "always": "allow",
+    "ask": "ask",
+    "deny": "deny",
+    "never": "deny",
+}
+"""What may be written -> what it means: run without asking, ask about each call, never run."""
+
+
 Scope: TypeAlias = Literal["", "user", "project", "card"]
 """Whose file a server is in: the user's own, one that was found in a project, a card outside the user's own folders;
 "" for a server of a file that the person named, or that whoever runs the program wrote."""
@@ -108,7 +118,7 @@ class ServerConfig:
     `eager`: a server with cached lists is started in the background, not by its first call. `safe_to_repeat` are globs
     of tools that may run twice. With `trust_hints`, mcpagent also believes the server's hints about tools that may be
     repeated or only read. `approval` is a list of (glob of tools, approval of their calls), see
-    `mcpagent.config.permissions`. `max_message_bytes` bounds one message. `large_result_tokens` is the threshold
+    `mcpagent.permissions.rules`. `max_message_bytes` bounds one message. `large_result_tokens` is the threshold
     (estimated) above which a result is offloaded: for all tools, or by globs; 0 is never, None is the agent's own
     threshold. `log_level` None: the server's choice. `elicitation`: the server may ask the user questions. `sampling`:
     the server may request answers of the agent's model. `roots`: the absolute folders that the server is told.

@@ -13,8 +13,8 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 
 from mcpagent.config.config_documents import Document, entry_values, shown_value
 from mcpagent.config.jsonc import ValuePath
-from mcpagent.config.permissions import APPROVALS
 from mcpagent.config.server_config import (
+    APPROVALS,
     Era,
     Grant,
     LogLevel,

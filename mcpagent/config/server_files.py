@@ -16,8 +16,8 @@ from typing import Any
 
 from mcpagent.config.config_documents import Document, kind_of, read_document
 from mcpagent.config.jsonc import ValuePath
-from mcpagent.config.permissions import without_own_permissions
 from mcpagent.config.server_config import (
+    APPROVALS,
     Scope,
     ServerConfig,
     ServerProblem,
@@ -125,7 +125,7 @@ def load_found_servers(start: Path, environ: Mapping[str, str]) -> ServersConfig
         servers = (
             loaded.servers
             if scope == "user"
-            else map(without_own_permissions, loaded.servers)
+            else map(_without_own_permissions, loaded.servers)
         )
         found.append(
             replace(
@@ -134,6 +134,24 @@ def load_found_servers(start: Path, environ: Mapping[str, str]) -> ServersConfig
             )
         )
     return merged_servers(found)
+
+
+def _without_own_permissions(server: ServerConfig) -> ServerConfig:
+    """Return the server as a project's file may describe it: it may be stricter, but not grant itself trust."""
+    kept = tuple(rule for rule in server.approval if rule[1] != "allow")
+    return replace(server, approval=kept, trust_hints=False)
+
+
+def vouches_for_itself(entry: Mapping[str, Any]) -> bool:
+    """Return whether an entry as written grants itself unasked calls or trust, which only its user may grant."""
+    approval = entry.get("approval")
+    said = approval.values() if isinstance(approval, Mapping) else [approval]
+    allows = any(
+        isinstance(word, str) and APPROVALS.get(word) == "allow" for word in said
+    )
+    return allows or any(
+        entry.get(key) is True for key in ("trust", "trust_hints", "trustHints")
+    )
 
 
 def merged_servers(sources: Sequence[ServersConfig]) -> ServersConfig:

@@ -1,4 +1,4 @@
-"""The rules for calls of a server's tools: from its configuration, and from its own hints if they are trusted."""
+"""Bind the tools of a server to its entry: which are enabled, how long they may take, and which may run twice."""
 
 from __future__ import annotations
 
@@ -8,12 +8,10 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from mcpagent.config import ServerConfig
-from mcpagent.config.permissions import approval_for
-from mcpagent.config.rule_names import forbids_of_server
 from mcpagent.mcp.lists.server_lists import ServerLists
 from mcpagent.mcp.lists.shown_tools import ShownTool, are_plain
+from mcpagent.permissions.rules import entry_rules, is_enabled
 from mcpagent.utilities.text.globs import fits
-from mcpagent.values.approval import Approval
 from mcpagent.values.messages import ToolDefinition
 from mcpagent.values.tools import Tool, ToolOutput
 
@@ -31,13 +29,13 @@ def enabled_tools(
     this server, whatever the file contains.
     """
     seconds, always = longer_seconds(config), config.always_load
-    own, rule = config.name, own_rule(config)
+    own, rules = config.name, entry_rules(config)
     listed = tuple(
         tool if tool.server == own else replace(tool, server=own)
         for tool in lists.tools
     )
     if config.enabled_tools or config.disabled_tools:
-        listed = tuple(tool for tool in listed if _is_enabled(tool, config))
+        listed = tuple(tool for tool in listed if is_enabled(tool, config))
     is_plain = are_plain(listed)
     tools = [
         _bound(
@@ -49,20 +47,11 @@ def enabled_tools(
             output_schema=lists.output_schemas.get(tool.original_name),
             deferred=False if always and _matches(tool.original_name, always) else None,
             large_result_tokens=large_tokens(tool.original_name, config),
-            own_rule=rule,
+            rules=rules,
         )
         for tool in listed
     ]
     return tuple(tools)
-
-
-def own_rule(
-    config: ServerConfig,
-) -> Callable[[ToolDefinition], Approval | None] | None:
-    """Return the rules of the server's `approval` for a tool, prompt or resource; None if there are none."""
-    if config.approval:
-        return partial(approval_for, config.approval)
-    return None
 
 
 def _bound(
@@ -124,12 +113,3 @@ def may_be_task(
 
 def _matches(name: str, globs: Sequence[str]) -> bool:
     return any(fits(name, glob) for glob in globs)
-
-
-def _is_enabled(tool: ToolDefinition, config: ServerConfig) -> bool:
-    is_named = not config.enabled_tools or _matches(
-        tool.original_name, config.enabled_tools
-    )
-    return is_named and not any(
-        forbids_of_server(glob, tool) for glob in config.disabled_tools
-    )

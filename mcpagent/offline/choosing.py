@@ -20,7 +20,7 @@ _REFERS = re.compile(r"(?i)\b(?:it|its|there|that|this|same)\b")
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class NextStep:
     """The calls to make now, by name and arguments.
 
     Without calls, `why` is the reason, `fit` the match of the need, and `steps` are the calls already made.
@@ -32,11 +32,11 @@ class Decision:
     steps: Sequence[Step] = ()
 
 
-def decide(need: Need, offered: Sequence[ToolDefinition]) -> Decision:
+def choose(need: Need, offered: Sequence[ToolDefinition]) -> NextStep:
     """Return the next step for a need."""
     real = [step for step in need.steps if step[0].name not in VIRTUAL]
     if real or need.is_barred:
-        return Decision("done" if real else "barred", steps=real)
+        return NextStep("done" if real else "barred", steps=real)
     names = {tool.name for tool in offered}
     added = {
         str(name)
@@ -58,20 +58,20 @@ def decide(need: Need, offered: Sequence[ToolDefinition]) -> Decision:
             if name not in names | added
         )
         if ADD in names and len(added) < 3 and (seen := next(found, "")):
-            return Decision("calls", ((ADD, {"tool_names": [seen]}),))
+            return NextStep("calls", ((ADD, {"tool_names": [seen]}),))
         queries = _queries(need)[len(searches) :]
         if queries and not added and not (searches and fits):
-            return Decision("calls", ((SEARCH, {"query": queries[0]}),))
+            return NextStep("calls", ((SEARCH, {"query": queries[0]}),))
     if not fits:
-        return Decision("unfound", steps=searches)
+        return NextStep("unfound", steps=searches)
     chosen = (sure or fits)[0]
     if not chosen.is_certain or chosen.tool.read_only is not True:
-        return Decision("changes" if chosen.is_certain else "incomplete", fit=chosen)
+        return NextStep("changes" if chosen.is_certain else "incomplete", fit=chosen)
     every = (
         chosen.arguments,
         *({**chosen.arguments, **other} for other in chosen.others),
     )
-    return Decision(
+    return NextStep(
         "calls", tuple((chosen.tool.name, arguments) for arguments in every)
     )
 

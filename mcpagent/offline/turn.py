@@ -10,7 +10,7 @@ from contextlib import suppress
 from datetime import datetime
 from typing import Any, Protocol
 
-from mcpagent.offline.choosing import SEARCH, VIRTUAL, Decision, decide
+from mcpagent.offline.choosing import SEARCH, VIRTUAL, NextStep, choose
 from mcpagent.offline.need import Need, Step, small_talk, split_needs, split_words
 from mcpagent.prompt.builder import asks_for_summary
 from mcpagent.utilities.text.safe_text import safe_line, safe_text
@@ -95,7 +95,7 @@ def answer(request: _RuleInput, now: datetime) -> Message:
             "assistant", (Text((talk or _abilities(request)) + introduction),)
         )
     needs = _needs(prompt, messages[:start], messages[start:], now)
-    outcomes = [decide(need, request.tools) for need in needs]
+    outcomes = [choose(need, request.tools) for need in needs]
     calls = [
         (number, *call)
         for number, outcome in enumerate(outcomes)
@@ -225,7 +225,7 @@ def _connecting(request: _RuleInput) -> str:
 
 
 def _final_answer(
-    needs: Sequence[Need], outcomes: Sequence[Decision], connecting: str
+    needs: Sequence[Need], outcomes: Sequence[NextStep], connecting: str
 ) -> str:
     """Return one answer for all needs; with several needs, each answer follows its need's text."""
     texts = [_answer(outcome, connecting) for outcome in outcomes]
@@ -239,7 +239,7 @@ def _final_answer(
     return texts[0]
 
 
-def _answer(outcome: Decision, connecting: str) -> str:
+def _answer(outcome: NextStep, connecting: str) -> str:
     fit = outcome.fit
     if outcome.why == "calls":
         return "I had to stop before a tool gave an answer."
@@ -294,7 +294,7 @@ def _answer(outcome: Decision, connecting: str) -> str:
     )
 
 
-def _reported(outcome: Decision) -> str:
+def _reported(outcome: NextStep) -> str:
     lines = []
     for call, result in outcome.steps:
         error = safe_line(

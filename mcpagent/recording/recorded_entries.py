@@ -22,11 +22,11 @@ from mcpagent.mcp.server_options import ServerOptions
 from mcpagent.mcp.server_status import ServerStatus
 from mcpagent.models.base import ModelRequest, ModelResponse, RequestPurpose, ToolLimits
 from mcpagent.models.provider_run.provider_tools import as_data, provider_tools_of
+from mcpagent.permissions.policy import ApprovalPolicy
 from mcpagent.run.large_results.setting_aside import LARGE_RESULT_TOKENS
 from mcpagent.sessions.run_ended import RunEnded, ended_from_json, error_from_json
 from mcpagent.tool_search.catalog import Listing
 from mcpagent.tool_search.search_options import ToolSearch
-from mcpagent.toolsets.approval_policy import ApprovalPolicy
 from mcpagent.toolsets.definition import Definition, RunOptions
 from mcpagent.toolsets.sources import ToolSources
 from mcpagent.utilities.files.bounded_files import LargerError, read_bounded

@@ -35,6 +35,7 @@ from mcpagent.models.base import (
     RequestUnderWay,
 )
 from mcpagent.models.provider_run.provider_tools import ProviderTool
+from mcpagent.permissions.policy import ApprovalPolicy
 from mcpagent.run.large_results.setting_aside import LargeResults
 from mcpagent.run.run_parts import CallBatch, CallState, CallTally, StepState
 from mcpagent.tool_search.catalog import Catalog, Listing
@@ -42,7 +43,7 @@ from mcpagent.tool_search.search_options import ToolSearch
 from mcpagent.tool_search.session_tools import SessionTools
 from mcpagent.utilities.python.orphaned_tasks import LEFT_AFTER_SECONDS, end_or_leave
 from mcpagent.utilities.text.safe_text import safe_line
-from mcpagent.values.approval import CallAnswer, OnApproval, PendingCall
+from mcpagent.values.approval import CallAnswer, PendingCall
 from mcpagent.values.events import (
     Emit,
     Event,
@@ -387,7 +388,9 @@ class AgentRun:
         default=nothing_to_keep, repr=False, compare=False
     )
     begins_at: int = 0
-    on_approval: OnApproval | None = field(default=None, repr=False, compare=False)
+    permissions: ApprovalPolicy = field(
+        default_factory=ApprovalPolicy, repr=False, compare=False
+    )
     answers: Mapping[str, CallAnswer] | None = field(default=None, repr=False)
     parent: AgentRun | None = field(default=None, repr=False)
     label: str = ""

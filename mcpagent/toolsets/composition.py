@@ -19,11 +19,11 @@ from typing import Any, TypeAlias
 
 from mcpagent.config import ServerConfig
 from mcpagent.errors import ConfigError
+from mcpagent.permissions.policy import ApprovalPredicate
 from mcpagent.run.agent_run import RunContext, current_run, run_context
 from mcpagent.tool_search.unique_names import legal_name
 from mcpagent.toolsets.functions import FunctionLike, FunctionToolset
 from mcpagent.toolsets.listed_tools import (
-    ApprovalPredicate,
     awaited,
     hidden,
     hidden_by,

@@ -12,6 +12,7 @@ from mcpagent.history.compaction_options import Compaction
 from mcpagent.mcp.server_options import ServerOptions
 from mcpagent.models.base import Model, ModelSettings
 from mcpagent.models.provider_run.provider_tools import ProviderTool
+from mcpagent.permissions.policy import ApprovalPolicy
 from mcpagent.run.agent_run import (
     TOOL_TIMEOUT_SECONDS,
     Middleware,
@@ -23,7 +24,7 @@ from mcpagent.tool_search.catalog import Catalogs
 from mcpagent.tool_search.search_options import ToolSearch
 from mcpagent.toolsets.sources import AgentSources
 from mcpagent.utilities.python.argument_checks import expect, expect_fields
-from mcpagent.values.approval import CallAnswer, OnApproval
+from mcpagent.values.approval import CallAnswer
 from mcpagent.values.events import Emit, Event
 from mcpagent.values.limits.run_limits import NO_LIMITS, Limits
 from mcpagent.values.messages import Image, Spent, Text
@@ -187,8 +188,8 @@ class Owner(Protocol):
         ...
 
     @property
-    def on_approval(self) -> OnApproval | None:
-        """Who decides on calls that need approval; None: they end the run."""
+    def permissions(self) -> ApprovalPolicy:
+        """The rules for calls, and who decides on those that need approval."""
         ...
 
     @property

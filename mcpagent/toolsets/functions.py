@@ -19,15 +19,11 @@ from typing import (
 )
 
 from mcpagent.errors import ConfigError
+from mcpagent.permissions.policy import ApprovalPredicate
 from mcpagent.run.agent_run import RunContext, run_context
 from mcpagent.tool_search.unique_names import expect_legal_name
 from mcpagent.toolsets.function_results import first_items, tool_output
-from mcpagent.toolsets.listed_tools import (
-    ApprovalPredicate,
-    listed_place,
-    put_together,
-    with_approval,
-)
+from mcpagent.toolsets.listed_tools import listed_place, put_together, with_approval
 from mcpagent.toolsets.unmatched_names import Known
 from mcpagent.utilities.json_schema.parts import untitled
 from mcpagent.utilities.python.argument_checks import (

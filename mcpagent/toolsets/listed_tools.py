@@ -10,11 +10,12 @@ import inspect
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import replace
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 from mcpagent.config import ServerConfig
 from mcpagent.errors import ConfigError
-from mcpagent.run.agent_run import RunContext, run_context
+from mcpagent.permissions.policy import ApprovalPredicate
+from mcpagent.run.agent_run import run_context
 from mcpagent.tool_search.unique_names import legal_name
 from mcpagent.utilities.python.argument_checks import expect_kind
 from mcpagent.utilities.text.safe_text import safe_line
@@ -22,10 +23,6 @@ from mcpagent.values.messages import ToolDefinition, json_copy
 from mcpagent.values.tools import Tool
 
 _T = TypeVar("_T")
-
-ApprovalPredicate: TypeAlias = Callable[
-    [RunContext[Any], ToolDefinition, dict[str, Any]], "bool | Awaitable[bool]"
-]
 
 
 async def awaited(value: _T | Awaitable[_T]) -> _T:

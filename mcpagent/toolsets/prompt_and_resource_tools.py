@@ -14,11 +14,10 @@ from mcpagent.mcp.all_servers import McpServers
 from mcpagent.mcp.link import ServerLink
 from mcpagent.mcp.lists.server_lists import PromptInfo, ResourceInfo
 from mcpagent.mcp.prompts_and_resources import get_prompt, get_resource
-from mcpagent.mcp.tool_rules import own_rule
+from mcpagent.permissions.rules import entry_rules
 from mcpagent.run.validation import verdict_beside
 from mcpagent.utilities.text.for_model import line_for_model, spelled
 from mcpagent.utilities.text.safe_text import safe_line
-from mcpagent.values.approval import Approval
 from mcpagent.values.messages import PromptRequest, ResourceRequest, ToolDefinition
 from mcpagent.values.tools import Tool, ToolOutput
 
@@ -69,7 +68,14 @@ def known_content(servers: McpServers) -> list[ToolDefinition]:
             for one in all_
         ),
         *(
-            ResourceRequest("get_resource", "", {}, name, one.uri)
+            ResourceRequest(
+                "get_resource",
+                "",
+                {},
+                name,
+                one.uri,
+                read_only=None if one.is_template else True,
+            )
             for name, all_ in servers.resources.items()
             for one in all_
         ),
@@ -112,16 +118,10 @@ def _content_tool(
             return tool
         return replace(request, name=tool.name, title=tool.title)
 
-    def rule(request: ToolDefinition) -> Approval | None:
-        toolset = toolsets.get(request.server or "")
-        judge = None
-        if toolset is not None:
-            judge = own_rule(toolset.config)
-        if judge is not None:
-            return judge(request)
-        return None
-
-    return Tool(definition, run, checks_arguments=True, asks=asks, own_rule=rule)
+    rules = tuple(
+        rule for toolset in toolsets.values() for rule in entry_rules(toolset.config)
+    )
+    return Tool(definition, run, checks_arguments=True, asks=asks, rules=rules)
 
 
 def _meant_prompt(toolset: ServerLink, name: object) -> PromptInfo | None:

@@ -12,15 +12,13 @@ from types import NoneType
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 from mcpagent.config import ServerConfig, ServersConfig, load_servers
-from mcpagent.config.permissions import APPROVALS
-from mcpagent.config.rule_names import rule_of
 from mcpagent.errors import ConfigError
 from mcpagent.mcp.all_servers import McpServers
 from mcpagent.mcp.server_options import ServerOptions
 from mcpagent.models.provider_run.provider_tools import ProviderTool
+from mcpagent.permissions.policy import ApprovalPolicy
 from mcpagent.tool_search.catalog import Listing
 from mcpagent.tool_search.category_words import own_words
-from mcpagent.toolsets.approval_policy import ApprovalPolicy
 from mcpagent.toolsets.composition import (
     ToolSource,
     as_toolset,
@@ -40,9 +38,7 @@ from mcpagent.toolsets.selection import Selection
 from mcpagent.toolsets.unmatched_names import unknown_name_line, unknown_names
 from mcpagent.utilities.python.argument_checks import expect
 from mcpagent.utilities.text.safe_text import safe_line
-from mcpagent.values.approval import Approval
 from mcpagent.values.events import Emit, Notice, ServersAwaited, ignore
-from mcpagent.values.messages import ToolDefinition
 from mcpagent.values.tools import Tool, usable_tool
 
 if TYPE_CHECKING:
@@ -394,32 +390,13 @@ class ToolSources:
         return held[1]
 
     def _with_approval(self, tools: list[Tool]) -> list[Tool]:
-        policy = self._policy
-        if policy.rules or policy.decides_alone:
-            tools = [replace(tool, own_rule=self._rule_of(tool)) for tool in tools]
-        if policy.required is False:
+        required = self._policy.required
+        if required is False:
             return list(tools)
-        return with_approval(
-            tools, None if policy.required is True else policy.required
-        )
-
-    def _rule_of(
-        self, tool: Tool
-    ) -> Callable[[ToolDefinition], Approval | None] | None:
-        """Return the rule of the tool's server, replaced by the agent's own rule of that name."""
-        policy, inner = self._policy, tool.own_rule
-        if policy.decides_alone:
-            return None
-
-        def rule(asked: ToolDefinition) -> Approval | None:
-            named = policy.rules.get(rule_of(asked))
-            if named is not None:
-                return APPROVALS[named]
-            if inner is not None:
-                return inner(asked)
-            return None
-
-        return rule
+        predicate = None
+        if not isinstance(required, bool):
+            predicate = required
+        return with_approval(tools, predicate)
 
     def _usable(self, toolset: ServerLink) -> list[Tool] | None:
         """The server's tools; None, and one warning, when its own settings do not fit what it lists."""

@@ -24,6 +24,24 @@ from mcpagent.values.messages import ToolCall, ToolDefinition, json_copy
 Approval: TypeAlias = Literal["allow", "ask", "deny"]
 """The rule for a tool's calls: run them without a question, ask before each, or never run them."""
 
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A written rule: the calls that its pattern names run, are asked about or are denied.
+
+    A rule with a `server` is from the entry of that server, and its pattern has no server's name (`git_*`). With
+    `only_reads` it is limited to tools and resources that only read, by the word of the server. `place` is the file or
+    variable that has the rule, and `key` the key in the file.
+    """
+
+    pattern: str
+    approval: Approval
+    place: str = ""
+    key: str = ""
+    server: str = ""
+    only_reads: bool = False
+
+
 PendingKind: TypeAlias = Literal["approval", "external"]
 _KINDS = frozenset(get_args(PendingKind))
 

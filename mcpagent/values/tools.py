@@ -9,7 +9,7 @@ from types import NoneType, TracebackType
 from typing import Any, Protocol, TypeAlias
 
 from mcpagent.utilities.python.argument_checks import expect, expect_fields, expect_kind
-from mcpagent.values.approval import Approval, PendingCall
+from mcpagent.values.approval import PendingCall, Rule
 from mcpagent.values.events import Event
 from mcpagent.values.messages import (
     BinaryBlock,
@@ -96,8 +96,7 @@ class Tool:
     of many servers: it returns the definition that rules, the approval and the fingerprint refer to for one call.
     `output_schema` is the schema of its results by its server (`ToolOutput.structured`); a result that breaks it is
     reported. Results of more than `large_result_tokens` (estimated) are offloaded; 0: never, None: the agent decides.
-    `own_rule` is what the entry of the tool's server says of what a call asks for: "ask" and "deny" count for every
-    agent that has the tool.
+    `rules` are those in the entries of the servers that a call may be for; they count for every agent.
     """
 
     definition: ToolDefinition
@@ -113,13 +112,7 @@ class Tool:
     safe_to_repeat: bool = False
     output_schema: dict[str, Any] | None = None
     large_result_tokens: int | None = None
-    own_rule: Callable[[ToolDefinition], Approval | None] | None = None
-
-    def rule_for(self, arguments: dict[str, Any]) -> Approval | None:
-        """Return what the server's entry says of a call with these arguments."""
-        if self.own_rule is not None:
-            return self.own_rule(self.asked(arguments))
-        return None
+    rules: tuple[Rule, ...] = ()
 
     def asked(self, arguments: dict[str, Any]) -> ToolDefinition:
         """What a call with these arguments, valid or not, is for: what rules judge and a person is shown."""

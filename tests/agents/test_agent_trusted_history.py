@@ -28,7 +28,7 @@ def agent() -> Agent[Any]:
     return Agent(ScriptedModel(["done"] * 4), tools=[approval_required([act])], instructions="Mine.")
 
 
-async def test_system_words_of_another_api_are_ignored_unless_they_are_trusted() -> None:
+async def test_t28_system_words_of_another_api_are_ignored_unless_they_are_trusted() -> None:
     async with agent() as one:
         for trusted, expected in ((None, False), (False, False), (True, True)):
             session = one.session(messages=CHAT, trusted=trusted)
@@ -36,7 +36,7 @@ async def test_system_words_of_another_api_are_ignored_unless_they_are_trusted()
             assert [message.text for message in session.messages] == ["hi", "hello"]
 
 
-async def test_a_call_that_is_open_waits_only_in_a_trusted_history() -> None:
+async def test_t28_a_call_that_is_open_waits_only_in_a_trusted_history() -> None:
     history = [Message("user", (Text("go"),)), Message("assistant", (PENDING,))]
     async with agent() as one:
         assert [call.tool for call in one.session(messages=history).pending] == ["act"]

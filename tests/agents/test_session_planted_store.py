@@ -37,7 +37,7 @@ class Shell:
             database.execute("UPDATE entries SET data = replace(data, ?, ?) WHERE kind = 'message'", (old, new))
 
 
-async def test_the_request_is_made_from_the_history_that_runs(tmp_path: Path) -> None:
+async def test_t26_the_request_is_made_from_the_history_that_runs(tmp_path: Path) -> None:
     scene = Shell(tmp_path)
     async with scene.agent(ToolCall("1", "shell", {"command": "git status"})) as agent:
         with pytest.raises(CallsPendingError) as raised:

@@ -12,8 +12,8 @@ from mcpagent.cli.chat.slash.slash_table import COMMANDS, KEYS, PREFIXES
 from mcpagent.cli.frame.exit_codes import ExitCode
 from mcpagent.cli.frame.options import PLAIN, leaves
 from mcpagent.cli.help import TOP_LEVEL_HELP
-from mcpagent.cli.may_run import approvals
 from mcpagent.cli.oneshot.json_report import SCHEMA
+from mcpagent.permissions import rules
 from tests.cli.event_schema import DOCUMENTS
 
 
@@ -25,7 +25,7 @@ def page() -> str:
     commands = [(" ".join(words), leaf) for words, leaf in leaves(command_line(), "mcpagent")]
     parts = {
         "help": TOP_LEVEL_HELP,
-        "approvals": f"{(approvals.__doc__ or '').strip()}\n",
+        "approvals": f"{(rules.__doc__ or '').strip()}\n",
         "documents": _rows(documents),
         "codes": _rows((str(code.value), code.meaning) for code in ExitCode),
         "chat": _rows(chat),

@@ -26,14 +26,14 @@ def test_own_folders_that_others_may_write_into_are_taken_back(
         folder.mkdir(parents=True)
         folder.chmod(mode)
     (tmp_path / "home").chmod(0o777)  # what stands above is not ours
-    assert run(["approvals", "list"]) == 0
+    assert run(["permissions", "list"]) == 0
     modes = {folder.stat().st_mode & 0o777 for folder in own_folders(os.environ)}
     assert modes == {0o755 if mode == 0o755 else 0o700}
     assert (tmp_path / "home").stat().st_mode & 0o777 == 0o777
 
 
 @pytest.mark.slow
-def test_debug_shows_no_secret_in_what_libraries_log_or_in_a_traceback(tmp_path: Path) -> None:
+def test_t7_debug_shows_no_secret_in_what_libraries_log_or_in_a_traceback(tmp_path: Path) -> None:
     secrets = {
         "MY_KEY": "plain-key-000111222",
         "OPENAI_CUSTOM_HEADERS": "X-Gateway-Token: gateway-333444",

@@ -31,7 +31,7 @@ CANARY = "canary-of-mine-1"
         {"url": "https://h/", "sign_in": SignInConfig(client_id="me", client_secret=CANARY)},
     ],
 )
-def test_a_repr_shows_no_secret(settings: dict[str, Any]) -> None:
+def test_t7_a_repr_shows_no_secret(settings: dict[str, Any]) -> None:
     assert CANARY not in repr(McpServer("it", **settings))
 
 

@@ -184,7 +184,7 @@ def test_values_are_not_in_the_repr(tmp_path: Path) -> None:
     assert "hunter2" not in repr(found)
 
 
-def test_many_servers(tmp_path: Path) -> None:
+def test_b21_many_servers(tmp_path: Path) -> None:
     servers = {f"s{number}": {"command": "x"} for number in range(500)}
     assert len(load(json.dumps({"mcpServers": servers}), tmp_path).servers) == 500
 

@@ -123,7 +123,7 @@ async def test_other_things_are_no_answer_and_no_silence(tmp_path: Path) -> None
         await at_once(ended, OTHER_THINGS)
 
 
-async def test_nothing_at_all_is_called_silence(tmp_path: Path) -> None:
+async def test_t15_nothing_at_all_is_called_silence(tmp_path: Path) -> None:
     async def ended(kind: str) -> None:
         async with tool_of(kind, tmp_path, timeout_seconds=0.4, shutdown_seconds=0.2) as tool:
             output = await tool.run({"key": "k", "hang": True})
@@ -148,7 +148,7 @@ FLOOD_BYTES = 20_000_000
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", LINES)
-async def test_a_flood_of_what_is_no_message_costs_little_and_hides_no_answer(kind: str, tmp_path: Path) -> None:
+async def test_t16_a_flood_of_what_is_no_message_costs_little_and_hides_no_answer(kind: str, tmp_path: Path) -> None:
     async with nothing_left(), tool_of("stdio", tmp_path) as tool:
         count = FLOOD_BYTES // len(LINES[kind])
         before = time.process_time()

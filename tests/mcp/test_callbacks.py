@@ -212,7 +212,7 @@ async def test_in_the_2026_revision_a_call_is_answered_with_what_it_wants_to_kno
         assert "roots/list" in await call(toolset, "ask_roots_first")
 
 
-async def test_nothing_is_answered_that_is_not_allowed() -> None:
+async def test_t22_nothing_is_answered_that_is_not_allowed() -> None:
     async with talkative("http-legacy", Heard()) as toolset:
         await is_refused(toolset)
 
@@ -319,7 +319,7 @@ async def test_a_server_without_subscriptions_says_so() -> None:
             await toolset.subscription("notes://today", wanted=True)
 
 
-async def test_a_link_in_a_result_is_named_and_not_followed() -> None:
+async def test_t4_a_link_in_a_result_is_named_and_not_followed() -> None:
     visits: list[object] = []
     listener = await asyncio.start_server(lambda *streams: visits.append(streams), "127.0.0.1", 0)
     async with listener, talkative("http", Heard()) as toolset:

@@ -159,7 +159,7 @@ async def hold(kind: Kind, ends: Ends) -> None:
 
 
 @each_row("kind", ["http", "modern", "sse"])
-async def test_no_end_over_http_repeats_what_may_have_run(kind: Kind) -> None:
+async def test_t18_no_end_over_http_repeats_what_may_have_run(kind: Kind) -> None:
     """Each status with each body and with each kind of headers; the slow test below has all three together."""
     turning = itertools.cycle(HEADERS)
     await hold(kind, [(status, next(turning), body) for body in BODIES for status in SOME])
@@ -215,7 +215,7 @@ STDIO: dict[str, tuple[str, str]] = {
 
 
 @each_row("era", ["legacy", "modern"])
-async def test_nor_does_any_end_over_stdio(era: str, tmp_path: Path) -> None:
+async def test_t18_nor_does_any_end_over_stdio(era: str, tmp_path: Path) -> None:
     log = tmp_path / "log"
     config = ServerConfig("b", command=sys.executable, args=(str(SERVER), era, str(log)))
     async with nothing_left(), ServerLink(config) as link:
@@ -254,7 +254,7 @@ async def test_a_header_that_the_server_wants_otherwise_is_learned_in_the_era_th
 
 
 @each_row("kind, count", [(kind, count) for kind in ("application/json", "text/event-stream") for count in (2, 50)])
-async def test_crossed_answers_reach_nobody_else(kind: str, count: int) -> None:
+async def test_t27_crossed_answers_reach_nobody_else(kind: str, count: int) -> None:
     """A response answers the request that it is the response to, so one to another request is no answer."""
     async with nothing_left(), booking("http") as server:
         config = ServerConfig("b", url=server.url, transport="http", timeout_seconds=30)

@@ -9,9 +9,9 @@ from typing import Any
 
 from mcpagent import Agent, RunOptions, Tool, ToolDefinition, ToolOutput
 from mcpagent.models.scripted import ScriptedModel
+from mcpagent.permissions.policy import ApprovalPolicy
 from mcpagent.recording import Recorder
 from mcpagent.run.agent_run import RunContext
-from mcpagent.toolsets.approval_policy import ApprovalPolicy
 from mcpagent.toolsets.composition import approval_required, wrapped
 from mcpagent.values.approval import PendingCall
 from mcpagent.values.events import Event, RunFinished, ToolCallFinished, ToolCallStarted

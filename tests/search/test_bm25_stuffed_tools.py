@@ -19,7 +19,7 @@ def real_tools() -> tuple[ToolDefinition, ...]:
 
 
 @each_row("way", sorted(ways([])))
-def test_a_stuffed_tool_is_hardly_ever_the_first_sure_match(way: str) -> None:
+def test_t29_a_stuffed_tool_is_hardly_ever_the_first_sure_match(way: str) -> None:
     index = index_of(real_tools(), "bm25")
     index.replace("ultra", [ways(real_tools())[way]])
     asked = everyday()

@@ -10,8 +10,8 @@ import pytest
 from mcpagent import Agent, Limits
 from mcpagent.models.base import ModelRequest
 from mcpagent.models.scripted import ScriptedModel
+from mcpagent.permissions.policy import ApprovalPolicy
 from mcpagent.run.agent_run import RunContext
-from mcpagent.toolsets.approval_policy import ApprovalPolicy
 from mcpagent.toolsets.definition import RunOptions
 from mcpagent.values.approval import PendingCall
 from mcpagent.values.events import Event, RunFinished, SubagentEvent, ToolCallStarted

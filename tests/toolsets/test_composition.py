@@ -439,7 +439,7 @@ async def test_tool_search_that_is_off_offers_what_is_marked() -> None:
     assert offered(model.requests[0]) == ["add"]
 
 
-async def test_a_tool_with_a_reserved_name_is_refused() -> None:
+async def test_t3_a_tool_with_a_reserved_name_is_refused() -> None:
     def search_tools() -> None: ...
 
     with pytest.raises(ConfigError, match='tool "search_tools": the name is reserved'):

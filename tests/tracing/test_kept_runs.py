@@ -11,7 +11,7 @@ import pytest
 from mcpagent import Agent, ModelError, Recorder, RunOptions, ScriptedModel, Sessions, ToolSearch
 from mcpagent.cli.app import run as run_command
 from mcpagent.models.base import ModelRequest, ModelResponse
-from mcpagent.toolsets.approval_policy import ApprovalPolicy
+from mcpagent.permissions.policy import ApprovalPolicy
 from mcpagent.tracing.kept_runs import recorded_runs
 from mcpagent.tracing.tree import TraceStep
 from mcpagent.values.messages import Message, Text, Usage

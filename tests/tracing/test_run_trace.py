@@ -12,7 +12,7 @@ from opentelemetry import trace
 from mcpagent import Agent, Limits, RunOptions, ScriptedModel, ToolSearch
 from mcpagent.errors import LimitError, ModelError
 from mcpagent.models.base import ModelRequest, ModelResponse, ModelSettings
-from mcpagent.toolsets.approval_policy import ApprovalPolicy
+from mcpagent.permissions.policy import ApprovalPolicy
 from mcpagent.toolsets.functions import function_tool
 from mcpagent.tracing import Tracing
 from mcpagent.values.approval import CallsPendingError, PendingCall

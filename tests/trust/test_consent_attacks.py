@@ -122,7 +122,7 @@ def test_the_users_own_server_takes_nothing_from_the_current_folder(canary: Cana
     assert canary.words == set()
 
 
-def test_a_command_without_a_slash_is_never_taken_from_the_folder(canary: Canary, tmp_path: Path) -> None:
+def test_t5_a_command_without_a_slash_is_never_taken_from_the_folder(canary: Canary, tmp_path: Path) -> None:
     for path in ("", ".", "./", "bin"):
         folder = tmp_path / f"at-{len(path)}{path[:1].isalpha()}"
         project(folder, tool={"command": "canary-server", "env": {"PATH": path}})
@@ -292,7 +292,7 @@ TOKEN = {"GITHUB_TOKEN": "ghp_0123456789abcdefghijABCDEFGHIJ012345"}
 
 
 @pytest.mark.parametrize("command", [["ask", "hello"], ["-p", "hello"], ["chat"], ["ask", "x", "--estimate"]])
-def test_a_card_runs_and_sends_nothing_by_itself(
+def test_t5_a_card_runs_and_sends_nothing_by_itself(
     command: list[str], canary: Canary, elsewhere: tuple[str, list[str]], tmp_path: Path
 ) -> None:
     address, seen = elsewhere

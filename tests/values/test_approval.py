@@ -15,8 +15,8 @@ import pytest
 
 from mcpagent import Agent, InputError, Message, Tool, ToolDefinition, ToolSearch, dump_messages
 from mcpagent.models.scripted import ScriptedModel
+from mcpagent.permissions.policy import ApprovalPolicy
 from mcpagent.run.agent_run import RunContext
-from mcpagent.toolsets.approval_policy import ApprovalPolicy
 from mcpagent.toolsets.composition import approval_required, external, prefixed
 from mcpagent.toolsets.listed_tools import with_approval
 from mcpagent.values.approval import CallAnswer, CallsPendingError, PendingCall
@@ -156,7 +156,7 @@ async def test_every_waiting_call_needs_one_answer_and_only_those() -> None:
     assert tools.ran == [("files.read", {"path": "c"}), ("files.delete", {"path": "a"})]
 
 
-async def test_an_answer_to_another_definition_or_other_arguments_runs_nothing() -> None:
+async def test_t21_an_answer_to_another_definition_or_other_arguments_runs_nothing() -> None:
     agent, tools, _, _ = scene(call("fs_delete", "d", path="a"))
     async with agent:
         [request] = await pending_of(agent)

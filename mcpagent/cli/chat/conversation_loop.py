@@ -40,7 +40,7 @@ from mcpagent.cli.may_run.server_requests import ServerRequests
 from mcpagent.cli.oneshot.agent_options import (
     hints,
     make_agent,
-    make_approvals,
+    make_approver,
     rules_without_effect,
 )
 from mcpagent.cli.oneshot.traces import tracing_wrappers
@@ -93,7 +93,7 @@ class Chat:
         self._asking = Asking(
             terminal.out, terminal.glyphs, read_above_output, self._aside
         )
-        self.approvals = make_approvals(
+        self.approver = make_approver(
             options, configuration, partial(ask_about_call, self._asking)
         )
         self.cache = stored_lists(options.environ)
@@ -106,7 +106,7 @@ class Chat:
             self._on_event,
             model=model,
             startup_seconds=0,
-            approvals=self.approvals,
+            approver=self.approver,
             cache=self.cache,
             allow_change=self._allow_change,
             requests=ServerRequests(self._asking, self._notify_waiting),
@@ -126,7 +126,7 @@ class Chat:
             agent=self.agent,
             configuration=configuration,
             terminal=terminal,
-            rules=self.approvals.rules,
+            approver=self.approver,
             environ=options.environ,
             folder=options.folder,
             ready=self.startup.ready,
@@ -142,7 +142,7 @@ class Chat:
             options=options,
             store=self.store,
             desk=self.desk,
-            approvals=self.approvals,
+            approver=self.approver,
             startup=self.startup,
             follow=self._follow,
             choose=self._choose,
@@ -423,10 +423,11 @@ class Chat:
 
     def _connected(self) -> None:
         """Report on all servers after the last one has finished connecting."""
-        lines = [
-            warning_line(line, self.terminal.glyphs)
-            for line in rules_without_effect(self.agent, self.approvals)
-        ]
+        rules = self.approver.rules
+        without_effect = rules_without_effect(
+            self.agent, self.desk.configuration, rules
+        )
+        lines = [warning_line(line, self.terminal.glyphs) for line in without_effect]
         if not self.options.quiet:
             lines = [*self.startup.summary(), *lines]
             chosen_by_itself = (
@@ -454,7 +455,7 @@ class Chat:
         width, trace = self.terminal.out.width, self.desk.trace
         is_started = self.startup.is_entered
         status = Status.of(
-            self.agent, self.approvals.rules.mode, trace.used, is_started=is_started
+            self.agent, self.approver.rules.mode, trace.used, is_started=is_started
         )
         line = status_line(status, self.terminal.glyphs, width)
         if (own := self._own_status) is not None:

@@ -24,7 +24,7 @@ from mcpagent.cli.frame.kept_sessions import (
     short_id,
 )
 from mcpagent.cli.frame.options import Options
-from mcpagent.cli.may_run.approvals import Approvals
+from mcpagent.cli.may_run.approver import Approver
 from mcpagent.cli.screen.terminal import warning_line
 from mcpagent.errors import (
     AgentStateError,
@@ -32,6 +32,7 @@ from mcpagent.errors import (
     SessionBusyError,
     SessionStoreError,
 )
+from mcpagent.run.middleware.permission_gate import facts_of
 from mcpagent.sessions import SessionInfo, Sessions
 from mcpagent.utilities.text.safe_text import safe_line
 from mcpagent.values.approval import CallAnswer, PendingCall
@@ -52,7 +53,7 @@ class GoingOn:
     options: Options
     store: Sessions | None
     desk: Desk
-    approvals: Approvals
+    approver: Approver
     startup: Startup
     follow: Callable[[Callable[[], Awaitable[object]]], Awaitable[None]]
     choose: Callable[[str], Awaitable[str]]
@@ -204,10 +205,10 @@ class GoingOn:
         answers: list[CallAnswer] = []
         for call in waiting:
             tool = agent._runtime.tools.find(call.tool)
-            definition = None
+            facts = None
             if tool is not None:
-                definition = tool.asked(call.arguments)
-            answers.append(await self.approvals.decide_again(call, definition))
+                facts = facts_of(tool, call.arguments)
+            answers.append(await self.approver.again(call, facts))
         await self.follow(lambda: agent.resume(answers))
 
     @property

@@ -34,14 +34,16 @@ class Configuration:
     """The servers of one command.
 
     `is_demo`: no server was configured, so the bundled one is used; `empty` are the found files without servers.
-    `untrusted` are the names of the problems that only need consent (see `may_run/project_trust.py`). `replayed`: a
-    recording replaces all servers. `team`: the loaded cards of `--card`.
+    `untrusted` are the names of the problems that only need consent (see `may_run/project_trust.py`). `own_code` are
+    the servers whose code the person writes here. `replayed`: a recording replaces all servers. `team`: the cards of
+    `--card`.
     """
 
     servers: ServersConfig
     is_demo: bool = False
     empty: tuple[str, ...] = ()
     untrusted: frozenset[str] = frozenset()
+    own_code: frozenset[str] = frozenset()
     replayed: Path | None = None
     team: Team | None = None
 

@@ -44,7 +44,7 @@ SearchStrategy: TypeAlias = Literal["auto", "bm25", "hybrid", "multilingual", "r
 
 ModelSize: TypeAlias = Literal["small", "large"]
 ApproveMode: TypeAlias = Literal["ask", "safe", "all", "none"]
-"""What becomes of calls that no rule decides: see `mcpagent.cli.may_run.approvals`."""
+"""What becomes of calls that no rule decides: see `mcpagent.cli.may_run.approver`."""
 
 WriteScope: TypeAlias = Literal["user", "project"]
 """Whose file is changed: the user's own `mcp.json`, or the project's `.mcp.json`."""

@@ -62,12 +62,13 @@ class Setting:
 @dataclass(frozen=True, slots=True)
 class Settings:
     """The values that count, by name; the files they came from; what was left out, one line each. `own_model` is the
-    model of the user's own file."""
+    model of the user's own file. `written` are all usable values, as each file has them."""
 
     values: Mapping[str, Setting] = field(default_factory=dict[str, Setting])
     own_model: str = ""
     files: tuple[Path, ...] = ()
     warnings: tuple[str, ...] = ()
+    written: tuple[Setting, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +101,7 @@ def read_settings(
     """Read all files, later ones win, checked against their options. Raises `ConfigError` with file and line."""
     values: dict[str, Setting] = {}
     warnings: list[str] = []
+    written: list[Setting] = []
     own_model = ""
     own = user_config_folder(environ) / USER_FILE
     if not is_nobody_elses(own):
@@ -116,6 +118,7 @@ def read_settings(
                 warnings.append(f"{place}: {warning}")
                 continue
             now, before = _checked(setting, known[name]), values.get(name)
+            written.append(now)
             if before is not None:
                 least = before.value
             else:
@@ -138,7 +141,11 @@ def read_settings(
         if not is_project and "model" in values:
             own_model = str(values["model"].value)
     return Settings(
-        values, own_model, tuple(path for path, _ in files), tuple(warnings)
+        values,
+        own_model,
+        tuple(path for path, _ in files),
+        tuple(warnings),
+        tuple(written),
     )
 
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from rich.cells import cell_len, chop_cells
 from rich.text import Text
 
-from mcpagent.cli.may_run.approvals import Reply, Scope, label_of
+from mcpagent.cli.may_run.approver import Reply, Scope, label_of
 from mcpagent.cli.screen.lines import MAX_WIDTH, column
 from mcpagent.cli.screen.terminal import Glyphs, put
 from mcpagent.run.validation import argument_problem
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from prompt_toolkit.input import Input
     from rich.console import Console
 
+    from mcpagent.permissions.rules import Decision
     from mcpagent.values.approval import PendingCall
     from mcpagent.values.messages import ToolDefinition
 
@@ -37,6 +38,7 @@ ANSWERS: dict[str, Scope] = {
     "yes": "once",
     "s": "session",
     "t": "tool",
+    "x": "call",
     "r": "reads",
     "a": "server",
     "": "no",
@@ -45,16 +47,20 @@ ANSWERS: dict[str, Scope] = {
 }
 KEYS = (
     "[y] once",
-    "[s] this session",
+    "[s] session",
     "[t] always tool",
-    "[a] always server",
+    "[a] server",
     "[e] edit",
-    "[N] no + say why",
+    "[w] why",
+    "[N] no",
 )
 READS_KEY = "[r] always what only reads here"
+CALL_KEY = "[x] always call"
 VIEW_KEY = "[v] view all"
-QUESTION = "run it? [N] "
+QUESTION = "run it? [N] or your reason: "
 MAX_ROWS = 30
+MOST_KEPT = 2_000
+"""Characters of arguments for which "always with these arguments" makes sense: no one reads more of them twice."""
 
 ReadLine: TypeAlias = Callable[[str, str], Awaitable[str]]
 """`await read(question, default)`; raises `EOFError` for Ctrl-D and `KeyboardInterrupt` for Ctrl-C."""
@@ -75,9 +81,13 @@ class Asking:
 
 
 async def ask_about_call(
-    asking: Asking, request: PendingCall, label: str, tool: ToolDefinition | None
+    asking: Asking,
+    request: PendingCall,
+    label: str,
+    tool: ToolDefinition | None,
+    decision: Decision | None = None,
 ) -> Reply:
-    """Draw the box and return the answer, possibly with other arguments."""
+    """Draw the box and return the answer, possibly with other arguments; `decision` is the reason for the question."""
     arguments, console = request.arguments, asking.console
 
     def draw(limit: int | None = MAX_ROWS) -> None:
@@ -99,9 +109,9 @@ async def ask_about_call(
                 elif word == "e":
                     arguments = await _edited(asking, arguments, tool)
                     draw()
-                elif word in ANSWERS and not (
-                    word == "r" and not _claims_to_read(tool)
-                ):
+                elif word == "w":
+                    put(console, *reason_lines(decision, label), style="dim")
+                elif word in ANSWERS and _makes_sense(word, arguments, tool):
                     scope = ANSWERS[word]
                     return Reply(
                         scope,
@@ -184,7 +194,11 @@ def box_lines(
     if limit is not None and len(rows) > limit:
         hidden = len(rows) - limit
     keys = [
-        *KEYS[:-1],
+        *KEYS[:3],
+        *([CALL_KEY] if _makes_sense("x", arguments, tool) else []),
+        *KEYS[3:-1],
+    ]
+    keys += [
         *([READS_KEY] if _claims_to_read(tool) else []),
         *([VIEW_KEY] if hidden else []),
         KEYS[-1],
@@ -271,6 +285,34 @@ def _claim(tool: ToolDefinition | None) -> str:
     if tool.read_only:
         return "server says: only reads"
     return "server says: changes things"
+
+
+def reason_lines(decision: Decision | None, label: str) -> list[str]:
+    """Return the rule that causes the question, and its place, as lines."""
+    if decision is None:
+        return ["  the call is from an earlier run; no rule allows such a call"]
+    words = f"  a rule asks: {decision}"
+    if decision.rule.startswith("--approve"):
+        words = f"  no rule allows or denies it: {decision}"
+    if decision.key:
+        words += f", {safe_line(decision.key, 140)}"
+    how = f"  mcpagent permissions explain {safe_line(label, 140)}"
+    return [words, f"{how} shows all of its rules"]
+
+
+def _makes_sense(
+    word: str, arguments: dict[str, Any], tool: ToolDefinition | None
+) -> bool:
+    """Return whether an answer is offered for this call."""
+    if word == "r":
+        return _claims_to_read(tool)
+    if word == "x":
+        return (
+            tool is not None
+            and tool.kind == "tool"
+            and 0 < len(_json(arguments)) - 2 <= MOST_KEPT
+        )
+    return True
 
 
 def _claims_to_read(tool: ToolDefinition | None) -> bool:

@@ -10,7 +10,8 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
@@ -61,8 +62,15 @@ def ask_trust(
     decided = consent_to(
         found, store, None if ask is None else lambda asked: ask(asked, options.folder)
     )
-    for line in (*decided.problems, *_changes(decided.allowed, store)):
+    changed = changed_files(decided.allowed, store)
+    for line in (*decided.problems, *_changes(changed)):
         notify(line)
+    if not changed:
+        named = Counter(server.name for server in _servers(configuration))
+        own_code = frozenset(
+            name for name in _own_code(decided.allowed) if named[name] == 1
+        )
+        configuration = replace(configuration, own_code=own_code)
     if not decided.refused:
         return configuration
     line = _refusal(decided.refused, options.folder)
@@ -133,13 +141,24 @@ def changed_files(found: Iterable[Description], store: TrustStore) -> list[str]:
     return list(changed)
 
 
-def _changes(allowed: Sequence[Description], store: TrustStore) -> list[str]:
-    changed = changed_files(allowed, store)
-    if changed:
-        return [
-            f"{counted(len(changed), 'file')} changed by others since you agreed: mcpagent trust show"
-        ]
-    return []
+def _changes(changed: Sequence[str]) -> list[str]:
+    if not changed:
+        return []
+    files = counted(len(changed), "file")
+    return [f"{files} changed by others since you agreed: mcpagent trust show"]
+
+
+def _own_code(allowed: Iterable[Description]) -> Iterator[str]:
+    """Yield the servers of a project that run a file of its folder: to edit it is the person's own business."""
+    for item in allowed:
+        folder = os.path.dirname(item.place)
+        inside = (
+            path for path in item.paths if len(path) < 1_000 and os.path.isfile(path)
+        )
+        if item.kind == "server" and any(
+            Path(os.path.realpath(path)).is_relative_to(folder) for path in inside
+        ):
+            yield item.name
 
 
 def _model_of_project(options: Options) -> list[Description]:

@@ -20,12 +20,12 @@ from mcpagent.utilities.text.safe_text import safe_line
 from mcpagent.values.events import Event, Notice, ServerFailed
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from mcpagent import Agent, Model, ToolSearch
     from mcpagent.cli.frame.configuration import Configuration
     from mcpagent.cli.frame.options import Options
-    from mcpagent.cli.may_run.approvals import Approvals, Ask
+    from mcpagent.cli.may_run.approver import Approver, Ask
     from mcpagent.cli.may_run.server_requests import ServerRequests
     from mcpagent.cli.screen.rendering import Activity
     from mcpagent.cli.screen.terminal import Terminal
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from mcpagent.mcp.server_options import ServerOptions
     from mcpagent.models.model_settings import ModelSettings
     from mcpagent.models.provider_run.provider_tools import ProviderTool
+    from mcpagent.permissions.rules import Rules
     from mcpagent.search import SearchHistory
     from mcpagent.sessions import Sessions
-    from mcpagent.toolsets.approval_policy import ApprovalPolicy
     from mcpagent.toolsets.definition import Wrapper
     from mcpagent.values.events import Emit
     from mcpagent.values.limits.run_limits import Limits
@@ -54,7 +54,7 @@ def make_agent(
     *,
     model: str | Model | None = None,
     startup_seconds: float | None = None,
-    approvals: Approvals | None = None,
+    approver: Approver | None = None,
     cache: ListCache | None = None,
     allow_change: AllowChange | None = None,
     requests: ServerRequests | None = None,
@@ -65,7 +65,7 @@ def make_agent(
     """Create an agent, not started. Raises `ConfigError` for an unknown model.
 
     `model` overrides the options'. `startup_seconds`: how long to wait for all servers; None: for each its own limit.
-    `approvals` decides on tool calls; without it every call runs. With a `cache`, servers with cached lists are started
+    `approver` decides on tool calls; without it every call runs. With a `cache`, servers with cached lists are started
     by the first call of one of their tools. `allow_change` asks whether a tool that its server changed since its first
     use may be called; without it, only `--trust-changes` permits it. `requests` answers the allowed questions of
     servers. `sessions` stores the conversations. With `waits`, calls that need the user's answer stay pending for a
@@ -102,7 +102,7 @@ def make_agent(
         "pre_discovered_tools": tuple(
             name for name in options.always_load if not _is_pattern(name)
         ),
-        "approval": _policy(approvals, waits=waits) if approvals is not None else False,
+        "approval": approver.policy(waits=waits) if approver is not None else False,
         "options": RunOptions(
             limits=_limits(options),
             settings=_settings(options),
@@ -138,16 +138,6 @@ def make_agent(
     if requests is not None:
         requests.agent = agent
     return agent
-
-
-def _policy(approvals: Approvals, *, waits: bool) -> ApprovalPolicy:
-    from mcpagent.toolsets.approval_policy import ApprovalPolicy
-
-    if waits:
-        decide = approvals.decide_or_wait
-    else:
-        decide = approvals.decide
-    return ApprovalPolicy(approvals.needed, decide, decides_alone=True)
 
 
 def _limits(options: Options) -> Limits:
@@ -259,6 +249,11 @@ def _server_options(
     async def trusted(_: ToolChange) -> bool:
         return True
 
+    async def own_or_allowed(change: ToolChange) -> bool:
+        return change.server in configuration.own_code or await (
+            allow_change or untrusted
+        )(change)
+
     async def untrusted(_: ToolChange) -> bool:
         on_event(
             Notice(
@@ -271,7 +266,7 @@ def _server_options(
     stored = ServerOptions.stored(
         options.environ,
         cache=cache,
-        allow_change=trusted if options.trust_changes else allow_change or untrusted,
+        allow_change=trusted if options.trust_changes else own_or_allowed,
         handlers=requests.handlers if requests is not None else None,
     )
     # The bundled server changes with the program itself.
@@ -280,56 +275,111 @@ def _server_options(
     return stored
 
 
-def make_approvals(
+def make_approver(
     options: Options, configuration: Configuration, ask: Ask | None
-) -> Approvals:
-    """Return the approvals from the options' and servers' rules, with the stored approvals.
+) -> Approver:
+    """Return the approver with the options' rules and the stored approvals; those of servers come with their tools.
 
     `ask` is None if no user can be asked. In a replay nothing runs, so nothing needs approval.
     """
-    from mcpagent.cli.may_run.approvals import Approvals, Rules
-    from mcpagent.cli.may_run.kept_approvals import KeptApprovals
-    from mcpagent.config.permissions import strictest
+    from mcpagent.cli.may_run.approver import Approver
+    from mcpagent.mcp.lists.list_cache import config_fingerprint
+    from mcpagent.permissions.stored_approvals import StoredApprovals, distinct_servers
 
-    # A member's calls are decided on here too; of two servers with one name, what both may do.
-    members = (
-        configuration.team.members_servers() if configuration.team is not None else ()
+    servers = _servers_of(configuration)
+    fingerprints = distinct_servers(
+        (server.name, config_fingerprint(server)) for server in servers
     )
-    servers: dict[str, ServerConfig] = {}
-    for server in (*members, *configuration.enabled):
-        servers[server.name] = strictest(server, servers.get(server.name, server))
-    mode = "all" if configuration.replayed is not None else options.approve
-    harmless = frozenset(servers) if configuration.is_demo else frozenset[str]()
-    rules = Rules(mode, list(options.allow), list(options.deny), servers, harmless)
-    return Approvals(
-        rules,
-        KeptApprovals.of_user(options.environ, (*members, *configuration.enabled)),
-        ask,
+    rules = option_rules(options, configuration)
+    return Approver(rules, StoredApprovals.of_user(options.environ, fingerprints), ask)
+
+
+def _nowhere(_name: str, _value: str) -> tuple[str, str]:
+    return "", ""
+
+
+def option_rules(
+    options: Options,
+    configuration: Configuration,
+    place: Callable[[str, str], tuple[str, str]] = _nowhere,
+) -> Rules:
+    """Return the rules of the options; `place` gives the place and key of a value of `allow`, `deny` or `approve`."""
+    from mcpagent.permissions.rules import Rules
+    from mcpagent.values.approval import Rule
+
+    written = [Rule(glob, "allow", *place("allow", glob)) for glob in options.allow]
+    written += [Rule(glob, "deny", *place("deny", glob)) for glob in options.deny]
+    names = frozenset(server.name for server in _servers_of(configuration))
+    mode_place, mode_key = place("approve", options.approve)
+    mode, trusted = options.approve, frozenset[str]()
+    if configuration.replayed is not None:
+        mode = "all"
+    if configuration.is_demo:
+        trusted = names
+    return Rules(
+        mode,
+        tuple(written),
+        servers=names,
+        trusted=trusted,
+        own_code=configuration.own_code,
+        mode_place=mode_place,
+        mode_key=mode_key,
     )
 
 
-def rules_without_effect(agent: Agent, approvals: Approvals) -> list[str]:
+def _servers_of(configuration: Configuration) -> tuple[ServerConfig, ...]:
+    """Return the servers, also those of a card's members: the calls of members are decided on here, too."""
+    if configuration.team is None:
+        return configuration.enabled
+    return (*configuration.team.members_servers(), *configuration.enabled)
+
+
+def rules_without_effect(
+    agent: Agent, configuration: Configuration, rules: Rules
+) -> list[str]:
     """Return a line for each rule without effect: it matches nothing (with suggestions), or is not permitted."""
-    from mcpagent.config.permissions import vouches_for_itself
+    from mcpagent.config.server_files import vouches_for_itself
+    from mcpagent.permissions.rule_names import resource_servers
+    from mcpagent.permissions.rules import entry_rules, is_about
 
-    asked = askable(agent)
+    asked, servers = askable(agent), _servers_of(configuration)
     lines = [
         f"{server.source}: a project's file may not allow or trust its own tools; what it says of {server.name} is left"
-        for server in approvals.rules.servers.values()
+        for server in servers
         if server.scope == "project" and vouches_for_itself(server.written)
     ]
     if agent._runtime.tools.listing.connecting:  # whose tools they may be about
         return lines
+    readable = {tool.server for tool in asked if tool.kind == "resource"}
     written = [
-        ("--allow or --deny", glob) for glob in approvals.rules.without_effect(asked)
-    ]
-    for server, glob in approvals.rules.configured_without_effect(asked):
-        written.append(
-            (
-                f"{server.source or 'configuration'}: approval of {safe_line(server.name, 64)}",
-                glob,
-            )
+        ("--allow or --deny", rule.pattern)
+        for rule in rules.options
+        # A resource need not be listed: for it will do that its server has some.
+        if not (
+            any(rules.names(rule, tool) for tool in asked)
+            or resource_servers(rule.pattern) & readable
         )
+    ]
+    of_entries = [
+        rule
+        for server in servers
+        for rule in entry_rules(server)
+        if not rule.only_reads
+    ]
+    for rule in dict.fromkeys(of_entries):
+        of_server = [tool for tool in asked if tool.server == rule.server]
+        is_readable = rule.pattern.startswith("@") and rule.server in readable
+        if (
+            of_server
+            and not is_readable
+            and not any(is_about(rule, tool) for tool in of_server)
+        ):
+            written.append(
+                (
+                    f"{rule.place}: approval of {safe_line(rule.server, 64)}",
+                    rule.pattern,
+                )
+            )
     for place, glob in written:
         hint = did_you_mean(near_rules(glob, asked), "mcpagent tools list names them")
         lines.append(
@@ -354,7 +404,7 @@ def askable(agent: Agent) -> list[ToolDefinition]:
 
 def near_rules(rule: str, asked: Iterable[ToolDefinition]) -> list[str]:
     """Return suggestions for a rule that matches nothing: the same name elsewhere, else a similar spelling."""
-    from mcpagent.config.rule_names import rule_of
+    from mcpagent.permissions.rule_names import rule_of
 
     same = [rule_of(tool) for tool in asked if rule in (tool.key.name, tool.name)]
     spelled = [

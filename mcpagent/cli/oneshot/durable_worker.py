@@ -12,7 +12,7 @@ from mcpagent.cli.frame.options import Options
 from mcpagent.cli.may_run.project_trust import trusted_configuration
 from mcpagent.cli.oneshot.agent_options import (
     make_agent,
-    make_approvals,
+    make_approver,
     require_a_server,
 )
 from mcpagent.cli.oneshot.traces import tracing_wrappers
@@ -69,7 +69,7 @@ async def _work(
         configuration,
         report,
         startup_seconds=options.server_wait,
-        approvals=make_approvals(options, configuration, None),
+        approver=make_approver(options, configuration, None),
         sessions=store_of(options),
         wrappers=tracing_wrappers(options, terminal, configuration),
         waits=True,

@@ -20,7 +20,7 @@ from mcpagent.cli.frame.exit_codes import ExitCode, code_of_stop, run_to_end, wi
 from mcpagent.cli.frame.figures import counted, money
 from mcpagent.cli.frame.kept_sessions import session_to_ask, store_of
 from mcpagent.cli.frame.options import Options
-from mcpagent.cli.may_run.approvals import Denial, label_of
+from mcpagent.cli.may_run.approver import Denial, label_of
 from mcpagent.cli.may_run.asking import Asking, ask_about_call, read_answer
 from mcpagent.cli.may_run.project_trust import trusted_configuration
 from mcpagent.cli.may_run.server_requests import ServerRequests
@@ -28,7 +28,7 @@ from mcpagent.cli.oneshot.agent_options import (
     connecting,
     hints,
     make_agent,
-    make_approvals,
+    make_approver,
     require_a_server,
     rules_without_effect,
 )
@@ -158,12 +158,12 @@ class _OneShot:
             self.terminal.err, self.terminal.glyphs, read_answer, self._aside
         )
         can_ask = is_a_terminal(sys.stdin) and self.terminal.err.is_terminal
-        approvals = make_approvals(
+        approver = make_approver(
             options,
             self.configuration,
             partial(ask_about_call, asking) if can_ask else None,
         )
-        self.denials = approvals.denials
+        self.denials = approver.denials
         session, store = await self._session_to_ask()
         agent = make_agent(
             options,
@@ -171,7 +171,7 @@ class _OneShot:
             self._before_the_run,
             model=self.model,
             startup_seconds=options.server_wait,
-            approvals=approvals,
+            approver=approver,
             allow_change=self._refuse_change,
             # One-shot runs are left alone: whatever a server asks is declined, and said so.
             requests=ServerRequests(replace(asking, read=None)),
@@ -198,7 +198,9 @@ class _OneShot:
             if not self.prompt:
                 raise InputError("the recording holds no question; write one")
             require_a_server(agent)
-            self.terminal.warn(*rules_without_effect(agent, approvals))
+            self.terminal.warn(
+                *rules_without_effect(agent, self.configuration, approver.rules)
+            )
             if options.estimate:
                 return self._estimate(agent, schema)
             finished = await self._follow(agent, self.prompt, schema)

@@ -13,7 +13,7 @@ from typing import Any
 
 from mcpagent import Agent
 from mcpagent.cli.frame.exit_codes import code_of_error, kind_of_error
-from mcpagent.cli.may_run.approvals import Denial
+from mcpagent.cli.may_run.approver import Denial
 from mcpagent.cli.screen.terminal import portable_json
 from mcpagent.values.events import (
     AnswerRestarted,

@@ -208,6 +208,7 @@ class NewServer:
     transport: str = ""
     cwd: str = ""
     description: str = ""
+    trust: bool = False
 
 
 def add_server(
@@ -220,6 +221,10 @@ def add_server(
         place = place_of(file, new.name, options.folder)
         raise InputError(
             f'server "{new.name}" is there already ({place}); replace it with --replace'
+        )
+    if new.trust and file.is_project:
+        raise InputError(
+            "--trust: a project's file cannot trust its own servers; add it to your own (--scope user)"
         )
     entry = entry_of(new) | _own_folder(new, file, options.folder)
     file.with_entry(
@@ -340,7 +345,9 @@ def entry_of(new: NewServer) -> dict[str, Any]:
         headers = dict(_header(text) for text in new.header)
         if new.secret and not any("${keyring:" in value for value in headers.values()):
             headers["Authorization"] = f"Bearer ${{keyring:{new.secret[0]}}}"
-        return entry | _given(headers=headers, description=new.description)
+        return entry | _given(
+            headers=headers, description=new.description, trust=new.trust
+        )
     if new.header:
         raise InputError(
             "--header is for addresses; what a command needs goes into --env NAME=VALUE"
@@ -348,13 +355,14 @@ def entry_of(new: NewServer) -> dict[str, Any]:
     env = dict(_variable(text) for text in new.env) | {
         name: f"${{keyring:{name}}}" for name in new.secret
     }
-    return entry | _given(
+    given = _given(
         command=words[0],
         args=words[1:],
         env=env,
         cwd=new.cwd,
         description=new.description,
     )
+    return entry | given | _given(trust=new.trust)
 
 
 def _own_folder(new: NewServer, file: ServerFile, folder: Path) -> dict[str, str]:

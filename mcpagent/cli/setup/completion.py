@@ -239,7 +239,7 @@ def _argument_values(place: _Place, names: Names) -> Iterable[Completed]:
     match place.path[0], declared[index].name:
         case "mcp", "name":
             return names.servers()
-        case "tools", "name":
+        case "tools" | "permissions", "name":
             return names.tools()
         case "tools", "arguments":
             if place.arguments:

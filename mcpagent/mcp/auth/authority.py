@@ -28,6 +28,7 @@ from mcpagent.mcp.auth.addresses import (
 )
 from mcpagent.mcp.auth.bound_sign_in import BoundSignIn
 from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.utilities.text.secrets import without_credentials
 
 if TYPE_CHECKING:
     from mcpagent.mcp.auth.sign_ins import SignIn, TokenStorage
@@ -53,6 +54,8 @@ def refusal_of(page: str, server: str) -> str | None:
         url, own = httpx2.URL(page), httpx2.URL(server)
     except (httpx2.InvalidURL, ValueError):
         return "is no address"
+    if url.userinfo and url.userinfo != own.userinfo:
+        return "has a user or a password in it"
     if _origin(url) == _origin(own):
         return None
     place, own_place = _place_by_name(url.host), _place_by_name(own.host)
@@ -63,6 +66,11 @@ def refusal_of(page: str, server: str) -> str | None:
     if url.scheme == "https" or (url.scheme == "http" and place == "machine"):
         return None
     return "is not https"
+
+
+def shown_address(address: str) -> str:
+    """Return an address without user, password and query, to be shown."""
+    return safe_line(without_credentials(address.partition("?")[0]), 120)
 
 
 def _may_send_to(own: Place, place: Place) -> bool:
@@ -139,7 +147,7 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
         refusal = refusal_of(str(request.url), self._config.address)
         if refusal is not None:
             raise httpx2.UnsupportedProtocol(
-                f"{safe_line(str(request.url), 120)} {refusal}"
+                f"{shown_address(str(request.url))} {refusal}"
             )
         seconds = self._config.connect_timeout_seconds
         is_own = _origin(request.url) == _origin(httpx2.URL(self._config.address))

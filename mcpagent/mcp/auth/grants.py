@@ -15,8 +15,13 @@ from uuid import uuid4
 import httpx2
 from mcp.client.auth import OAuthClientProvider, OAuthFlowError
 from mcp.client.auth.utils import issuers_match
-from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata
-from pydantic import AnyUrl
+from mcp.shared.auth import (
+    OAuthClientInformationFull,
+    OAuthClientMetadata,
+    OAuthMetadata,
+    ProtectedResourceMetadata,
+)
+from pydantic import AnyUrl, ValidationError
 
 from mcpagent.config import ServerConfig
 from mcpagent.utilities.files.bounded_files import read_bounded
@@ -24,12 +29,13 @@ from mcpagent.utilities.text.safe_text import safe_line
 from mcpagent.utilities.text.secrets import hide, revealed
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import AsyncGenerator, Sequence
 
     from mcpagent.mcp.auth.oauth import Page
     from mcpagent.mcp.auth.sign_ins import TokenStorage
 
 MAX_TOKEN_BYTES = 64 * 1024
+RESOURCE, AUTHORITY = "resource", "authorization server"
 JWT_BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 _ASSERTION = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 _EXCHANGE = "urn:ietf:params:oauth:grant-type:token-exchange"
@@ -48,6 +54,38 @@ def secret_method(
         if method == "client_secret_basic":
             break
     return "client_secret_basic"
+
+
+def _metadata_kind(request: httpx2.Request) -> str | None:
+    path = request.url.path
+    if "/.well-known/" not in path:
+        return None
+    if "/.well-known/oauth-protected-resource" in path:
+        return RESOURCE
+    return AUTHORITY
+
+
+async def _problem_of(kind: str, response: httpx2.Response) -> str:
+    """Return the reason why this metadata cannot be used; "" for usable metadata, or if the address serves none.
+
+    A web page instead of a resource's metadata counts as no metadata: servers return one for unknown addresses.
+    """
+    if response.status_code >= 500 and kind == AUTHORITY:
+        return f"HTTP {response.status_code}"
+    is_page = response.headers.get("content-type", "").startswith("text/html")
+    if response.status_code != 200 or (is_page and kind == RESOURCE):
+        return ""
+    content = await response.aread()
+    try:
+        if kind == RESOURCE:
+            ProtectedResourceMetadata.model_validate_json(content)
+        else:
+            OAuthMetadata.model_validate_json(content)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        return safe_line(f"{where}: {first['msg']}".removeprefix(": "), 160)
+    return ""
 
 
 class ConfiguredSignIn(OAuthClientProvider):
@@ -79,6 +117,41 @@ class ConfiguredSignIn(OAuthClientProvider):
             self._way.client_metadata_url or None,
         )
         storage.context = self.context
+        self._unusable: dict[str, str] = {}
+
+    async def _auth_flow(
+        self, request: httpx2.Request
+    ) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
+        """Run the SDK's flow, but do not let it fall back to default addresses if metadata cannot be used."""
+        flow = super()._auth_flow(request)
+        self._unusable.clear()
+        try:
+            outgoing = await anext(flow)
+            while True:
+                kind = _metadata_kind(outgoing)
+                if kind != RESOURCE:
+                    self._refuse_fallback(RESOURCE)
+                if kind is None:
+                    self._refuse_fallback(AUTHORITY)
+                response = yield outgoing
+                if kind is not None and (problem := await _problem_of(kind, response)):
+                    where = safe_line(str(outgoing.url), 160)
+                    self._unusable.setdefault(kind, f"{where}: {problem}")
+                outgoing = await flow.asend(response)
+        except StopAsyncIteration:
+            return
+        finally:
+            await flow.aclose()
+
+    def _refuse_fallback(self, kind: str) -> None:
+        """Raise `OAuthFlowError` if metadata was served that cannot be used, and none that can."""
+        known: object = self.context.oauth_metadata
+        if kind == RESOURCE:
+            known = self.context.protected_resource_metadata
+        if known is None and (problem := self._unusable.get(kind)):
+            raise OAuthFlowError(
+                f"the metadata of its {kind} cannot be used: {problem}"
+            )
 
     async def _initialize(self) -> None:
         await super()._initialize()
@@ -107,6 +180,7 @@ class ConfiguredSignIn(OAuthClientProvider):
 
     async def _perform_authorization(self) -> httpx2.Request:
         way, known = self._way, self.context.oauth_metadata
+        self._refuse_fallback(AUTHORITY)
         if way.issuer and (
             known is None or not issuers_match(str(known.issuer), way.issuer)
         ):

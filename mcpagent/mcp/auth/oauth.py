@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import html
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 from urllib.parse import parse_qs, urlsplit
@@ -13,7 +14,12 @@ from mcp.client.auth import AuthorizationCodeResult, OAuthFlowError
 from mcpagent.utilities.text.safe_text import safe_line
 
 SIGN_IN_SECONDS = 300.0
-_PAGE = b"<!doctype html><title>mcpagent</title><p>Signed in. You can close this page."
+_PAGE = "<!doctype html><meta charset=utf-8><title>mcpagent</title><p>{}"
+_SIGNED_IN = "Signed in. You can close this page."
+_HEAD = (
+    "HTTP/1.1 {}\r\nContent-Type: text/html; charset=utf-8\r\nContent-Length: {}\r\n"
+    "Content-Security-Policy: default-src 'none'\r\nConnection: close\r\n\r\n"
+)
 
 
 class Page(Protocol):
@@ -125,15 +131,26 @@ class LoopbackPage:
                 )
             parts = urlsplit(line[1] if len(line) > 1 else "")
             found = line[0] == "GET" and self._take(parts.path, parts.query)
-            status = b"404 Not Found"
+            status, body = "404 Not Found", b""
             if found:
-                status = b"200 OK"
-            head = b"HTTP/1.1 %b\r\nContent-Type: text/html\r\nContent-Length: %d\r\nConnection: close\r\n\r\n"
-            writer.write(
-                head % (status, len(_PAGE) if found else 0) + (_PAGE if found else b"")
-            )
+                status = "200 OK"
+                body = _PAGE.format(html.escape(self._outcome())).encode()
+            writer.write(_HEAD.format(status, len(body)).encode() + body)
             await writer.drain()
         writer.close()
+
+    def _outcome(self) -> str:
+        """Return the words of the page: it must not report a sign-in that was refused."""
+        error = (
+            self._answer.exception()
+            if self._answer is not None and self._answer.done()
+            else None
+        )
+        return (
+            _SIGNED_IN
+            if error is None
+            else f"Not signed in: {error}. You can close this page."
+        )
 
     def _take(self, path: str, query: str) -> bool:
         if path != "/callback" or self._answer is None or self._answer.done():

@@ -21,7 +21,12 @@ from pydantic import AnyUrl
 from mcpagent.config import ServerConfig
 from mcpagent.config.secret_store import Kept, SecretStore
 from mcpagent.errors import ServerError
-from mcpagent.mcp.auth.authority import ask_authority, authority_client, refusal_of
+from mcpagent.mcp.auth.authority import (
+    ask_authority,
+    authority_client,
+    refusal_of,
+    shown_address,
+)
 from mcpagent.mcp.auth.bound_sign_in import BoundSignIn
 from mcpagent.mcp.auth.grants import ConfiguredSignIn
 from mcpagent.mcp.auth.oauth import SIGN_IN_SECONDS, LoopbackPage
@@ -222,9 +227,7 @@ async def _show(
         )
     refusal = refusal_of(url, config.address)
     if refusal is not None:
-        raise OAuthFlowError(
-            f"the page to sign in at, {safe_line(url.partition('?')[0], 120)}, {refusal}"
-        )
+        raise OAuthFlowError(f"the page to sign in at, {shown_address(url)}, {refusal}")
     await page.show(url)
 
 

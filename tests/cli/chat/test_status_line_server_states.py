@@ -21,12 +21,14 @@ from mcpagent.cli.chat.slash.slash_table import run_command
 from mcpagent.cli.chat.status_line import Status, servers_field, status_document
 from mcpagent.cli.frame.configuration import Configuration
 from mcpagent.cli.frame.options import Options
-from mcpagent.cli.may_run.approvals import Rules
+from mcpagent.cli.may_run.approver import Approver
 from mcpagent.cli.screen.terminal import Glyphs, Terminal
 from mcpagent.cli.servers.probing import probe
 from mcpagent.config import load_servers
 from mcpagent.mcp.server_options import ServerOptions
 from mcpagent.models.scripted import ScriptedModel
+from mcpagent.permissions.rules import Rules
+from mcpagent.permissions.stored_approvals import StoredApprovals
 from mcpagent.tool_search.search_options import ToolSearch
 from mcpagent.values.events import Event, Notice, ServerConnected, ServerFailed, ServersAwaited, ToolsSearched
 from tests.scenes import call, results
@@ -118,7 +120,7 @@ async def doors(tmp_path: Path, server: dict[str, Any], *replies: object, second
         agent=agent,
         configuration=Configuration(servers),
         terminal=Terminal(console, console, Glyphs()),
-        rules=Rules("ask"),
+        approver=Approver(Rules("ask"), StoredApprovals(None, {}), None),
         environ={"MCPAGENT_HOME": str(tmp_path / "home"), "TERM": "dumb"},
         folder=tmp_path,
         ready=nothing,

@@ -1,4 +1,4 @@
-"""`mcpagent keys`, `mcpagent approvals`, `mcpagent mcp login` and `logout`, as they are typed."""
+"""`mcpagent keys`, `mcpagent permissions`, `mcpagent mcp login` and `logout`, as they are typed."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ import pytest
 
 from mcpagent.cli.app import run as run_command_line
 from mcpagent.cli.frame.options import Options
-from mcpagent.cli.may_run.kept_approvals import KeptApprovals, forget_approvals, list_approvals
+from mcpagent.cli.may_run.approval_commands import forget_approvals, list_approvals
 from mcpagent.cli.may_run.key_commands import keep_secret, key_name, list_keys, remove_key, set_key
 from mcpagent.cli.screen.terminal import open_terminal
 from mcpagent.cli.servers.login_commands import Login, has_display, log_in
-from mcpagent.config import ServerConfig
 from mcpagent.config.secret_store import NO_KEYRING, SecretStore
 from mcpagent.errors import InputError
+from mcpagent.permissions.stored_approvals import StoredApprovals
 from mcpagent.values.messages import ToolDefinition
 from tests.servers.guarded import Authority, guarded
 from tests.tables import each_row
@@ -183,11 +183,11 @@ def test_a_key_reaches_its_server_and_no_screen(tmp_path: Path, value: str) -> N
 
 
 def test_an_always_can_be_seen_and_taken_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """How one is given is in test_approvals.py."""
+    """How one is given is in test_approver.py."""
     chosen = Options(environ={"MCPAGENT_HOME": str(tmp_path / "home")}, output="json")
     push = ToolDefinition("push_branch", "Push.", {}, server="w", original_name="push_branch")
-    KeptApprovals.of_user(chosen.environ, [ServerConfig("w", command="x")]).add(push, "tool", always=True)
-    assert run(["approvals"], tmp_path).stdout == "w.push_branch  this tool as it was shown\n"
+    StoredApprovals.of_user(chosen.environ, {"w": "its fingerprint"}).add(push, "tool", {}, always=True)
+    assert run(["permissions"], tmp_path).stdout == "w.push_branch  this tool as it was shown\n"
     list_approvals(chosen)
     assert json.loads(capsys.readouterr().out) == [{"approval": "w.push_branch", "what": "tool"}]
     with pytest.raises(InputError, match=r"allowed: w\.push_branch"):

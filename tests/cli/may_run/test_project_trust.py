@@ -19,6 +19,7 @@ from mcpagent.errors import ServerError
 from mcpagent.trust.consent import Answer, described
 from mcpagent.trust.descriptions import Description
 from mcpagent.trust.trust_store import TrustStore
+from tests.cli.may_run.test_trust_commands import commit, git
 from tests.tables import each_row
 from tests.terminal.process import SMALL_SERVER, server_option
 from tests.terminal.warm import on_a_terminal, run
@@ -291,3 +292,50 @@ def test_ctrl_c_at_the_question_ends_the_program(tmp_path: Path) -> None:
         screen.type("\x03")
         assert screen.exit_code() == 130
         assert "Traceback" not in screen.text
+
+
+@each_row(
+    "entry, is_own",
+    [
+        ({"command": sys.executable, "args": ["server.py"]}, True),
+        ({"command": "./server.py"}, True),
+        ({"command": sys.executable, "args": ["--config=server.py"]}, True),
+        ({"command": "uvx", "args": ["some-server"]}, False),
+        ({"command": sys.executable, "args": ["-m", "some.server"]}, False),
+        ({"command": sys.executable, "args": [str(SMALL_SERVER)]}, False),
+        ({"command": sys.executable, "args": ["link.py"]}, False),
+        ({"url": "http://127.0.0.1:9/server.py"}, False),
+    ],
+)
+def test_a_server_is_ones_own_code_if_its_entry_runs_a_file_of_the_project(
+    entry: dict[str, Any], is_own: bool, tmp_path: Path
+) -> None:
+    folder = tmp_path / "work"
+    project(folder, own=entry)
+    (folder / "server.py").write_text("")
+    (folder / "link.py").symlink_to(SMALL_SERVER)
+    assert Person("always").decide(options(folder)).own_code == ({"own"} if is_own else set())
+    assert Person("no").decide(options(folder)).own_code == ({"own"} if is_own else set()), "it was agreed to for good"
+
+
+def test_what_others_committed_since_is_no_code_of_ones_own(tmp_path: Path) -> None:
+    folder = tmp_path / "work"
+    project(folder, own={"command": sys.executable, "args": ["server.py"]})
+    git(folder, "init", "-q")
+    git(folder, "config", "user.email", "me@x")
+    git(folder, "config", "user.name", "me")
+    commit(folder, "server.py", "# mine")
+    person = Person("always")
+    assert person.decide(options(folder)).own_code == {"own"}
+    (folder / "server.py").write_text("# edited")
+    assert person.decide(options(folder)).own_code == {"own"}
+    commit(folder, "server.py", "# theirs", author="mallory")
+    assert person.decide(options(folder)).own_code == set()
+    assert len(person.asked) == 1
+
+
+def test_nobodys_word_is_taken_for_code_of_ones_own_with_trust_project(tmp_path: Path) -> None:
+    folder = tmp_path / "work"
+    project(folder, own={"command": sys.executable, "args": ["server.py"]})
+    (folder / "server.py").write_text("")
+    assert Person("always").decide(options(folder, trust_project=True)).own_code == set()

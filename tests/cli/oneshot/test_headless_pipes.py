@@ -122,7 +122,7 @@ def test_a_closed_stdin_is_no_question_and_no_error(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("output", ["text", pytest.param("stream-json", marks=pytest.mark.slow)])
-def test_closed_streams_are_no_traceback(output: str, tmp_path: Path) -> None:
+def test_b41_closed_streams_are_no_traceback(output: str, tmp_path: Path) -> None:
     question = f"mcpagent -p 'what is 2 plus 2?' -m offline -q -o {output}"
     without_out = shell(f"{question} >&-", tmp_path)
     assert b"Traceback" not in without_out.stderr
@@ -155,7 +155,7 @@ def test_another_locale_gets_what_it_can_show(locale: dict[str, str], tmp_path: 
 
 
 @pytest.mark.slow
-def test_no_escape_sequence_comes_into_a_pipe_unless_asked_for(tmp_path: Path) -> None:
+def test_t14_no_escape_sequence_comes_into_a_pipe_unless_asked_for(tmp_path: Path) -> None:
     verbose = [word for word in (*WEATHER, "-v") if word != "-q"]
     plain = run(verbose, tmp_path, env={"TERM": "xterm-256color"})
     assert "get_weather" in plain.stderr

@@ -87,6 +87,16 @@ def test_a_command_is_added_for_the_user(command: Command) -> None:
     assert stat.S_IMODE(command.user_file.stat().st_mode) == 0o600
 
 
+def test_trust_is_written_into_the_users_file_and_not_into_a_projects(command: Command) -> None:
+    command("mcp", "add", "time", "--trust", "--", sys.executable, "-m", "x")
+    command("mcp", "add", "docs", "https://example.com/mcp", "--trust")
+    assert command.entry("time") == {"command": sys.executable, "args": ["-m", "x"], "trust": True}
+    assert command.entry("docs") == {"type": "http", "url": "https://example.com/mcp", "trust": True}
+    said = command("mcp", "add", "more", "--trust", "--scope", "project", "--", sys.executable, code=2)
+    assert "a project's file cannot trust its own servers" in said
+    assert not command.project_file.exists()
+
+
 def test_a_command_in_one_word_is_divided_as_a_shell_would(command: Command) -> None:
     command("mcp", "add", "files", f"'{sys.executable}' 'a b' c")
     assert command.entry("files") == {"command": sys.executable, "args": ["a b", "c"]}

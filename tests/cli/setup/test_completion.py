@@ -57,6 +57,7 @@ def words(line: str) -> list[str]:
         ("mcpagent mcp remove --scope user t", ["time"]),
         ("mcpagent mcp remove git g", []),
         ("mcpagent tools show ti", ["time.now"]),
+        ("mcpagent permissions explain ti", ["time.now"]),
         ("mcpagent sessions show 1", ["1a2b3c4d"]),
         ("mcpagent sessions ex", ["export"]),
         ("mcpagent --resume ", ["1a2b3c4d", "job"]),

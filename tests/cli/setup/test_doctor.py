@@ -162,7 +162,7 @@ def test_names_that_are_not_there(work: Path, capsys: pytest.CaptureFixture[str]
         ("docker", "run -it --name z localhost:5000/y:latest", "localhost:5000/y"),
     ],
 )
-def test_a_package_without_a_version_is_told(command: str, args: str, package: str) -> None:
+def test_t23_a_package_without_a_version_is_told(command: str, args: str, package: str) -> None:
     found = unpinned_package(command, args.split())
     assert found is not None
     assert found[0] == package

@@ -50,6 +50,8 @@ from tests.tables import each_row
             (f"https://{host}/x", "https://mcp.example/mcp", "is on this machine, and the server is not")
             for host in ("127.1", "0x7f.1", "2130706433", "localhost.", "LOCALHOST", "a.localhost.", "0")
         ),
+        ("https://user@auth.example/x", "https://mcp.example/mcp", "has a user or a password in it"),
+        ("https://a:b@mcp.example/x", "https://mcp.example/mcp", "has a user or a password in it"),
         ("https://0177.0.0.1/x", "https://mcp.example/mcp", "is no address"),
         ("https://[::bad/x", "https://mcp.example/mcp", "is no address"),
         ("https://[::ffff:127.0.0.1]/x", "https://mcp.example/mcp", "is on this machine, and the server is not"),
@@ -62,7 +64,7 @@ from tests.tables import each_row
         ("http://10.0.0.2/x", "http://127.0.0.1/mcp", "is not https"),
     ],
 )
-def test_which_addresses_of_an_authority_are_asked(address: str, server: str, expected: str | None) -> None:
+def test_t8_which_addresses_of_an_authority_are_asked(address: str, server: str, expected: str | None) -> None:
     assert refusal_of(address, server) == expected
 
 
@@ -117,6 +119,40 @@ async def test_a_name_is_judged_by_what_it_leads_to_which_is_asked(leads_to: lis
             with pytest.raises(httpx2.TransportError, match=expected):
                 await client.get("https://auth.example/token")
             assert asked == []
+
+
+class Rebinding:
+    """A resolver whose name leads somewhere else each time that it is asked, as a hostile DNS server's does."""
+
+    def __init__(self, *places: str) -> None:
+        self.places = [*places]
+        self.asked = 0
+
+    async def __call__(self, host: str, _: int) -> list[Address]:
+        if host != "auth.example":
+            return [ip_address("93.184.216.34")]
+        self.asked += 1
+        return [ip_address(self.places[min(self.asked, len(self.places)) - 1])]
+
+
+@each_row("second", ["127.0.0.1", "10.0.0.7", "169.254.169.254", "::1", "::ffff:127.0.0.1", "64:ff9b::7f00:1"])
+async def test_t8_a_name_that_leads_elsewhere_the_second_time_gets_nothing_there(second: str) -> None:
+    """DNS rebinding: what is connected to is the address that was checked, and each request is checked again."""
+    reached: list[str] = []
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        reached.append(request.url.host)
+        return httpx2.Response(200, content=b"here")
+
+    resolver = Rebinding("93.184.216.34", second)
+    config = ServerConfig("far", url="https://mcp.example/mcp")
+    transport = CheckedTransport(config, httpx2.MockTransport(answer), resolve=resolver)
+    async with httpx2.AsyncClient(transport=transport) as client:
+        assert (await client.get("https://auth.example/x")).content == b"here"
+        assert (reached, resolver.asked) == (["93.184.216.34"], 1)
+        with pytest.raises(httpx2.UnsupportedProtocol):
+            await client.post("https://auth.example/token", content=b"code and verifier")
+    assert reached == ["93.184.216.34"]
 
 
 async def test_an_address_that_nobody_answers_at_is_not_the_last() -> None:

@@ -9,7 +9,7 @@ import secrets
 import socket
 import stat
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,10 @@ import pytest
 from mcp.client.auth import OAuthFlowError
 from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
 from pydantic import AnyHttpUrl, AnyUrl
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 
 from mcpagent.config import ServerConfig
 from mcpagent.config.secret_store import NO_KEYRING, SecretStore
@@ -197,7 +201,7 @@ async def test_the_address_that_a_browser_elsewhere_ended_at_can_be_pasted(store
         assert await secret(config, StoredSignIn(config, store)) == "42"
 
 
-async def test_only_the_callback_of_this_sign_in_is_listened_to() -> None:
+async def test_t10_only_the_callback_of_this_sign_in_is_listened_to() -> None:
     async with LoopbackPage(nobody, seconds=20) as page, httpx2.AsyncClient() as browser:
         assert urlsplit(page.redirect_uri).hostname == "127.0.0.1"
         await page.show("http://example.com/authorize?state=s")
@@ -214,6 +218,33 @@ async def test_only_the_callback_of_this_sign_in_is_listened_to() -> None:
 def test_a_refusal_is_said_in_the_servers_words() -> None:
     with pytest.raises(OAuthFlowError, match=r"The user said no\[31m"):
         callback_result("error=access_denied&error_description=The+user+said+no%1b[31m")
+
+
+@rows_at_once(
+    "query, expected",
+    [
+        ({"error": "access_denied"}, "Not signed in: access_denied"),
+        ({"error_description": "<script>alert(1)</script>", "error": "x"}, "&lt;script&gt;alert(1)&lt;/script&gt;"),
+        ({"error_description": '"><img src=x onerror=y>', "error": "x"}, "&quot;&gt;&lt;img src=x onerror=y&gt;"),
+        ({}, "Not signed in: no code came back"),
+        ({"code": "c"}, "Signed in. You can close this page."),
+    ],
+)
+async def test_the_page_reports_the_error_that_it_received_escaped(
+    query: dict[str, str], expected: str, tmp_path: Path
+) -> None:
+    async with LoopbackPage(nobody, seconds=20) as page, httpx2.AsyncClient() as browser:
+        await page.show("http://example.com/authorize?state=s")
+        answer = await browser.get(page.redirect_uri, params={**query, "state": "s"})
+        assert answer.status_code == 200
+        assert expected in answer.text
+        assert ("Signed in" in answer.text) is ("code" in query)
+        assert "<script" not in answer.text
+        assert "<img" not in answer.text
+        assert answer.headers["content-security-policy"] == "default-src 'none'"
+        if "code" not in query:
+            with pytest.raises(OAuthFlowError):
+                await page.result()
 
 
 # --- in use -----------------------------------------------------------------------------------------------------------
@@ -289,7 +320,7 @@ async def test_an_authority_that_is_down_is_named_and_costs_no_sign_in(store: Se
         assert await secret(config, StoredSignIn(config, store)) == "42"
 
 
-async def test_a_token_goes_to_its_own_server_only(store: SecretStore) -> None:
+async def test_t9_a_token_goes_to_its_own_server_only(store: SecretStore) -> None:
     mine, theirs = Authority(), Authority()
     async with guarded_server(mine) as config, guarded_server(theirs) as other:
         await signed_in(config, store)
@@ -412,6 +443,73 @@ async def test_nobody_is_sent_to_an_authority_that_does_not_check_the_challenge(
     assert person.pages == []
 
 
+def served(**answers: tuple[int, str, str]) -> Callable[[str], Starlette]:
+    """A server whose metadata of a resource and of an authority is this: status, kind and text."""
+
+    def build(address: str) -> Starlette:
+        async def refuse(_: Request) -> Response:
+            return Response(status_code=401)
+
+        async def tell(request: Request) -> Response:
+            kind = "resource" if "protected-resource" in request.url.path else "authority"
+            status, media, text = answers.get(kind, (404, "text/plain", ""))
+            return Response(text.replace("HERE", address), status_code=status, media_type=media)
+
+        async def fall_back(_: Request) -> Response:
+            raise AssertionError("a default address was asked")
+
+        routes = [
+            Route("/mcp", refuse, methods=["GET", "POST"]),
+            Route("/.well-known/{rest:path}", tell),
+            *(Route(path, fall_back, methods=["GET", "POST"]) for path in ("/authorize", "/token", "/register")),
+        ]
+        return Starlette(routes=routes)
+
+    return build
+
+
+NAMED = (200, "application/json", '{"resource": "HERE/mcp", "authorization_servers": ["HERE"]}')
+
+
+@rows_at_once(
+    "answers, expected",
+    [
+        ({"resource": (200, "application/json", "{")}, "metadata of its resource cannot be used: http"),
+        ({"resource": (200, "application/json", '{"resource": 3}')}, "resource: "),
+        ({"resource": (200, "text/plain", "")}, "metadata of its resource cannot be used"),
+        ({"authority": (200, "application/json", "[]")}, "metadata of its authorization server cannot be used: http"),
+        ({"authority": (200, "application/json", '{"issuer": "HERE"}')}, "authorization_endpoint: Field required"),
+        ({"authority": (200, "text/html", "<html>")}, "metadata of its authorization server cannot be used"),
+        ({"authority": (500, "text/plain", "")}, "HTTP 500"),
+        ({"resource": NAMED, "authority": (200, "application/json", '{"issuer": 1}')}, "authorization server"),
+        ({"resource": NAMED, "authority": (503, "text/plain", "")}, "HTTP 503"),
+    ],
+)
+async def test_metadata_that_cannot_be_used_is_an_error_with_its_reason(
+    answers: dict[str, tuple[int, str, str]], expected: str, tmp_path: Path
+) -> None:
+    """Nobody is sent to a default address, where nothing says that the challenge is checked."""
+    person = Person()
+    async with serving(served(**answers)) as address:
+        config = ServerConfig("odd", url=f"{address}/mcp")
+        with pytest.raises(ServerError) as caught:
+            await signed_in(config, SecretStore(tmp_path, keyring=NO_KEYRING), person)
+    assert expected in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert person.pages == []
+
+
+async def test_a_page_to_sign_in_at_with_a_user_in_its_address_is_refused(tmp_path: Path) -> None:
+    for where in ("authorization_endpoint", "token_endpoint", "registration_endpoint"):
+        documents = described(RESOURCE, AUTHORITY, **{where: "http://mallory:pw@127.0.0.1:9/x"})
+        person, store = Person(), SecretStore(tmp_path / where, keyring=NO_KEYRING)
+        async with guarded_server(Authority(documents=documents)) as config:
+            with pytest.raises(ServerError, match="has a user or a password in it") as caught:
+                await asyncio.wait_for(signed_in(config, store, person), 30)
+        assert "mallory" not in str(caught.value)
+        assert len(person.pages) == (1 if where == "token_endpoint" else 0)
+
+
 async def test_an_authority_that_gives_another_name_than_asked_for_is_refused(store: SecretStore) -> None:
     documents = described(RESOURCE, AUTHORITY, issuer="https://bank.example")
     person = Person()
@@ -507,7 +605,6 @@ async def test_where_nothing_can_be_revoked_it_is_forgotten_all_the_same(store: 
 async def test_a_server_that_sends_us_elsewhere(metadata: dict[str, object], expected: str, tmp_path: Path) -> None:
     """The server itself is on loopback; what it names decides where we would go."""
     from starlette.applications import Starlette
-    from starlette.requests import Request
     from starlette.responses import JSONResponse, Response
     from starlette.routing import Route
 
@@ -538,8 +635,7 @@ async def test_a_server_that_sends_us_elsewhere(metadata: dict[str, object], exp
 async def elsewhere() -> AsyncIterator[tuple[str, list[str]]]:
     """Another server, and what was sent to it: addresses, headers and bodies."""
     from starlette.applications import Starlette
-    from starlette.requests import Request
-    from starlette.responses import JSONResponse, Response
+    from starlette.responses import JSONResponse
     from starlette.routing import Route
 
     sent: list[str] = []

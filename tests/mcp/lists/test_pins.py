@@ -152,7 +152,7 @@ async def called(tmp_path: Path, description: str, **settings: Any) -> tuple[Too
         return await tool.run({"path": "a"}), events
 
 
-async def test_a_changed_tool_is_called_only_with_a_yes(tmp_path: Path) -> None:
+async def test_t2_a_changed_tool_is_called_only_with_a_yes(tmp_path: Path) -> None:
     asked: list[ToolChange] = []
 
     async def answer(change: ToolChange) -> bool:

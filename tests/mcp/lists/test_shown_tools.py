@@ -154,7 +154,7 @@ def on_one_line(text: str) -> str:
 
 
 @each_row("attacks", groups_of_attacks())
-async def test_nothing_hidden_comes_through_any_door(attacks: list[tuple[str, str]], tmp_path: Path) -> None:
+async def test_t1_nothing_hidden_comes_through_any_door(attacks: list[tuple[str, str]], tmp_path: Path) -> None:
     gone = {char for attack in attacks for char in hidden_in(*attack)}
     text = "\n".join(attacked for attacked, _ in attacks)
     request, _ = await last_request(tmp_path, f"tool end {text} end")
@@ -305,7 +305,7 @@ def test_a_plain_definition_is_the_very_same_and_a_shown_one_stays_as_it_is() ->
 
 
 @pytest.mark.parametrize("words", [100_000, pytest.param(2_000_000, marks=pytest.mark.slow)])
-async def test_megabytes_of_description_are_cut_and_a_change_of_their_last_letter_is_found(
+async def test_t1_megabytes_of_description_are_cut_and_a_change_of_their_last_letter_is_found(
     words: int, tmp_path: Path
 ) -> None:
     text = "word " * words

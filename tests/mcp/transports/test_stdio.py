@@ -291,7 +291,7 @@ async def test_a_name_listed_twice_is_one_tool(log: Path) -> None:
         assert 'lists the tool "echo" twice' in server.toolset.status.warnings[0]
 
 
-async def test_a_remote_reference_in_a_schema_is_never_fetched(log: Path) -> None:
+async def test_t8_a_remote_reference_in_a_schema_is_never_fetched(log: Path) -> None:
     visits: list[object] = []
     listener = await asyncio.start_server(lambda *streams: visits.append(streams), "127.0.0.1", 0)
     port = listener.sockets[0].getsockname()[1]

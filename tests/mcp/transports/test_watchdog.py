@@ -95,7 +95,7 @@ async def killed_host(stage: str, marker: str, *command: str) -> None:
 @posix_only
 @pytest.mark.slow
 @pytest.mark.parametrize("how", STARTS)
-async def test_a_killed_agent_leaves_nothing_that_its_servers_started(how: str, tmp_path: Path) -> None:
+async def test_t17_a_killed_agent_leaves_nothing_that_its_servers_started(how: str, tmp_path: Path) -> None:
     marker = str(tmp_path / "marker")
     async with nothing_left(marker):
         await killed_host("ready", marker, sys.executable, "-c", wrapped(STARTS[how], marker))

@@ -17,7 +17,6 @@ from typing import Any
 
 import pytest
 
-from mcpagent.cli.may_run.kept_approvals import KeptApprovals
 from mcpagent.cli.screen.input import history_file
 from mcpagent.config import ServerConfig
 from mcpagent.config.secret_store import BoundedKeyring, key_store, token_store
@@ -26,11 +25,13 @@ from mcpagent.mcp.lists.list_cache import CachedServer, ListCache
 from mcpagent.mcp.lists.pins import PinStore
 from mcpagent.mcp.transports.server_log import append_bounded
 from mcpagent.models.endpoints.learned import LearnedStore, learned_of
+from mcpagent.permissions.stored_approvals import StoredApprovals
 from mcpagent.search.learning import SearchHistory
 from mcpagent.trust.descriptions import Description, Fact
 from mcpagent.trust.trust_store import TrustStore
 from mcpagent.utilities.files.user_folders import cache_folder, state_folder
 from mcpagent.values.messages import ToolDefinition
+from tests.permissions.judging import PRINTS, is_stored
 from tests.search.test_saved import answers, index_in
 from tests.trust.canary import PYTHON, Canary
 
@@ -63,8 +64,12 @@ def write_trust(environ: Mapping[str, str]) -> Path:
     return store.path
 
 
+def approves_the_changed_tool(environ: Mapping[str, str]) -> bool:
+    return is_stored(StoredApprovals.of_user(environ, PRINTS), CHANGED)
+
+
 def write_approval(environ: Mapping[str, str]) -> Path:
-    KeptApprovals.of_user(environ, [SERVER]).add(PUSH, "server", always=True)
+    StoredApprovals.of_user(environ, PRINTS).add(PUSH, "server", {}, always=True)
     return state_folder(environ) / "approvals.json"
 
 
@@ -150,7 +155,7 @@ def read_log(environ: Mapping[str, str]) -> bool:
 
 STORES = {
     "trust": Store(write_trust, lambda environ: len(TrustStore.of_user(environ).digests()), 1),
-    "approvals": Store(write_approval, lambda environ: KeptApprovals.of_user(environ, [SERVER]).has(CHANGED), True),
+    "approvals": Store(write_approval, approves_the_changed_tool, True),
     "pins": Store(
         write_pin, lambda environ: PinStore(state_folder(environ) / "pins").check(SERVER, CHANGED) is not None, True
     ),

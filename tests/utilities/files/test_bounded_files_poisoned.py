@@ -17,7 +17,7 @@ import pytest
 from mcpagent import Agent, RunOptions, ScriptedModel, ToolCall, ToolSearch
 from mcpagent.cli.frame.exit_codes import ExitCode
 from mcpagent.cli.frame.options import Options
-from mcpagent.cli.may_run.kept_approvals import list_approvals
+from mcpagent.cli.may_run.approval_commands import list_approvals
 from mcpagent.config import ServerConfig
 from mcpagent.mcp.auth.sign_ins import SignIn
 from mcpagent.mcp.lists.list_cache import ListCache
@@ -139,7 +139,7 @@ def test_a_list_with_anything_in_any_place_is_read_or_counts_as_none(tmp_path: P
         {"parameters": {"type": "object", "properties": {f"p{n}\u202e": {"pattern": "(a+)+$"} for n in range(500)}}},
     ],
 )
-async def test_whatever_a_list_says_its_tools_are_those_of_its_server(
+async def test_t3_whatever_a_list_says_its_tools_are_those_of_its_server(
     tmp_path: Path, listed: bytes, change: dict[str, Any]
 ) -> None:
     cache, document = cached(tmp_path, listed)

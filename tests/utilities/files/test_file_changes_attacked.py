@@ -16,16 +16,17 @@ import pytest
 
 from mcpagent import Agent, Recorder, Replay, RunOptions, ScriptedModel
 from mcpagent.cli.frame.programs import edited
-from mcpagent.cli.may_run.kept_approvals import KeptApprovals
 from mcpagent.cli.screen.input import KeptHistory
 from mcpagent.config import ServerConfig
 from mcpagent.errors import ConfigError, InputError
 from mcpagent.mcp.lists.list_cache import CachedServer, ListCache
 from mcpagent.mcp.lists.pins import PinStore
+from mcpagent.permissions.stored_approvals import StoredApprovals
 from mcpagent.search.learning import SearchHistory
 from mcpagent.utilities.files.file_changes import write_whole
 from mcpagent.values.messages import ToolDefinition, ToolKey
 from tests.cli.chat.slash.test_slash_table import answer, scene
+from tests.permissions.judging import PRINTS, is_stored
 from tests.tables import each_row
 from tests.terminal.process import ROOT, environment, run
 from tests.trust.canary import fifo
@@ -135,7 +136,7 @@ async def test_what_takes_the_place_of_the_edited_file_is_not_read(swap: str, tm
             await edited("my words", {**os.environ, "EDITOR": str(editor), "VISUAL": ""})
 
 
-def test_a_planted_link_in_our_folder_is_replaced_and_not_written_through(tmp_path: Path) -> None:
+def test_t13_a_planted_link_in_our_folder_is_replaced_and_not_written_through(tmp_path: Path) -> None:
     precious = tmp_path / "precious.txt"
     precious.write_text("all my work")
     path = tmp_path / "state" / "pins.json"
@@ -182,7 +183,7 @@ def write(kind: str, who: str, number: int, folder: Path) -> None:
         case "pins":
             PinStore(folder).accept(SERVER, tool(name))
         case "approvals":
-            KeptApprovals(folder / "a.json", [SERVER]).add(tool(name), "tool", always=True)
+            StoredApprovals(folder / "a.json", PRINTS).add(tool(name), "tool", {}, always=True)
         case _:
             ListCache(folder).save(SERVER, CachedServer(instructions=f"{name} " * 1_000))
 
@@ -226,8 +227,8 @@ def found(kind: str, folder: Path, whos: Sequence[str], count: int) -> set[str]:
         changed = {name: ToolDefinition(name, "other", {}, "git", name) for name in names}
         return {name for name in names if PinStore(folder).check(SERVER, changed[name]) is not None}
     if kind == "approvals":
-        kept = KeptApprovals(folder / "a.json", [SERVER])
-        return {name for name in names if kept.has(tool(name))}
+        kept = StoredApprovals(folder / "a.json", PRINTS)
+        return {name for name in names if is_stored(kept, tool(name))}
     cached = ListCache(folder).load(SERVER)
     assert cached is not None
     [name] = set(cached.instructions.split())
@@ -265,7 +266,7 @@ async def test_two_programs_do_not_record_into_one_file(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_kill_loses_nothing_that_was_acknowledged(kind: str, tmp_path: Path) -> None:
+def test_t19_a_kill_loses_nothing_that_was_acknowledged(kind: str, tmp_path: Path) -> None:
     for kill in range(3):
         who = "abcde"[kill]
         with writer(kind, who, tmp_path, 100_000) as process:

@@ -36,8 +36,8 @@ from mcpagent import (
 )
 from mcpagent.errors import ConfigError, InputError, McpAgentError
 from mcpagent.models.scripted import ScriptedModel
+from mcpagent.permissions.policy import ApprovalPolicy
 from mcpagent.recording import Recorder
-from mcpagent.toolsets.approval_policy import ApprovalPolicy
 from mcpagent.toolsets.definition import RunOptions
 from mcpagent.toolsets.functions import FunctionToolset, function_tool
 from mcpagent.values.messages import user_message

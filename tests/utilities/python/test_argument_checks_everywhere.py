@@ -235,7 +235,7 @@ TAKEN: Mapping[str, str] = {
     "Agent.search": "query=x; limit=None 5",
     "Session.ask": "prompt=x; output_type=None; tool_context=None; limits=None",
     "Sessions": "where=None x; secrets=[]",
-    "ApprovalPolicy": "required=True; decide=None; rules={}; decides_alone=True",
+    "ApprovalPolicy": "required=True; decide=None; rules={}; on_decision=None",
     "McpServer": (
         "name=x; command=x; args=[]; env={}; cwd=x; url=x; headers={}; disabled=True; "
         "connect_timeout_seconds=5; timeout_seconds=5; total_timeout_seconds=5; shutdown_seconds=5; "

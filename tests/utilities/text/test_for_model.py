@@ -147,7 +147,7 @@ def taken_apart(text: str) -> tuple[str, str]:
 
 @settings(max_examples=150)
 @given(FORGERIES | TEXTS, FORGERIES | TEXTS)
-def test_no_text_ends_its_envelope_and_no_words_of_ours_are_taken_for_its_own(text: str, second: str) -> None:
+def test_t4_no_text_ends_its_envelope_and_no_words_of_ours_are_taken_for_its_own(text: str, second: str) -> None:
     shown, after = for_model(text), for_model(second)
     whole = f"{set_apart(shown)}\nours\n{set_apart(after)}\nours again"
     got, rest = taken_apart(whole)

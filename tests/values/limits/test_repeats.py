@@ -72,7 +72,7 @@ async def test_results_that_differ_in_times_and_ids_alone_are_the_same_in_the_en
 
 @each_row("row", [["a"], ["a", "b"], ["a", "b", "c"], ["a", "a", "b"], [*"abcde"], [*"abcdefgh"]])
 @each_row("at_once", [False, True])
-async def test_calls_in_turns_are_noticed_told_and_then_ended(row: list[str], at_once: bool) -> None:
+async def test_t20_calls_in_turns_are_noticed_told_and_then_ended(row: list[str], at_once: bool) -> None:
     def look(what: str) -> str:
         """Looks."""
         return f"seen {what}"

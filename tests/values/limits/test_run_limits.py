@@ -46,6 +46,7 @@ from mcpagent.agents.session import session_of
 from mcpagent.run.agent_run import RunContext
 from mcpagent.sessions.kept import KeptSession
 from mcpagent.values.events import Event, LimitReached, RunFinished, SubagentEvent, TextDelta
+from mcpagent.values.limits import run_limits
 from mcpagent.values.limits.run_limits import KINDS
 from mcpagent.values.messages import Usage
 from tests.scenes import results
@@ -290,6 +291,27 @@ async def test_seconds_of_a_session_add_up(tmp_path: Path) -> None:
         assert (await session.run("go on")).stop == "max_turns"
         assert in_pairs(session.messages)
     store.close()
+
+
+async def test_a_run_without_limits_of_its_own_makes_ten_thousand_calls_at_most(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The bound is that of every run, whatever other limits it has; the model answers once more."""
+    assert [Limits(**given).of_run().tool_calls for given in ({}, {"turns": 3}, {"tokens": 9})] == [10_000] * 3
+    assert Limits(tool_calls=20_000).of_run().tool_calls == 20_000
+    monkeypatch.setattr(run_limits, "MOST_CALLS", 5)
+    looking, model = Looking(), Endless(calls_at_once=7)
+    async with Agent(model, tools=[looking.tool()]) as agent:
+        result = await agent.run("go")
+    assert (result.stop, len(looking.seen), result.spent.tool_calls) == ("max_tool_calls", 5, 5)
+
+
+@pytest.mark.slow
+async def test_ten_thousand_calls_and_ten_end_at_ten_thousand() -> None:
+    looking, model = Looking(), Endless(calls_at_once=10_010)
+    async with Agent(model, tools=[looking.tool()]) as agent:
+        result = await agent.run("go")
+    assert (result.stop, len(looking.seen)) == ("max_tool_calls", 10_000)
 
 
 # -- several calls in one message -------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from mcpagent import Agent
 from mcpagent.cli.chat.trace import Trace
 from mcpagent.cli.frame.configuration import Configuration
 from mcpagent.cli.frame.options import Options
-from mcpagent.cli.may_run.approvals import Rules
+from mcpagent.cli.may_run.approver import Approver
 from mcpagent.cli.screen.terminal import Terminal, put
 from mcpagent.sessions import SessionInfo, Sessions
 from mcpagent.values.messages import Image, Prompt
@@ -47,7 +47,7 @@ class Desk:
     agent: Agent
     configuration: Configuration
     terminal: Terminal
-    rules: Rules
+    approver: Approver
     environ: Mapping[str, str]
     folder: Path
     ready: Callable[[], Awaitable[None]]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from dataclasses import replace
 
 from rich.text import Text
 
@@ -13,8 +13,7 @@ from mcpagent.cli.chat.trace import Trace
 from mcpagent.cli.frame.configuration import Configuration
 from mcpagent.cli.frame.error_lines import did_you_mean
 from mcpagent.cli.frame.figures import counted
-from mcpagent.cli.may_run.approvals import Rules
-from mcpagent.cli.may_run.kept_approvals import KeptApprovals, approval_lines
+from mcpagent.cli.may_run.approval_commands import approval_lines
 from mcpagent.cli.oneshot.agent_options import askable, near_rules
 from mcpagent.cli.tools_command.tool_views import (
     because,
@@ -26,9 +25,13 @@ from mcpagent.cli.tools_command.tool_views import (
     tools_with_words,
     unknown_tool,
 )
-from mcpagent.config.rule_names import forbids, resource_servers
+from mcpagent.permissions.rule_names import forbids, resource_servers
+from mcpagent.permissions.rules import Rules, decide
+from mcpagent.permissions.stored_approvals import StoredApprovals
+from mcpagent.run.middleware.permission_gate import facts_of
 from mcpagent.utilities.text.globs import fits
 from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.values.approval import Approval, Rule
 from mcpagent.values.events import ToolsSearched
 from mcpagent.values.messages import ToolDefinition
 
@@ -87,66 +90,69 @@ async def why(desk: Desk, argument: str) -> None:
     await desk.ready()
     found = meant_tool(desk.agent, name)
     if found is None:
-        desk.say(*unknown_lines(desk.agent, desk.configuration, desk.rules, name))
+        desk.say(
+            *unknown_lines(desk.agent, desk.configuration, desk.approver.rules, name)
+        )
     else:
-        desk.say(*await why_lines(desk.agent, desk.trace, found.name, desk.rules))
+        desk.say(
+            *await why_lines(desk.agent, desk.trace, found.name, desk.approver.rules)
+        )
 
 
 async def allow(desk: Desk, argument: str) -> None:
     """run these tools without asking, in this chat; alone: the rules"""
-    await _add_rule(desk, desk.rules.allow, argument, desk.rules.permits)
+    await _add_rule(desk, "allow", argument)
 
 
 async def deny(desk: Desk, argument: str) -> None:
     """never run these tools, in this chat; alone: the rules"""
-    await _add_rule(desk, desk.rules.deny, argument, forbids)
+    await _add_rule(desk, "deny", argument)
 
 
-async def _add_rule(
-    desk: Desk,
-    rules: list[str],
-    rule: str,
-    names: Callable[[str, ToolDefinition], bool],
-) -> None:
-    if rule and rule not in rules:
-        rules.append(rule)
-    if rule:
+async def _add_rule(desk: Desk, approval: Approval, pattern: str) -> None:
+    rules = desk.approver.rules
+    if pattern and pattern not in rules.patterns(approval):
+        rule = Rule(pattern, approval)
+        rules = desk.approver.rules = replace(rules, options=(*rules.options, rule))
+    if pattern:
         asked = askable(desk.agent)
-        covered = Counter(tool.kind for tool in asked if names(rule, tool))
+        covered = Counter(
+            tool.kind for tool in asked if rules.names(Rule(pattern, approval), tool)
+        )
         others = [
             counted(covered[kind], kind)
             for kind in ("prompt", "resource")
             if covered[kind]
         ]
         what = ", ".join([counted(covered["tool"], "tool"), *others])
-        if not covered and resource_servers(rule) & {
+        if not covered and resource_servers(pattern) & {
             tool.server for tool in asked if tool.kind == "resource"
         }:
             desk.say(Text("covers what is read there, listed or not", "dim"))
         else:
-            hint = did_you_mean(near_rules(rule, asked) if not covered else ())
+            hint = did_you_mean(near_rules(pattern, asked) if not covered else ())
             desk.say(
                 Text(
                     f"covers {what}{f'; {hint}' if hint else ''}",
                     "dim" if covered else "warning",
                 )
             )
-    desk.say(f"mode   {desk.rules.mode}")
-    for title, globs in (("allow", desk.rules.allow), ("deny", desk.rules.deny)):
-        if globs:
-            desk.say(f"{title:<6} {safe_line(' '.join(globs), 300)}")
-    if rule:
+    desk.say(f"mode   {rules.mode}")
+    for kind in ("allow", "deny"):
+        if globs := rules.patterns(kind):
+            desk.say(f"{kind:<6} {safe_line(' '.join(globs), 300)}")
+    if pattern:
         return
     kept = [
-        yes
-        for yes in KeptApprovals.of_user(desk.environ).all()
-        if yes.name in desk.configuration.names
+        one
+        for one in StoredApprovals.of_user(desk.environ).all()
+        if one.name in desk.configuration.names
     ]
     for line in approval_lines(kept):
         desk.say(Text.assemble("always ", line))
     if kept:
         desk.note(
-            "mcpagent approvals forget NAME takes an always back; /deny NAME denies it in this chat"
+            "mcpagent permissions forget NAME takes an always back; /deny NAME denies it in this chat"
         )
 
 
@@ -184,16 +190,11 @@ async def why_lines(
         )
     elif offered:
         lines.append(Text("  never called"))
-    denied = None
+    decision = None
     if rules is not None:
-        denied = rules.denied_by(agent.known_tools[name])
-    if denied is not None:
-        lines.append(
-            Text(
-                f"  every call of it is denied, by the rule {safe_line(denied, 80)}",
-                "warning",
-            )
-        )
+        decision = decide(facts_of(catalog.known[name], {}), rules)
+    if decision is not None and decision.verdict == "deny":
+        lines.append(Text(f"  every call of it is denied: {decision}", "warning"))
     if not offered and not trace.searches and catalog.searching:
         lines.append(
             Text(
@@ -291,7 +292,10 @@ def unknown_lines(
                     f"  {safe_line(server.name, 64)} has enabledTools, and it is not among them{where}"
                 )
             )
-    if rules.denied_by(ToolDefinition(name, "", {})) is not None:
+    if any(
+        forbids(pattern, ToolDefinition(name, "", {}))
+        for pattern in rules.patterns("deny")
+    ):
         lines.append(Text("  a rule denies it anyway; /deny shows them"))
     disabled = [
         safe_line(server.name, 64)

@@ -6,6 +6,7 @@ import io
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,13 +18,16 @@ from mcpagent.cli.chat.slash.slash_table import COMMANDS, run_command
 from mcpagent.cli.chat.status_line import context_window_of
 from mcpagent.cli.frame.configuration import Configuration
 from mcpagent.cli.frame.options import Options
-from mcpagent.cli.may_run.approvals import Rules
+from mcpagent.cli.may_run.approver import Approver
 from mcpagent.cli.screen.terminal import Glyphs, Terminal
 from mcpagent.config import ServerConfig, ServersConfig
 from mcpagent.errors import InputError, ModelError
 from mcpagent.models import ScriptedModel
 from mcpagent.models.base import ModelResponse
+from mcpagent.permissions.rules import Rules
+from mcpagent.permissions.stored_approvals import StoredApprovals
 from mcpagent.sessions import SessionInfo, Sessions
+from mcpagent.values.approval import Rule
 from mcpagent.values.events import Event
 from mcpagent.values.messages import Image, Message, Prompt, Text, ToolCall, Usage
 from tests.scenes import CountedTools, offered
@@ -98,7 +102,7 @@ async def scene(
         agent=agent,
         configuration=Configuration(servers),
         terminal=terminal,
-        rules=Rules("ask"),
+        approver=Approver(Rules("ask"), StoredApprovals(None, {}), None),
         environ={"MCPAGENT_HOME": str(tmp_path / "home"), "TERM": "dumb"},
         folder=tmp_path,
         ready=ready,
@@ -261,9 +265,9 @@ async def test_why_not_tells_what_hides_or_denies_a_tool(tmp_path: Path) -> None
     async with scene(tmp_path, SEARCH, answer("no")) as at:
         await at.ask("go", "go")
         assert "web may have it, but disabledTools hides it" in await at.run("/why not fetch_page")
-        at.desk.rules.deny.append("files.*")
+        at.desk.approver.rules = replace(at.desk.approver.rules, options=(Rule("files.*", "deny"),))
         told = await at.run("/why not read_file")
-        assert "every call of it is denied, by the rule files.*" in told
+        assert "every call of it is denied: --deny files.*" in told
         assert 'search 1 (request 1) "read a file": place 1 of' in told
         assert "cut-off" in told or "best" in told
         assert "did you mean read_file" in await at.run("/why red_file")

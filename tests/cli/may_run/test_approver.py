@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -22,19 +22,17 @@ from rich.cells import cell_len
 from mcpagent import Agent
 from mcpagent.cli.frame.exit_codes import ExitCode
 from mcpagent.cli.frame.options import ApproveMode, Options
-from mcpagent.cli.may_run.approvals import Approvals, Reply, Rules, label_of
+from mcpagent.cli.may_run.approver import Approver, Reply, label_of
 from mcpagent.cli.may_run.asking import Asking, ask_about_call, box_lines
-from mcpagent.cli.may_run.kept_approvals import KeptApprovals
 from mcpagent.cli.oneshot.headless import ask_once
 from mcpagent.cli.screen.terminal import ASCII_GLYPHS, Glyphs, Terminal, make_console
 from mcpagent.config import ServerConfig
-from mcpagent.config.permissions import strictest
-from mcpagent.mcp.lists.list_cache import config_fingerprint
 from mcpagent.models import ScriptedModel
-from mcpagent.run.agent_run import RunContext
-from mcpagent.toolsets.approval_policy import ApprovalPolicy
-from mcpagent.values.approval import Approval, CallAnswer, PendingCall
-from mcpagent.values.messages import PromptRequest, ResourceRequest, ToolCall, ToolDefinition, ToolResult
+from mcpagent.permissions.rules import CallFacts, Decision, Rules, decide, entry_rules
+from mcpagent.permissions.stored_approvals import StoredApprovals
+from mcpagent.values.approval import CallAnswer, PendingCall
+from mcpagent.values.messages import ResourceRequest, ToolCall, ToolDefinition, ToolResult
+from tests.permissions.judging import PRINTS, is_stored, rules_of, verdict
 from tests.tables import each_row
 from tests.terminal.process import SMALL_SERVER, server_option
 from tests.terminal.warm import on_a_terminal, run
@@ -49,82 +47,6 @@ GIT = ServerConfig("git", command="git-server")
 
 def request_of(tool: ToolDefinition, **arguments: Any) -> PendingCall:
     return PendingCall.of("approval", ToolCall("1", tool.name, arguments), tool)
-
-
-# --- the rules --------------------------------------------------------------------------------------------------------
-
-
-@each_row(
-    "mode, reads, pushes, silent",
-    [
-        ("ask", "ask", "ask", "ask"),
-        ("safe", "deny", "deny", "deny"),
-        ("all", "run", "run", "run"),
-        ("none", "deny", "deny", "deny"),
-    ],
-)
-def test_the_mode_decides_where_no_rule_does(
-    mode: Literal["ask", "safe", "all", "none"], reads: str, pushes: str, silent: str
-) -> None:
-    rules = Rules(mode)
-    assert [rules.judge(tool) for tool in (READS, PUSHES, SILENT)] == [reads, pushes, silent]
-
-
-@each_row(
-    "mode, reads, pushes, silent",
-    [
-        ("ask", "run", "ask", "ask"),
-        ("safe", "run", "deny", "deny"),
-        ("all", "run", "run", "run"),
-        ("none", "deny", "deny", "deny"),
-    ],
-)
-def test_that_a_tool_only_reads_is_believed_of_a_server_its_user_trusts(
-    mode: Literal["ask", "safe", "all", "none"], reads: str, pushes: str, silent: str
-) -> None:
-    rules = Rules(mode, servers={"git": replace(GIT, trust_hints=True)})
-    assert [rules.judge(tool) for tool in (READS, PUSHES, SILENT)] == [reads, pushes, silent]
-
-
-def configured(**changes: Any) -> Rules:
-    """Rules where the configuration says: push never, log asked about, the rest unasked."""
-    approval: tuple[tuple[str, Approval], ...] = (("*", "allow"), ("git_push", "deny"), ("git_log", "ask"))
-    server = replace(GIT, approval=approval, trust_hints=True, source=".mcp.json:3")
-    return Rules(**{"servers": {"git": server}, **changes})
-
-
-def test_the_configuration_decides_before_the_mode() -> None:
-    assert [configured(mode="none").judge(tool) for tool in (READS, PUSHES, SILENT)] == [
-        "deny",
-        "deny",
-        "run",
-    ]
-    assert [configured().judge(tool) for tool in (READS, PUSHES, SILENT)] == ["ask", "deny", "run"]
-    assert configured(mode="safe").judge(READS) == "deny"
-
-
-def test_each_rule_goes_before_the_next() -> None:
-    """--deny, then deny in the configuration, --allow, allow there, what was kept, the mode."""
-    assert configured(deny=["git.*"], allow=["git.*"], mode="all").judge(SILENT, approved=True) == "deny"
-    assert configured(allow=["git.*"], mode="all").judge(PUSHES, approved=True) == "deny"
-    assert configured(allow=["git.git_log"], mode="none").judge(READS) == "run"
-    assert configured(mode="none").judge(SILENT) == "run"
-    assert configured(mode="none").judge(READS, approved=True) == "run"
-    assert configured(mode="all").judge(READS) == "run"
-
-
-@each_row("mode", get_args(ApproveMode))
-@each_row("glob", ["git.git_push", "git.*", "*.git_push", "git__push", "*"])
-def test_a_denial_wins_over_a_yes_and_a_yes_over_the_mode(mode: ApproveMode, glob: str) -> None:
-    assert Rules(mode, allow=[glob]).judge(PUSHES) == "run"
-    assert Rules(mode, allow=[glob], deny=["git.git_*"]).judge(PUSHES) == "deny"
-    assert Rules(mode, deny=[glob]).judge(PUSHES, approved=True) == "deny"
-
-
-def test_the_bundled_server_is_ours() -> None:
-    rules = Rules(harmless_servers=frozenset({"demo"}))
-    assert rules.judge(replace(PUSHES, server="demo")) == "run"
-    assert Rules("none", harmless_servers=frozenset({"demo"})).judge(replace(READS, server="demo")) == "deny"
 
 
 def test_a_tool_has_the_name_that_its_own_server_gives_it() -> None:
@@ -171,7 +93,6 @@ def test_what_a_title_cuts_stands_below_it(width: int) -> None:
     assert f"git.{name}" in joined
     assert "a" * 50 + "1" in joined
     assert "a" * 50 + "2" in joined
-    assert Rules(allow=["gti.*"], deny=["git.*"]).without_effect([PUSHES]) == ["gti.*"]
 
 
 class Person:
@@ -181,29 +102,46 @@ class Person:
         self.replies = list(replies)
         self.asked: list[str] = []
 
-    async def __call__(self, request: PendingCall, label: str, tool: ToolDefinition | None) -> Reply:
+    async def __call__(
+        self, request: PendingCall, label: str, tool: ToolDefinition | None, decision: Decision | None
+    ) -> Reply:
         self.asked.append(label)
         return self.replies.pop(0)
 
 
-NOW: RunContext[None] = RunContext(None)
+def approver(
+    person: Person | None,
+    stored: StoredApprovals | None = None,
+    *,
+    mode: ApproveMode = "ask",
+    rules: Rules | None = None,
+) -> Approver:
+    return Approver(rules or Rules(mode), stored or StoredApprovals(None, PRINTS), person)
 
 
-def approvals(person: Person | None, kept: KeptApprovals | None = None, *, mode: ApproveMode = "ask") -> Approvals:
-    return Approvals(Rules(mode), kept or KeptApprovals(None, [GIT]), person)
+async def decided(made: Approver, tool: ToolDefinition, *servers: ServerConfig, **arguments: Any) -> CallAnswer | bool:
+    """The answer to a call of this tool as a run comes to it: by the rules, and where they ask, by the approver."""
+    request = request_of(tool, **arguments)
+    call = CallFacts(tool, arguments, tuple(rule for server in servers for rule in entry_rules(server)))
+    decision = decide(call, made.rules)
+    if decision.verdict != "allow":
+        made.note(request, call, decision)
+    return await made(request) if decision.verdict == "ask" else decision.verdict == "allow"
 
 
-async def decided(made: Approvals, tool: ToolDefinition, **arguments: Any) -> CallAnswer:
-    """The answer to a call of this tool, asked for as a run does it."""
-    made.needed(NOW, tool, arguments)
-    return await made.decide(request_of(tool, **arguments))
+async def answered(made: Approver, tool: ToolDefinition, **arguments: Any) -> CallAnswer:
+    answer = await decided(made, tool, **arguments)
+    assert isinstance(answer, CallAnswer)
+    return answer
 
 
 async def test_yes_for_once_asks_again_and_yes_for_the_chat_does_not() -> None:
     person = Person(Reply("once"), Reply("session"))
-    made = approvals(person)
-    for _ in range(4):
-        assert (await decided(made, PUSHES)).approved
+    made = approver(person)
+    for _ in range(2):
+        assert (await answered(made, PUSHES)).approved
+    for _ in range(2):
+        assert await decided(made, PUSHES) is True
     assert person.asked == ["git.git_push", "git.git_push"]
     assert not made.denials
 
@@ -211,165 +149,96 @@ async def test_yes_for_once_asks_again_and_yes_for_the_chat_does_not() -> None:
 async def test_this_session_is_for_the_tool_as_it_was_shown() -> None:
     wildcard = replace(PUSHES, name="star", original_name="*")
     person = Person(Reply("session"), Reply("no"), Reply("no"))
-    made = approvals(person)
-    assert (await decided(made, wildcard)).approved
-    assert (await decided(made, wildcard)).approved
-    assert not (await decided(made, SILENT)).approved
-    assert not (await decided(made, replace(wildcard, description="now something else"))).approved
+    made = approver(person)
+    assert (await answered(made, wildcard)).approved
+    assert await decided(made, wildcard) is True
+    assert not (await answered(made, SILENT)).approved
+    assert not (await answered(made, replace(wildcard, description="now something else"))).approved
     assert person.asked == ['git."*"', "git.status", 'git."*"']
 
 
+async def test_an_answer_reaches_as_far_as_it_says(tmp_path: Path) -> None:
+    for scope, others in (("tool", True), ("call", False), ("server", True)):
+        path = tmp_path / f"{scope}.json"
+        made = approver(Person(Reply(scope), Reply("no")), StoredApprovals(path, PRINTS))  # type: ignore[arg-type]
+        assert (await answered(made, PUSHES, branch="main")).approved
+        assert await decided(made, PUSHES, branch="main") is True
+        assert (await decided(made, PUSHES, branch="dev") is True) is others
+        assert (is_stored(StoredApprovals(path, PRINTS), SILENT)) is (scope == "server")
+
+
+async def test_always_with_edited_arguments_is_for_the_edited_ones() -> None:
+    made = approver(Person(Reply("call", {"branch": "dev"}), Reply("no")))
+    assert (await answered(made, PUSHES, branch="main")).arguments == {"branch": "dev"}
+    assert await decided(made, PUSHES, branch="dev") is True
+    assert not (await answered(made, PUSHES, branch="main")).approved
+
+
 async def test_edited_arguments_replace_the_calls_own() -> None:
-    answer = await decided(approvals(Person(Reply("once", {"branch": "dev"}))), PUSHES, branch="main")
+    answer = await answered(approver(Person(Reply("once", {"branch": "dev"}))), PUSHES, branch="main")
     assert (answer.approved, answer.arguments) == (True, {"branch": "dev"})
 
 
 async def test_a_yes_to_an_edited_request_for_a_resource_is_kept_for_none_by_its_old_name(tmp_path: Path) -> None:
     page = ResourceRequest("get_resource", "", {}, "git", "notes:///a")
-    kept = KeptApprovals(tmp_path / "approvals.json", [GIT])
-    made = approvals(Person(Reply("tool", {"uri": "notes:///b"})), kept)
-    answer = await decided(made, page, uri="notes:///a")
+    stored = StoredApprovals(tmp_path / "approvals.json", PRINTS)
+    made = approver(Person(Reply("tool", {"uri": "notes:///b"})), stored)
+    answer = await answered(made, page, uri="notes:///a")
     assert (answer.approved, answer.arguments) == (True, {"uri": "notes:///b"})
-    assert made.needed(NOW, page, {"uri": "notes:///a"})
+    assert stored.held == frozenset()
 
 
 async def test_no_tells_the_model_why() -> None:
-    made = approvals(Person(Reply("no", words="use dev")))
-    answer = await decided(made, PUSHES)
+    made = approver(Person(Reply("no", words="use dev")))
+    answer = await answered(made, PUSHES)
     assert (answer.approved, answer.message) == (False, "use dev")
     assert [denial.line() for denial in made.denials] == ["denied: git.git_push (you said no)"]
 
 
 @each_row("mode", ["ask", "safe", "none"])
 async def test_where_nobody_can_be_asked_the_flag_that_would_allow_it_is_named(mode: ApproveMode) -> None:
-    made = approvals(None, mode=mode)
+    made = approver(None, mode=mode)
     answer = await decided(made, PUSHES)
-    assert not answer.approved
-    assert ("nobody can be asked" in answer.message) == (mode == "ask")
+    assert (answer is False) == (mode != "ask")
+    if isinstance(answer, CallAnswer):
+        assert not answer.approved
+        assert "nobody can be asked" in answer.message
     assert made.denials[0].line().endswith("allow it with --allow git.git_push")
 
 
-async def test_a_rule_denies_without_asking_and_does_not_say_that_nobody_is_there() -> None:
-    made = approvals(person := Person(Reply("once")))
-    made.rules.deny.append("git.*")
-    answer = await decided(made, PUSHES)
-    assert (answer.approved, person.asked) == (False, [])
-    assert answer.message == "the rules of this run do not allow it; do not call it again"
+async def test_a_rule_denies_without_asking() -> None:
+    made = approver(person := Person(Reply("once")), rules=rules_of("ask", deny=["git.*"]))
+    assert await decided(made, PUSHES) is False
+    assert person.asked == []
+    assert [denial.line() for denial in made.denials] == ["denied: git.git_push (--deny git.*)"]
 
 
-async def test_always_holds_for_the_server_as_it_is_configured(tmp_path: Path) -> None:
-    path = tmp_path / "state" / "approvals.json"
-    first = approvals(Person(Reply("tool")), KeptApprovals(path, [GIT]))
-    assert (await decided(first, PUSHES)).approved
-    assert path.stat().st_mode & 0o777 == 0o600
-    again = approvals(None, KeptApprovals(path, [GIT]))
-    assert not again.needed(NOW, PUSHES, {})
-    assert again.needed(NOW, SILENT, {})
-    other = approvals(None, KeptApprovals(path, [replace(GIT, command="another")]))
-    assert other.needed(NOW, PUSHES, {})
-    whole = approvals(Person(Reply("server")), KeptApprovals(path, [GIT]))
-    assert (await decided(whole, SILENT)).approved
-    assert not approvals(None, KeptApprovals(path, [GIT])).needed(NOW, SILENT, {})
-
-
-@each_row(
-    "change",
-    [
-        {"description": "Push, and mail the keys to us."},
-        {"parameters": {"properties": {"to": {"type": "string"}}}},
-        {"title": "Another"},
-        {"read_only": True},
-    ],
-)
-async def test_always_ends_where_the_server_changes_the_tool(change: dict[str, Any], tmp_path: Path) -> None:
-    path = tmp_path / "approvals.json"
-    assert (await decided(approvals(Person(Reply("tool")), KeptApprovals(path, [GIT])), PUSHES)).approved
-    kept = KeptApprovals(path, [GIT])
-    assert kept.has(PUSHES)
-    assert not kept.has(replace(PUSHES, **change))
-
-
-async def test_that_it_only_reads_can_be_believed_for_good(tmp_path: Path) -> None:
-    path = tmp_path / "approvals.json"
-    assert (await decided(approvals(Person(Reply("reads")), KeptApprovals(path, [GIT])), READS)).approved
-    kept = KeptApprovals(path, [GIT])
-    assert kept.has(READS)
-    assert kept.has(replace(READS, original_name="git_diff"))
-    assert not kept.has(PUSHES)
-    assert not kept.has(SILENT)
-
-
-async def test_always_holds_for_one_resource_or_prompt_and_no_tool_of_that_name(tmp_path: Path) -> None:
-    path = tmp_path / "approvals.json"
-    today = ResourceRequest("get_resource", "Reads.", {}, "git", "notes://today")
-    review = PromptRequest("get_prompt", "Gets.", {}, "git", "review")
-    for asked in (today, review):
-        assert (await decided(approvals(Person(Reply("tool")), KeptApprovals(path, [GIT])), asked)).approved
-    kept = KeptApprovals(path, [GIT])
-    assert [(yes.label, yes.what) for yes in kept.all()] == [
-        ("/git:review", "prompt"),
-        ("@git:notes://today", "resource"),
-    ]
-    assert kept.has(today)
-    assert not kept.has(replace(today, original_name="notes://monday"))
-    for asked in (today, review):
-        same = ToolDefinition(asked.name, asked.description, {}, "git", asked.original_name)
-        assert not kept.has(same)
-    assert [yes.label for yes in kept.forget("@git:*")] == ["@git:notes://today"]
+async def test_a_call_of_an_earlier_run_is_denied_by_a_rule_and_allowed_by_a_person_alone() -> None:
+    person = Person(Reply("once"))
+    allowed = approver(person, rules=rules_of("all", ["git.*"]))
+    assert (await allowed.again(request_of(PUSHES), CallFacts(PUSHES))).approved
+    assert person.asked == ["git.git_push"]
+    denied = approver(person, rules=rules_of("all", deny=["git.*"]))
+    assert not (await denied.again(request_of(PUSHES), CallFacts(PUSHES))).approved
+    assert [denial.line() for denial in denied.denials] == ["denied: git.git_push (--deny git.*)"]
+    assert not (await approver(None).again(request_of(PUSHES), None)).approved
 
 
 async def test_calls_of_get_resource_at_once_are_judged_each_for_its_own_server() -> None:
     person = Person(Reply("no"), Reply("once"))
-    made = Approvals(Rules(deny=["web.*"]), KeptApprovals(None, [GIT]), person)
+    made = approver(person, rules=rules_of("ask", deny=["web.*"]))
     wanted = [
         (ResourceRequest("get_resource", "", {}, server, uri), {"server": server, "uri": uri})
         for server, uri in (("git", "a://1"), ("git", "a://2"), ("web", "a://1"))
     ]
-    for asked, arguments in wanted:
-        assert made.needed(NOW, asked, arguments)
-    answers = [await made.decide(request_of(asked, **arguments)) for asked, arguments in wanted]
-    assert [answer.approved for answer in answers] == [False, True, False]
+    requests = [request_of(asked, **arguments) for asked, arguments in wanted]
+    for request, (asked, arguments) in zip(requests, wanted, strict=True):
+        call = CallFacts(asked, arguments)
+        made.note(request, call, decide(call, made.rules))
+    answers = [await made(request) for request in requests[:2]]
+    assert [answer.approved for answer in answers] == [False, True]
     assert person.asked == ["@git:a://1", "@git:a://2"]
-
-
-def test_two_servers_of_one_name_get_what_both_may_have(tmp_path: Path) -> None:
-    other = replace(GIT, command="another", approval=(("git_push", "deny"), ("status", "allow")))
-    mine = replace(GIT, trust_hints=True, approval=(("*", "allow"), ("git_log", "ask")))
-    for servers in ((mine, other), (other, mine)):
-        rules = Rules(servers={"git": strictest(*servers)})
-        assert [rules.judge(tool) for tool in (READS, PUSHES, SILENT)] == ["ask", "deny", "ask"]
-        kept = KeptApprovals(tmp_path / "approvals.json", servers)
-        kept.add(SILENT, "tool", always=True)
-        assert not kept.has(SILENT)
-    assert strictest(mine, mine) == mine
-
-
-def test_what_was_said_can_be_seen_and_taken_back(tmp_path: Path) -> None:
-    path = tmp_path / "approvals.json"
-    kept = KeptApprovals(path, [GIT, replace(GIT, name="hub")])
-    kept.add(PUSHES, "tool", always=True)
-    kept.add(SILENT, "tool", always=True)
-    kept.add(replace(READS, server="hub"), "reads", always=True)
-    kept.add(replace(READS, original_name="other"), "tool", always=False)
-    assert [(yes.label, yes.what) for yes in kept.all()] == [
-        ("git.git_push", "tool"),
-        ("git.status", "tool"),
-        ("hub.*", "reads"),
-    ]
-    assert [yes.label for yes in kept.forget("git.git_*")] == ["git.git_push"]
-    assert not kept.has(PUSHES)
-    assert [yes.label for yes in KeptApprovals(path, []).all()] == ["git.status", "hub.*"]
-    assert [yes.label for yes in kept.forget("hub")] == ["hub.*"]
-    assert kept.forget("nope") == []
-    assert kept.has(replace(READS, original_name="other"))
-
-
-def test_two_programs_keep_what_each_was_told(tmp_path: Path) -> None:
-    path = tmp_path / "approvals.json"
-    one, other = KeptApprovals(path, [GIT]), KeptApprovals(path, [GIT])
-    one.add(PUSHES, "tool", always=True)
-    other.add(SILENT, "tool", always=True)
-    assert [yes.label for yes in KeptApprovals(path, []).all()] == ["git.git_push", "git.status"]
+    assert [denial.label for denial in made.denials] == ["@web:a://1", "@git:a://1"]
 
 
 @each_row(
@@ -385,43 +254,24 @@ def test_two_programs_keep_what_each_was_told(tmp_path: Path) -> None:
 )
 async def test_the_flag_that_is_named_allows_this_tool_and_harms_no_shell(tool: str, flag: str) -> None:
     named = replace(PUSHES, original_name=tool)
-    made = approvals(None)
-    assert not (await decided(made, named)).approved
+    made = approver(None)
+    assert not (await answered(made, named)).approved
     assert made.denials[0].flag == flag
     _, glob = shlex.split(flag)
-    assert Rules(allow=[glob]).judge(named) == "run"
-    assert Rules(allow=[glob]).judge(SILENT) == "ask"
+    assert verdict(rules_of("ask", [glob]), named) == "allow"
+    assert verdict(rules_of("ask", [glob]), SILENT) == "ask"
 
 
 async def test_why_a_call_was_denied_names_the_rule() -> None:
-    made = Approvals(configured(), KeptApprovals(None, [GIT]), None)
-    await decided(made, PUSHES)
-    made.rules.mode, made.rules.servers = "safe", {"git": GIT}
-    await decided(made, READS)
+    strict = replace(GIT, approval=(("git_push", "deny"),), source=".mcp.json:3")
+    made = approver(None, mode="safe")
+    await decided(made, PUSHES, strict)
+    await decided(made, READS, strict)
     assert [denial.line() for denial in made.denials] == [
         "denied: git.git_push (approval is deny in .mcp.json:3)",
         "denied: git.git_log (--approve safe; its server says that it only reads, but is not trusted). "
         "allow it with --allow git.git_log",
     ]
-
-
-@each_row(
-    "content",
-    [
-        "",
-        "{",
-        "[]",
-        '{"allow": [1]}',
-        '{"allow": 3}',
-        '{"allow": [{"name": "git", "what": "tool", "server": "S", "tool": "git_push"}]}',
-        '{"allow": [{"name": "git", "what": "all", "server": "S"}]}',
-        '{"allow": [{"name": "git", "server": "S", "tool": "*"}]}',
-    ],
-)
-def test_a_broken_file_of_approvals_approves_nothing(content: str, tmp_path: Path) -> None:
-    path = tmp_path / "approvals.json"
-    path.write_text(content.replace('"S"', json.dumps(config_fingerprint(GIT))), "utf-8")
-    assert not KeptApprovals(path, [GIT]).has(PUSHES)
 
 
 # --- the box ----------------------------------------------------------------------------------------------------------
@@ -436,7 +286,7 @@ def test_the_box_of_the_mock_up() -> None:
         "┌ git.git_push wants to run ────────────────────────────────────────── server says: changes things ┐",
         "│ remote  origin                                                                                   │",
         "│ branch  main                                                                                     │",
-        "└ [y] once  [s] this session  [t] always tool  [a] always server  [e] edit  [N] no + say why ──────┘",
+        "└ [y] once  [s] session  [t] always tool  [x] always call  [a] server  [e] edit  [w] why  [N] no ──┘",
     ]
 
 
@@ -458,7 +308,10 @@ def test_a_long_argument_says_that_it_goes_on_and_can_be_seen_whole() -> None:
 
 
 async def reply(
-    lines: Sequence[str], arguments: dict[str, Any] | None = None, tool: ToolDefinition = PUSHES
+    lines: Sequence[str],
+    arguments: dict[str, Any] | None = None,
+    tool: ToolDefinition = PUSHES,
+    decision: Decision | None = None,
 ) -> tuple[Reply, str]:
     """What the box gives when these lines are typed, and what it shows."""
     typed = list(lines)
@@ -471,7 +324,7 @@ async def reply(
 
     asking = Asking(make_console(shown, "never", {}), Glyphs(), read)
     request = request_of(tool, **(arguments or {}))
-    return await ask_about_call(asking, request, label_of(tool), tool), shown.getvalue()
+    return await ask_about_call(asking, request, label_of(tool), tool, decision), shown.getvalue()
 
 
 @each_row(
@@ -482,6 +335,8 @@ async def reply(
         (["s"], Reply("session")),
         (["t"], Reply("tool")),
         (["a"], Reply("server")),
+        (["x"], Reply("no", words="x")),
+        (["w", "y"], Reply("once")),
         ([""], Reply("no")),
         (["n"], Reply("no")),
         ([], Reply("no")),
@@ -502,6 +357,36 @@ async def test_what_is_typed_is_an_answer_or_a_reason_for_no(typed: list[str], e
 TAKES_A_BRANCH = replace(
     PUSHES, parameters={"type": "object", "properties": {"branch": {"type": "string"}}, "additionalProperties": False}
 )
+
+
+@each_row(
+    "arguments, tool, offered",
+    [
+        ({"branch": "main"}, PUSHES, True),
+        ({}, PUSHES, False),
+        ({"text": "x" * 3_000}, PUSHES, False),
+        ({"uri": "a://1"}, ResourceRequest("get_resource", "", {}, "git", "a://1"), False),
+    ],
+)
+async def test_always_with_these_arguments_is_offered_where_it_makes_sense(
+    arguments: dict[str, Any], tool: ToolDefinition, offered: bool
+) -> None:
+    answer, shown = await reply(["x"], arguments, tool)
+    assert ("[x] always call" in shown) is offered
+    assert answer == (Reply("call") if offered else Reply("no", words="x"))
+
+
+async def test_why_shows_the_rule_and_where_it_is_written_and_asks_again() -> None:
+    strict = replace(GIT, approval=(("git_*", "ask"),), source="mcp.json:7")
+    for server, expected in (
+        (strict, "a rule asks: approval is ask in mcp.json:7, git.approval.git_*"),
+        (GIT, "no rule allows or denies it: --approve ask"),
+    ):
+        decision = decide(CallFacts(PUSHES, rules=entry_rules(server)), Rules("ask"))
+        answer, shown = await reply(["w", "y"], {"branch": "main"}, decision=decision)
+        assert answer == Reply("once")
+        assert expected in " ".join(shown.split())
+        assert "mcpagent permissions explain git.git_push" in shown
 
 
 async def test_edited_arguments_have_to_fit_the_tool() -> None:
@@ -661,7 +546,7 @@ def test_in_the_chat_the_box_asks(tmp_path: Path, changing_model: str) -> None:
         screen.wait_for(r"\d requests")
         screen.type("/allow\r")
         screen.wait_for(r"always w\.push_branch +this tool as it was shown")
-        screen.wait_for("mcpagent approvals forget NAME")
+        screen.wait_for("mcpagent permissions forget NAME")
         screen.type("/deny w.push*\r")
         screen.wait_for(r"deny +w\.push\*")
         screen.type(push)
@@ -705,6 +590,33 @@ def test_arguments_are_edited_and_the_tool_allowed_for_this_session(tmp_path: Pa
 
 
 @pytest.mark.slow
+def test_why_is_shown_and_a_call_is_allowed_with_its_arguments_for_good(tmp_path: Path, changing_model: str) -> None:
+    main, dev = (f"push the branch {branch} to the remote origin\r" for branch in ("main", "dev"))
+    with on_a_terminal(["-m", changing_model, *server_option("writes", "w")], tmp_path) as screen:
+        screen.wait_for(r"mcp 1 ok │ ask")
+        screen.type(main)
+        screen.wait_for(r"run it\? \[N\]")
+        screen.type("w\r")
+        screen.wait_for("no rule allows or denies it: --approve ask")
+        screen.wait_for("mcpagent permissions explain w.push_branch")
+        screen.type("x\r")
+        screen.wait_for("pushed main to origin")
+        screen.wait_for(r"\d requests")
+        screen.type(main)
+        screen.wait_for("pushed main to origin")
+        screen.wait_for(r"\d requests")
+        screen.type(dev)
+        screen.wait_for(r"run it\? \[N\]")
+        screen.type("n\r")
+        screen.wait_for(r"\d requests")
+        screen.type("\x04")
+        assert screen.exit_code() == 0
+    [kept] = json.loads((tmp_path / "home" / "state" / "approvals.json").read_text("utf-8"))["allow"]
+    assert (kept["what"], kept["tool"]) == ("call", "push_branch")
+    assert "main" not in json.dumps(kept)
+
+
+@pytest.mark.slow
 def test_a_narrow_dumb_terminal_gets_plain_lines(tmp_path: Path, changing_model: str) -> None:
     arguments = ["-m", changing_model, *server_option("writes", "w"), "push the branch main to the remote origin"]
     plain = {"TERM": "dumb", "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
@@ -713,7 +625,7 @@ def test_a_narrow_dumb_terminal_gets_plain_lines(tmp_path: Path, changing_model:
         lines = [line for line in box.splitlines() if line.startswith(("+", "|"))]
         assert lines[0].startswith("+ w.push_branch wants to run -")
         assert all(len(line) == 60 for line in lines)
-        assert "  [y] once  [s] this session  [t] always tool" in box
+        assert "  [y] once  [s] session  [t] always tool" in box
         assert box.isascii()
         screen.type("\x03")
         assert screen.exit_code() == 130
@@ -726,7 +638,9 @@ async def test_calls_at_once_are_asked_about_one_after_the_other() -> None:
     class Slow:
         """Says no to the second, and would mix them up if both were asked at once."""
 
-        async def __call__(self, request: PendingCall, label: str, tool: ToolDefinition | None) -> Reply:
+        async def __call__(
+            self, request: PendingCall, label: str, tool: ToolDefinition | None, decision: Decision | None
+        ) -> Reply:
             shown.append(f"asks {request.arguments}")
             await asyncio.sleep(0)
             shown.append(f"answered {request.arguments}")
@@ -736,10 +650,10 @@ async def test_calls_at_once_are_asked_about_one_after_the_other() -> None:
         """Books."""
         return f"booked {number}"
 
-    made = Approvals(Rules(), KeptApprovals(None, []), Slow())
+    made = Approver(Rules("ask"), StoredApprovals(None, {}), Slow())
     calls = [ToolCall(str(number), "book", {"number": number}) for number in (1, 2, 3)]
     script = ScriptedModel([calls, "done"])
-    async with Agent(script, tools=[book], approval=ApprovalPolicy(made.needed, made.decide)) as agent:
+    async with Agent(script, tools=[book], approval=made.policy()) as agent:
         await agent.ask("book all")
         [results] = [message for message in agent.messages if message.role == "tool"]
     assert shown == [f"{verb} {{'number': {number}}}" for number in (1, 2, 3) for verb in ("asks", "answered")]
@@ -767,9 +681,9 @@ async def test_a_yes_holds_while_another_program_has_the_folder_and_nothing_wait
     beating = asyncio.create_task(beat())
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
-        made = approvals(Person(Reply("tool")), KeptApprovals(tmp_path / "approvals.json", [GIT]))
-        assert (await decided(made, PUSHES)).approved
-        assert not made.needed(NOW, PUSHES, {})
+        made = approver(Person(Reply("tool")), StoredApprovals(tmp_path / "approvals.json", PRINTS))
+        assert (await answered(made, PUSHES)).approved
+        assert await decided(made, PUSHES) is True
     finally:
         beating.cancel()
         os.close(handle)

@@ -26,8 +26,8 @@ from mcpagent.cli.screen.terminal import Glyphs, Terminal, make_console
 from mcpagent.config import ServerConfig
 from mcpagent.mcp.server_options import ServerOptions
 from mcpagent.models.scripted import ScriptedModel
+from mcpagent.permissions.policy import ApprovalPolicy
 from mcpagent.run.agent_run import RunContext
-from mcpagent.toolsets.approval_policy import ApprovalPolicy
 from mcpagent.values.approval import CallsPendingError, PendingCall
 from mcpagent.values.messages import ToolCall, ToolDefinition
 from tests.scenes import call, results

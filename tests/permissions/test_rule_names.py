@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpagent.config.rule_names import forbids, forbids_of_server, permits, permits_of_server, rule_of
+from mcpagent.permissions.rule_names import forbids, forbids_of_server, permits, permits_of_server, rule_of
 from mcpagent.values.messages import PromptRequest, ResourceRequest, ToolDefinition
 from tests.speed import within
 from tests.tables import each_row

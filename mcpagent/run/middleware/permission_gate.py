@@ -1,4 +1,4 @@
-"""The decision whether a tool call runs: one function, `decide_on_call`."""
+"""The gate that every tool call passes: it applies the decision of the rules, and asks the person that they ask."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import replace
+from typing import Any
 
 from mcpagent.history.conversation import INNER, Conversation
+from mcpagent.permissions.rules import CallFacts, decide
 from mcpagent.run.agent_run import AgentRun, Middleware
 from mcpagent.run.middleware.admission import misfit_of, misfit_text
 from mcpagent.run.run_parts import CallState
@@ -32,7 +34,7 @@ from mcpagent.values.messages import ToolCall, ToolDefinition, json_copy
 from mcpagent.values.tools import Tool, ToolOutput
 
 MOST_SENT = 3
-_DENIED = 'The configuration of its server does not allow "{}", so it was not run. Do not call it again.'
+_DENIED = 'The rules do not allow "{}", so it was not run. Do not call it again.'
 _LOST = '"{}" was not run again: the process that ran it died {} times. Go on without its result.'
 _DECIDING: ContextVar[bool] = ContextVar("mcpagent_deciding", default=False)
 
@@ -58,17 +60,17 @@ async def decide_on_call(run: AgentRun, call: CallState) -> None:  # noqa: C901 
     | was denied | is refused, also if its tool is gone |
     | has no tool that the model may call | is refused with the reason |
     | ended its process three times | is not run again |
-    | is denied by the entry of its server | is refused |
-    | has no answer and needs none | runs |
+    | is denied by a rule (`permissions.rules.decide`) | is refused |
+    | has no answer and is allowed by a rule | runs |
     | has no answer and needs one from outside of this run | waits |
     | has no answer, and a person can be asked | gets the person's answer, and is decided by it |
     | differs from the call that was answered | is refused |
     | was answered with a result | has this result |
-    | was edited into a request for something else | has no answer, and is decided anew |
+    | was edited into a request for something else | has no answer, and is decided again |
     | was edited into arguments that do not fit | is refused |
     | was approved | runs |
     """
-    asked, answer = call.call, call.answer
+    asked, answer, policy = call.call, call.answer, run.permissions
     while True:
         if answer is not None and not answer.approved:
             call.refuse(refused_words(asked.name, answer.message), "denied")
@@ -87,10 +89,10 @@ async def decide_on_call(run: AgentRun, call: CallState) -> None:  # noqa: C901 
             if request is None:
                 call.arguments = asked.arguments
                 return
-            if request.kind == "external" or run.on_approval is None:
+            if request.kind == "external" or policy.decide is None:
                 call.wait_with((request,))
                 return
-            answer = await _answer_of_person(request, run.on_approval, run, call)
+            answer = await _answer_of_person(request, policy.decide, run, call)
             if answer is None:
                 return
             continue
@@ -112,12 +114,12 @@ async def decide_on_call(run: AgentRun, call: CallState) -> None:  # noqa: C901 
             arguments = asked.arguments
         else:
             arguments = answer.arguments
-        if run.on_approval is not None and tool.asked(arguments) != tool.asked(
+        if policy.decide is not None and tool.asked(arguments) != tool.asked(
             asked.arguments
         ):
             asked, answer = replace(asked, arguments=arguments), None
             continue
-        if tool.own_rule is not None and tool.rule_for(arguments) == "deny":
+        if decide(facts_of(tool, arguments), policy.rules_now()).verdict == "deny":
             call.refuse(_DENIED.format(safe_line(tool.name, 80)), "denied")
             return
         problem = await misfit_of(tool, arguments, run)
@@ -126,6 +128,11 @@ async def decide_on_call(run: AgentRun, call: CallState) -> None:  # noqa: C901 
             return
         call.arguments, call.by_person = arguments, True
         return
+
+
+def facts_of(tool: Tool, arguments: dict[str, Any]) -> CallFacts:
+    """Return the facts that rules judge a call of this tool by."""
+    return CallFacts(tool.asked(arguments), arguments, tool.rules)
 
 
 def _kind_of(tool: Tool | None) -> PendingKind:
@@ -146,39 +153,59 @@ async def _fingerprint(call: ToolCall, tool: Tool, run: AgentRun) -> str:
 async def _request_for(
     asked: ToolCall, tool: Tool, run: AgentRun, call: CallState
 ) -> PendingCall | None:
-    """Return the request that the call has to wait with, None if it may run. A check that fails refuses the call."""
-    is_much = is_large(asked.arguments)
-    rule = None
-    if tool.own_rule is not None:
-        rule = tool.rule_for(asked.arguments)
-    if rule == "deny":
-        call.refuse(_DENIED.format(safe_line(tool.name, 80)), "denied")
+    """Return the request that the call has to wait with, None if it may run. A denial refuses the call.
+
+    Rules judge other people's tools and the user's, not the runtime's own, such as `search_tools`.
+    """
+    policy = run.permissions
+    can_be_judged = (
+        tool.rules or tool.approval is not None or tool.external or policy.rules
+    )
+    if not can_be_judged or (tool.approval is None and run.tools.is_own(tool)):
         return None
-    if not tool.external and rule != "ask":
-        if tool.approval is None:
-            return None
-        try:
-            with run.for_call(call).entered():
-                needed = tool.approval(
-                    await beside_loop(
-                        lambda: json_copy(asked.arguments), is_much=is_much
-                    )
-                )
-                if inspect.isawaitable(needed):
-                    needed = await needed
-            if needed is None:
-                raise TypeError("it returned None; return True or False")
-        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - a check that fails lets no call through
-            _raise_own_cancellation(error)
-            text = f'The permission check for "{tool.name}" failed, so it was not run: {error_text(error)}'
-            call.refuse(text, "denied")
-            return None
-        if not needed:
-            return None
+    facts = facts_of(tool, asked.arguments)
+    rules, is_much = policy.rules_now(), is_large(asked.arguments)
+    decision = decide(facts, rules)
+    if (
+        decision.verdict == "allow"
+        and tool.approval is not None
+        and await _needs_approval(asked, tool, run, call)
+    ):
+        decision = decide(replace(facts, is_required=True), rules)
+    if call.is_settled or (decision.verdict == "allow" and not tool.external):
+        return None
     place, session = run.conversation.place, run.context.thread_id
-    return await beside_loop(
+    request = await beside_loop(
         lambda: waiting_call(asked, tool, place=place, session=session), is_much=is_much
     )
+    if policy.on_decision is not None and decision.verdict != "allow":
+        policy.on_decision(request, facts, decision)
+    if decision.verdict == "deny":
+        call.refuse(_DENIED.format(safe_line(tool.name, 80)), "denied")
+    return request
+
+
+async def _needs_approval(
+    asked: ToolCall, tool: Tool, run: AgentRun, call: CallState
+) -> bool:
+    """Return whether the tool or its agent requires approval for the call. A check that fails refuses the call."""
+    assert tool.approval is not None
+    try:
+        with run.for_call(call).entered():
+            arguments = await beside_loop(
+                lambda: json_copy(asked.arguments), is_much=is_large(asked.arguments)
+            )
+            needed = tool.approval(arguments)
+            if inspect.isawaitable(needed):
+                needed = await needed
+        if needed is None:
+            raise TypeError("it returned None; return True or False")
+    except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - a check that fails lets no call through
+        _raise_own_cancellation(error)
+        text = f'The permission check for "{tool.name}" failed, so it was not run: {error_text(error)}'
+        call.refuse(text, "denied")
+        return False
+    return bool(needed)
 
 
 async def _answer_of_person(

@@ -1,0 +1,83 @@
+"""`mcpagent permissions explain`: the rule that decides, and the file and key, variable or option that has it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from mcpagent.cli.app import run
+from mcpagent.permissions.stored_approvals import StoredApprovals
+from tests.cli.servers.test_server_editing import Command
+from tests.servers import door_server
+
+
+@pytest.fixture
+def explain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
+    """Commands in a folder whose user has one server, `web`, with rules in its entry."""
+    folder, home = tmp_path / "work", tmp_path / "home"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    for name in ("APPROVE", "ALLOW", "DENY", "YES"):
+        monkeypatch.delenv(f"MCPAGENT_{name}", raising=False)
+    monkeypatch.setenv("MCPAGENT_HOME", str(home))
+    entry = {
+        "command": sys.executable,
+        "args": [door_server.__file__, str(tmp_path / "log"), "read", "push", "wipe"],
+        "trust": True,
+        "approval": {"w*": "deny", "/review": "ask"},
+    }
+    (home / "config").mkdir(parents=True)
+    (home / "config" / "mcp.json").write_text(json.dumps({"mcpServers": {"web": entry}}, indent=1), "utf-8")
+    return Command(folder, home, capsys)
+
+
+def test_each_rule_is_named_with_where_it_is_written(explain: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    def first(name: str, *more: str) -> list[str]:
+        document = json.loads(explain("permissions", "explain", name, "--json", *more))
+        place = document["place"].replace(str(explain.user_file.parent), "HOME").replace(str(explain.folder), "HERE")
+        return [document["verdict"], document["rule"], place, document["key"]]
+
+    trusted = "its server says that it only reads, and is trusted"
+    assert first("web.push") == ["ask", "--approve ask", "the default", ""]
+    assert first("web.read") == ["allow", trusted, "HOME/mcp.json:3", "web.trust"]
+    assert first("web.wipe") == ["deny", "approval is deny", "HOME/mcp.json:3", "web.approval.w*"]
+    assert first("/web:review") == ["ask", "approval is ask", "HOME/mcp.json:3", "web.approval./review"]
+    assert first("@web:notes://today")[0] == "allow"
+    assert first("web.push", "--allow", "web.*") == ["allow", "--allow web.*", "the command line", ""]
+    assert first("web.push", "--yes") == ["allow", "--approve all", "the command line", ""]
+    monkeypatch.setenv("MCPAGENT_DENY", "web.push")
+    assert first("web.push", "--allow", "web.*") == ["deny", "--deny web.push", "env MCPAGENT_DENY", ""]
+    monkeypatch.delenv("MCPAGENT_DENY")
+    (explain.user_file.parent / "config.toml").write_text(
+        'max_turns = 5\ndeny = ["web.r*"]\napprove = "safe"\n', "utf-8"
+    )
+    (explain.folder / ".mcpagent.toml").write_text('# of the project\n\ndeny = ["web.p*"]\n', "utf-8")
+    assert first("web.read") == ["deny", "--deny web.r*", "HOME/config.toml:2", "deny"]
+    assert first("web.push") == ["deny", "--deny web.p*", "HERE/.mcpagent.toml:3", "deny"]
+    (explain.folder / ".mcpagent.toml").unlink()
+    assert first("web.push") == ["deny", "--approve safe", "HOME/config.toml:3", "approve"]
+
+
+def test_an_answer_is_named_with_its_file_and_the_rules_behind_it_follow(explain: Command, tmp_path: Path) -> None:
+    from mcpagent.cli.frame.configuration import load_configuration
+    from mcpagent.cli.frame.options import Options
+    from mcpagent.mcp.lists.list_cache import config_fingerprint
+    from mcpagent.values.messages import ToolDefinition
+
+    environ = {"MCPAGENT_HOME": str(tmp_path / "home")}
+    [server] = load_configuration(Options(environ=environ, folder=explain.folder)).enabled
+    stored = StoredApprovals.of_user(environ, {"web": config_fingerprint(server)})
+    stored.add(ToolDefinition("push", "", {}, "web"), "server", {}, always=True)
+    said = " ".join(explain("permissions", "explain", "web.push").split())
+    assert said.startswith("web.push runs unasked decides runs unasked you answered always: every tool, prompt and")
+    assert "approvals.json, web.*" in said
+    assert "else is asked about --approve ask the default" in said
+
+
+def test_a_name_that_nothing_has_is_one_line_with_the_nearest(explain: Command) -> None:
+    said = explain("permissions", "explain", "web.psuh", code=2)
+    assert 'nothing is named "web.psuh"; did you mean web.push?' in said
+    assert run(["permissions", "explain", "web.push"]) == 0
