@@ -82,7 +82,7 @@ _LIMITS = (
     "context_window",
     "large_result_tokens",
 )
-_ONE_ANSWER = ("json_schema", "estimate")
+_ONE_ANSWER = ("json_schema", "estimate", "no_stream")
 _KEEPING = ("continue_last", "session_db")
 _RECORDING = ("record", "replay", "timeout", "server_wait")
 _TELLING = ("quiet", "verbose", "debug", "color")
@@ -134,7 +134,8 @@ def chat(options: opt.Options) -> int:
     from mcpagent.cli.setup.first_steps import first_steps
 
     terminal = open_terminal(options.color)
-    return run_chat(first_steps(options, terminal), terminal)
+    first_steps(options, terminal)
+    return run_chat(options, terminal)
 
 
 @opt.taking([*_ASKING, *_TRUSTING, *_LIMITS, "session_db", "server_wait", *_TELLING])

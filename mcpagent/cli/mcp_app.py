@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated, get_args
 
@@ -9,6 +10,7 @@ import typer
 
 from mcpagent.cli.frame import options as opt
 from mcpagent.cli.frame.options import WriteScope
+from mcpagent.errors import InputError
 
 _CLIENTS = ", ".join(get_args(opt.Client))
 
@@ -190,8 +192,11 @@ def mcp_import(
             help="Leave keys as they stand in those files instead of keeping them apart.",
         ),
     ] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Import without a question.")
+    ] = False,
 ) -> int:
-    """Takes over the servers of other MCP clients; what is there already stays. Exit code 1: none found.
+    """Imports the servers of other MCP clients after a question; others stay. Exit code 1: none found.
 
     Keys that are written out there are kept in the system keyring, or in files that only you can read.
     """
@@ -208,7 +213,21 @@ def mcp_import(
         dry_run=dry_run,
         replace=replace,
         plain_secrets=plain_secrets,
+        agreed=_agreed if not yes else lambda _: True,
     )
+
+
+def _agreed(question: str) -> bool:
+    """Ask on the terminal. Raises `InputError` if there is none."""
+    if not sys.stdin.isatty():
+        raise InputError(
+            "mcp import asks before it writes, and stdin is no terminal; --yes imports"
+        )
+    try:
+        answer = input(f"{question} [y/N] ")
+    except EOFError:
+        return False
+    return answer.strip().lower() in ("y", "yes")
 
 
 @opt.command(mcp_app, "logs", ["config", "server", *opt.QUIET])

@@ -308,6 +308,9 @@ class Options:
         help="How long a question, or doctor, waits for servers that are still connecting; then they are left out.",
     )
     output: OutputFormat = _option("text", "-o", help="What stdout holds.")
+    no_stream: bool = _option(
+        False, help="Write the answer when it is complete, not as it arrives."
+    )
     quiet: bool = _option(False, "-q", help="On stderr only what went wrong.")
     verbose: bool = _option(
         False, "-v", help="Report every step on stderr, also in a pipe."

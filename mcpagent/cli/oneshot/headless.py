@@ -35,8 +35,9 @@ from mcpagent.cli.oneshot.agent_options import (
 from mcpagent.cli.oneshot.json_report import JsonReport
 from mcpagent.cli.oneshot.prompts import answer_schema
 from mcpagent.cli.oneshot.traces import tracing_wrappers
-from mcpagent.cli.screen.lines import notice_line
+from mcpagent.cli.screen.lines import notice_line, restart_line
 from mcpagent.cli.screen.rendering import TurnView, print_failed_server
+from mcpagent.cli.screen.streamed_text import StreamedText
 from mcpagent.cli.screen.terminal import (
     Terminal,
     is_a_terminal,
@@ -54,10 +55,13 @@ from mcpagent.tool_search.search_options import CHARACTERS_PER_TOKEN
 from mcpagent.utilities.text.for_model import for_model
 from mcpagent.values.approval import PendingCall
 from mcpagent.values.events import (
+    AnswerRestarted,
     Event,
     Notice,
+    ResponseReceived,
     RunFinished,
     ServerFailed,
+    TextDelta,
     ToolCallFinished,
 )
 from mcpagent.values.limits.run_limits import LimitKind
@@ -131,11 +135,12 @@ class _OneShot:
         self.shows_steps = not options.quiet and (
             options.verbose or terminal.err.is_terminal
         )
-        self.shows_words = (
-            self.report is None
-            and terminal.out.is_terminal
-            and options.json_schema is None
-        )
+        writes_words = self.report is None and options.json_schema is None
+        streams = writes_words and not options.no_stream
+        self.shows_words = streams and terminal.out.is_terminal
+        self.text: StreamedText | None = None
+        if streams and not terminal.out.is_terminal:
+            self.text = StreamedText(write_out)
         self.connecting = True
         self.view: TurnView | None = None
         self.configuration = Configuration(ServersConfig())
@@ -252,6 +257,7 @@ class _OneShot:
                     if self.report is not None:
                         self.report(event)
                     view(event)
+                    self._stream(event)
                     self._note_denial(agent, event)
                     if steps is None:
                         self._warn(event)
@@ -259,6 +265,21 @@ class _OneShot:
                         finished = event
         assert finished is not None
         return finished
+
+    def _stream(self, event: Event) -> None:
+        """Write the words of the model to a pipe as they arrive, those before a call included."""
+        if self.text is None:
+            return
+        match event:
+            case TextDelta(text=text):
+                self.text.feed(text)
+            case ResponseReceived():
+                self.text.finish()
+            case AnswerRestarted():
+                self.text.finish()
+                put(self.terminal.err, restart_line(event, self.terminal.glyphs))
+            case _:
+                pass
 
     def _note_denial(self, agent: Agent, event: Event) -> None:
         """Record denials that no rule decides: those in a recording, and tools that their server changed."""
@@ -295,6 +316,8 @@ class _OneShot:
             self.report.finish(agent, finished, self.denials)
         elif finished.has_output:
             write_out(readable_json(finished.output) + "\n")
+        elif self.text is not None and self.text.has_written:
+            self.text.finish()
         elif not self.shows_words and (
             finished.limit is None or self._is_told(finished)
         ):

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from copy import copy
 from functools import cache
+from itertools import accumulate, dropwhile
 from typing import Any, ClassVar
 
+from rich.cells import chop_cells
 from rich.console import Console, ConsoleOptions, RenderResult
+from rich.segment import Segment
 from rich.style import Style
 from rich.text import Text
 
@@ -16,6 +20,9 @@ from mcpagent.utilities.text.secrets import without_secrets
 
 _PLAIN = re.compile(r"[A-Za-z\"'(][^\n*_`#\[\]<>|~&\\\t\u0080-\U0010ffff]{0,2000}")
 """A paragraph of one line that has nothing of Markdown in it."""
+
+_TABLE = re.compile(r"\s*\|?[\s:|-]*-[\s:|-]*\Z")
+"""The second line of a table."""
 
 _FENCE = re.compile(r"\s*(`{3,}|~{3,})")
 
@@ -48,9 +55,25 @@ class BlockSplitter:
         return [block for block in (last, rest) if block]
 
     @property
-    def open_line(self) -> str:
-        """The newest words of the block that is not finished."""
-        return self._partial or (self._lines[-1] if self._lines else "")
+    def open_block(self) -> str:
+        """The text so far of the block that is not finished."""
+        return "\n".join([*self._lines, self._partial]).rstrip("\n")
+
+    def cut(self) -> str:
+        """Return the finished lines of the open block as a block of their own; the rest is the next one.
+
+        So a block that is taller than the screen appears in parts. Code continues as code. A table, and a paragraph
+        that is a single line, are not cut: returns "".
+        """
+        if len(self._lines) < 2 or _TABLE.match(self._lines[1]) is not None:
+            return ""
+        if not self._fence:
+            return self._close()
+        opening, *code = self._lines
+        if not code:
+            return ""
+        self._lines = [opening]
+        return "\n".join([opening, *code, self._fence])
 
     def _take(self, line: str) -> str:
         finished = ""
@@ -78,22 +101,38 @@ class BlockSplitter:
         return block
 
 
-def print_block(console: Console, block: str) -> None:
-    """Prints one block and an empty line. Addresses stay visible; code has no frame and no padding, to be copied."""
+def print_block(console: Console, block: str, *, continues: bool = False) -> None:
+    """Print one block, and an empty line unless its next part `continues` it.
+
+    A line of code that is too long stays one line, which the terminal wraps, so that it is copied as it is.
+    """
+    lines = block_lines(console, block, folds=False)
+    if not continues:
+        lines = [*lines, Text()]
+    console.print(Text("\n").join(lines), soft_wrap=True)
+
+
+def block_lines(console: Console, block: str, *, folds: bool = True) -> list[Text]:
+    """Return the lines of a block on this console. Addresses stay visible; code has no frame and no padding.
+
+    Code that is too wide is folded, or with `folds` false stays in one line.
+    """
     block = safe_text(without_secrets(block))
-    if _PLAIN.fullmatch(
-        block
-    ):  # most of a long answer is, and rich takes ten times as long for it
-        lines = [*Text(block).wrap(console, console.width), Text()]
-        console.print(Text("\n").join(lines), soft_wrap=True)
-        return
+    if _PLAIN.fullmatch(block):
+        # Most of a long answer is plain, and rich takes ten times as long for it.
+        return list(Text(block).wrap(console, console.width))
     empty, parser = _markdown()
     markdown = copy(
         empty
     )  # its constructor makes a parser each time, which takes longer than parsing
     markdown.markup, markdown.parsed = block, parser.parse(block)
-    lines = []
+    lines: list[Text] = []
+    is_open = False
     for segments in console.render_lines(markdown, pad=False):
+        if is_open:
+            segments = list(
+                dropwhile(lambda segment: not _has(segment, "starts"), segments)
+            )
         # Entities of HTML (&#8238;) are characters only now, and a style could hold an address that nobody sees.
         line = Text.assemble(
             *(
@@ -101,13 +140,38 @@ def print_block(console: Console, block: str) -> None:
                 for segment in segments
             )
         )
+        if is_open:
+            lines[-1].append_text(line)
+        else:
+            lines.append(line)
+        is_open = not folds and any(_has(segment, "ends") for segment in segments)
+    for line in lines:
         line.rstrip()
-        lines.append(line)
     while lines and not lines[0].plain.strip():
         del lines[0]
     while lines and not lines[-1].plain.strip():
         del lines[-1]
-    console.print(Text("\n").join([*lines, Text()]), soft_wrap=True)
+    return lines
+
+
+def _folded(line: Text, width: int) -> Iterator[Text]:
+    """Yield the pieces of a line of code; their ends are marked, so that they can be joined again."""
+    pieces = chop_cells(line.plain, width)
+    offsets = list(accumulate(map(len, pieces)))[:-1]
+    for at, piece in enumerate(line.divide(offsets)):
+        if at:
+            piece.stylize(_mark("starts"), 0, 1)
+        if at < len(offsets):
+            piece.stylize(_mark("ends"), len(piece) - 1)
+        yield piece
+
+
+def _mark(name: str) -> Style:
+    return Style.from_meta({name: True})
+
+
+def _has(segment: Segment, name: str) -> bool:
+    return segment.style is not None and name in segment.style.meta
 
 
 @cache
@@ -143,8 +207,8 @@ def _markdown_class() -> type:
                 str(self.text).rstrip("\n")
             )
             code.rstrip()
-            code.overflow = "fold"
-            yield code
+            for line in code.split("\n", allow_blank=True):
+                yield from _folded(line, options.max_width)
 
     class LeftMarkdown(markdown.Markdown):
         elements: ClassVar[dict[str, type[markdown.MarkdownElement]]] = {

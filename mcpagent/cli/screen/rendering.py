@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -22,9 +22,10 @@ from mcpagent.cli.screen.lines import (
     source_lines,
     tool_line,
 )
-from mcpagent.cli.screen.markdown import BlockSplitter, print_block
+from mcpagent.cli.screen.markdown import BlockSplitter, block_lines, print_block
 from mcpagent.cli.screen.terminal import Glyphs, put, silent_console
 from mcpagent.utilities.text.safe_text import safe_line
+from mcpagent.utilities.text.secrets import settled_length
 from mcpagent.values.events import (
     AnswerRestarted,
     Event,
@@ -57,27 +58,42 @@ _TOLD_BY_AN_EVENT = {"search_tools": ToolsSearched, "add_tool": ToolsLoaded}
 
 REFRESHES_PER_SECOND = 8
 
+REDRAW_SECONDS = 0.03
+"""The least time between two redraws for new text."""
+
 
 class Activity:
     """The current activity, with a spinner and the seconds so far; removed before anything is printed.
 
-    Shows nothing if the console cannot erase it.
+    Shows nothing if the console cannot erase it. Without `moves` it shows only the lines above the moving line.
     """
 
-    def __init__(self, console: Console, glyphs: Glyphs) -> None:
+    def __init__(self, console: Console, glyphs: Glyphs, *, moves: bool = True) -> None:
         self._console = console
+        self._moves = moves
         self._frames = glyphs.spinner
         self._dot = glyphs.dot
         self._live: Live | None = None
         self._label = ""
+        self._above: Callable[[], list[Text]] | None = None
         self._pauses = 0
         self._wanted = False
         self._since = time.monotonic()
+        self._drawn = 0.0
 
-    def show(self, label: str) -> None:
-        """Show the label from now on; the clock restarts if no label was shown before."""
+    def show(self, label: str, above: Callable[[], list[Text]] | None = None) -> None:
+        """Show the label from now on, below the lines that `above` returns at each redraw.
+
+        The clock restarts if no label was shown before.
+        """
         self._label = label
+        self._above = above
         self._wanted = True
+        if above is None and not self._moves:
+            self._take_away()
+            return
+        if above is not None and self._live is not None:
+            self._redraw(self._live)
         if self._pauses or self._live is not None or not self._console.is_interactive:
             return
         from rich.live import Live
@@ -85,7 +101,7 @@ class Activity:
         self._since = time.monotonic()
         self._live = Live(
             console=self._console,
-            get_renderable=self._line,
+            get_renderable=self._lines,
             transient=True,
             refresh_per_second=REFRESHES_PER_SECOND,
             redirect_stdout=False,
@@ -123,6 +139,24 @@ class Activity:
             self._pauses -= 1
             if self._wanted:
                 self.show(self._label)
+
+    def _redraw(self, live: Live) -> None:
+        """Draw new lines at once, but not so often that drawing takes most of the time."""
+        started = time.monotonic()
+        if started >= self._drawn:
+            live.refresh()
+            ended = time.monotonic()
+            self._drawn = ended + max(REDRAW_SECONDS, 3 * (ended - started))
+
+    def _lines(self) -> Text:
+        """Return the lines above and the moving line."""
+        above = self._above
+        if above is None:
+            return self._line()
+        lines = above()[-max(self._console.height - 2, 1) :]
+        if self._moves:
+            lines.append(self._line())
+        return Text("\n").join(lines)
 
     def _line(self) -> Text:
         passed = time.monotonic() - self._since
@@ -212,7 +246,11 @@ class TurnView:
         self._steps = steps or silent_console()
         self._words = words
         self._glyphs = glyphs
-        self._activity = Activity(self._steps, glyphs)
+        if words is not None and not self._steps.is_interactive:
+            # Without steps on a terminal, such as with -q, only the words appear, on their own console.
+            self._activity = Activity(words, glyphs, moves=False)
+        else:
+            self._activity = Activity(self._steps, glyphs)
         self._blocks = BlockSplitter()
         self._words_shown = False
         self._running = RunningCalls()
@@ -228,7 +266,7 @@ class TurnView:
                 self._activity.show("thinking")
             case TextDelta(text=text):
                 self._show_words(self._blocks.feed(text))
-                self._activity.show(self._blocks.open_line or "writing")
+                self._show_open_block()
             case ResponseReceived(citations=citations):
                 self._show_words(self._blocks.finish())
                 self._show_sources(citations)
@@ -326,15 +364,37 @@ class TurnView:
         self._print(*tool_line(event, self._glyphs, self._steps.width, indent))
 
     def _show_words(self, blocks: list[str]) -> None:
-        if not blocks or self._words is None:
+        if blocks:
+            self._print_words(blocks)
+
+    def _print_words(self, blocks: list[str], *, continues: bool = False) -> None:
+        if self._words is None:
             return
         self._activity.hide()
         if self._prints_steps:  # an empty line between the steps and the words
             self._steps.print()
             self._prints_steps = False
         for block in blocks:
-            print_block(self._words, block)
+            print_block(self._words, block, continues=continues)
         self._words_shown = True
+
+    def _show_open_block(self) -> None:
+        """Show the words of the block that is not finished, above the moving line; print what is too tall for it."""
+        if self._words is None or not self._words.is_interactive:
+            self._activity.show("writing")
+            return
+        while len(self._open_lines()) > self._words.height - 2 and (
+            part := self._blocks.cut()
+        ):
+            self._print_words([part], continues=True)
+        self._activity.show("writing", self._open_lines)
+
+    def _open_lines(self) -> list[Text]:
+        block = self._blocks.open_block
+        block = block[: settled_length(block)]
+        if self._words is None or not block:
+            return []
+        return block_lines(self._words, block)
 
     def _show_step(self, event: Event) -> None:
         """Show an event that prints a line.

@@ -1,14 +1,11 @@
-"""The first chat of a user without configuration: one screen, one key per choice, shown only once."""
+"""Print the commands for the first steps, in the first chat of a user without configuration."""
 
 from __future__ import annotations
 
 import contextlib
-import json
-import os
-import select
 import sys
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 from rich.text import Text
 
@@ -17,11 +14,10 @@ from mcpagent.cli.frame.figures import counted
 from mcpagent.cli.frame.options import Options
 from mcpagent.cli.screen.terminal import Terminal, is_a_terminal, put
 from mcpagent.config.secret_store import with_stored_keys
-from mcpagent.errors import ConfigError, McpAgentError
 from mcpagent.models.local.local_servers import listed_models
 from mcpagent.models.resolve import PROVIDERS, ollama_url
-from mcpagent.utilities.files.file_changes import is_writable, write_text
-from mcpagent.utilities.files.user_folders import state_folder, user_config_folder
+from mcpagent.utilities.files.file_changes import is_writable
+from mcpagent.utilities.files.user_folders import state_folder
 from mcpagent.utilities.text.safe_text import safe_line
 
 OWN_SERVERS = {
@@ -34,9 +30,6 @@ OWN_SERVERS = {
 
 PROVIDERS_OFFERED = ("anthropic", "openai", "gemini", "openrouter")
 
-ReadKey = Callable[[], str]
-ReadLine = Callable[[str], str]
-
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
@@ -47,112 +40,59 @@ class Surroundings:
     clients: str = ""
 
 
-def first_steps(options: Options, terminal: Terminal) -> Options:
-    """Return the options after the user's choices, if there is anything to choose."""
+def first_steps(options: Options, terminal: Terminal) -> None:
+    """Print, once, the commands that set mcpagent up. Nothing is read, stored or started here."""
     marker = state_folder(options.environ) / "welcomed"
     if marker.exists() or not _is_new_here(options, terminal):
-        return options
-    if not is_writable(marker):  # it would be asked each time
-        return options
-    return offer(options, terminal, look_around(options), read_key, input)
+        return
+    if not is_writable(marker):  # it would be printed each time
+        return
+    put(terminal.out, *welcome(look_around(options)))
 
 
-def offer(
-    options: Options,
-    terminal: Terminal,
-    around: Surroundings,
-    key: ReadKey,
-    line: ReadLine,
-) -> Options:
-    """Show the choices and apply them, until another key is pressed."""
-    put(
-        terminal.out,
-        Text("welcome", "user"),
-        "nothing is configured yet; each of these is one key:",
-    )
-    left = {"k": f"keep a key: {', '.join(PROVIDERS_OFFERED)}"}
+def welcome(around: Surroundings) -> list[Text]:
+    """Return the commands that set mcpagent up, with what each does."""
+    commands: list[tuple[str, str]] = []
     if around.local_model:
         prefix, _, name = around.local_model.partition(":")
-        left["o"] = (
-            f"use {safe_line(name, 60)}, which runs here in {OWN_SERVERS.get(prefix, prefix)}"
+        where = OWN_SERVERS.get(prefix, prefix)
+        commands.append(
+            (
+                f"/model {safe_line(around.local_model, 80)}",
+                f"answers with {safe_line(name, 60)}, which runs here in {where}",
+            )
         )
     if around.servers:
-        left["i"] = (
-            f"take over {counted(around.servers, 'server')} from {around.clients}"
-        )
-    left["d"] = "see tool search at work, in under a minute"
-    while left:
-        put(
-            terminal.out,
-            *(
-                Text.assemble("  ", (f"[{name}]", "tool"), f" {about}")
-                for name, about in left.items()
-            ),
-        )
-        put(
-            terminal.out,
-            Text(
-                "  any other key: chat with the built-in stand-in; this is not asked again",
-                "dim",
-            ),
-        )
-        pressed = key().lower()
-        if left.pop(pressed, None) is None:
-            break
-        try:
-            options = _do(pressed, options, terminal, around, line)
-        except (EOFError, KeyboardInterrupt):
-            put(terminal.out, "left as it was", style="dim")
-        except McpAgentError as error:
-            put(
-                terminal.err,
-                Text(f"{terminal.glyphs.failed} {safe_line(str(error), 300)}", "error"),
-            )
-    return options
+        servers = counted(around.servers, "server")
+        commands.append(("/import", f"shows {servers} of {around.clients}"))
+    commands.append(
+        ("mcpagent keys set anthropic", f"stores a key, also of {_others()}")
+    )
+    commands.append(("mcpagent demo", "shows tool search at work, in under a minute"))
+    width = max(len(command) for command, _ in commands) + 2
+    lines = [
+        Text.assemble("  ", (command.ljust(width), "tool"), (about, "dim"))
+        for command, about in commands
+    ]
+    return [
+        Text("welcome", "user"),
+        Text(
+            "Nothing is configured yet. Ask right away, and a built-in stand-in answers, or:"
+        ),
+        *lines,
+        Text(),
+    ]
 
 
-def _do(
-    pressed: str,
-    options: Options,
-    terminal: Terminal,
-    around: Surroundings,
-    line: ReadLine,
-) -> Options:
-    """Apply the choice of a key; return the resulting options."""
-    match pressed:
-        case "k":
-            from mcpagent.cli.may_run.key_commands import keep_secret
-
-            if name := line(f"provider ({', '.join(PROVIDERS_OFFERED)}): ").strip():
-                keep_secret(name, options.environ, terminal)
-        case "o":
-            model = around.local_model
-            path = user_config_folder(options.environ) / "config.toml"
-            done = f"used now; for good: model = {json.dumps(model)} in {path}"
-            if not path.exists():
-                with contextlib.suppress(
-                    ConfigError
-                ):  # if it cannot be written, it holds for this time
-                    write_text(path, f"model = {json.dumps(model)}\n")
-                    done = f"{terminal.glyphs.ok} {safe_line(model, 80)}, written to {path}"
-            put(terminal.out, done, style="dim")
-            return replace(options, model=model)
-        case "i":
-            from mcpagent.cli.servers.importing.import_command import import_servers
-
-            import_servers(options, [], "user", dry_run=False, replace=False)
-        case "d":
-            from mcpagent.cli.oneshot.demo_run import run_demo
-
-            run_demo(replace(options, model=None), terminal)
-    return options
+def _others() -> str:
+    return ", ".join(PROVIDERS_OFFERED[1:])
 
 
 # -- what there is ----------------------------------------------------------------------------------------------------
 
 
 def _is_new_here(options: Options, terminal: Terminal) -> bool:
-    """Return whether nothing is chosen or configured, and a user is present who has not typed yet."""
+    """Return whether nothing is chosen or configured, and a user is present."""
     chosen = (
         options.model
         or options.card
@@ -162,12 +102,8 @@ def _is_new_here(options: Options, terminal: Terminal) -> bool:
         or options.quiet
     )
     goes_on = options.continue_last or options.resume is not None
-    if (
-        chosen
-        or goes_on
-        or not (is_a_terminal(sys.stdin) and terminal.out.is_terminal)
-        or _has_typed()
-    ):
+    is_seen = is_a_terminal(sys.stdin) and terminal.out.is_terminal
+    if chosen or goes_on or not is_seen:
         return False
     environ = with_stored_keys(options.environ)
     names = [name for provider in PROVIDERS.values() for name in provider.key_variables]
@@ -203,36 +139,4 @@ def model_here(servers: Mapping[str, str]) -> str:
         for model in listed_models(address) or ():
             if "embed" not in model.name:
                 return f"{prefix}:{model.name}"
-    return ""
-
-
-def _has_typed() -> bool:
-    """Return whether the user typed before the choices appeared: that input is a question, not an answer."""
-    if sys.platform == "win32":
-        import msvcrt
-
-        return bool(msvcrt.kbhit())
-    return bool(select.select([sys.stdin.fileno()], [], [], 0)[0])
-
-
-def read_key() -> str:
-    """Return one pressed key; "" for a key without a character. Ctrl-C raises `KeyboardInterrupt`."""
-    if sys.platform == "win32":
-        import msvcrt
-
-        return str(msvcrt.getwch())
-    import termios
-    import tty
-
-    descriptor = sys.stdin.fileno()
-    before = termios.tcgetattr(descriptor)
-    try:
-        tty.setcbreak(
-            descriptor, termios.TCSANOW
-        )  # what was pressed just before counts
-        pressed = os.read(descriptor, 32).decode("utf-8", "replace")
-    finally:
-        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
-    if len(pressed) == 1:
-        return pressed
     return ""

@@ -302,7 +302,10 @@ _SHAPES: tuple[tuple[tuple[str, ...], re.Pattern[str]], ...] = tuple(
             ("pypi-", "nvapi-", "tvly-"),
             r"\b(?:pypi-AgE|nvapi-|tvly-)[A-Za-z0-9_-]{28,}",
         ),
-        (("k_live_", "k_test_"), r"\b[srp]k_(?:live|test)_[A-Za-z0-9]{16,}"),
+        (
+            ("sk_live_", "rk_live_", "pk_live_", "sk_test_", "rk_test_", "pk_test_"),
+            r"\b[srp]k_(?:live|test)_[A-Za-z0-9]{16,}",
+        ),
         (("SG.",), r"\bSG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}"),
         (("eyJ",), r"\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*"),
         ((":AA",), r"\b\d{8,10}:AA[A-Za-z0-9_-]{33}\b"),
@@ -370,6 +373,73 @@ def _shapes_replaced(text: str) -> str:
         if any(mark in text for mark in marks):
             text = shape.sub(REDACTED, text)
     return text
+
+
+_LAST_WORD = re.compile(r"[!-~]*\Z")
+_BOT_ID = re.compile(r"\b\d{1,10}(?::A?)?\Z")
+_KEY_BEGINS, _KEY_ENDS = (
+    "-----BEGIN ",
+    re.compile(r"-----END [A-Z ]{0,20}PRIVATE KEY-----"),
+)
+_LONGEST_KEY = 20_100
+
+
+def settled_length(text: str) -> int:
+    """Return the length of the beginning of a growing text that no further text can make part of a secret.
+
+    The rest may begin a known value or the shape of an issuer's key. An ordinary word is settled at once, or with the
+    next piece of text if its end could begin a key.
+    """
+    spellings = _spellings()
+    settled = min((_begun_at(text, value) for value in spellings), default=len(text))
+    match = _LAST_WORD.search(text)
+    word = match[0] if match is not None else ""
+    if _may_become_key(word):
+        settled = min(settled, len(text) - len(word))
+    block = text.rfind(_KEY_BEGINS)
+    if block >= 0 and len(text) - block < _LONGEST_KEY:
+        ending = _KEY_ENDS.search(text, block)
+        if ending is None or ending.end() > settled:
+            settled = min(settled, block)
+    for value in spellings:
+        settled = _before(text, value, settled)
+    return settled
+
+
+def _before(text: str, value: str, end: int) -> int:
+    """Return the end, or the start of an occurrence of the value that the end would cut."""
+    start = text.rfind(value, 0, end + len(value) - 1)
+    if start < end < start + len(value):
+        return max(start, 0)
+    return end
+
+
+def _begun_at(text: str, spelling: str) -> int:
+    """Return where the text ends with a proper beginning of the value; its length if it does not."""
+    start = text.find(spelling[0], max(len(text) - len(spelling) + 1, 0))
+    while start >= 0:
+        if spelling.startswith(text[start:]):
+            return start
+        start = text.find(spelling[0], start + 1)
+    return len(text)
+
+
+def _may_become_key(word: str) -> bool:
+    """Return whether a word, followed by more text, may have the shape of a key."""
+    if not word:
+        return False
+    if _BOT_ID.search(word) is not None or any(mark in word for mark in _MARKS):
+        return True
+    return any(_ends_with_beginning(word, mark) for mark in _MARKS)
+
+
+def _ends_with_beginning(word: str, mark: str) -> bool:
+    for length in range(min(len(mark) - 1, len(word)), 0, -1):
+        if word.endswith(mark[:length]):
+            before = word[: len(word) - length]
+            stands_alone = not (mark[0].isalnum() and before[-1:].isalnum())
+            return length > 1 or stands_alone
+    return False
 
 
 def may_hold_secrets(text: str) -> bool:

@@ -10,6 +10,7 @@ import pytest
 pytest.importorskip("pty", reason="pseudo-terminals are POSIX")
 
 from tests.tables import each_row
+from tests.terminal.picture import Picture
 from tests.terminal.process import server_option
 from tests.terminal.warm import on_a_terminal
 
@@ -22,7 +23,7 @@ def test_a_newcomer_asks_looks_around_and_leaves(tmp_path: Path) -> None:
         screen.wait_for(PROMPT)
         screen.wait_for(r"tools 2/4.*mcp 1 ok")
         screen.type("/help\r")
-        screen.wait_for(r"servers +/mcp \[on\|off\|restart\|logs\] \[NAME\]")
+        screen.wait_for(r"servers +/import \[yes\] +/mcp \[on\|off\|restart\|logs\] \[NAME\]")
         screen.type("/help all\r")
         screen.wait_for(r"/context +what the last request carried")
         screen.type("what is the weather in Tokyo?\r")
@@ -170,7 +171,9 @@ def test_ask_on_a_terminal_shows_steps_and_formatted_words(tmp_path: Path) -> No
         assert screen.exit_code() == 0
     assert "● small.get_weather" in screen.text
     assert "Tokyo: 18 degrees" in screen.text
-    assert screen.text.count("18 degrees") == 1
+    picture = Picture(100)
+    picture.feed(screen.raw)
+    assert picture.text.count("18 degrees") == 1
 
 
 @pytest.mark.slow

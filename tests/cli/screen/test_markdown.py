@@ -9,9 +9,10 @@ import time
 
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.cells import cell_len
 from rich.console import Console
 
-from mcpagent.cli.screen.markdown import BlockSplitter, print_block
+from mcpagent.cli.screen.markdown import BlockSplitter, block_lines, print_block
 from tests.tables import each_row
 
 TEXT = """# Title
@@ -126,3 +127,19 @@ def test_a_plain_paragraph_looks_as_markdown_shows_it(text: str) -> None:
     print_block(Console(file=shown[1], width=60), text.strip() + " &amp;")
     plain, marked = (one.getvalue().split() for one in shown)
     assert [*plain, "&"] == marked
+
+
+def test_a_line_of_code_that_is_too_wide_is_written_whole_and_folded_while_it_grows() -> None:
+    command = "curl -s https://example.com/" + "path/" * 30 + " | tee 漢字漢字漢字漢字漢字漢字.txt"
+    block = f"1. Run this\n\n   ```sh\n   {command}\n   ls\n   ```\n\nA paragraph " + "word " * 30
+    written = io.StringIO()
+    console = Console(file=written, width=40, force_terminal=True, color_system=None)
+    print_block(console, block)
+    lines = written.getvalue().splitlines()
+    assert [line.strip() for line in lines if line.strip().startswith(("curl", "ls"))] == [command, "ls"]
+    assert all(len(line) <= 40 for line in lines if "word" in line)
+    folded = [line.plain for line in block_lines(console, block)]
+    assert all(cell_len(line) <= 40 for line in folded)
+    first = next(at for at, line in enumerate(folded) if "curl" in line)
+    code = "".join("".join(folded[first:]).split())
+    assert code.startswith("".join(command.split()) + "ls")

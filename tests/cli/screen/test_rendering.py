@@ -11,6 +11,7 @@ from mcpagent.cli.screen.rendering import Place, RunningCalls, TurnView
 from mcpagent.cli.screen.terminal import ASCII_GLYPHS, make_console
 from mcpagent.values.events import (
     AnswerRestarted,
+    RequestSent,
     ResponseReceived,
     TextDelta,
     ToolCallFinished,
@@ -18,6 +19,7 @@ from mcpagent.values.events import (
     ToolProgress,
 )
 from mcpagent.values.messages import Text, ToolCall, ToolErrorKind, ToolResult, Usage
+from tests.terminal.picture import Picture
 
 
 def started(call_id: str, name: str, server: str | None = "files") -> ToolCallStarted:
@@ -118,3 +120,46 @@ def test_words_that_nobody_saw_yet_are_dropped_without_a_word() -> None:
     view(ResponseReceived(1, Usage(), 0.1))
     view.close()
     assert written.getvalue().split() == ["The", "answer."]
+
+
+class Tty(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+PARTS = (
+    *("A paragraph that has ", "not ended **yet** ", "is shown as it grows.\n\n"),
+    *("```python\n", *(f"line_{number} = {number}  # {'x' * 70}\n" for number in range(30)), "```\n\n"),
+    *(f"- item {number}\n" for number in range(25)),
+    *("\n| a | b |\n|---|---|\n", *(f"| {number} | two |\n" for number in range(20)), "\nThe end."),
+)
+
+
+def test_words_appear_with_the_piece_that_brings_them_and_stand_once_at_the_end() -> None:
+    for quiet in (False, True):
+        written, picture = Tty(), Picture(60, 12)
+        console = make_console(written, "never", {"COLUMNS": "60", "TERM": "xterm"})
+        console.size = (60, 12)
+        view = TurnView(None if quiet else console, console, ASCII_GLYPHS)
+        view(RequestSent(1, ("search_tools",), 9, 1, 1))
+        for at, part in enumerate(PARTS):
+            view._activity._drawn = 0.0  # each piece is drawn, however fast they come here
+            view(TextDelta(part))
+            picture.feed(written.getvalue().replace("\n", "\r\n"))
+            written.seek(0)
+            written.truncate()
+            if at == 1:
+                assert "A paragraph that has not ended yet" in picture.text
+        view(ResponseReceived(1, Usage(), 0.1))
+        view.close()
+        picture.feed(written.getvalue().replace("\n", "\r\n"))
+        text = picture.text
+        assert text.count("A paragraph") == 1
+        code = "".join(line for line in text.splitlines() if "line_" in line or set(line) <= {"x"})
+        for number in range(30):
+            assert code.count(f"line_{number} = ") == 1, (quiet, number)
+        assert code.count("x") == 30 * 70
+        for number in range(25):
+            assert text.count(f"item {number}\n") == 1, (quiet, number)
+        assert text.count("two") == 20
+        assert text.rstrip().endswith("The end.")

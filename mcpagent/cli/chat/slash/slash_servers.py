@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from difflib import get_close_matches
 
 from rich.text import Text
 
 from mcpagent.cli.chat.slash.desk import Desk
+from mcpagent.cli.frame.exit_codes import ExitCode
 from mcpagent.cli.frame.figures import counted, duration
 from mcpagent.cli.screen.lines import column, reason
 from mcpagent.cli.servers.server_commands import last_lines
@@ -46,6 +48,30 @@ async def mcp(desk: Desk, argument: str) -> None:
     else:
         await desk.ready()
         await _switch(desk, verb, name)
+
+
+async def import_(desk: Desk, argument: str) -> None:
+    """the servers of other programs; /import yes takes them over"""
+    from mcpagent.cli.servers.importing.import_command import import_servers
+
+    agrees = argument.strip().lower() == "yes"
+    if argument.strip() and not agrees:
+        desk.say("/import shows what would be imported, /import yes imports it")
+        return
+    code = await asyncio.to_thread(
+        import_servers,
+        desk.options,
+        [],
+        "user",
+        dry_run=not agrees,
+        replace=False,
+    )
+    if code != ExitCode.OK:
+        return
+    if agrees:
+        desk.note("the next chat has them: /exit, then mcpagent chat")
+    else:
+        desk.note("nothing was written; /import yes imports them")
 
 
 async def _switch(desk: Desk, verb: str, name: str) -> None:

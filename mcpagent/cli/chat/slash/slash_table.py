@@ -12,7 +12,7 @@ from mcpagent.cli.chat.slash import slash_kept as kept
 from mcpagent.cli.chat.slash import slash_session as session
 from mcpagent.cli.chat.slash import slash_window as window
 from mcpagent.cli.chat.slash.desk import Desk
-from mcpagent.cli.chat.slash.slash_servers import VERBS, mcp
+from mcpagent.cli.chat.slash.slash_servers import VERBS, import_, mcp
 from mcpagent.cli.chat.slash.slash_tools import allow, deny, find, tool, tools, why
 from mcpagent.cli.frame.error_lines import did_you_mean
 from mcpagent.cli.screen.lines import column
@@ -63,6 +63,7 @@ COMMANDS: Mapping[str, Command] = {
     "/why": Command("tools", why, "[not] NAME"),
     "/allow": Command("tools", allow, "[GLOB]", waits=True),
     "/deny": Command("tools", deny, "[GLOB]", waits=True),
+    "/import": Command("servers", import_, "[yes]"),
     "/mcp": Command("servers", mcp, "[on|off|restart|logs] [NAME]"),
     "/context": Command("context", session.context, waits=True),
     "/cost": Command("context", session.cost),

@@ -68,10 +68,12 @@ def import_servers(
     replace: bool,
     plain_secrets: bool = False,
     store: SecretStore | None = None,
+    agreed: Callable[[str], bool] = lambda _: True,
 ) -> ExitCode:
     """Write, or with `dry_run` show, the clients' servers that our file does not have. Exit code 1: none was found.
 
-    Secrets go to the key store, with `plain_secrets` unchanged into the user's file, and never into a project's.
+    Nothing is written unless `agreed` returns true for the question. Secrets go to the key store, with `plain_secrets`
+    unchanged into the user's file, and never into a project's.
     """
     terminal = open_terminal(options.color)
     store = store or key_store(options.environ)
@@ -94,20 +96,22 @@ def import_servers(
         whose = ", ".join(clients or get_args(Client))
         put(terminal.err, f"no servers found to take over (looked for {whose})")
         return ExitCode.ERROR
+    _report(terminal, options, outcomes)
+    has_secrets = any(outcome.secrets for outcome in outcomes)
+    is_new = file.text != before.text or has_secrets
     if dry_run:
         secrets = [secret.value for outcome in outcomes for secret in outcome.secrets]
         write_out(_diff(before, file, path, secrets))
-    else:
-        for (
-            outcome
-        ) in outcomes:  # secrets first: a file must not refer to what was not kept
-            kept = [store.set(secret.name, secret.value) for secret in outcome.secrets]
-            outcome.notes += [
-                f"{secret.name} is kept in {place_of_secret(secret)}" for secret in kept
-            ]
+    elif is_new:
+        if not agreed(f"import {counted(len(added), 'server')} into {path}?"):
+            put(terminal.err, "nothing was imported")
+            return ExitCode.OK
+        # Secrets first: a file must not refer to a secret that is not stored.
+        for secret in (secret for outcome in outcomes for secret in outcome.secrets):
+            kept = store.set(secret.name, secret.value)
+            put(terminal.err, f"{kept.name} is kept in {place_of_secret(kept)}")
         if file.text != before.text:
             before.saved(lambda fresh: _merged(options, fresh, files, manner)[0])
-    _report(terminal, options, outcomes)
     put(
         terminal.err,
         f"{counted(len(added), 'server')} {'would be added' if dry_run else 'added'} to {path}",

@@ -193,7 +193,7 @@ def servers(home: Path, **environ: str) -> dict[str, ServerConfig]:
 
 def test_claude_desktop(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(home / ".config/Claude/claude_desktop_config.json", CLAUDE_DESKTOP % {"token": TOKEN})
-    assert run(["mcp", "import"]) == 0
+    assert run(["mcp", "import", "--yes"]) == 0
     assert imported(home)["github"] == {
         "command": "docker",
         "args": ["run", "-i", "--rm", "-e", "GITHUB_PERSONAL_ACCESS_TOKEN", "ghcr.io/github/github-mcp-server"],
@@ -205,7 +205,7 @@ def test_claude_desktop(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_claude_code(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(home / ".claude.json", CLAUDE_CODE % {"project": home / "work"})
-    assert run(["mcp", "import"]) == 0
+    assert run(["mcp", "import", "--yes"]) == 0
     assert imported(home) == {
         "notion": {"type": "http", "url": "https://mcp.notion.com/mcp", "toolTimeout": 60},
         "asana": {"type": "sse", "url": "https://mcp.asana.com/sse", "headers": {"X-API-Key": "${ASANA_KEY:-none}"}},
@@ -232,7 +232,7 @@ def test_claude_code(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def test_cursor(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(home / ".cursor/mcp.json", CURSOR)
     write(home / "work/.env", "# keys\nexport PORT=8080\nNAME='a b'  # said\nRAW=${PORT}\n")
-    assert run(["mcp", "import"]) == 0
+    assert run(["mcp", "import", "--yes"]) == 0
     found = servers(home, CURSOR_KEY="k")
     assert found["local"].command == f"{home}/work/tools/run/server"
     assert found["local"].args == ("--home", f"{home}/x", "work")
@@ -262,7 +262,7 @@ def test_a_sign_in_of_another_client_is_taken_as_far_as_it_can_be_used(
 ) -> None:
     document = {"mcpServers": {"remote": {"url": "https://api.example.com/mcp", "auth": auth}}}
     write(home / ".cursor/mcp.json", json.dumps(document))
-    assert run(["mcp", "import"]) == 0
+    assert run(["mcp", "import", "--yes"]) == 0
     assert imported(home)["remote"] == {"url": "https://api.example.com/mcp", **written}
     assert "remote" in servers(home, ID="me", SECRET="s3cret-of-mine")
     heard = capsys.readouterr().err
@@ -273,7 +273,7 @@ def test_a_literal_secret_of_a_sign_in_is_moved_to_the_keys(home: Path) -> None:
     auth = {"clientId": "me", "clientSecret": "correct-horse-battery-1"}
     document = {"mcpServers": {"remote": {"url": "https://api.example.com/mcp", "oauth": auth}}}
     write(home / ".claude.json", json.dumps(document))
-    assert run(["mcp", "import"]) == 0
+    assert run(["mcp", "import", "--yes"]) == 0
     assert "correct-horse" not in (home / "ours/config/mcp.json").read_text("utf-8")
     assert servers(home)["remote"].sign_in.client_secret == "correct-horse-battery-1"
 
@@ -282,7 +282,7 @@ def test_vscode(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(home / ".config/Code/User/mcp.json", VSCODE)
     write(home / ".config/Code/User/profiles/1a2b/mcp.json", {"servers": {"other": {"command": "o"}}})
     write(home / "work/.env", "FROM_FILE=1\nPERPLEXITY_API_KEY=old\n")
-    assert run(["mcp", "import", "--from", "vscode"]) == 0
+    assert run(["mcp", "import", "--yes", "--from", "vscode"]) == 0
     said = capsys.readouterr().err
     assert "${input:perplexity-key} (Perplexity API Key) is now ${PERPLEXITY_KEY}: set it" in said
     assert "${input:region} (Region) is now ${REGION:-eu}" in said
@@ -298,7 +298,7 @@ def test_vscode(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_codex(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(home / ".codex/config.toml", CODEX)
-    assert run(["mcp", "import"]) == 0
+    assert run(["mcp", "import", "--yes"]) == 0
     assert imported(home) == {
         "context7": {
             "command": "npx",
@@ -337,7 +337,7 @@ def test_codex(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_gemini(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(home / ".gemini/settings.json", GEMINI)
-    assert run(["mcp", "import"]) == 0
+    assert run(["mcp", "import", "--yes"]) == 0
     assert imported(home) == {
         "py": {
             "command": "python",
@@ -366,7 +366,7 @@ def test_gemini(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_goose(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(home / ".config/goose/config.yaml", GOOSE)
-    assert run(["mcp", "import"]) == 0
+    assert run(["mcp", "import", "--yes"]) == 0
     assert imported(home) == {
         "github": {
             "type": "stdio",
@@ -410,7 +410,7 @@ def files_of(folder: Path) -> list[Path]:
 
 def test_keys_go_from_the_file_into_the_store_and_come_back(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(home / ".cursor/mcp.json", {"mcpServers": {"my hub": SECRETS, "h": HEADERS}})
-    assert run(["mcp", "import"]) == 0
+    assert run(["mcp", "import", "--yes"]) == 0
     mine = home / "ours/config/mcp.json"
     text = mine.read_text("utf-8")
     assert "correct-horse" not in text
@@ -434,11 +434,11 @@ def test_keys_go_from_the_file_into_the_store_and_come_back(home: Path, capsys: 
 
 def test_plain_secrets_leaves_them_where_they_are(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(home / ".cursor/mcp.json", {"mcpServers": {"h": HEADERS}})
-    assert run(["mcp", "import", "--plain-secrets"]) == 0
+    assert run(["mcp", "import", "--yes", "--plain-secrets"]) == 0
     assert imported(home)["h"] == HEADERS
-    assert run(["mcp", "import"]) == 0
+    assert run(["mcp", "import", "--yes"]) == 0
     assert "h is there already with its secrets in the file; --replace moves them" in capsys.readouterr().err
-    assert run(["mcp", "import", "--replace"]) == 0
+    assert run(["mcp", "import", "--yes", "--replace"]) == 0
     assert imported(home)["h"]["headers"]["Authorization"] == "Bearer ${keyring:h.AUTHORIZATION}"
 
 
@@ -457,21 +457,21 @@ def test_a_dry_run_keeps_nothing_and_shows_no_secret(home: Path, capsys: pytest.
 
 def test_another_secret_of_the_same_server_is_noticed(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     there = write(home / ".cursor/mcp.json", {"mcpServers": {"h": HEADERS}})
-    assert run(["mcp", "import"]) == 0
-    assert run(["mcp", "import"]) == 0
+    assert run(["mcp", "import", "--yes"]) == 0
+    assert run(["mcp", "import", "--yes"]) == 0
     assert "another secret" not in capsys.readouterr().err
     there.write_text(there.read_text("utf-8").replace(TOKEN, TOKEN[::-1]), "utf-8")
-    assert run(["mcp", "import"]) == 0
+    assert run(["mcp", "import", "--yes"]) == 0
     assert "h is there already with another secret; --replace takes this one" in capsys.readouterr().err
     assert servers(home)["h"].headers["Authorization"] == f"Bearer {TOKEN}"
-    assert run(["mcp", "import", "--replace"]) == 0
+    assert run(["mcp", "import", "--yes", "--replace"]) == 0
     assert servers(home)["h"].headers["Authorization"] == f"Bearer {TOKEN[::-1]}"
 
 
 def test_a_key_that_cannot_be_kept_leaves_the_file_as_it_is(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(home / ".cursor/mcp.json", {"mcpServers": {"h": HEADERS}})
     write(home / "ours/data", "no folder")
-    assert run(["mcp", "import"]) == 3
+    assert run(["mcp", "import", "--yes"]) == 3
     assert "cannot be written" in capsys.readouterr().err
     assert not (home / "ours/config/mcp.json").exists()
 
@@ -483,7 +483,7 @@ def test_a_projects_servers_go_to_the_project_with_their_folder(home: Path) -> N
     write(home / "work/.cursor/mcp.json", {"mcpServers": {"top": {"command": "${workspaceFolder}/run"}}})
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(nested)
-        assert run(["mcp", "import", "--scope", "project"]) == 0
+        assert run(["mcp", "import", "--yes", "--scope", "project"]) == 0
     written = json.loads((home / "work/.mcp.json").read_text("utf-8"))["mcpServers"]
     assert written["top"] == {"command": "${workspaceFolder}/run"}
     assert written["n"]["command"] == "${workspaceFolder}/app/run"

@@ -85,7 +85,7 @@ def imported(home: Path) -> dict[str, Any]:
 
 def test_every_client_is_read_and_its_spelling_mapped(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     fill(home)
-    assert run(["mcp", "import"]) == 0
+    assert run(["mcp", "import", "--yes"]) == 0
     said = capsys.readouterr().err
     assert imported(home) == {
         "git": {"command": "uvx", "args": ["mcp-server-git"]},
@@ -140,12 +140,12 @@ def test_a_dry_run_is_a_diff_without_secrets_and_changes_nothing(
 
 def test_a_second_import_changes_nothing_and_replace_replaces(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     fill(home)
-    assert run(["mcp", "import"]) == 0
+    assert run(["mcp", "import", "--yes"]) == 0
     before = (home / "ours/config/mcp.json").read_bytes()
-    assert run(["mcp", "import"]) == 0
+    assert run(["mcp", "import", "--yes"]) == 0
     assert (home / "ours/config/mcp.json").read_bytes() == before
     assert "0 servers added" in capsys.readouterr().err
-    assert run(["mcp", "import", "--from", "cursor", "--replace"]) == 0
+    assert run(["mcp", "import", "--yes", "--from", "cursor", "--replace"]) == 0
     assert imported(home)["git"] == {"command": "other"}
 
 
@@ -156,7 +156,7 @@ def test_nothing_secret_goes_into_the_projects_file(home: Path, capsys: pytest.C
         "h": {"url": "https://h", "headers": {"X-Key": TOKEN}},
     }
     write(home / "work/.cursor/mcp.json", {"mcpServers": query})
-    assert run(["mcp", "import", "--scope", "project"]) == 0
+    assert run(["mcp", "import", "--yes", "--scope", "project"]) == 0
     text = (home / "work/.mcp.json").read_text("utf-8")
     assert TOKEN not in text
     assert "0123456789abc" not in text
@@ -169,9 +169,9 @@ def test_nothing_secret_goes_into_the_projects_file(home: Path, capsys: pytest.C
 
 def test_a_projects_servers_never_become_the_users_unseen(home: Path) -> None:
     write(home / "work/.vscode/mcp.json", {"servers": {"evil": {"command": "x"}}})
-    assert run(["mcp", "import"]) == 1
+    assert run(["mcp", "import", "--yes"]) == 1
     assert not (home / "ours/config/mcp.json").exists()
-    assert run(["mcp", "import", "--scope", "project"]) == 0
+    assert run(["mcp", "import", "--yes", "--scope", "project"]) == 0
     assert '"evil"' in (home / "work/.mcp.json").read_text("utf-8")
     assert run(["tools", "list"]) == 5  # it still has to be trusted
 
@@ -193,16 +193,16 @@ def test_a_file_that_cannot_be_used_is_named_and_the_others_go_on(
 ) -> None:
     write(home / name, content)
     write(home / ".cursor/mcp.json", {"mcpServers": {"good": {"command": "x"}}})
-    assert run(["mcp", "import"]) == 0
+    assert run(["mcp", "import", "--yes"]) == 0
     assert list(imported(home)) == ["good"]
     said = capsys.readouterr().err
     assert content == "[]" or Path(name).name in said
 
 
 def test_nothing_to_import_says_where_it_looked(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["mcp", "import"]) == 1
+    assert run(["mcp", "import", "--yes"]) == 1
     assert "looked for claude-desktop, claude-code" in capsys.readouterr().err
-    assert run(["mcp", "import", "--from", "cursr"]) == 2
+    assert run(["mcp", "import", "--yes", "--from", "cursr"]) == 2
     assert "did you mean cursor?" in capsys.readouterr().err
 
 
