@@ -37,7 +37,6 @@ from mcpagent.values.messages import (
     Compacted,
     Spent,
     Step,
-    ToolCall,
     ToolsChanged,
     ToolsShown,
 )
@@ -198,8 +197,8 @@ def recorded_runs(path: Path) -> list[TraceStep]:
 class _RecordedRuns:
     """The lines of a recording so far, by run.
 
-    `requests` are those without an answer, by number. `calls` are those of the last answer without a result, by ID;
-    `inner` are the steps of calls that programs made, by run and the ID of the program's call.
+    `requests` are those without an answer, by number. `inner` are the steps of calls that programs made, by run and the
+    ID of the program's call.
     """
 
     model: str = ""
@@ -207,9 +206,6 @@ class _RecordedRuns:
     steps: dict[int, list[TraceStep]] = field(default_factory=lambda: defaultdict(list))
     requests: dict[int, ModelAsked] = field(default_factory=dict[int, ModelAsked])
     ends: dict[int, RunEnded] = field(default_factory=dict[int, RunEnded])
-    calls: dict[int, dict[str, ToolCall]] = field(
-        default_factory=lambda: defaultdict(dict)
-    )
     inner: dict[tuple[int, str], list[TraceStep]] = field(
         default_factory=lambda: defaultdict(list)
     )
@@ -224,7 +220,6 @@ class _RecordedRuns:
             case RunOver(end=end):
                 self.ends[line.run] = end
             case ModelAsked():
-                self._take_results(line)
                 self.requests[line.number] = line
             case ModelResponded() if (
                 request := self.requests.pop(line.number, None)
@@ -260,9 +255,6 @@ class _RecordedRuns:
             self._take_answer(
                 request, seconds=line.seconds, spent=spent, steps=tuple(there)
             )
-            self.calls[request.run] = {
-                call.id: call for call in response.message.tool_calls
-            }
 
     def _take_answer(self, request: ModelAsked, **about: Any) -> None:
         if request.purpose == "answer":
@@ -275,7 +267,6 @@ class _RecordedRuns:
 
     def _take_call(self, line: CallEnded) -> None:
         result, call_id = line.result, line.result.call_id
-        self.calls[line.run].pop(call_id, None)
         searches = [event for event in line.events if isinstance(event, ToolsSearched)]
         step = TraceStep(
             f"execute_tool {result.name}",
@@ -291,19 +282,6 @@ class _RecordedRuns:
             self.inner[line.run, call_id.rpartition(INNER)[0]].append(step)
         else:
             self.steps[line.run].append(step)
-
-    def _take_results(self, request: ModelAsked) -> None:
-        """Add the calls that did not run, as those that were denied: only their results were recorded."""
-        for result in (
-            result for message in request.messages for result in message.tool_results
-        ):
-            if (call := self.calls[request.run].pop(result.call_id, None)) is not None:
-                step = TraceStep(
-                    f"execute_tool {call.name}",
-                    error=result.error or "",
-                    arguments=call.arguments,
-                )
-                self.steps[request.run].append(step)
 
     def trees(self) -> list[TraceStep]:
         """Put the runs together, with the requests that were not answered."""
