@@ -254,7 +254,7 @@ class RunOver:
 
 @dataclass(frozen=True, slots=True)
 class ModelAsked:
-    """A request to the model: `messages` follow the first `kept` of the request before; tools are given by name.
+    """A request to the model: `messages` follow the first `kept` of the request before; `tools` are names.
 
     `digest` is that of the request without its system prompt: a response belongs to it. `definitions` is the digest of
     the tools' definitions, `output` the schema of a structured answer. `listing` is the number of the line with all

@@ -399,7 +399,7 @@ class _ReplayedRuns(Middleware):
     async def around_execution(
         self, run: AgentRun, call: CallState
     ) -> AsyncIterator[None]:
-        """End the run at a call without a recorded result, once the calls beside it have theirs."""
+        """End the run at a call without a recorded result, once the other calls of its message have theirs."""
         if self._limit_of(run) is not None and not self._contents.has_result(call):
             call.has_begun = True
             self._contents.report_inner(call.call.id, run.emit)
@@ -490,7 +490,7 @@ class _ReplayedModel:
         return response
 
     def _recorded(self, now: ModelAsked) -> ModelAsked | None:
-        """Take the recorded request with this digest; None if none is left."""
+        """Take the next recorded request with this digest; None if there is no other."""
         requests = self._contents.requests
         if self._places is None:
             self._places = {}
