@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from mcpagent.errors import CredentialsError
+from mcpagent.errors import CredentialsError, McpAgentError, ModelError
 from mcpagent.history.conversation import INNER
 from mcpagent.recording.recorded_entries import (
     AgentStarted,
@@ -32,6 +32,7 @@ from mcpagent.sessions.export.transcript import (
 )
 from mcpagent.sessions.run_ended import RunEnded
 from mcpagent.tracing.tree import DEEPEST, TraceStep
+from mcpagent.utilities.text.secrets import without_secrets
 from mcpagent.values.events import ToolsSearched
 from mcpagent.values.messages import (
     Compacted,
@@ -64,6 +65,29 @@ def _run(prompt: str, steps: Sequence[TraceStep]) -> TraceStep:
         spent=spent,
         steps=tuple(steps),
     )
+
+
+def _ended(run: TraceStep, end: RunEnded | None) -> TraceStep:
+    """Return the run with its end in words, unless the model answered."""
+    if end is None:
+        return run
+    if end.result is not None:
+        if end.result.stop in ("answered", "calls_pending"):
+            return run
+        return replace(run, note=f"ended: {end.result.stop}")
+    if end.error is None or end.state == "cancelled":
+        return replace(run, note="cancelled")
+    note = without_secrets(str(end.error))
+    return replace(run, error=run.error or _kind_of(end.error), note=note)
+
+
+def _kind_of(error: McpAgentError) -> str:
+    """Return the status of a model's error if it has one, else its kind."""
+    if isinstance(error, CredentialsError):
+        return "credentials"
+    if isinstance(error, ModelError):
+        return str(error.status or "model")
+    return type(error).__name__
 
 
 def _request(model: str, **about: Any) -> TraceStep:
@@ -101,8 +125,9 @@ def session_runs(transcript: Transcript) -> list[TraceStep]:
         prompt = ""
         if turn.number:
             prompt = turn.title
-        runs.append(_run(prompt, [*_ranked(_turn_steps(turn, servers))]))
-    if transcript.ending and runs:
+        run = _run(prompt, [*_ranked(_turn_steps(turn, servers))])
+        runs.append(_ended(run, transcript.ends.get(turn.run)))
+    if runs and not runs[-1].note:
         runs[-1] = replace(runs[-1], note=transcript.ending)
     return runs
 
@@ -231,16 +256,8 @@ class _RecordedRuns:
     def _take_response(self, request: ModelAsked, line: ModelResponded) -> None:
         response, error = line.response, line.error
         if error is not None:
-            kind = "model"
-            if isinstance(error, CredentialsError):
-                kind = "credentials"
-            status = getattr(error, "status", None)
-            self._take_answer(
-                request,
-                seconds=line.seconds,
-                error=str(status or kind),
-                note=str(error),
-            )
+            about = {"error": _kind_of(error), "note": str(error)}
+            self._take_answer(request, seconds=line.seconds, **about)
         elif response is None:
             self._take_answer(request, seconds=line.seconds, error=CUT_OFF)
         else:
@@ -292,19 +309,8 @@ class _RecordedRuns:
         trees: list[TraceStep] = []
         for number, below in sorted(self.steps.items()):
             tree = _run(self.prompts.get(number, "(resumed)"), [*_ranked(below)])
-            trees.append(replace(tree, note=_ending(self.ends.get(number))))
+            trees.append(_ended(tree, self.ends.get(number)))
         return trees
-
-
-def _ending(end: RunEnded | None) -> str:
-    """Return how a run ended, unless the model answered."""
-    if end is None or end.result is None:
-        if end is not None and end.state == "cancelled":
-            return "cancelled"
-        return ""
-    if end.result.stop == "answered":
-        return ""
-    return f"ended: {end.result.stop}"
 
 
 def _search(event: ToolsSearched) -> TraceStep:
