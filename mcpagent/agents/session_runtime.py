@@ -125,7 +125,6 @@ class SessionRuntime(WaysToAsk[Deps]):
         "__weakref__",
         "_begun",
         "_conversation",
-        "_durable_end",
         "_ended",
         "_given_system",
         "_has_begun",
@@ -149,6 +148,7 @@ class SessionRuntime(WaysToAsk[Deps]):
         "_pending",
         "_prompt_text",
         "_run",
+        "_run_end",
         "_section",
         "_shelf",
         "_spent",
@@ -196,7 +196,7 @@ class SessionRuntime(WaysToAsk[Deps]):
         self._large = self._with_nothing_aside()
         self._is_given_back = False
         self.durable_run = standing.durable
-        self._durable_end: RunEnded | None = None
+        self._run_end: RunEnded | None = None
         self._info = kept.info if kept is not None else None
         self._made_at = time.time()
         self._spent = standing.spent
@@ -473,7 +473,7 @@ class SessionRuntime(WaysToAsk[Deps]):
                 self._run = None
             self._owner.count(run.tally.taken)
             if failure is not None:
-                self._fail_durable(failure)
+                self._fail_run(run.context.run_id, failure)
             self._account(run, earlier)
 
     def _account(self, run: AgentRun, earlier: int) -> None:
@@ -498,19 +498,19 @@ class SessionRuntime(WaysToAsk[Deps]):
         if tally.is_over:
             self.durable_run = ""
         self._keep_soon()
-        self._durable_end = None
+        self._run_end = None
 
-    def _fail_durable(self, failure: Exception) -> None:
-        """Ends the durable run that is under way, if there is one, with this error."""
-        if self.durable_run:
-            self._durable_end = RunEnded.failed(self.durable_run, failure)
-            self.durable_run = ""
+    def _fail_run(self, run: str, failure: Exception) -> None:
+        """End the run of this ID with this error, also if it is durable."""
+        self._run_end = RunEnded.failed(run, failure)
+        self.durable_run = ""
 
     def fail(self, failure: Exception) -> None:
         """Stores the error that ended a durable run before its first step; a second call does nothing."""
-        self._fail_durable(failure)
+        if self.durable_run:
+            self._fail_run(self.durable_run, failure)
         self._keep_soon()
-        self._durable_end = None
+        self._run_end = None
 
     def _with_nothing_aside(self) -> LargeResults:
         definition = self._owner.definition
@@ -1094,15 +1094,16 @@ class SessionRuntime(WaysToAsk[Deps]):
             self._pending,
             self._unfinished,
         )
-        durable, ended = self.durable_run, self._durable_end
+        durable, ended = self.durable_run, self._run_end
         if run is not None:
             so_far = run.tally.so_far
             if run.tally.is_over:
                 spent, pending = spent + so_far, run.tally.pending
-                if durable and run.tally.finished is not None:
-                    ended = RunEnded(
-                        durable, DurableResult.of(run.tally.finished, so_far)
-                    )
+                if run.tally.finished is not None:
+                    result = DurableResult.of(run.tally.finished, so_far)
+                    if not durable:  # the answer is in the last message
+                        result = replace(result, answer="", output=None)
+                    ended = RunEnded(run.context.run_id, result)
                 durable = ""
             else:
                 unfinished = UnfinishedRun(run.begins_at, run.tally.turns, so_far)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeAlias, TypeVar
 
+from mcpagent.sessions.run_ended import RunRecord
 from mcpagent.sessions.store import Sessions, written
 from mcpagent.utilities.text.safe_text import safe_line
 
@@ -162,6 +163,16 @@ class RunQueue:
         from dbos import DBOS
 
         await DBOS.delete_queue_async(self._seat(token))
+
+
+def run_state(status: WorkflowStatus, record: RunRecord) -> State:
+    """Return the state of a run. Its session decides; before that has the run, the engine does."""
+    if record.ended is not None:
+        return record.ended.state
+    state = state_of(status)
+    if record.is_under_way and state != "failed":
+        return "running"
+    return state
 
 
 def state_of(status: WorkflowStatus) -> State:

@@ -25,6 +25,7 @@ from mcpagent.durable.queues import (
     RunQueue,
     State,
     owner_of,
+    run_state,
     state_of,
     unserved_words,
 )
@@ -91,10 +92,7 @@ class DurableRun:
         record = await self._runs.record_of(self)
         if record.ended is not None:
             return record.ended.state
-        state = state_of(await _status(self.id))
-        if record.is_under_way and state != "failed":
-            return "running"
-        return state
+        return run_state(await _status(self.id), record)
 
 
 class DurableRuns:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mcpagent.durable.database import EngineConnection, EngineDatabase
-from mcpagent.durable.queues import WORKFLOW_NAME, State, order_of, state_of
+from mcpagent.durable.queues import WORKFLOW_NAME, State, order_of, run_state
 from mcpagent.errors import InputError, McpAgentError
 from mcpagent.sessions.run_ended import RunEnded
 from mcpagent.sessions.store import Sessions
@@ -146,12 +146,8 @@ class StoredRuns:
     def _run(self, status: WorkflowStatus) -> StoredRun:
         run, session = status.workflow_id, str(status.authenticated_user)
         record = self._store.run_record(session, run).result()
-        state = state_of(status)
-        if record.ended is not None:
-            state = record.ended.state
-        elif record.is_under_way and state != "failed":
-            state = "running"
         asked, changed = status.created_at or 0, status.updated_at or 0
+        state = run_state(status, record)
         return StoredRun(
             run, session, state, asked / 1_000, changed / 1_000, record.ended
         )

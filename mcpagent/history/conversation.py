@@ -116,7 +116,7 @@ NOT_KEPT = "This call was not run: its arguments hold a secret, which was not wr
 
 @dataclass(frozen=True, slots=True)
 class CallProgress:
-    """What is known of a call under way: it was sent, or has come to these parts (its result and what that brought).
+    """The progress of a call under way: it was sent, or has these parts (its result, and the changes with it).
 
     `is_repeatable`: it does no harm to send it again. `blocks` are those of the result of a program's call. A call that
     was sent `times_sent` times and has no result lost its process as often. `cause` is the digest of its tool and
@@ -493,7 +493,7 @@ class Conversation:
         unanswered_prompt: bool,
         offered: Mapping[str, ToolKey],
     ) -> None:
-        """Goes on where another process ended: calls that have results get them, others that were sent are unknown.
+        """Continue where another process ended: calls with known results get them, others that were sent are unknown.
 
         A result belongs to a call of the same tool with the same arguments. `offered` has the keys of the tools that
         were offered from the start, by name. A call that was not sent is made later, unless its arguments are lost.

@@ -254,7 +254,7 @@ class RunOver:
 
 @dataclass(frozen=True, slots=True)
 class ModelAsked:
-    """A request to the model: `messages` follow the first `kept` of the request before; tools are given by name.
+    """A request to the model: `messages` follow the first `kept` of the request before; `tools` are names.
 
     `digest` is that of the request without its system prompt: a response belongs to it. `definitions` is the digest of
     the tools' definitions, `output` the schema of a structured answer. `listing` is the number of the line with all
@@ -362,8 +362,9 @@ class ModelResponded:
 class CallEnded:
     """The result of a call. `digest` is that of its tool and arguments, as the model or a program gave them.
 
-    `key` is the tool's `ToolKey`; `arguments` are those it ran with. `waits` are the calls of its program that wait for
-    an answer. `agents` are the amounts that agents and programs used inside of it.
+    `key` is the tool's `ToolKey`; `arguments` are those it ran with. A call that was refused has not `ran`. `waits` are
+    the calls of its program that wait for an answer. `agents` are the amounts that agents and programs used inside of
+    it.
     """
 
     result: ToolResult
@@ -377,6 +378,7 @@ class CallEnded:
     blocks: tuple[BinaryBlock, ...] = ()
     waits: tuple[PendingCall, ...] = ()
     agents: Spent | None = None
+    ran: bool = True
     run: int = 0
     time: float = 0.0
 

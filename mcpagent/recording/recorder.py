@@ -10,6 +10,7 @@ import os
 import stat
 import sys
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
@@ -42,7 +43,7 @@ from mcpagent.recording.recorded_entries import (
     tools_listed,
 )
 from mcpagent.run.agent_run import AgentRun, Middleware, current_run
-from mcpagent.run.run_parts import CallState, StepState
+from mcpagent.run.run_parts import CallBatch, CallState, StepState
 from mcpagent.sessions.run_ended import (
     DurableResult,
     RunEnded,
@@ -99,6 +100,8 @@ class Recorder(Middleware):
         self._listings: dict[str, int] = {}
         self._current = 0
         self._runs: dict[str, int] = {}
+        self._ran: Counter[tuple[int, str]] = Counter()
+        """The calls that are recorded, and whose messages are not complete: by run and call ID."""
         self._progress: dict[tuple[str, str], list[ToolProgress]] = {}
 
     @checked()
@@ -247,6 +250,21 @@ class Recorder(Middleware):
             )
 
     @asynccontextmanager
+    async def around_calls(
+        self, run: AgentRun, batch: CallBatch
+    ) -> AsyncIterator[None]:
+        """Record the results of the calls that were refused, which `around_call` does not see."""
+        yield
+        number = self._run_number(run)
+        arguments = {call.id: call.arguments for call in batch.calls}
+        for result in batch.results:
+            given = arguments[result.call_id]
+            if self._ran[number, result.call_id]:
+                self._ran[number, result.call_id] -= 1
+            else:
+                self.write(CallEnded(result, arguments=given, ran=False, run=number))
+
+    @asynccontextmanager
     async def around_call(self, run: AgentRun, call: CallState) -> AsyncIterator[None]:
         """Record a call that is permitted with the output of its tool, or with its failure."""
         started = time.monotonic()
@@ -254,6 +272,8 @@ class Recorder(Middleware):
         output, tool, spent = call.output, call.tool, call.tally.spent
         if output is None or tool is None:
             return
+        if not call.parent and not output.pending:
+            self._ran[self._run_number(run), call.call.id] += 1
         definition, seconds = tool.definition, round(time.monotonic() - started, 3)
         digest = call_digest(
             definition.key, with_texts(call.call.arguments, without_secrets)

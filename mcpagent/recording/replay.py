@@ -68,7 +68,6 @@ class RecordingError(InputError):
 
 
 _NOT_RUN = ("denied", "invalid_arguments")
-_NOT_BY_THE_TOOL = (*_NOT_RUN, "cancelled")
 _OUTCOME_UNKNOWN = "The recording has this call with other arguments. With these, its outcome is unknown."
 
 _NO_TOOLS = ToolsListed(0)
@@ -83,7 +82,7 @@ _ById: TypeAlias = tuple[str, str]
 class _Contents:
     """A recording: requests in order, responses by number, results by call ID and digest, the ends of runs by number.
 
-    `without_tool` are results that no tool gave, as of calls that were denied.
+    `refused` are the results of calls that were denied, or whose arguments are invalid.
     """
 
     requests: list[ModelAsked] = field(default_factory=list[ModelAsked])
@@ -97,11 +96,10 @@ class _Contents:
     inner: dict[str, list[CallEnded]] = field(
         default_factory=dict[str, list[CallEnded]]
     )
-    without_tool: dict[_ById, deque[CallEnded]] = field(
+    refused: dict[_ById, deque[CallEnded]] = field(
         default_factory=dict[_ById, deque[CallEnded]]
     )
     waiting: set[_ById] = field(default_factory=set[_ById])
-    written: Counter[_ById] = field(default_factory=Counter[_ById])
     ends: dict[int, RunEnded] = field(default_factory=dict[int, RunEnded])
     questions: list[str] = field(default_factory=list[str])
     problems: deque[str] = field(default_factory=deque[str])
@@ -113,7 +111,7 @@ class _Contents:
             case ToolsListed():
                 self.tools[entry.number] = entry
             case ModelAsked():
-                self._take_request(entry)
+                self.requests.append(entry)
             case ModelResponded(
                 error=_
             ):  # read here, for the number of the line if it cannot be
@@ -133,22 +131,13 @@ class _Contents:
 
     def _take_call(self, entry: CallEnded) -> None:
         call_id = entry.result.call_id
-        self.calls.setdefault((call_id, entry.digest), deque()).append(entry)
+        if entry.ran:
+            self.calls.setdefault((call_id, entry.digest), deque()).append(entry)
+        elif entry.result.error in _NOT_RUN:
+            by_id = (call_id, entry.result.name)
+            self.refused.setdefault(by_id, deque()).append(entry)
         if INNER in call_id:
             self.inner.setdefault(call_id.rpartition(INNER)[0], []).append(entry)
-        self.written[call_id, entry.result.name] += not entry.waits
-
-    def _take_request(self, entry: ModelAsked) -> None:
-        """Take a request, and from its messages the results that no tool gave."""
-        self.requests.append(entry)
-        for result in (
-            result for message in entry.messages for result in message.tool_results
-        ):
-            key = (result.call_id, result.name)
-            if self.written[key]:
-                self.written[key] -= 1
-            elif result.error in _NOT_BY_THE_TOOL:
-                self.without_tool.setdefault(key, deque()).append(CallEnded(result))
 
     def result_of(
         self, run: AgentRun, tool: ToolDefinition, arguments: Document
@@ -164,8 +153,7 @@ class _Contents:
             tool, next(asked, arguments)
         )  # a person may have approved others
         by_id = (call.call_id, call.tool_name)
-        found = self.calls.get((call.call_id, digest)) or self.without_tool.get(by_id)
-        if found:
+        if found := self.calls.get((call.call_id, digest)):
             return found.popleft()
         if any(
             key[0] == call.call_id and known and known[0].key == tool.key
@@ -193,20 +181,18 @@ class _Contents:
             known
             for (call_id, _), known in self.calls.items()
             if call_id == call.call.id
-        ) or bool(self.without_tool.get((call.call.id, call.call.name)))
+        )
 
     def refusal_of(self, call: CallState) -> CallEnded | None:
         """Take the result of a call that was refused, and did not run; None if it ran."""
         if call.tool is None:
             return None
-        refused = self.without_tool.get((call.call.id, call.tool.name))
+        refused = self.refused.get((call.call.id, call.tool.name))
         if not refused or self.calls.get(
             (call.call.id, _digest(call.tool.definition, call.call.arguments))
         ):
             return None
-        if refused[0].result.error in _NOT_RUN:
-            return refused.popleft()
-        return None
+        return refused.popleft()
 
     def messages_of(self, place: int) -> tuple[Message, ...]:
         """Put the messages of a request together."""
@@ -413,7 +399,7 @@ class _ReplayedRuns(Middleware):
     async def around_execution(
         self, run: AgentRun, call: CallState
     ) -> AsyncIterator[None]:
-        """End the run at a call without a recorded result, once the calls beside it have theirs."""
+        """End the run at a call without a recorded result, once the other calls of its message have theirs."""
         if self._limit_of(run) is not None and not self._contents.has_result(call):
             call.has_begun = True
             self._contents.report_inner(call.call.id, run.emit)
@@ -504,7 +490,7 @@ class _ReplayedModel:
         return response
 
     def _recorded(self, now: ModelAsked) -> ModelAsked | None:
-        """Take the recorded request with this digest; None if none is left."""
+        """Take the next recorded request with this digest; None if there is no other."""
         requests = self._contents.requests
         if self._places is None:
             self._places = {}

@@ -3,7 +3,7 @@
 s/message/000007    `MessageAppended`: a message, with the model, usage and time of its request if it is an answer
 s/call/ID           `CallNoted`: a call that was sent, or has its result before the message with all results
 s/value/NAME        `ValueChanged`: another value that a run continues with (`standing.py`), as variables of programs
-run/ID/ended        `RunEnded`: the end of a durable run, with its result
+run/ID/ended        `RunEnded`: the end of a run, with its result
 run/ID/cancelled    a mark of the run's owner, which needs no lease
 output/HANDLE       a large result, until it expires
 info/summary        `SessionInfo`: the session in a list; info/title is a title that a person gave, which needs no lease
@@ -30,6 +30,7 @@ from mcpagent.values.messages import Message, dump_messages, load_message
 
 SESSION = "s/"
 MESSAGE = "s/message/"
+RUN = "run/"
 CALL = "s/call/"
 VALUE = "s/value/"
 INFO = "info/"
@@ -278,12 +279,15 @@ def _kept(info: SessionInfo, entries: Mapping[str, Entry]) -> KeptSession:
     steps: dict[int, Any] = {}
     calls: dict[str, Any] = {}
     values: dict[str, Any] = {}
+    runs: list[str] = []
+    ends: dict[str, Any] = {}
     places = sorted(message_place(key) for key in entries if key.startswith(MESSAGE))
     for place in places:
         data = loaded(entries[message_key(place)])
         if place != len(messages):
             raise ValueError(f"message {len(messages)} is missing")
         messages.append(load_message(data["message"], place))
+        runs.append(entries[message_key(place)].run)
         if data["step"] is not None:
             steps[place] = data["step"]
     for key, entry in entries.items():
@@ -291,4 +295,14 @@ def _kept(info: SessionInfo, entries: Mapping[str, Entry]) -> KeptSession:
             calls[key.removeprefix(CALL)] = loaded(entry)
         elif key.startswith(VALUE):
             values[key.removeprefix(VALUE)] = loaded(entry)
-    return KeptSession(info, tuple(messages), steps_from_json(steps), calls, values)
+        elif key == ended_key(entry.run):
+            ends[entry.run] = loaded(entry)
+    return KeptSession(
+        info,
+        tuple(messages),
+        steps_from_json(steps),
+        calls,
+        values,
+        runs=tuple(runs),
+        ends=ends,
+    )

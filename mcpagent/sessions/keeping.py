@@ -62,10 +62,10 @@ class _Since:
 
 
 class Keeper:
-    """Has one session of a store, and knows what of it is written.
+    """Writes one session into a store: the differences to its last write, as entries.
 
-    What cannot be written is an error of whoever waits for it, and is tried again with the next change. Raises
-    `SessionBusyError` if the session is kept by another one already.
+    A write that fails raises for its caller, and the next write repeats it. Raises `SessionBusyError` if another
+    `Keeper` has the session.
     """
 
     def __init__(
@@ -139,7 +139,7 @@ class Keeper:
     def write_soon(
         self, conversation: Conversation, standing: Standing, *, model: str
     ) -> Future[bool] | None:
-        """As `write`, beside whoever asks; None if nothing is different."""
+        """Do as `write` without waiting; return None if nothing differs."""
         since = self._since(conversation, standing)
         entries = [
             *self._messages(conversation, since),
@@ -200,7 +200,7 @@ class Keeper:
 
     @property
     def version(self) -> float:
-        """The time of the last write that was asked for: if the store has the same, nobody else wrote since."""
+        """The time of the last write of this process. If the store has the same, no other process wrote since."""
         return self._info.updated
 
     def _since(self, conversation: Conversation, standing: Standing) -> _Since:
@@ -355,7 +355,7 @@ def restored(kept: KeptSession) -> tuple[Conversation, Standing]:
 def kept_as(
     info: SessionInfo, conversation: Conversation, standing: Standing, *, model: str
 ) -> KeptSession:
-    """What a store would have of it now; `restored` is the way back. `info` is what is known of it from before."""
+    """Return the session as a store would have it now; `restored` reads it. `info` is its line in a list so far."""
     messages = tuple(conversation.messages)
     before = replace(
         info,

@@ -54,10 +54,15 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class KeptSession:
-    """A session as it was written last: its messages, and by name what else a run stands on, as plain JSON data."""
+    """A session as it was written last: its messages, and other values that a run continues with, as plain JSON data.
+
+    `runs` has the ID of the run of each message, `ends` the ends of runs by ID (`Sessions.read` alone reads them).
+    """
 
     info: SessionInfo
     messages: tuple[Message, ...] = ()
     steps: tuple[Step, ...] = ()
     calls: Mapping[str, Any] = field(default_factory=dict[str, Any])
     values: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    runs: tuple[str, ...] = ()
+    ends: Mapping[str, Any] = field(default_factory=dict[str, Any])

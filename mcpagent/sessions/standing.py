@@ -127,7 +127,7 @@ class Standing:
     """All of it. `spent` is what earlier runs took, `state` the namespaces of the `ToolContext` as plain JSON data.
 
     `pending` are the calls that wait; from a store they have an ID and a kind alone.
-    `durable` is the ID of the durable run that owns the session until it ends; `ended` is one that ends now.
+    `durable` is the ID of the durable run that owns the session until it ends; `ended` is that of a run that ends now.
     `trace` names its last run in traces, for a run that goes on with it.
     `output` is what the answer of the run is to be, by its schema, while it is not over or its calls wait.
     `programs` is what code mode keeps (`code_mode/memory.py`).

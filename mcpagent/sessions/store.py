@@ -32,6 +32,7 @@ from mcpagent.sessions.entries import (
     MAX_TITLE,
     MESSAGE,
     OUTPUT,
+    RUN,
     SESSION,
     SUMMARY,
     TITLE,
@@ -198,10 +199,10 @@ class Sessions:
 
     def reading(self, session: str) -> Future[KeptSession | None]:
         """Do as `read`, in the background; None if there is no such session."""
-        return self._do(lambda: self._read(session))
+        return self._do(lambda: self._read(session, RUN))
 
-    def _read(self, session: str) -> KeptSession | None:
-        stored = self._store.read(session, SESSION, INFO)
+    def _read(self, session: str, *others: str) -> KeptSession | None:
+        stored = self._store.read(session, SESSION, INFO, *others)
         if stored is not None:
             return kept_session(stored, self.where)
         return None

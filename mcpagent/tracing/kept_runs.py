@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from mcpagent.errors import CredentialsError
+from mcpagent.errors import CredentialsError, McpAgentError, ModelError
 from mcpagent.history.conversation import INNER
 from mcpagent.recording.recorded_entries import (
     AgentStarted,
@@ -32,12 +32,12 @@ from mcpagent.sessions.export.transcript import (
 )
 from mcpagent.sessions.run_ended import RunEnded
 from mcpagent.tracing.tree import DEEPEST, TraceStep
+from mcpagent.utilities.text.secrets import without_secrets
 from mcpagent.values.events import ToolsSearched
 from mcpagent.values.messages import (
     Compacted,
     Spent,
     Step,
-    ToolCall,
     ToolsChanged,
     ToolsShown,
 )
@@ -65,6 +65,29 @@ def _run(prompt: str, steps: Sequence[TraceStep]) -> TraceStep:
         spent=spent,
         steps=tuple(steps),
     )
+
+
+def _ended(run: TraceStep, end: RunEnded | None) -> TraceStep:
+    """Return the run with its end in words, unless the model answered."""
+    if end is None:
+        return run
+    if end.result is not None:
+        if end.result.stop in ("answered", "calls_pending"):
+            return run
+        return replace(run, note=f"ended: {end.result.stop}")
+    if end.error is None or end.state == "cancelled":
+        return replace(run, note="cancelled")
+    note = without_secrets(str(end.error))
+    return replace(run, error=run.error or _kind_of(end.error), note=note)
+
+
+def _kind_of(error: McpAgentError) -> str:
+    """Return the status of a model's error if it has one, else its kind."""
+    if isinstance(error, CredentialsError):
+        return "credentials"
+    if isinstance(error, ModelError):
+        return str(error.status or "model")
+    return type(error).__name__
 
 
 def _request(model: str, **about: Any) -> TraceStep:
@@ -102,8 +125,9 @@ def session_runs(transcript: Transcript) -> list[TraceStep]:
         prompt = ""
         if turn.number:
             prompt = turn.title
-        runs.append(_run(prompt, [*_ranked(_turn_steps(turn, servers))]))
-    if transcript.ending and runs:
+        run = _run(prompt, [*_ranked(_turn_steps(turn, servers))])
+        runs.append(_ended(run, transcript.ends.get(turn.run)))
+    if runs and not runs[-1].note:
         runs[-1] = replace(runs[-1], note=transcript.ending)
     return runs
 
@@ -198,8 +222,8 @@ def recorded_runs(path: Path) -> list[TraceStep]:
 class _RecordedRuns:
     """The lines of a recording so far, by run.
 
-    `requests` are those without an answer, by number. `calls` are those of the last answer without a result, by ID;
-    `inner` are the steps of calls that programs made, by run and the ID of the program's call.
+    `requests` are those without an answer, by number. `inner` are the steps of calls that programs made, by run and the
+    ID of the program's call.
     """
 
     model: str = ""
@@ -207,9 +231,6 @@ class _RecordedRuns:
     steps: dict[int, list[TraceStep]] = field(default_factory=lambda: defaultdict(list))
     requests: dict[int, ModelAsked] = field(default_factory=dict[int, ModelAsked])
     ends: dict[int, RunEnded] = field(default_factory=dict[int, RunEnded])
-    calls: dict[int, dict[str, ToolCall]] = field(
-        default_factory=lambda: defaultdict(dict)
-    )
     inner: dict[tuple[int, str], list[TraceStep]] = field(
         default_factory=lambda: defaultdict(list)
     )
@@ -224,7 +245,6 @@ class _RecordedRuns:
             case RunOver(end=end):
                 self.ends[line.run] = end
             case ModelAsked():
-                self._take_results(line)
                 self.requests[line.number] = line
             case ModelResponded() if (
                 request := self.requests.pop(line.number, None)
@@ -236,16 +256,8 @@ class _RecordedRuns:
     def _take_response(self, request: ModelAsked, line: ModelResponded) -> None:
         response, error = line.response, line.error
         if error is not None:
-            kind = "model"
-            if isinstance(error, CredentialsError):
-                kind = "credentials"
-            status = getattr(error, "status", None)
-            self._take_answer(
-                request,
-                seconds=line.seconds,
-                error=str(status or kind),
-                note=str(error),
-            )
+            about = {"error": _kind_of(error), "note": str(error)}
+            self._take_answer(request, seconds=line.seconds, **about)
         elif response is None:
             self._take_answer(request, seconds=line.seconds, error=CUT_OFF)
         else:
@@ -260,9 +272,6 @@ class _RecordedRuns:
             self._take_answer(
                 request, seconds=line.seconds, spent=spent, steps=tuple(there)
             )
-            self.calls[request.run] = {
-                call.id: call for call in response.message.tool_calls
-            }
 
     def _take_answer(self, request: ModelAsked, **about: Any) -> None:
         if request.purpose == "answer":
@@ -275,7 +284,6 @@ class _RecordedRuns:
 
     def _take_call(self, line: CallEnded) -> None:
         result, call_id = line.result, line.result.call_id
-        self.calls[line.run].pop(call_id, None)
         searches = [event for event in line.events if isinstance(event, ToolsSearched)]
         step = TraceStep(
             f"execute_tool {result.name}",
@@ -292,19 +300,6 @@ class _RecordedRuns:
         else:
             self.steps[line.run].append(step)
 
-    def _take_results(self, request: ModelAsked) -> None:
-        """Add the calls that did not run, as those that were denied: only their results were recorded."""
-        for result in (
-            result for message in request.messages for result in message.tool_results
-        ):
-            if (call := self.calls[request.run].pop(result.call_id, None)) is not None:
-                step = TraceStep(
-                    f"execute_tool {call.name}",
-                    error=result.error or "",
-                    arguments=call.arguments,
-                )
-                self.steps[request.run].append(step)
-
     def trees(self) -> list[TraceStep]:
         """Put the runs together, with the requests that were not answered."""
         for request in self.requests.values():
@@ -314,19 +309,8 @@ class _RecordedRuns:
         trees: list[TraceStep] = []
         for number, below in sorted(self.steps.items()):
             tree = _run(self.prompts.get(number, "(resumed)"), [*_ranked(below)])
-            trees.append(replace(tree, note=_ending(self.ends.get(number))))
+            trees.append(_ended(tree, self.ends.get(number)))
         return trees
-
-
-def _ending(end: RunEnded | None) -> str:
-    """Return how a run ended, unless the model answered."""
-    if end is None or end.result is None:
-        if end is not None and end.state == "cancelled":
-            return "cancelled"
-        return ""
-    if end.result.stop == "answered":
-        return ""
-    return f"ended: {end.result.stop}"
 
 
 def _search(event: ToolsSearched) -> TraceStep:

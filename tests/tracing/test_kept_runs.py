@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from mcpagent import Agent, ModelError, Recorder, RunOptions, ScriptedModel, Sessions, ToolSearch
+from mcpagent import Agent, Limits, ModelError, Recorder, RunOptions, ScriptedModel, Sessions, ToolSearch
 from mcpagent.cli.app import run as run_command
 from mcpagent.models.base import ModelRequest, ModelResponse
 from mcpagent.permissions.policy import ApprovalPolicy
-from mcpagent.tracing.kept_runs import recorded_runs
+from mcpagent.sessions.export import transcript_of
+from mcpagent.tracing.kept_runs import recorded_runs, session_runs
 from mcpagent.tracing.tree import TraceStep
 from mcpagent.values.messages import Message, Text, Usage
 from tests.run.compaction.windowed import WindowedModel, asks_then_tells
@@ -144,6 +145,29 @@ async def test_a_session_shows_a_call_that_waits_as_no_failure(
     out = shown(capsys, "asks", "--session-db", str(tmp_path / "s.db"))
     assert "waits for an approval" in out
     assert "failed" not in out
+
+
+@pytest.mark.parametrize("is_recording", [True, False])
+async def test_a_run_shows_how_it_ended(is_recording: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store = Sessions(tmp_path / "s.db")
+    script: list[Any] = ["yes", call("add", "c1", a=1, b=2), "late", BUSY]
+    options = RunOptions(wrappers=[Recorder(tmp_path / "run.jsonl")])
+    async with Agent(ScriptedModel(script), tools=[add], sessions=store, options=options) as agent:
+        session = agent.session("ends")
+        assert await session.ask("one") == "yes"
+        await session.run("two", limits=Limits(turns=1))
+        with pytest.raises(ModelError):
+            await agent.session("fails").ask("three")
+    store.close()
+    if is_recording:
+        [one, two, three] = recorded_runs(tmp_path / "run.jsonl")
+    else:
+        kept = ["ends", "fails"]
+        read = [Sessions(tmp_path / "s.db").read(name) for name in kept]
+        [[one, two], [three]] = [session_runs(transcript_of(it)) for it in read]
+    assert (one.error, one.note) == ("", "")
+    assert (two.error, two.note) == ("", "ended: max_turns")
+    assert (three.error, three.note) == ("529", "busy")
 
 
 async def test_calls_of_a_program_are_below_its_call(tmp_path: Path) -> None:

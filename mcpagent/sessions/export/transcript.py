@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
@@ -12,6 +12,7 @@ from mcpagent.history.conversation import CANCELLED, INNER, UNKNOWN, CallProgres
 from mcpagent.models.provider_run.provider_calls import Ran, calls_to_come, ran_at
 from mcpagent.prompt.builder import is_own_note
 from mcpagent.sessions.kept import KeptSession
+from mcpagent.sessions.run_ended import RunEnded, ended_from_json
 from mcpagent.sessions.standing import Standing, progress_from_json
 from mcpagent.utilities.text.safe_text import safe_line, without_halves
 from mcpagent.utilities.text.secrets import without_secrets
@@ -125,6 +126,8 @@ class Turn:
     number: int
     question: tuple[Part, ...] = ()
     entries: tuple[Answered | News, ...] = ()
+    run: str = ""
+    """The ID of the last run that answered it."""
 
     @property
     def title(self) -> str:
@@ -144,6 +147,7 @@ class Transcript:
     turns: tuple[Turn, ...]
     at: datetime
     ending: str = ""
+    ends: Mapping[str, RunEnded] = field(default_factory=dict[str, RunEnded])
 
     @classmethod
     def of(cls, session: KeptSession, now: float) -> Transcript:
@@ -153,12 +157,15 @@ class Transcript:
             progress = {
                 call: progress_from_json(data) for call, data in session.calls.items()
             }
-        except (KeyError, TypeError, ValueError) as error:
+            ends = {
+                run: ended_from_json(run, data) for run, data in session.ends.items()
+            }
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
             what = f'export: session "{safe_line(session.info.id, 60)}" cannot be read'
             raise InputError(
                 f"{what}: {type(error).__name__} {safe_line(str(error), 120)}"
             ) from None
-        clean = _hidden(replace(session, values={}, calls={}))
+        clean = _hidden(replace(session, values={}, calls={}, ends={}))
         standing = _hidden(replace(standing, state={}))
         progress = {_hidden(call): _hidden(known) for call, known in progress.items()}
         turns = tuple(_turns(clean, standing, progress))
@@ -168,7 +175,8 @@ class Transcript:
         ending = ""
         if last != "assistant":
             ending = "This question has no answer yet."
-        return cls(clean, standing, turns, datetime.fromtimestamp(now, UTC), ending)
+        at = datetime.fromtimestamp(now, UTC)
+        return cls(clean, standing, turns, at, ending, ends)
 
     @property
     def title(self) -> str:
@@ -295,7 +303,7 @@ def _turns(
     }  # that of their program
     pending |= {call.call_id: call.kind for call in standing.pending}
     number, question, entries = 0, tuple[Part, ...](), list[Answered | News]()
-    answers, before = 0, tuple[str, ...]()
+    answers, before, run = 0, tuple[str, ...](), ""
     waiting = calls_to_come(None)
     for place, message in enumerate(session.messages):
         if message.role == "user":
@@ -303,7 +311,7 @@ def _turns(
                 entries.append(News(message.parts))
                 continue
             if number or entries:
-                yield Turn(number, question, tuple(entries))
+                yield Turn(number, question, tuple(entries), run)
             number, question, entries = number + 1, message.parts, []
         elif message.role == "assistant":
             answers += 1
@@ -340,8 +348,9 @@ def _turns(
             if step is not None:
                 before = step.offered
             entries.append(Answered(answers, model, step, offered, parts))
+        run = "".join(session.runs[place : place + 1])
     if number or entries:
-        yield Turn(number, question, tuple(entries))
+        yield Turn(number, question, tuple(entries), run)
 
 
 def calls_run_there(message: Message) -> list[CalledTool]:
