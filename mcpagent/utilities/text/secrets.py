@@ -409,8 +409,8 @@ def settled_length(text: str) -> int:
 def _before(text: str, value: str, end: int) -> int:
     """Return the end, or the start of an occurrence of the value that the end would cut."""
     start = text.rfind(value, 0, end + len(value) - 1)
-    if start < end < start + len(value):
-        return max(start, 0)
+    if 0 <= start < end < start + len(value):
+        return start
     return end
 
 
