@@ -376,8 +376,6 @@ def _takes_more(schema: Mapping[str, Any], described: Collection[str]) -> bool:
     for key in ("dependentSchemas", "dependencies"):
         if isinstance(inner := schema.get(key), dict):
             parts += inner.values()
-        else:
-            parts += ()
     for part in parts:
         if not isinstance(part, dict):
             continue

@@ -439,8 +439,6 @@ def to_error(failure: Failure, target: Target) -> McpAgentError:
         said = failure.message
     if failure.request_id:
         said += f"; request {failure.request_id}"
-    else:
-        said += ""
     if status in (401, 403):
         return CredentialsError(_refused(target, said))
     wait = failure.retry_after_seconds

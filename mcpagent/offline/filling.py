@@ -389,8 +389,6 @@ class Fit:
                 chosen = []
             if slot.kind == "enum" and not chosen:
                 self.doubtful += named
-            else:
-                self.doubtful += []
             for piece in chosen:
                 self._take(slot, piece)
 

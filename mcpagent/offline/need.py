@@ -204,8 +204,6 @@ def split_needs(prompt: str, now: datetime) -> list[str]:
         piece = re.sub(r"(?i)(?:[\s,.]*\band)+$", "", prompt[start:end].strip(" ,;\n"))
         if small_talk(piece) is None:
             needs += [piece]
-        else:
-            needs += []
     return needs or [prompt.strip()]
 
 

@@ -136,8 +136,6 @@ def _summary(messages: Sequence[Message]) -> str:
             who = "asked"
         if message.text and message.role != "tool":
             lines += [f"- {who}: {safe_line(message.text, 120)}"]
-        else:
-            lines += []
         lines += [
             f"- called: {safe_line(call.name, 80)}" for call in message.tool_calls
         ]

@@ -124,8 +124,6 @@ def _branches(root: Any, schemas: list[Any]) -> list[dict[str, Any]]:
             listed = schema.get(keyword)
             if isinstance(listed, list):
                 waiting += reversed(listed)
-            else:
-                waiting += ()
         waiting.append(referred(root, schema.get("$ref")))
     return [*found.values()]
 

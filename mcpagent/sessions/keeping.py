@@ -154,8 +154,6 @@ class Keeper:
         entries += _values(since.names, standing, since.programs)
         if standing.ended is not None:
             entries += [standing.ended]
-        else:
-            entries += []
         self._answers[since.keep :] = map(
             is_answer, conversation.messages[since.keep :]
         )

@@ -582,8 +582,6 @@ async def _remove(session: SessionTools, arguments: dict[str, Any]) -> ToolOutpu
         lines = [f"Removed tools: {', '.join(removed)}"]
     if missing:
         lines += [f"Not loaded: {', '.join(missing)}"]
-    else:
-        lines += []
     was = places_of(removed, definitions, session.conversation.parts)
     change = (ToolsChanged(removed=removed, was=was),) if removed else ()
     return ToolOutput(
@@ -613,6 +611,4 @@ async def _show_all(session: SessionTools, _arguments: dict[str, Any]) -> ToolOu
         )
     if down := servers_down(session).strip():
         lines += [down]
-    else:
-        lines += []
     return ToolOutput.of_text("\n".join(lines))

@@ -140,8 +140,6 @@ def _servers(transcript: Transcript) -> Mapping[str, str]:
     ):
         if isinstance(part, ToolsChanged):
             tools += part.added
-        else:
-            tools += ()
     return {tool.name: tool.server for tool in tools if tool.server is not None}
 
 

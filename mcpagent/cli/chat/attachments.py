@@ -68,8 +68,6 @@ async def with_attachments(
             added.append(f"{safe_line(name, 100)}{leads_to}  {_sizes(text, pictures)}")
             if text:
                 blocks += [fenced(for_model(text), safe_line(name, 200))]
-            else:
-                blocks += []
             images += pictures
     words = "\n\n".join([line, *blocks])
     return ([Text(words), *images] if images else words), added

@@ -300,8 +300,6 @@ class Chat:
             )
             if kept:
                 self.desk.kept += [Words(kept)]
-            else:
-                self.desk.kept += []
         elif (asked := named_prompt(line, self.agent.servers)) is not None:
             await self.startup.ready()
             server, name, words = asked

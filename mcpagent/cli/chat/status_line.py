@@ -152,12 +152,8 @@ def servers_field(status: Status) -> str:
         parts = [f"{ready} ok"]
     if connecting:
         parts += [f"{connecting}.."]
-    else:
-        parts += []
     if failed:
         parts += [f"{failed}!"]
-    else:
-        parts += []
     return "mcp " + " ".join(parts)
 
 

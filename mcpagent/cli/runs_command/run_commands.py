@@ -51,8 +51,6 @@ def show_run(options: Options, database: str | None, wanted: str) -> ExitCode:
     ]
     if prompt:
         rows += [("prompt", prompt)]
-    else:
-        rows += []
     rows += _end_rows(run)
     lines = table([[(name, "dim"), safe_line(value, 2_000)] for name, value in rows])
     terminal.report(options, {**_document(run), "prompt": prompt}, *lines)

@@ -205,8 +205,6 @@ class Field:
             bounds = [f"from {low:g}"]
         if _is_number(high):
             bounds += [f"up to {high:g}"]
-        else:
-            bounds += []
         if not bounds:
             return words
         unit = ""

@@ -314,12 +314,8 @@ class _Trial:
         counts = [counted(result.tools, "tool")]
         if result.prompts:
             counts += [counted(result.prompts, "prompt")]
-        else:
-            counts += []
         if result.resources:
             counts += [counted(result.resources, "resource")]
-        else:
-            counts += []
         self._done(", ".join(counts))
 
     def _done(self, detail: str) -> None:

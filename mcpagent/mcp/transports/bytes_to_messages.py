@@ -141,8 +141,6 @@ class LineSplitter:
         lines = [bytes(self._buffer) + data[: min(first, _HEAD_BYTES)]]
         if first < end:
             lines += [data[start : min(end, start + _HEAD_BYTES)]]
-        else:
-            lines += []
         self.forget()
         self._dropped = 0
         self._buffer += data[end + 1 :]

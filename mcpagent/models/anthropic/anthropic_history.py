@@ -233,8 +233,6 @@ class AnthropicHistory:
                     )
                     if named:
                         words += _words_beside(part)
-                    else:
-                        words += []
                 case _:
                     pass  # tool changes are not content; thinking and calls are never a user's
         return blocks + words

@@ -60,8 +60,6 @@ def read_textual_calls(
     made: list[Part] = [part for part in message.parts if not isinstance(part, Text)]
     if words:
         made += [Text(words)]
-    else:
-        made += []
     made += [
         ToolCall(f"call_{turn}_{place}", name, arguments)
         for place, (name, arguments) in enumerate(calls)

@@ -265,8 +265,6 @@ def write_messages(
                         Text(f"From the result of {sendable_name(part.name)}:"),
                         *images,
                     ]
-                else:
-                    pictures += []
             elif isinstance(part, (Text, Image)):
                 own.append(part)
         if content := written_parts([*pictures, *own], "text", _image):
@@ -333,8 +331,6 @@ def _said(texts: Sequence[Text], ours: bool) -> tuple[Any, dict[str, Any]]:
             text += part.text
             if "pieces" in sent:
                 pieces += [sent["pieces"]]
-            else:
-                pieces += []
     marked = {"refusal": refused, "audio": next(iter(sounds), None)}
     content = next(iter(pieces), None) or (
         text if text.strip() or (ours and text) else None

@@ -272,8 +272,6 @@ def without_lost(item: dict[str, Any], known: Collection[str]) -> dict[str, Any]
         if "tools" not in tool:
             if tool.get("name") in known:
                 kept += [tool]
-            else:
-                kept += []
         elif left := [
             function for function in _tools_in(tool) if function.get("name") in known
         ]:

@@ -50,8 +50,6 @@ def shorter(result: ToolResult, length: int) -> ToolResult:
         rest = [f"{len(text):,} characters are too long; ask for less"]
     if images:
         rest += [f"{images} image(s)"]
-    else:
-        rest += []
     return replace(
         result,
         content=(

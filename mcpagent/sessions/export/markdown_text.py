@@ -86,8 +86,6 @@ def _answer(answer: Answered, room: FileRoom) -> Iterator[str]:
         said = [_code(safe_line(answer.model, 120))]
     if answer.step is not None:
         said += step_figures(answer.step)
-    else:
-        said += []
     if said:
         yield from (" · ".join(said), "")
     if answer.offered is not None:

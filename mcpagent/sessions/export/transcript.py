@@ -394,8 +394,6 @@ def compacted_words(part: Compacted) -> str:
         parts = []
     if part.shortened:
         parts += [f"{len(part.shortened):,} results were shortened"]
-    else:
-        parts += []
     told = "; ".join(parts) or "nothing was left out"
     return f"For the model, from here on: the last {part.kept:,} messages stay; {told}"
 

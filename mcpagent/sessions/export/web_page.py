@@ -145,8 +145,6 @@ def _answer(answer: Answered, room: FileRoom) -> _Html:
         said = [safe_line(answer.model, 120)]
     if answer.step is not None:
         said += step_figures(answer.step)
-    else:
-        said += []
     heading = _el(
         "h3",
         _el(

@@ -36,8 +36,6 @@ def is_large(value: Any, most_parts: int = _MANY, most_characters: int = _LONG) 
             parts += len(item)
             if parts <= most_parts:
                 waiting += item
-            else:
-                waiting += ()
         if parts > most_parts or length > most_characters:
             return True
     return False

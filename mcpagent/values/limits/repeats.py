@@ -81,8 +81,6 @@ def _words_of(value: Any, most: int = 50) -> list[str]:
         if isinstance(item, str):
             if 2 < len(item) <= 500:
                 found += [item]
-            else:
-                found += []
         elif isinstance(item, dict | list):
             waiting += islice(item.values() if isinstance(item, dict) else item, most)
     return found

@@ -105,16 +105,10 @@ def history_line(place: int, message: Message, left_out: LeftOut, width: int) ->
         marks = ["summarised"]
     if any(one.call_id in left_out.shortened for one in message.tool_results):
         marks += ["shortened"]
-    else:
-        marks += []
     if any(one.set_aside is not None for one in message.tool_results):
         marks += ["set aside"]
-    else:
-        marks += []
     if Pinned() in message.parts:
         marks += ["pinned"]
-    else:
-        marks += []
     mark = ""
     if marks:
         mark = "  " + ", ".join(marks)

@@ -210,8 +210,6 @@ def _with_one(
         outcome.there.append(shown)
         if difference:
             outcome.notes += [f"{shown} is there already {difference}"]
-        else:
-            outcome.notes += []
         return file
     try:
         changed = file.with_entry(name, plan.entry)
@@ -273,8 +271,6 @@ def _report(terminal: Terminal, options: Options, outcomes: Sequence[Imported]) 
             parts += [
                 f"{len(outcome.there)} there already ({', '.join(outcome.there)})"
             ]
-        else:
-            parts += []
         if parts or outcome.notes:
             path = short_path(str(outcome.file.path), options.folder)
             put(
