@@ -65,6 +65,9 @@ Json = Annotated[
 _TRUSTING = ("trust_changes", "trust_project")
 _ASKING = (
     "model",
+    "system",
+    "append_system",
+    "instruction",
     "thinking",
     "profile",
     "set",

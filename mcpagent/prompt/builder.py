@@ -144,9 +144,14 @@ def program_words(name: str) -> str:
     return _words(f"program_{name}").template
 
 
+def built_in_instructions() -> str:
+    """Return the instructions of an agent that has none of its own."""
+    return _words("assistant").template
+
+
 def system_prompt(instructions: str, *sections: str) -> str:
     """The instructions (the built-in ones if empty), then the sections, an empty line between them."""
-    opening = instructions.strip() or _words("assistant").template
+    opening = instructions.strip() or built_in_instructions()
     return "\n\n".join((opening, *(section for section in sections if section)))
 
 

@@ -61,12 +61,9 @@ class Room:
 
     def words(self) -> str:
         """Return the budget as part of a sentence; "" if it is unlimited."""
-        if self.tools is None:
-            parts = []
-        else:
-            parts = [f"{self.tools} tools"]
-        if self.tokens is None:
-            parts += []
-        else:
+        parts: list[str] = []
+        if self.tools is not None:
+            parts += [f"{self.tools} tools"]
+        if self.tokens is not None:
             parts += [f"{self.tokens:,} tokens of tool definitions"]
         return " and ".join(parts)

@@ -111,6 +111,18 @@ class Options:
         help="A setting of the model: temperature=0, top_p=.9, stop=END, seed=1, cache_ttl=1h, header.X-Name=v, ... "
         "Repeatable. Behind a model's name it is for that one: -m 'NAME?temperature=0'. [MCPAGENT_SET]",
     )
+    system: str = _option(
+        "",
+        "-s",
+        metavar="TEXT",
+        help="The model's instructions, in place of the built-in ones and those of a card.",
+    )
+    append_system: str = _option(
+        "", metavar="TEXT", help="Instructions that are added to the others."
+    )
+    instruction: Path | None = _option(
+        None, metavar="FILE", help="The same as --system with the text of a file."
+    )
     card: Path | None = _option(
         None,
         metavar="FILE|FOLDER",

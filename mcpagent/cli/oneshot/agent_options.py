@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from mcpagent.cli.frame.error_lines import did_you_mean
 from mcpagent.cli.frame.figures import counted
+from mcpagent.cli.oneshot.prompts import instructions_of
 from mcpagent.errors import AgentStateError, ConfigError, InputError, ServerError
 from mcpagent.utilities.text.safe_text import safe_line
 from mcpagent.values.events import Event, Notice, ServerFailed
@@ -130,8 +131,12 @@ def make_agent(
             common["model"] = chosen
         if is_search_chosen or options.search_strategy != "auto":
             common["tool_search"] = _tool_search(options, configuration)
+        usual = configuration.team.first.instruction
+        if (instructions := instructions_of(options, usual)) != usual:
+            common["instructions"] = instructions
         agent = agent_from_card(agent_of, configuration.team, **common)
     else:
+        common["instructions"] = instructions_of(options, "")
         agent = agent_of(
             chosen, tool_search=_tool_search(options, configuration), **common
         )

@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from mcpagent.cli.frame.error_lines import cannot_be_read
+from mcpagent.cli.frame.options import Options
 from mcpagent.config.config_documents import no_json
 from mcpagent.errors import ConfigError, InputError
+from mcpagent.prompt.builder import built_in_instructions
 from mcpagent.run.output.output_spec import output_spec
 from mcpagent.utilities.files.bounded_files import open_given
 from mcpagent.utilities.text.for_model import fenced, for_model
@@ -84,15 +86,13 @@ def _read(descriptor: int, notify: Notify, timeout: float | None) -> bytes:
     raise InputError(f"stdin holds more than {MAX_BYTES // 1_000_000} MB; pass less")
 
 
-def _file_text(path: Path) -> str:
+def _file_text(path: Path, fix: str = "put the whole question in quotes") -> str:
     shown = safe_line(str(path), 80)
     try:
         with open_given(path) as file:  # what a shell opened may never end
             data = file.read(MAX_BYTES + 1)
     except FileNotFoundError:
-        raise InputError(
-            f'no file "{shown}"; put the whole question in quotes'
-        ) from None
+        raise InputError(f'no file "{shown}"; {fix}') from None
     except (OSError, ValueError) as error:
         raise InputError(f'"{shown}" {cannot_be_read(error)}') from None
     if len(data) > MAX_BYTES:
@@ -100,6 +100,27 @@ def _file_text(path: Path) -> str:
             f'"{shown}" is larger than {MAX_BYTES // 1_000_000} MB; pass less'
         )
     return data.decode("utf-8", "replace").removesuffix("\n")
+
+
+# -- `--system TEXT`, `--instruction FILE`, `--append-system TEXT`: the model's instructions ----------------------
+
+
+def instructions_of(options: Options, usual: str) -> str:
+    """Return the instructions for the model: the chosen ones, else the usual ones, and those that are appended.
+
+    With no others, --append-system adds to the built-in ones. Raises `InputError` if the file cannot be read, or if
+    both --system and --instruction are set.
+    """
+    if options.system and options.instruction is not None:
+        raise InputError(
+            "--system and --instruction both set the instructions; write one of them"
+        )
+    chosen = options.system or usual
+    if options.instruction is not None:
+        chosen = _file_text(options.instruction, "--instruction names a text file")
+    if options.append_system and not chosen:
+        chosen = built_in_instructions()
+    return "\n\n".join(filter(None, (chosen, options.append_system)))
 
 
 # -- `--json-schema FILE`: the answer as one JSON document that fits a schema of the user's own -----------------------

@@ -78,9 +78,7 @@ def request_body(
         *map(write_tool, (*plan.eager, CALL_TOOL) if proxied else plan.eager),
         *search.tools,
     ]
-    if inline or proxied:
-        tools += []
-    else:
+    if not (inline or proxied):
         tools += [tool for written in search.arriving.values() for tool in written]
     if tools:
         body["tools"] = tools
