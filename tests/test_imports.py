@@ -29,6 +29,7 @@ ORDER = (
     "window",
     "conversation",
     "config",
+    "intake",
     "trust",
     "search",
     "offline",

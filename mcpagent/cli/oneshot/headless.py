@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import replace
 from functools import partial
@@ -37,6 +37,7 @@ from mcpagent.cli.oneshot.prompts import answer_schema
 from mcpagent.cli.oneshot.traces import tracing_wrappers
 from mcpagent.cli.screen.lines import notice_line
 from mcpagent.cli.screen.rendering import TurnView, print_failed_server
+from mcpagent.cli.screen.saved_files import save_generated
 from mcpagent.cli.screen.terminal import (
     Terminal,
     is_a_terminal,
@@ -61,7 +62,7 @@ from mcpagent.values.events import (
     ToolCallFinished,
 )
 from mcpagent.values.limits.run_limits import LimitKind
-from mcpagent.values.messages import Usage
+from mcpagent.values.messages import FilePart, Usage
 
 _FLAGS: Mapping[LimitKind, str] = {
     "turns": "--max-turns",
@@ -102,10 +103,15 @@ def stopped_line(finished: RunFinished) -> str:
 
 
 def ask_once(
-    options: Options, prompt: str, terminal: Terminal, *, model: Model | None = None
+    options: Options,
+    prompt: str,
+    terminal: Terminal,
+    *,
+    files: Sequence[FilePart] = (),
+    model: Model | None = None,
 ) -> ExitCode:
     """Ask and write the answer in the requested format. `model` replaces the configured one."""
-    run = _OneShot(options, prompt, terminal, model)
+    run = _OneShot(options, prompt, terminal, files, model)
     try:
         return run_to_end(run.answer())
     except (Exception, KeyboardInterrupt, SystemExit) as error:
@@ -116,10 +122,16 @@ def ask_once(
 
 class _OneShot:
     def __init__(
-        self, options: Options, prompt: str, terminal: Terminal, model: Model | None
+        self,
+        options: Options,
+        prompt: str,
+        terminal: Terminal,
+        files: Sequence[FilePart],
+        model: Model | None,
     ) -> None:
         self.options = options
         self.prompt = prompt
+        self.files = files
         self.terminal = terminal
         self.model = model
         self.agent: Agent | None = None
@@ -201,7 +213,13 @@ class _OneShot:
             self.terminal.warn(*rules_without_effect(agent, approvals))
             if options.estimate:
                 return self._estimate(agent, schema)
+            earlier = len(agent.messages)
             finished = await self._follow(agent, self.prompt, schema)
+            put(
+                self.terminal.err,
+                *save_generated(agent.messages[earlier:], options.folder),
+                style="dim",
+            )
             if finished.stop == "misfit":
                 told = "; ".join(map(str, finished.problems))
                 raise OutputError(
@@ -245,7 +263,11 @@ class _OneShot:
             self.report.ask(agent, question)
         finished: RunFinished | None = None
         with closing(view):
-            async with agent.stream(question, output_type=schema) as events:
+            if self.files:
+                prompt = [question, *self.files]
+            else:
+                prompt = question
+            async with agent.stream(prompt, output_type=schema) as events:
                 async for event in events:
                     if self.report is not None:
                         self.report(event)
